@@ -35,6 +35,10 @@ class PenstockTest(unittest.TestCase):
     """A test with a temporary folder, which also contains the control sockets."""
 
     def setUp(self):
+        # For tests that call random: ctest shows it when one fails.
+        seed = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
+        print("PENSTOCK_TEST_SEED=%d" % seed, flush=True)
+        random.seed(seed)
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
         self.folder = self._folder.name
         # bash, for one, warns of a locale that is not installed.

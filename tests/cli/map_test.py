@@ -411,6 +411,7 @@ class FaultTest(MapTest):
 
     def test_while_workers_and_commands_are_killed_at_random_no_job_is_lost_and_the_output_is_whole_and_in_order(self):
         seed = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
+        print("PENSTOCK_TEST_SEED=%d" % seed, flush=True)
         fate = random.Random(seed)
         items = ["%d-%d" % (i, fate.randrange(1 << 30)) for i in range(self.JOBS)]
         self.write("in", "".join(item + "\n" for item in items))

@@ -124,7 +124,7 @@ class TemplateTest(unittest.TestCase):
 
     def test_a_template_that_is_killed_at_any_moment_leaves_no_process(self):
         seed = int(os.environ.get("PENSTOCK_TEST_SEED", time.time_ns() % 2**32))
-        print(f"PENSTOCK_TEST_SEED={seed}")
+        print("PENSTOCK_TEST_SEED=%d" % seed, flush=True)
         choose = random.Random(seed)
         with penstock.Pool(1, loader={**TEMPLATE, "restart": {"intensity": {"max": 1000}, "backoff": {"max": "1ms", "base": "1ms"}}}) as pool:
             for _ in range(int(os.environ.get("PENSTOCK_TEST_KILLED", 20))):

@@ -151,7 +151,8 @@ TEST_CASE(
     "hangs") {
   const std::uint64_t seed = from_environment("PENSTOCK_TEST_SEED", std::random_device()());
   const std::uint64_t count = from_environment("PENSTOCK_SOAK_JOBS", 100'000);
-  fmt::print("seed {}, {} jobs\n", seed, count);
+  fmt::print("PENSTOCK_TEST_SEED={}, {} jobs\n", seed, count);
+  std::fflush(stdout);
   std::mt19937_64 random(seed);
   std::set<std::uint64_t> killers;
   while (killers.size() < 3) killers.insert(random() % count);

@@ -1,5 +1,7 @@
 #include "runtime/group/group_wire.hpp"
 
+#include "tests/random_seed.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
 
@@ -92,14 +94,6 @@ void decode_anything(const std::string& bytes) {
   static_cast<void>(decode_hello(bytes));
 }
 
-std::uint64_t seed_of_this_run() {
-  const char* given = std::getenv("PENSTOCK_TEST_SEED");
-  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-  fmt::print("group wire: PENSTOCK_TEST_SEED={}\n", seed);
-  std::fflush(stdout);
-  return seed;
-}
-
 }  // namespace
 
 TEST_CASE("reports and orders arrive unchanged") {
@@ -163,7 +157,7 @@ TEST_CASE("every truncated message is refused, and every extra byte") {
 }
 
 TEST_CASE("the reader of messages handles any bytes") {
-  std::mt19937_64 random(seed_of_this_run());
+  std::mt19937_64 random(testing::seed_of_this_run("group wire"));
   const std::string seeds[] = {as_bytes(full_report()), as_bytes(full_order()),
                                payload_of(encode(link_hello{}))};
   for (int i = 0; i < 20'000; ++i) {

@@ -1,6 +1,8 @@
 // Random hosts join, fall silent, send damaged batches, leave and die, against what must hold at any time.
 #include "runtime/hosts/host_book.hpp"
 
+#include "tests/random_seed.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
 
@@ -189,10 +191,7 @@ class model {
 }  // namespace
 
 TEST_CASE("in a million random steps every connection has one place, and silent hosts are gone") {
-  const char* const given = std::getenv("PENSTOCK_TEST_SEED");
-  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-  INFO("PENSTOCK_TEST_SEED=" << seed);
-  model tried(seed);
+  model tried(testing::seed_of_this_run("host book"));
   for (int i = 0; i < 1'000'000; ++i) tried.step();
   CHECK(tried.joined > 10'000);
   CHECK(tried.lost > 1'000);

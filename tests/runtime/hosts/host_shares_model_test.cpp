@@ -2,6 +2,8 @@
 // hold at any time.
 #include "runtime/hosts/host_shares.hpp"
 
+#include "tests/random_seed.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -177,10 +179,7 @@ class model {
 }  // namespace
 
 TEST_CASE("in a million random steps no worker is given twice, and once needs are steady shares are, too") {
-  const char* const given = std::getenv("PENSTOCK_TEST_SEED");
-  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-  INFO("PENSTOCK_TEST_SEED=" << seed);
-  model tried(seed);
+  model tried(testing::seed_of_this_run("host shares"));
   for (int i = 0; i < 1'000'000; ++i) tried.step();
   CHECK(tried.came > 1'000);
   CHECK(tried.gone > 1'000);

@@ -1,5 +1,7 @@
 #include "runtime/schedule/late_reads.hpp"
 
+#include "tests/random_seed.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -24,11 +26,6 @@ nanoseconds sorted_out(std::vector<std::uint32_t> all, double share) {
   std::ranges::sort(all);
   const auto allowed = static_cast<std::size_t>(share * static_cast<double>(all.size()));
   return std::chrono::microseconds(all[all.size() - 1 - std::min(allowed, all.size() - 1)]);
-}
-
-std::uint64_t seed_of_today() {
-  const char* const given = std::getenv("PENSTOCK_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
 }
 
 }  // namespace
@@ -84,9 +81,7 @@ TEST_CASE("old times fade") {
 }
 
 TEST_CASE("the percentiles follow those of all samples within an eighth, whatever they are") {
-  const std::uint64_t seed = seed_of_today();
-  INFO("PENSTOCK_TEST_SEED=" << seed);
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(testing::seed_of_this_run("percentiles"));
   std::uint64_t steps = 0;
   while (steps < 300'000) {
     late_reads reads;

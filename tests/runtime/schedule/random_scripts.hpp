@@ -3,6 +3,8 @@
 // test. Used by the tests of pure cores, which define the world; explore() does the rest.
 #pragma once
 
+#include "tests/random_seed.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
 
@@ -72,12 +74,6 @@ class random_choice {
   std::mt19937_64 bits_;
 };
 
-/// PENSTOCK_TEST_SEED repeats a run.
-inline std::uint64_t seed_of_this_run() {
-  const char* fixed = std::getenv("PENSTOCK_TEST_SEED");
-  return fixed != nullptr ? std::strtoull(fixed, nullptr, 10) : std::random_device{}();
-}
-
 /// The number of steps of a model test: a million, or a quarter of that under sanitizers, which look for other
 /// mistakes and make each step expensive. PENSTOCK_TEST_STEPS overrides it.
 inline std::uint64_t steps_of_this_run() {
@@ -127,8 +123,7 @@ struct model {
 /// shows the violation. Returns the number of scripts.
 template <class Act, class Settings>
 std::uint64_t explore(const model<Act, Settings>& m) {
-  const std::uint64_t seed = seed_of_this_run();
-  std::printf("%s: PENSTOCK_TEST_SEED=%llu\n", m.name, static_cast<unsigned long long>(seed));
+  const std::uint64_t seed = seed_of_this_run(m.name);
   random_choice choose(seed);
   const std::uint64_t wanted = steps_of_this_run();
   std::uint64_t scripts = 0;

@@ -1,5 +1,6 @@
 // Random pipelines: the tuner finds nearly the best number of workers in 20 s, and does not hunt for it later.
 #include "simulated_stream.hpp"
+#include "tests/random_seed.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
@@ -11,13 +12,6 @@ using namespace penstock;
 using namespace penstock::testing;
 
 namespace {
-
-std::uint64_t chosen_seed() {
-  const char* given = std::getenv("PENSTOCK_TEST_SEED");
-  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  fmt::print("PENSTOCK_TEST_SEED={}\n", seed);
-  return seed;
-}
 
 struct drawing {
   std::mt19937_64 random;
@@ -46,7 +40,7 @@ stream_plan drawn(drawing& d) {
 }  // namespace
 
 TEST_CASE("from 1 worker on 16 cores the tuner is within 5 % of the best fixed number in 20 s") {
-  drawing d{std::mt19937_64(chosen_seed())};
+  drawing d{std::mt19937_64(seed_of_this_run("tuner"))};
   int missed = 0;
   for (int i = 0; i < 2000; ++i) {
     simulated_stream s(drawn(d), {1, 64, 16}, d.whole(0, 1) == 0 ? 1 : 16, d.random());
@@ -61,7 +55,7 @@ TEST_CASE("from 1 worker on 16 cores the tuner is within 5 % of the best fixed n
 }
 
 TEST_CASE("after the first search the tuner makes at most 3 changes in any minute, whatever the stream does") {
-  drawing d{std::mt19937_64(chosen_seed())};
+  drawing d{std::mt19937_64(seed_of_this_run("tuner"))};
   for (int i = 0; i < 300; ++i) {
     simulated_stream s(drawn(d), {d.whole(1, 3), 64, 16}, d.whole(3, 16), d.random());
     s.run_for(45s);  // the first search takes 20 s of a stream that flows
@@ -83,7 +77,7 @@ TEST_CASE("after the first search the tuner makes at most 3 changes in any minut
 }
 
 TEST_CASE("the tuner does not go up and down after the first minute of a stream that stays the same") {
-  drawing d{std::mt19937_64(chosen_seed())};
+  drawing d{std::mt19937_64(seed_of_this_run("tuner"))};
   int turns_of_all = 0;
   for (int i = 0; i < 300; ++i) {
     simulated_stream s(drawn(d), {1, 64, 16}, 16, d.random());
@@ -105,7 +99,7 @@ TEST_CASE("the tuner does not go up and down after the first minute of a stream 
 }
 
 TEST_CASE("the tuner leaves a slower consumer no idle workers and no waits") {
-  drawing d{std::mt19937_64(chosen_seed())};
+  drawing d{std::mt19937_64(seed_of_this_run("tuner"))};
   for (int i = 0; i < 500; ++i) {
     stream_plan plan;
     const double rate = d.between(50, 2000);

@@ -1,3 +1,4 @@
+#include "tests/random_seed.hpp"
 #include "tests/runtime/telemetry/made_up_pipeline.hpp"
 
 #include <catch2/catch_approx.hpp>
@@ -541,9 +542,7 @@ TEST_CASE("batches that are on their way from hosts while the workers idle mean 
 
 // Random pipelines with one planted limit: its part takes at least three times as long as all the others may need.
 TEST_CASE("the planted limit of a random pipeline is named, and the shares never exceed the time") {
-  const char* const wanted = std::getenv("PENSTOCK_TEST_SEED");
-  const std::uint64_t seed = wanted != nullptr ? std::stoull(wanted) : std::random_device{}();
-  CAPTURE(seed);
+  const std::uint64_t seed = testing::seed_of_this_run("random pipelines");
   std::mt19937_64 random(seed);
   const auto between = [&](std::uint64_t low, std::uint64_t high) { return low + random() % (high - low + 1); };
   for (int round = 0; round < 60; ++round) {

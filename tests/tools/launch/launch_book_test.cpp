@@ -1,5 +1,7 @@
 #include "tools/penstock/launch/launch_book.hpp"
 
+#include "tests/random_seed.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <csignal>
@@ -511,7 +513,7 @@ TEST_CASE("a rank that waits for its restart is not started after the user's sig
 }
 
 TEST_CASE("whatever happens, a group ends, only running ranks get signals, and no restart is one too many") {
-  const unsigned seed = std::random_device{}();
+  const std::uint64_t seed = testing::seed_of_this_run("launch book");
   std::mt19937_64 random(seed);
   const auto below = [&](std::uint64_t bound) { return random() % bound; };
   for (int script = 0; script < 20'000; ++script) {

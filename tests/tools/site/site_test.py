@@ -121,7 +121,7 @@ class SiteTest(unittest.TestCase):
             chosen = [self.page(name) for name in ("index.html", "reference/cpp/session.html", "reference/python.html", "measurements.html",
                                                    "ARCHITECTURE.html", "config.html")]
             seed = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
-            print("seed", seed)
+            print("PENSTOCK_TEST_SEED=%d" % seed, flush=True)
             chosen += random.Random(seed).sample(self.pages(), 6)
             for path in chosen:
                 self.assertEqual(chromium.open(path), [], path)

@@ -1,6 +1,7 @@
 // Tokens datasets against a plain model: all files in one array, cut, masked and packed by the rules of docs/formats.md.
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/tokens/megatron_index.hpp"
+#include "tests/random_seed.hpp"
 #include "tests/runtime/dataset/fixtures.hpp"
 #include "tests/runtime/dataset/loading.hpp"
 
@@ -175,9 +176,7 @@ void check_packed(const std::vector<row>& rows, const std::vector<ids>& document
 }  // namespace
 
 TEST_CASE("sequences of random files, lengths and boundaries equal those of one array") {
-  const unsigned seed = std::random_device{}();
-  INFO("seed " << seed);
-  std::mt19937 random(seed);
+  std::mt19937 random(static_cast<unsigned>(testing::seed_of_this_run("token files")));
   for (int round = 0; round < 60; ++round) {
     const std::string_view kind = std::array{"flat", "npy", "megatron"}[static_cast<std::size_t>(round) % 3];
     INFO("round " << round << ", " << kind);
