@@ -238,7 +238,7 @@ TEST_CASE("the description of a pool shows its jobs, by function and by worker")
       {"status", telemetry::as_json(pool_status())}, {"batches", nullptr}, {"waits_for", "2 running jobs"}};
   const std::string text = cli::description_for_people(cli::description_of(pipeline, {}), 200);
   INFO(text);
-  CHECK(text.find("40 jobs submitted, 12 waiting") != std::string::npos);
+  CHECK(text.find("  progress          40 jobs submitted, 12 waiting") != std::string::npos);
   CHECK(text.find("    thumbnail       11 waiting, 2 running, 24 ok, 1 failed") != std::string::npos);
   CHECK(text.find("job 17 (thumbnail), attempt 2") != std::string::npos);
   CHECK(text.find("  running           thumbnail (job 31) for 1.5 s") != std::string::npos);

@@ -167,7 +167,7 @@ struct failure_report {
 struct function_statistics {
   std::string name;
   std::uint64_t waiting = 0;
-  std::uint64_t running = 0;  ///< sent to a worker at least once, not ended
+  std::uint64_t running = 0;  ///< begun by a worker, or at the device
   std::uint64_t ok = 0;
   std::uint64_t failed = 0;
   std::uint64_t retried = 0;

@@ -176,7 +176,7 @@ void add_jobs(fields& f, const json& about, const json& jobs) {
   f.heading(fmt::format("{} of {}", words.items, text_of(about.at("session"))));
   f.add("state", text_of(about.at("state")));
   if (kind == work_kind::batches) f.add("epoch", text_of(about.value("epoch", json())));
-  f.add(words.items, jobs_for_people(about));
+  f.add("progress", jobs_for_people(about));
   f.add("retried", counted(jobs.at("retried").get<std::uint64_t>(), words.item, words.items));
   if (kind == work_kind::jobs) f.add("arguments", bytes_for_people(jobs.at("argument_bytes").get<std::uint64_t>()));
   f.add(kind == work_kind::jobs ? "results kept" : "batches kept",
