@@ -1,6 +1,6 @@
 // A timeout that does not count time in which the watcher itself was not running: stopped by SIGSTOP, on a
 // suspended machine, or starved of CPU. An event missed in that time proves nothing about what is being
-// watched. Pure; used by the GPU owner and by code that polls a stream.
+// watched. Pure; used by the GPU owner, by code that polls a stream, and by patient_wait.hpp.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -1,5 +1,7 @@
 #include "runtime/process/child_end.hpp"
 
+#include "runtime/base/patient_deadline.hpp"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,6 +29,10 @@ namespace penstock::process {
 namespace {
 
 using std::chrono::milliseconds;
+
+nanoseconds looks_of(nanoseconds deadline) {
+  return look_interval(deadline, milliseconds(250));
+}
 
 enum class standing { alive, zombie, not_ours };
 
@@ -97,14 +103,13 @@ void signal_each(const std::vector<unique_fd>& processes, int signal) noexcept {
 }
 
 /// Whether the pidfd became readable in time.
-bool wait_for(const unique_fd& pidfd, std::chrono::steady_clock::time_point until) {
+bool wait_for(const unique_fd& pidfd, patient_deadline& until) {
+  const auto turn = std::chrono::ceil<milliseconds>(looks_of(until.limit()));
   pollfd end{pidfd.get(), POLLIN, 0};
-  while (true) {
-    const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-    const int ready = ::poll(&end, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
-    if (ready > 0) return true;
-    if (ready == 0) return false;
-  }
+  do {
+    if (::poll(&end, 1, static_cast<int>(turn.count())) > 0) return true;
+  } while (!until.is_over(std::chrono::steady_clock::now()));
+  return false;
 }
 
 /// Whether a process (0: the calling thread) may use one core only. Works for a zombie too.
@@ -153,7 +158,8 @@ ended_child reap_ended(const child& dead) {
 }
 
 std::optional<exit_report> reap(const child& dead, milliseconds deadline) {
-  const auto until = std::chrono::steady_clock::now() + deadline;
+  patient_deadline until(deadline, looks_of(deadline));
+  until.restart(std::chrono::steady_clock::now());
   // Polled, because waitid on a pidfd has no timeout.
   if (!wait_for(dead.pidfd, until)) return std::nullopt;
   std::this_thread::sleep_for(time_to_leave(dead));

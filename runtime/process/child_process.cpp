@@ -153,14 +153,20 @@ void child_process::ended() {
   report_ = end.report;
   left_over_ = std::move(end.left_over);
   if (left_over_.empty()) return finish();
-  patience_.expires_after(time_to_die);
+  dying_.restart(std::chrono::steady_clock::now());
+  look_at_time_to_die();
+  wait_for_rest_of_group();
+}
+
+void child_process::look_at_time_to_die() {
+  patience_.expires_after(look_every);
   patience_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
     if (alive.expired() || status == boost::asio::error::operation_aborted || left_over_.empty()) return;
+    if (!dying_.is_over(std::chrono::steady_clock::now())) return look_at_time_to_die();
     log::warn("process", "{} processes started by process {} had not ended {} ms after SIGKILL",
               left_over_.size(), child_.pid, time_to_die.count());
     finish();
   });
-  wait_for_rest_of_group();
 }
 
 void child_process::wait_for_rest_of_group() {

@@ -1,6 +1,7 @@
 // Watches a child: notices its end through the pidfd and keeps its output. Runs on the io_thread.
 #pragma once
 
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/process/child_end.hpp"
 
 #include <boost/asio/io_context.hpp>
@@ -68,12 +69,15 @@ class child_process {
   [[nodiscard]] const output_tail& output() const noexcept { return tail_; }
 
  private:
+  static constexpr nanoseconds look_every = look_interval(time_to_die, time_to_die);
+
   child_process(boost::asio::io_context& io, child started, child_callbacks callbacks);
   void wait_for_end();
   void let_it_leave();
   void wait_for_output();
   bool read_output();
   void ended();
+  void look_at_time_to_die();
   void wait_for_rest_of_group();
   void stop_waiting_for_member();
   void finish();
@@ -87,7 +91,8 @@ class child_process {
   exit_report report_;
   std::vector<unique_fd> left_over_;              // of its group, once the child itself is reaped
   boost::asio::posix::stream_descriptor member_;  // left_over_.back(), which owns it
-  boost::asio::steady_timer patience_;            // time_to_leave, then time_to_die
+  boost::asio::steady_timer patience_;            // time_to_leave, then look_every
+  patient_deadline dying_{time_to_die, look_every};
   // Asio may have queued a completion that it can no longer cancel; through this the completion notices that
   // the object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();

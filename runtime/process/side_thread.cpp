@@ -1,5 +1,6 @@
 #include "runtime/process/side_thread.hpp"
 
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/signals.hpp"
 
 #include <pthread.h>
@@ -70,7 +71,7 @@ bool side_thread::post(std::function<void()> task) {
 
 bool side_thread::wait_until_idle(std::chrono::milliseconds at_most) {
   std::unique_lock hold(state_->mutex);
-  return state_->changed.wait_for(hold, at_most, [&] { return state_->tasks.empty() && !state_->busy; });
+  return is_done_within(state_->changed, hold, at_most, [&] { return state_->tasks.empty() && !state_->busy; });
 }
 
 bool side_thread::stop_within(std::chrono::milliseconds at_most) {
@@ -80,7 +81,7 @@ bool side_thread::stop_within(std::chrono::milliseconds at_most) {
   dropped.swap(state_->tasks);
   state_->changed.notify_all();
   if (!state_->thread.joinable()) return true;
-  const bool ended = state_->changed.wait_for(hold, at_most, [&] { return state_->finished; });
+  const bool ended = is_done_within(state_->changed, hold, at_most, [&] { return state_->finished; });
   std::thread thread = std::move(state_->thread);
   hold.unlock();
   if (ended) {

@@ -3,9 +3,13 @@
 #include "runtime/process/gpu_use_watch.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <future>
 #include <memory>
@@ -31,7 +35,34 @@ std::function<void()> stuck_in(const std::shared_ptr<obstacle>& what) {
   };
 }
 
+/// Suspends this process; another one continues it.
+void suspend_for(std::chrono::milliseconds time) {
+  const pid_t self = ::getpid();
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::poll(nullptr, 0, static_cast<int>(time.count()));
+    while (::getppid() == self) {  // perhaps it is not suspended yet
+      ::kill(self, SIGCONT);
+      ::poll(nullptr, 0, 50);
+    }
+    ::_exit(0);
+  }
+  ::raise(SIGSTOP);  // to this thread, which must not go on before it is stopped
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+}
+
 }  // namespace
+
+TEST_CASE("a process that was suspended for longer than it waits for its thread still gives it that time") {
+  side_thread thread("test");
+  thread.post([] {
+    std::this_thread::sleep_for(50ms);  // of its work; the other thread waits by now
+    suspend_for(600ms);
+    std::this_thread::sleep_for(30ms);
+  });
+  CHECK(thread.wait_until_idle(300ms));
+}
 
 TEST_CASE("tasks of a side thread run in order, all of them before it is idle") {
   side_thread thread("test");

@@ -1,0 +1,62 @@
+#include "runtime/base/patient_wait.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Something that comes after `needs` of a clock that moves only while the process runs.
+struct awaited {
+  nanoseconds needs{};
+  nanoseconds ran{0};
+  steady_time now{1h};
+  nanoseconds suspended_at = nanoseconds::max();  // for an hour, once it has run for so long
+
+  bool comes_within(nanoseconds at_most) {
+    return penstock::comes_within(
+        at_most,
+        [&](nanoseconds turn) {
+          now += turn;
+          if (ran + turn > suspended_at) {  // the turn ends while nobody runs
+            ran = suspended_at;
+            suspended_at = nanoseconds::max();
+            now += 1h;
+          } else {
+            ran += turn;
+          }
+          return ran >= needs;
+        },
+        [&] { return now; });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a wait ends when what it waits for comes, and at its deadline otherwise") {
+  awaited soon{.needs = 3s};
+  CHECK(soon.comes_within(10s));
+  CHECK(soon.ran == 3s);
+  awaited late{.needs = 11s};
+  CHECK_FALSE(late.comes_within(10s));
+  CHECK(late.ran == 10s);
+}
+
+TEST_CASE("a wait without patience looks once") {
+  awaited there{.needs = 0s};
+  CHECK(there.comes_within(0s));
+  awaited late{.needs = 1s};
+  CHECK_FALSE(late.comes_within(0s));
+  CHECK(late.ran == 0s);
+}
+
+TEST_CASE("a wait during which the process was suspended for an hour continues afterwards") {
+  for (const nanoseconds at : {0ms, 1ms, 2900ms}) {
+    awaited one{.needs = 3s, .suspended_at = at};
+    CHECK(one.comes_within(10s));
+    awaited never_comes{.needs = 24h, .suspended_at = at};
+    CHECK_FALSE(never_comes.comes_within(10s));
+    CHECK(never_comes.ran >= 9s);
+  }
+}
