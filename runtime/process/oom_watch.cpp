@@ -53,12 +53,13 @@ std::uint64_t oom_watch::count() const {
 
 void oom_watch::look(steady_time now) {
   if (!evidence_) return;
+  const steady_time ran = clock_.look(now);
   const std::uint64_t counted = count();
   if (counted > counted_) {
     unexplained_ += counted - counted_;
     counted_ = counted;
-    latest_ = now;
-  } else if (unexplained_ > 0 && now - latest_ > belongs_together) {
+    latest_ = ran;
+  } else if (unexplained_ > 0 && ran - latest_ > belongs_together) {
     unexplained_ = 0;
   }
 }

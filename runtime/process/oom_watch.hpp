@@ -2,7 +2,7 @@
 // count of OOM kills distinguishes them. Pure except for reading the count. Not thread-safe.
 #pragma once
 
-#include "runtime/base/clock.hpp"
+#include "runtime/base/running_clock.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -21,7 +21,7 @@ class oom_watch {
  public:
   explicit oom_watch(std::optional<std::filesystem::path> evidence);
 
-  /// Call periodically, so that OOM kills of other processes do not explain a later death.
+  /// Call about once a second, so that OOM kills of other processes do not explain a later death.
   void look(steady_time now);
   /// Whether the kernel counts OOM kills where we can read it.
   [[nodiscard]] bool counts() const noexcept { return evidence_.has_value(); }
@@ -35,6 +35,7 @@ class oom_watch {
   std::optional<std::filesystem::path> evidence_;
   std::uint64_t counted_ = 0;
   std::uint64_t unexplained_ = 0;
+  running_clock clock_{{}, std::chrono::milliseconds(500)};  // the process may be suspended between a count and the death that it explains
   steady_time latest_{};
 };
 

@@ -60,9 +60,20 @@ TEST_CASE("an OOM kill of another process does not explain a later death") {
   oom_watch watch(tree.evidence());
   steady_time now{};
   tree.write("fs/memory.events", "oom_kill 1\n");
-  watch.look(now);
-  now += 3s;
+  for (int i = 0; i < 3; ++i, now += 1s) watch.look(now);
   CHECK_FALSE(watch.explains_death(now));
+}
+
+TEST_CASE("an OOM kill explains a death that is noticed after a suspension") {
+  const fake_tree tree;
+  tree.write("cgroup", "0::/\n");
+  tree.write("fs/memory.events", "oom_kill 0\n");
+  oom_watch watch(tree.evidence());
+  const steady_time now{1h};
+  watch.look(now);
+  tree.write("fs/memory.events", "oom_kill 1\n");
+  watch.look(now + 1s);
+  CHECK(watch.explains_death(now + 1h));
 }
 
 TEST_CASE("without a cgroup that counts, nothing is explained") {
