@@ -17,6 +17,13 @@ nanoseconds timeout_of(const hang_settings& settings, hang kind) {
   return settings.item_timeout;
 }
 
+/// How much of the time since the last look does not count towards a limit. Like the timeouts, a limit may be much shorter than the time
+/// in which a look is late for the others. A late look counts a little, so that limits hold where all looks are late.
+nanoseconds not_counted(nanoseconds since_last_look, nanoseconds limit) {
+  const bool late = since_last_look > std::max<nanoseconds>(limit / 2, std::chrono::milliseconds(10));
+  return late ? since_last_look - limit / 4 : nanoseconds(0);
+}
+
 }  // namespace
 
 nanoseconds hang_settings::tick() const noexcept {
@@ -37,8 +44,8 @@ void hang_detector::forget(std::uint32_t worker) {
 std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector<child_sign>& signs) {
   const nanoseconds shortest =
       std::min({settings_.start_deadline, settings_.heartbeat_timeout, settings_.item_timeout});
-  const bool late = last_look_ && now - *last_look_ > settings_.tick() + shortest / 2;
-  const nanoseconds slept = late ? now - *last_look_ : nanoseconds(0);  // silence in this time proves nothing
+  const nanoseconds passed = now - last_look_.value_or(now);
+  const nanoseconds slept = passed > settings_.tick() + shortest / 2 ? passed : nanoseconds(0);  // silence in this time proves nothing
   last_look_ = now;
   for (auto& [worker, c] : watched_) {  // includes children being started, which have no sign yet
     c.started += slept;
@@ -53,6 +60,7 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
     const auto it = watched_.find(sign.worker);
     if (it == watched_.end()) continue;
     clocks& c = it->second;
+    if (sign.limit && slept == nanoseconds(0)) c.last_work += not_counted(passed, *sign.limit);
     const auto restart = [&](hang kind, steady_time& clock) {
       clock = now;
       if (c.had_half == kind) c.had_half.reset();

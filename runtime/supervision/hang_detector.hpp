@@ -51,7 +51,7 @@ class hang_detector {
   void forget(std::uint32_t worker);
 
   /// Call about every settings.tick(). Reports no hang (rules W8 and W9) when the call itself is late by more
-  /// than half a timeout. With four or more children, reports no hang either while over half of them miss
+  /// than half a timeout (for a sign with its own limit: half of that). With four or more children, reports no hang either while over half of them miss
   /// their deadline together, within a quarter of it: their last signs are not simultaneous. That lasts for
   /// one further timeout; children that recover after the others then have half a timeout more, once in each
   /// silence.

@@ -92,6 +92,32 @@ TEST_CASE("a job's own timeout replaces the item timeout, shorter or longer") {
   CHECK(w.pass(1s).size() == 1);
 }
 
+TEST_CASE("a job's own timeout, too, does not count time in which the watcher was suspended") {
+  for (const nanoseconds pause : {nanoseconds(200ms), nanoseconds(500ms), nanoseconds(4s), nanoseconds(1h)}) {
+    watcher w(1, {30s, 10s, 24h});
+    w.signs[0].busy = true;
+    w.signs[0].work_mark = 5;
+    w.signs[0].limit = 1s;
+    CHECK(w.pass(500ms).empty());  // it begins
+    w.jump(pause);
+    ++w.signs[0].heartbeats;
+    CHECK(w.look().empty());
+    CHECK(w.pass(1s).size() == 1);
+  }
+}
+
+TEST_CASE("a job's own timeout holds where each look is late") {
+  watcher w(1, {30s, 10s, 24h});
+  w.signs[0].busy = true;
+  w.signs[0].work_mark = 5;
+  w.signs[0].limit = 100ms;
+  int looks = 0;
+  do {
+    w.jump(400ms);
+  } while (w.look().empty() && ++looks < 100);
+  CHECK(looks == 4);
+}
+
 TEST_CASE("jobs that exceed their own timeouts at the same time do not indicate a busy machine") {
   watcher w(8);
   for (child_sign& s : w.signs) {
