@@ -71,9 +71,9 @@ void forget(scheduler_state& s, worker_ref who) {
   s.around.leases->set(who.worker, 0);
 }
 
-std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, bool blames,
+std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, schedule::job_death how,
                                       const std::string& cause, const std::string& work, steady_time now) {
-  const auto blamed = s.book->worker_died(who, last_readings(s, who), cause, blames, now);
+  const auto blamed = s.book->worker_died(who, last_readings(s, who), cause, how, now);
   if (!blamed) return std::nullopt;
   ++s.tally.retried;
   if (const auto job = s.jobs.find(blamed->job); job != s.jobs.end()) {
@@ -81,6 +81,11 @@ std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, bool b
     job->second.record->note_work(work);
   }
   return schedule::blame{blamed->job, blamed->job, blamed->attempt, blamed->alone};
+}
+
+schedule::job_death death_of(bool charged, bool took_too_long) {
+  if (!charged) return schedule::job_death::unrelated;
+  return took_too_long ? schedule::job_death::of_its_limit : schedule::job_death::of_the_job;
 }
 
 constexpr std::uint32_t host_losses_charged_from = 3;
@@ -99,7 +104,7 @@ void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
   const std::uint64_t unsettled = s.book->unsettled();
   decision.held = s.book->rows_of(ended.who.worker);
   decision.blamed =
-      settle(s, ended.who, charges(s, ended), ended.cause, ended.sample_name, self->clock().now());
+      settle(s, ended.who, death_of(charges(s, ended), ended.took_too_long), ended.cause, ended.sample_name, self->clock().now());
   decision.held -= std::min<std::uint32_t>(decision.held, static_cast<std::uint32_t>(unsettled - s.book->unsettled()));  // jobs that have ended
   act(self);  // takes the dead worker's results from its parcels while the socket is open
   forget(s, ended.who);
@@ -108,7 +113,8 @@ void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
 }
 
 void write_off(self_pointer self, const scheduler::worker_written_off& lost) {
-  settle(self->state, lost.who, lost.mark.has_value(), lost.cause, lost.sample_name, self->clock().now());
+  settle(self->state, lost.who, death_of(lost.mark.has_value(), lost.took_too_long), lost.cause, lost.sample_name,
+         self->clock().now());
   act(self);
   forget(self->state, lost.who);
 }

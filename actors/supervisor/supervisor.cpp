@@ -96,13 +96,14 @@ struct carry_out {
     w.last_flight = s.around.flights->read(lost.who.worker);
     self->send(s.others.leases,
                scheduler::worker_written_off{lost.who, lost.blames_sample ? sample_in_hand(w) : std::nullopt,
-                                             work_in_hand(w, s.around.settings.work), "unkillable"});
+                                             work_in_hand(w, s.around.settings.work), "unkillable", lost.took_too_long});
   }
   void operator()(const supervision::decide_blame& end) {
     const worker_facts& w = s.records.at(end.who);
     self->send(s.others.leases,
                scheduler::worker_ended{end.who, end.blames_sample ? sample_in_hand(w) : std::nullopt,
-                                       work_in_hand(w, s.around.settings.work), end.cause, end.host_lost});
+                                       work_in_hand(w, s.around.settings.work), end.cause, end.host_lost,
+                                       end.took_too_long});
   }
   void operator()(const supervision::memory_exceeded& grown) {
     log::warn("supervisor",

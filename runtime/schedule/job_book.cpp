@@ -340,15 +340,15 @@ std::optional<job_blame> job_book::would_blame(worker_ref who, const std::vector
 }
 
 std::optional<job_blame> job_book::worker_died(worker_ref who, const std::vector<lease_reading>& last,
-                                               const std::string& cause, bool blames, steady_time now) {
+                                               const std::string& cause, job_death how, steady_time now) {
   worker* w = workers_.living(who);
   if (w == nullptr) return std::nullopt;
-  const auto blame = blames ? would_blame(who, last) : std::nullopt;
+  const auto blame = how == job_death::unrelated ? std::nullopt : would_blame(who, last);
   const auto at = row_at_work(*w, who, last);
   w->alive = false;
   w->more.died = now;
   suspicion_.worker_gone(who);
-  const last_words words{cause, blame.has_value(), w->kind == worker_kind::sacrificial, who.worker, now};
+  const last_words words{cause, blame ? how : job_death::unrelated, w->kind == worker_kind::sacrificial, who.worker, now};
   const std::vector<std::uint32_t> order = w->more.order;
   for (const std::uint32_t number : order) {
     const lease_ref lease{who, number, w->slots[number].generation};
@@ -377,9 +377,11 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
   const bool begun = at_work || lost.at == row_state::begun;
   if (begun && lost.at != row_state::begun) ++e.runs;
   if (e.ending) return settle(e, {.how = job_end::cancelled});
-  const bool blamed = at_work && words.blames;
+  const bool blamed = at_work && words.how != job_death::unrelated;
+  // The time alone says nothing: all processes may have been suspended. But the next job may have begun before the worker was killed.
   const nanoseconds limit = e.request.limit;
-  if (blamed && limit.count() > 0 && lost.at == row_state::begun && words.now - lost.begun >= limit)
+  const bool is_late = limit.count() > 0 && words.now - lost.begun >= limit;
+  if (blamed && words.how == job_death::of_its_limit && lost.at == row_state::begun && is_late)
     return settle(e, {.how = job_end::timed_out, .causes = {words.cause}});
   // An unreadable row may have started.
   if (!e.request.idempotent && (begun || lost.at == row_state::unreadable))

@@ -202,6 +202,13 @@ enum class cancelled : std::uint8_t {
   over,             ///< it is settled, or was never submitted
 };
 
+/// What a death says about the job that the worker ran.
+enum class job_death : std::uint8_t {
+  unrelated,      ///< nothing (an operator, a drain)
+  of_the_job,     ///< it may have caused it
+  of_its_limit,   ///< the worker was killed because the job exceeded its limit
+};
+
 /// The job that a death is blamed on.
 struct job_blame {
   job_id job = 0;
@@ -259,10 +266,9 @@ class job_book {
   /// The same without a report from the worker, which may still read these rows.
   [[nodiscard]] job_arrival seen(const lease_reading& so_far);
   /// Call when the process is reaped, or survives SIGKILL. `last`: the current table of every lease in
-  /// leases_of(); a missing one counts as unreadable. `blames`: false if the death is unrelated to its work
-  /// (an operator, a drain). Returns the blamed job; empty after an end_worker command.
+  /// leases_of(); a missing one counts as unreadable. Returns the blamed job; empty after an end_worker command.
   std::optional<job_blame> worker_died(worker_ref who, const std::vector<lease_reading>& last,
-                                       const std::string& cause, bool blames, steady_time now);
+                                       const std::string& cause, job_death how, steady_time now);
   /// The job that worker_died would blame, without blaming it: for death records.
   [[nodiscard]] std::optional<job_blame> would_blame(worker_ref who,
                                                      const std::vector<lease_reading>& last) const;
@@ -423,7 +429,7 @@ class job_book {
   enum class takeover : std::uint8_t { work, nothing_for_it, nothing };
   struct last_words {
     const std::string& cause;
-    bool blames = false;  // some job
+    job_death how = job_death::unrelated;
     bool alone = false;
     std::uint32_t worker = 0;
     steady_time now{};

@@ -190,7 +190,8 @@ void worker_supervision::exited(worker_ref who, steady_time now, const process::
   if (oom_killed) c->ending.oom_killed(end);
   c->cause = c->ending.cause_text(end);
   outbox_.emplace_back(
-      decide_blame{who, c->cause, !c->ending.left_as_told(end), c->ending.cause_of(end) == death_cause::host});
+      decide_blame{who, c->cause, !c->ending.left_as_told(end), c->ending.cause_of(end) == death_cause::host,
+                   c->ending.cause_of(end) == death_cause::hang});
 }
 
 death worker_supervision::death_of(const child& c, bool blamed, std::uint64_t samples_done) {
@@ -333,7 +334,7 @@ void worker_supervision::enforce_deadlines(steady_time now) {
         outbox_.emplace_back(killing_worker{c.who, c.pid, why->cause, std::move(why->reason)});
       } else {
         pool_.child_unkillable(c.who, c.ending.reason());
-        outbox_.emplace_back(write_off_worker{c.who, c.pid, c.ending.cause() != death_cause::stopped});
+        outbox_.emplace_back(write_off_worker{c.who, c.pid, c.ending.cause() != death_cause::stopped, c.ending.cause() == death_cause::hang});
       }
     }
   }

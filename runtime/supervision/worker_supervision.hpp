@@ -71,6 +71,7 @@ struct write_off_worker {
   worker_ref who;
   std::optional<pid_t> pid;    ///< none: its start has not returned
   bool blames_sample = false;  ///< its current sample is suspected
+  bool took_too_long = false;  ///< it was to be killed because of the time that its work took
 };
 /// It is reaped: ask the scheduler whether a sample is blamed, and call blame_decided() with its answer.
 struct decide_blame {
@@ -78,6 +79,7 @@ struct decide_blame {
   std::string cause;           ///< in words
   bool blames_sample = false;  ///< its current sample is suspected
   bool host_lost = false;      ///< it is gone because its loader host is gone
+  bool took_too_long = false;  ///< it was killed because of the time that its work took
 };
 /// It exceeded its memory limit, and is replaced when its batch is done.
 struct memory_exceeded {

@@ -66,6 +66,7 @@ struct worker_ended {
   std::string sample_name;  ///< from the flight recorder
   std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
   bool host_lost = false;   ///< with its loader host: blamed on a sample only if its batch keeps losing hosts
+  bool took_too_long = false;  ///< killed because of the time that its sample or job took
 };
 
 /// The process survives SIGKILL. No reply; worker_ended follows if it ever exits.
@@ -74,6 +75,7 @@ struct worker_written_off {
   std::optional<schedule::flight_mark> mark;
   std::string sample_name;
   std::string cause;
+  bool took_too_long = false;  ///< as above
 };
 
 /// Let the worker finish its leases, then ask it to stop.

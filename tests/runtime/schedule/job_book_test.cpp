@@ -67,7 +67,7 @@ TEST_CASE("reports of a dead incarnation are late, as are reports of an ended le
   CHECK(p.book.reported(table_of(first, 1)) == job_arrival::late);
   const lease_jobs second = p.lease();
   CHECK(p.book.reported(table_of(first, 1)) == job_arrival::late);
-  p.book.worker_died(a1, {}, "SIGKILL", false, p.now);
+  p.book.worker_died(a1, {}, "SIGKILL", job_death::unrelated, p.now);
   CHECK(p.book.reported(table_of(second, 1)) == job_arrival::late);
   CHECK(p.book.stale_dropped() == 3);
   CHECK(p.book.unsettled() == 1);

@@ -45,7 +45,7 @@ TEST_CASE("a death between two rows is blamed on no job") {
 TEST_CASE("a death unrelated to its job does not affect the job") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 1);
-  CHECK_FALSE(p.die(order, 0, row_at::begun, false));
+  CHECK_FALSE(p.die(order, 0, row_at::begun, job_death::unrelated));
   p.book.worker_joined(a2, 1);
   const lease_jobs again = p.lease();
   CHECK(again.rows[0].attempt == 1);
@@ -178,7 +178,7 @@ TEST_CASE("a sacrificial worker ended by an operator proves nothing about its jo
   p.crash(p.lease());
   p.crash(p.lease());
   p.book.worker_joined(helper1, 1, true);
-  CHECK_FALSE(p.die(p.lease(), 0, row_at::begun, false));
+  CHECK_FALSE(p.die(p.lease(), 0, row_at::begun, job_death::unrelated));
   CHECK(p.go().empty());
   p.book.worker_joined({small_pool::helper, 2}, 1, true);
   CHECK(p.lease().rows[0].attempt == 3);
@@ -210,10 +210,10 @@ TEST_CASE("with one attempt allowed, the first death poisons the job") {
 }
 
 TEST_CASE("a job that is not idempotent is never begun twice") {
-  for (const bool blames : {true, false}) {
+  for (const auto how : {job_death::of_the_job, job_death::unrelated}) {
     small_pool p;
     const lease_jobs order = bundle_of(p, 2, false);
-    p.die(order, 0, row_at::begun, blames);
+    p.die(order, 0, row_at::begun, how);
     const settle_job end = settled(p.go());
     CHECK(end.job == 2);
     CHECK(end.how == job_end::worker_lost);
@@ -224,13 +224,13 @@ TEST_CASE("a job that is not idempotent is never begun twice") {
 }
 
 TEST_CASE("a job whose worker is killed after its limit is timed out, before it the death is blamed") {
-  for (const auto took : {999ms, 1000ms}) {
+  for (const auto took : {999ms, 1000ms}) {  // before: the worker had begun the next job of its bundle
     small_pool p;
     p.book.worker_joined(a1, 1);
     p.submit({.limit = 1s});
     const lease_jobs order = p.lease();
     p.now = table_of(order, 0).rows[0].begun + took;
-    const auto blamed = p.die(order, 0, row_at::begun);
+    const auto blamed = p.die(order, 0, row_at::begun, job_death::of_its_limit);
     REQUIRE(blamed);
     CHECK(blamed->job == 1);
     const auto ends = only<settle_job>(p.go());
@@ -240,12 +240,26 @@ TEST_CASE("a job whose worker is killed after its limit is timed out, before it 
   }
 }
 
+TEST_CASE("a job with a limit whose worker crashes is tried again, also if all processes were suspended while it ran") {
+  small_pool p;
+  p.book.worker_joined(a1, 1);
+  p.submit({.limit = 10s});
+  const lease_jobs order = p.lease();
+  p.now = table_of(order, 0).rows[0].begun + 1s + 1h;
+  const auto blamed = p.die(order, 0, row_at::begun);
+  REQUIRE(blamed);
+  CHECK(blamed->job == 1);
+  CHECK(only<settle_job>(p.go()).empty());
+  p.book.worker_joined(b1, 1);
+  CHECK(jobs_of(p.lease()) == jobs{1});
+}
+
 TEST_CASE("a table that its worker has overwritten is blamed on the row whose turn it was") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 3);
   auto table = table_of(order, 1, row_at::unreadable);
   table.rows[2].at = row_at::unreadable;
-  const auto blamed = p.book.worker_died(a1, {table}, "SIGSEGV", true, p.now);
+  const auto blamed = p.book.worker_died(a1, {table}, "SIGSEGV", job_death::of_the_job, p.now);
   REQUIRE(blamed);
   CHECK(blamed->job == 3);
 }
@@ -256,7 +270,7 @@ TEST_CASE("an unread table counts as overwritten; no job in it that is not idemp
   p.submit({.idempotent = false});
   REQUIRE(p.book.reported(table_of(order, 1)) == job_arrival::accepted);
   (void)p.lease();
-  const auto blamed = p.book.worker_died(a1, {}, "SIGSEGV", true, p.now);
+  const auto blamed = p.book.worker_died(a1, {}, "SIGSEGV", job_death::of_the_job, p.now);
   REQUIRE(blamed);
   CHECK(blamed->job == 3);
   CHECK(only<settle_job>(p.go()).back().how == job_end::worker_lost);

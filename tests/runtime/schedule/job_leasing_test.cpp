@@ -290,7 +290,7 @@ TEST_CASE("kept results survive their worker; its successor gets their slots onl
   p.submit();
   const lease_jobs order = p.lease();
   p.submit();
-  p.book.worker_died(a1, {kept(order)}, "SIGKILL", true, p.now);
+  p.book.worker_died(a1, {kept(order)}, "SIGKILL", job_death::of_the_job, p.now);
   p.book.worker_joined(a2, 1);
   const auto said = p.go();
   CHECK(only<settle_job>(said).size() == 1);
@@ -332,7 +332,7 @@ TEST_CASE("if every process has run a job, an idle one is replaced, once, and ge
   p.submit();
   const lease_jobs other = p.lease();
   CHECK(other.lease.holder == b1);  // other workers continue
-  p.book.worker_died(a1, {}, "replaced", false, p.now);
+  p.book.worker_died(a1, {}, "replaced", job_death::unrelated, p.now);
   CHECK(p.go().empty());
   p.book.worker_joined(a2, 1);
   CHECK(jobs_of(p.lease()) == jobs{3});
@@ -347,7 +347,7 @@ TEST_CASE("the book waits ten seconds for a replaced process that does not retur
     REQUIRE(p.book.reported(table_of(order, 1)) == job_arrival::accepted);
   p.submit({.fresh = true});
   REQUIRE(only<refresh_worker>(p.go()).size() == 1);
-  p.book.worker_died(a1, {}, "replaced", false, p.now);
+  p.book.worker_died(a1, {}, "replaced", job_death::unrelated, p.now);
   p.now += 9s;
   CHECK(p.go().empty());
   p.now += 1s;

@@ -232,7 +232,7 @@ class memory_world {
     w.alive = false;
     w.leases.clear();
     woken_ = true;
-    static_cast<void>(book_.worker_died({number, w.incarnation}, last, "SIGKILL", true, now_));
+    static_cast<void>(book_.worker_died({number, w.incarnation}, last, "SIGKILL", job_death::of_the_job, now_));
   }
 
   lease_reading read(const lease_state& lease) {

@@ -10,6 +10,7 @@
 namespace penstock::testing {
 
 using namespace std::chrono_literals;
+using schedule::job_death;
 using schedule::job_id;
 using schedule::row_reading;
 using row_at = schedule::row_reading::state;
@@ -74,12 +75,12 @@ struct small_pool {
     submit({.function = function});
     const schedule::lease_jobs order = lease();
     (void)book.reported(table_of(order, 1, row_at::waiting, busy));
-    book.worker_died(teacher, {}, "it went", false, now);
+    book.worker_died(teacher, {}, "it went", job_death::unrelated, now);
     (void)go();
   }
   std::optional<schedule::job_blame> die(const schedule::lease_jobs& order, std::size_t finished, row_at then,
-                                         bool blames = true) {
-    return book.worker_died(order.lease.holder, {table_of(order, finished, then)}, "SIGSEGV", blames, now);
+                                         job_death how = job_death::of_the_job) {
+    return book.worker_died(order.lease.holder, {table_of(order, finished, then)}, "SIGSEGV", how, now);
   }
   /// The worker dies of the job that it has just started, and is replaced.
   void crash(const schedule::lease_jobs& order, std::uint32_t slots = 2) {

@@ -51,8 +51,8 @@ void job_world::perform(step<job_act> s) {
     case job_act::work: work(pick_place(s.pick), s.pick % 3 == 0); break;
     case job_act::deliver: deliver(s.pick); break;
     case job_act::start: start(pick_place(s.pick)); break;
-    case job_act::kill: die(pick_place(s.pick), settings_.outside_kills_blame); break;
-    case job_act::blameless_kill: die(pick_place(s.pick), false); break;
+    case job_act::kill: die(pick_place(s.pick), settings_.outside_kills_blame ? job_death::of_the_job : job_death::unrelated); break;
+    case job_act::blameless_kill: die(pick_place(s.pick), job_death::unrelated); break;
     case job_act::watch: watch(pick_place(s.pick)); break;
     case job_act::cancel: cancel(s.pick); break;
     case job_act::release: release(s.pick); break;
@@ -80,7 +80,7 @@ void job_world::finish() {
     now_ += 1s;
     for (auto& [number, p] : places_) {
       const bool to_go = p.doomed || p.refreshing || (p.draining && p.leases.empty());
-      if (p.alive && to_go) die(number, false);
+      if (p.alive && to_go) die(number, job_death::unrelated);
       if (settings_.deaths_unreported && to_go) continue;
       start(number);
     }
@@ -233,15 +233,15 @@ void job_world::begin(std::uint32_t number, cell& c) {
 void job_world::finish_row(std::uint32_t number, cell& c) {
   job_state& job = at(c.job);
   switch (job.what) {
-    case kind::killer: return die(number, true);
+    case kind::killer: return die(number, job_death::of_the_job);
     case kind::killer_once:
-      if (job.blamed == 0) return die(number, true);
+      if (job.blamed == 0) return die(number, job_death::of_the_job);
       break;
     case kind::overwriter: {
       place& p = places_[number];
       table& t = memory_.at({number, p.leases.front().slot});
       for (std::uint32_t i = p.next_row; i < t.rows.size(); ++i) t.rows[i].overwritten = true;
-      return die(number, true);
+      return die(number, job_death::of_the_job);
     }
     case kind::hanging: return;  // until a timeout
     case kind::plain:
@@ -262,7 +262,7 @@ job_world::cell* job_world::running_on(std::uint32_t number) {
   return c.at == row_at::begun ? &c : nullptr;
 }
 
-void job_world::die(std::uint32_t number, bool blames) {
+void job_world::die(std::uint32_t number, job_death how) {
   place& p = places_[number];
   if (!p.alive) return;
   if (settings_.deaths_unreported) {
@@ -276,9 +276,9 @@ void job_world::die(std::uint32_t number, bool blames) {
     last.push_back(read(open.lease, last.size() % 2 == 0 ? open.settled : 0, open.rows));
   const cell* running = running_on(number);
   p.alive = false;
-  const bool blamed = blames && running != nullptr && !p.doomed;
+  const bool blamed = how != job_death::unrelated && running != nullptr && !p.doomed;
   const auto foreseen = books_.would_blame(who, last);
-  const auto blame = books_.worker_died(who, last, "SIGSEGV", blames, now_);
+  const auto blame = books_.worker_died(who, last, "SIGSEGV", how, now_);
   must(blame.has_value() == blamed, "a death was blamed on no sample, or on one without reason");
   if (blame) {
     ++tally_.blamed;
@@ -289,7 +289,7 @@ void job_world::die(std::uint32_t number, bool blames) {
   }
   for (const lease_ref& lease : p.leases) {
     for (cell& c : memory_.at({number, lease.slot}).rows) {
-      if (c.at == row_at::waiting || c.at == row_at::begun) lose(c, number, &c == running, blamed);
+      if (c.at == row_at::waiting || c.at == row_at::begun) lose(c, number, &c == running, blamed ? how : job_death::unrelated);
     }
   }
   p.leases.clear();
@@ -297,18 +297,18 @@ void job_world::die(std::uint32_t number, bool blames) {
 }
 
 /// The expected outcome of a job whose worker is dead.
-void job_world::lose(cell& c, std::uint32_t number, bool was_running, bool blamed) {
+void job_world::lose(cell& c, std::uint32_t number, bool was_running, job_death how) {
   job_state& job = at(c.job);
   job.running = false;
   const nanoseconds limit = job.request.limit;
   const bool readable = !c.overwritten || c.seen;
   if (job.ending) {
     job.fate = job_end::cancelled;
-  } else if (was_running && blamed && readable && limit > 0ns && now_ - c.begun >= limit) {
+  } else if (was_running && how == job_death::of_its_limit && readable && limit > 0ns && now_ - c.begun >= limit) {
     job.fate = job_end::timed_out;
   } else if (!job.request.idempotent && (was_running || !readable)) {
     job.fate = job_end::worker_lost;
-  } else if (was_running && blamed) {
+  } else if (was_running && how != job_death::unrelated) {
     job.died_of_it = number;
     job.died_at = now_;
     if (++job.blamed == settings_.max_attempts) job.fate = job_end::poisoned;

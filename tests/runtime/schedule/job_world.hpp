@@ -17,6 +17,7 @@
 namespace penstock::testing {
 
 using namespace std::chrono_literals;
+using schedule::job_death;
 using row_at = schedule::row_reading::state;
 
 // clang-format off
@@ -131,9 +132,9 @@ class job_world {
   void work(std::uint32_t number, bool tells);
   void begin(std::uint32_t number, cell& c);
   void finish_row(std::uint32_t number, cell& c);
-  void die(std::uint32_t number, bool blames);
+  void die(std::uint32_t number, job_death how);
   [[nodiscard]] cell* running_on(std::uint32_t number);
-  void lose(cell& c, std::uint32_t number, bool was_running, bool blamed);
+  void lose(cell& c, std::uint32_t number, bool was_running, job_death how);
   [[nodiscard]] std::uint32_t pick_place(std::uint32_t pick) const;
 
   // The session.

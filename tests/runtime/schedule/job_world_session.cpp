@@ -296,14 +296,14 @@ void job_world::say_what_cannot_be(std::uint32_t number, std::uint32_t pick) {
     wrong.rows[0].at = wrong.rows[0].at == row_at::revoked ? row_at::begun : row_at::waiting;
   }
   must(books_.reported(wrong) == job_arrival::impossible, "what cannot be is believed");
-  die(number, false);  // it is fenced
+  die(number, job_death::unrelated);  // it is fenced
 }
 
 void job_world::watch(std::uint32_t number) {
   const cell* running = places_.at(number).alive ? running_on(number) : nullptr;
   if (running == nullptr) return;
   const nanoseconds limit = at(running->job).request.limit;
-  if (limit > 0ns && now_ - running->begun >= limit) die(number, true);
+  if (limit > 0ns && now_ - running->begun >= limit) die(number, job_death::of_its_limit);
 }
 
 void job_world::drain(std::uint32_t number, bool after_current_batch) {

@@ -292,6 +292,12 @@ TEST_CASE(
     s.die(signalled(SIGABRT));
     CHECK(s.settled.cause == "hang");
     CHECK(s.all<decide_blame>().at(0).blames_sample);
+    CHECK(s.all<decide_blame>().at(0).took_too_long);
+  }
+  SECTION("crashes before that") {
+    s.die(signalled(SIGSEGV));
+    CHECK(s.all<decide_blame>().at(0).blames_sample);
+    CHECK_FALSE(s.all<decide_blame>().at(0).took_too_long);
   }
   SECTION("debugged") {
     s.traced = true;
