@@ -147,8 +147,8 @@ std::vector<device_outcome> device_jobs::cancel_all(const std::string& why) {
   return ended;
 }
 
-std::optional<std::string> device_jobs::waits_for_callers(nanoseconds time, steady_time now) {
-  const auto who = buffers_ && !jobs_.empty() ? buffers_->held_for(time, now) : std::nullopt;
+std::optional<std::string> device_jobs::waits_for_callers(steady_time now) {
+  const auto who = buffers_ && !jobs_.empty() ? buffers_->held_too_long(now) : std::nullopt;
   if (!who) {
     waiting_said_ = false;
     return std::nullopt;

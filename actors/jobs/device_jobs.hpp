@@ -43,8 +43,8 @@ class device_jobs {
   [[nodiscard]] std::vector<device_outcome> cancel_all(const std::string& why);
 
   [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
-  /// What jobs here wait for; returned once per wait, when callers have held all buffers for this long.
-  [[nodiscard]] std::optional<std::string> waits_for_callers(nanoseconds time, steady_time now);
+  /// What jobs here wait for; returned once per wait, when callers have held all buffers for too long.
+  [[nodiscard]] std::optional<std::string> waits_for_callers(steady_time now);
 
  private:
   struct job_at_device {

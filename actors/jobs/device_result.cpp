@@ -4,18 +4,17 @@
 
 namespace penstock::jobs {
 
-void lent_buffers::lend(std::uint64_t job) {
+void lent_buffers::lend(std::uint64_t job, steady_time now) {
   const std::lock_guard hold(mutex_);
+  if (has_room() || jobs_.empty()) no_room_.restart(now);
   jobs_.insert(job);
-  if (jobs_.size() + 1 >= buffers_ && !no_room_since_) no_room_since_ = std::chrono::steady_clock::now();
 }
 
-void lent_buffers::came_back(std::uint64_t job) {
+void lent_buffers::came_back(std::uint64_t job, steady_time now) {
   {
     const std::lock_guard hold(mutex_);
     jobs_.erase(jobs_.find(job));
-    no_room_since_.reset();
-    if (jobs_.size() + 1 >= buffers_) no_room_since_ = std::chrono::steady_clock::now();
+    no_room_.restart(now);
   }
   tell_();
 }
@@ -25,10 +24,10 @@ std::uint64_t lent_buffers::room() const {
   return buffers_ > jobs_.size() + 1 ? buffers_ - jobs_.size() - 1 : 0;
 }
 
-std::optional<std::string> lent_buffers::held_for(nanoseconds time, steady_time now) const {
+std::optional<std::string> lent_buffers::held_too_long(steady_time now) {
   constexpr std::size_t named = 8;
   const std::lock_guard hold(mutex_);
-  if (!no_room_since_ || jobs_.empty() || now - *no_room_since_ < time) return std::nullopt;
+  if (has_room() || jobs_.empty() || !no_room_.is_over(now)) return std::nullopt;
   std::string names;
   std::size_t count = 0;
   for (const std::uint64_t job : jobs_) {

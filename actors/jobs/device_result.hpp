@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/gpu_owner/batch_body.hpp"
-#include "runtime/base/clock.hpp"
+#include "runtime/base/patient_deadline.hpp"
 
 #include <penstock/stream.hpp>
 #include <penstock/tensor.hpp>
@@ -31,21 +31,24 @@ class lent_buffers {
       : home_(std::move(home)), buffers_(buffers), tell_(std::move(came_back)) {}
 
   [[nodiscard]] batch_home& home() const noexcept { return *home_; }
-  void lend(std::uint64_t job);
-  void came_back(std::uint64_t job);
+  void lend(std::uint64_t job, steady_time now = std::chrono::steady_clock::now());
+  void came_back(std::uint64_t job, steady_time now = std::chrono::steady_clock::now());
   /// How many more buffers may be lent. One buffer is always reserved: for jobs whose results do not stay,
   /// and for the first of the results that do.
   [[nodiscard]] std::uint64_t room() const;
-  /// Which results must be freed, if there has been no room for this long.
-  [[nodiscard]] std::optional<std::string> held_for(nanoseconds time, steady_time now) const;
+  /// Which results must be freed, if there has been no room for patience_with_callers. Call at least once a second while a job waits for
+  /// room: the rest of the time does not count, because the process may have been suspended.
+  [[nodiscard]] std::optional<std::string> held_too_long(steady_time now);
 
  private:
+  [[nodiscard]] bool has_room() const noexcept { return jobs_.size() + 1 < buffers_; }
+
   const std::shared_ptr<batch_home> home_;
   const std::uint32_t buffers_;
   const std::function<void()> tell_;
   mutable std::mutex mutex_;
   std::multiset<std::uint64_t> jobs_;
-  std::optional<steady_time> no_room_since_;
+  patient_deadline no_room_{patience_with_callers, std::chrono::seconds(1)};
 };
 
 /// A result in one of these buffers.

@@ -182,7 +182,7 @@ void tell_owner(self_pointer self) {
   scheduler_state& s = self->state;
   auto uploads = s.device->orders(s.stay_there.empty() ? 0 : *s.stay_there.begin());
   if (!uploads.empty()) self->send(s.owner, gpu_owner::upload_batches{std::move(uploads)});
-  if (const auto who = s.device->waits_for_callers(patience_with_callers, std::chrono::steady_clock::now()))
+  if (const auto who = s.device->waits_for_callers(std::chrono::steady_clock::now()))
     s.around.news->waits_for_callers(*who);
 }
 

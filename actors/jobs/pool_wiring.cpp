@@ -100,7 +100,7 @@ void Pool::body::result_left(const lease_ref& lease) {
 std::optional<std::string> Pool::body::who_holds_the_device() const {
   const std::lock_guard hold(mutex_);
   if (!engine_ || !engine_->device || !engine_->device->buffers()) return std::nullopt;
-  return engine_->device->buffers()->held_for(jobs::patience_with_callers, now());
+  return engine_->device->buffers()->held_too_long(now());
 }
 
 void Pool::body::waits_for_callers(const std::string& what) {

@@ -97,8 +97,9 @@ bool job_bounds::callers_hold_everything(steady_time now) const noexcept {
 }
 
 bool job_bounds::waits_for_itself(thread_number me, steady_time now) {
-  if (std::exchange(changes_seen_, changes_) != changes_ || quiet_since_ == never) quiet_since_ = now;
-  if (now - quiet_since_ < patience || !callers_hold_everything(now)) return false;
+  if (!changes_seen_ || *changes_seen_ != changes_) quiet_.restart(now);
+  changes_seen_ = changes_;
+  if (!quiet_.is_over(now) || !callers_hold_everything(now)) return false;
   return std::ranges::all_of(held_, [&](const result_held& one) {
     return (held_back_ && one.job > *held_back_) || one.owner.load(std::memory_order_relaxed) == me;
   });

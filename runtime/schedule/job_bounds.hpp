@@ -16,11 +16,11 @@
 //
 // A thread waits for itself if nothing can happen until it frees a result: no job runs, the next one would
 // exceed the memory, and all results that keep it from starting belong to this thread. After `patience`
-// without any change, that is an error. If another thread has some of the results, or no thread has taken
+// without any change, in which the process ran, that is an error. If another thread has some of the results, or no thread has taken
 // them yet, the wait may end: it is reported (supervision/awaited), and continues.
 #pragma once
 
-#include "runtime/base/clock.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/schedule/job_book.hpp"
 
 #include <atomic>
@@ -40,6 +40,7 @@ enum class submitter : std::uint8_t {
 class job_bounds {
  public:
   static constexpr nanoseconds patience{10'000'000'000};
+  static constexpr nanoseconds look_every{1'000'000'000};
 
   /// Threads are numbered from 1.
   using thread_number = std::uint64_t;
@@ -88,7 +89,8 @@ class job_bounds {
   void decided(std::uint64_t running, std::optional<job_id> held_back);
   /// No job runs, and none can start or be submitted until callers free results.
   [[nodiscard]] bool callers_hold_everything(steady_time now) const noexcept;
-  /// Call at least every second while any caller waits.
+  /// Call at least `look_every` while any caller waits. Time in which nobody called does not count: the process may have been
+  /// suspended.
   [[nodiscard]] bool waits_for_itself(thread_number me, steady_time now);
 
   // Queries.
@@ -118,8 +120,8 @@ class job_bounds {
   std::uint64_t running_ = 0;
   std::optional<job_id> held_back_;
   std::uint64_t changes_ = 0;
-  std::uint64_t changes_seen_ = 0;
-  steady_time quiet_since_ = never;
+  std::optional<std::uint64_t> changes_seen_{};
+  patient_deadline quiet_{patience, look_every};  // since the last change
 };
 
 }  // namespace penstock::schedule

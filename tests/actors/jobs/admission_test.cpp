@@ -56,6 +56,20 @@ TEST_CASE("a deadline that passes says what is full") {
   CHECK(refused.error().message.find("1 of at most 1 jobs wait") != std::string::npos);
 }
 
+TEST_CASE("a thread waits for itself once the process has run for 10 s without a change, however long it was suspended") {
+  admission a(100, 100);
+  const auto held = a.kept(1, 100);
+  held->owner = this_thread();
+  a.decided(0, schedule::job_book::memory_lack{2, 1}, a.room_now());
+  steady_time now{1h};
+  CHECK(!a.waits_for_itself(now));
+  now += 1h;  // suspended
+  CHECK(!a.waits_for_itself(now));
+  for (int looks = 0; looks < 8; ++looks) CHECK(!a.waits_for_itself(now += 1s));
+  CHECK(a.waits_for_itself(now += 1s));
+  a.let_go(held);
+}
+
 TEST_CASE("a waiting caller enters when there is room, and gets the reason when the pool closes") {
   admission a(1, 100);
   REQUIRE(a.try_enter(0).value());
