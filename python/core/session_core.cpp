@@ -9,6 +9,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr std::chrono::nanoseconds called_every = 50ms;  // session_options::while_waiting
+
 // A session that is closed without stop() ends like one that is destroyed.
 constexpr std::chrono::milliseconds end_of_closed = 500ms;
 
@@ -145,7 +147,7 @@ std::shared_ptr<lease> session_core::next_of(epoch& of) {
 }
 
 std::shared_ptr<lease> session_core::lend(std::optional<Batch> batch) {
-  all_lent_since_.reset();
+  all_lent_for_.reset();
   if (!batch) return nullptr;
   const std::span<const tensor_view> tensors = batch->tensors();
   if (tensors.empty() || tensors.front().on_host) return std::make_shared<lease>(std::move(*batch), *blocks_);
@@ -211,15 +213,17 @@ void session_core::while_waiting() {
   if (look_after_signals_) look_after_signals_();
   release_returned();
   const auto now = std::chrono::steady_clock::now();
+  const auto since = std::chrono::nanoseconds(now - std::exchange(looked_, now));
   const std::uint32_t held = lent();
   if (held < settings_.gpu.buffers) {
-    all_lent_since_.reset();
+    all_lent_for_.reset();
     return;
   }
-  if (!all_lent_since_) all_lent_since_ = now;
+  // Of a longer time this process was suspended for a part, and so was the thread that was to drop a batch.
+  all_lent_for_ = all_lent_for_ ? *all_lent_for_ + std::min(since, 2 * called_every) : std::chrono::nanoseconds(0);
   const std::chrono::nanoseconds at_most = settings_.gpu.hold_timeout;
-  if (now - *all_lent_since_ < at_most) return;
-  all_lent_since_.reset();
+  if (*all_lent_for_ < at_most) return;
+  all_lent_for_.reset();
   throw error({errc::usage,
                "no batch can be delivered: this program has held all " + std::to_string(held) +
                    " buffers of the GPU for " + for_people(at_most) +

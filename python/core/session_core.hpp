@@ -85,8 +85,9 @@ class session_core : public std::enable_shared_from_this<session_core> {
   std::mutex taking_;  // held while a batch is taken, and while memory is freed
   // the thread that holds taking_ to take a batch; its signal handlers may call us
   std::atomic<std::thread::id> taker_{};
-  // when all buffers became lent, for the waiting call
-  std::optional<std::chrono::steady_clock::time_point> all_lent_since_;
+  // for the waiting call: when it was last called, and for how long all buffers have been lent
+  std::chrono::steady_clock::time_point looked_{};
+  std::optional<std::chrono::nanoseconds> all_lent_for_;
 
   mutable std::mutex mutex_;                  // guards the next four
   std::vector<std::weak_ptr<lease>> leases_;  // of buffers, at most as many as there are
