@@ -2,6 +2,7 @@
 
 #include "actors/protocol/messages.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/read_time.hpp"
 #include "runtime/process/process_facts.hpp"
 
@@ -87,7 +88,7 @@ void heartbeat::adopt(std::uint32_t page) {
 void leave(int exit_code, const std::function<void(std::function<void()>)>& when_sent) {
   const auto sent = std::make_shared<std::promise<void>>();
   when_sent([sent] { sent->set_value(); });
-  sent->get_future().wait_for(last_message_deadline);
+  static_cast<void>(is_ready_within(sent->get_future(), last_message_deadline));
   std::fflush(nullptr);
   ::_exit(exit_code);
 }

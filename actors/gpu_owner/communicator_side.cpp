@@ -1,6 +1,7 @@
 #include "actors/gpu_owner/communicator_side.hpp"
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/patient_wait.hpp"
 
 #include <utility>
 
@@ -47,7 +48,7 @@ bool communicator_side::wait_until_usable(nanoseconds at_most) {
 
 bool communicator_side::wait_until_gone(nanoseconds at_most) {
   std::unique_lock hold(mutex_);
-  return changed_.wait_for(hold, at_most, [&] { return !communicator_; });
+  return is_done_within(changed_, hold, at_most, [&] { return !communicator_; });
 }
 
 }  // namespace penstock::gpu_owner

@@ -1,6 +1,7 @@
 #include "actors/host/record_keeper.hpp"
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
@@ -251,7 +252,7 @@ void record_keeper::stop() noexcept {
   w.source.journal->give_up();
   w.changed.notify_all();
   hold.lock();
-  const bool done = w.changed.wait_for(hold, file_system_patience, [&w] { return w.done; });
+  const bool done = is_done_within(w.changed, hold, file_system_patience, [&w] { return w.done; });
   hold.unlock();
   if (done) {
     thread_.join();

@@ -4,6 +4,7 @@
 #include "actors/gpu_owner/job_programs.hpp"
 #include "actors/supervisor/owner_keeper.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/units.hpp"
 
@@ -53,7 +54,7 @@ class device_side::program_thread {
       shared_->pool = nullptr;
     }
     shared_->consumer->stop();
-    if (done_.wait_for(patience_with_a_program) == std::future_status::ready) {
+    if (is_ready_within(done_, patience_with_a_program)) {
       thread_.join();
       return;
     }

@@ -3,6 +3,7 @@
 #include "actors/jobs/pool_body.hpp"
 #include "actors/session/sizing.hpp"
 #include "runtime/arena/memory_budget.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/base/worker_slots.hpp"
@@ -223,7 +224,7 @@ bool Pool::body::end_job(schedule::job_id job, bool only_waiting, bool at_once) 
                  jobs::end_job{job, only_waiting, at_once, only_waiting ? prevented : nullptr});
   }
   if (!only_waiting) return true;
-  return answer.wait_for(answer_deadline) == std::future_status::ready && answer.get();
+  return is_ready_within(answer, answer_deadline) && answer.get();
 }
 
 bool Pool::body::call_back(const std::function<void()>& callback) {

@@ -3,6 +3,7 @@
 #include "actors/caf/caf.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/net/sockets.hpp"
@@ -333,7 +334,7 @@ void host_hub::shut_down() {
     for (auto& [id, one] : connections_) one.connection->order(say_goodbye{});
     if (connections_.empty()) all_closed_->set_value();
   });
-  closed.wait_for(goodbye_deadline);
+  static_cast<void>(is_ready_within(closed, goodbye_deadline));
   std::promise<std::map<connection_id, entry>> rest;
   boost::asio::post(io_.context(), [this, &rest] {
     supervisor_ = supervisor::supervisor_actor();

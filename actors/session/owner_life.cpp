@@ -4,6 +4,7 @@
 #include "actors/host/fresh_thread.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/units.hpp"
 
 #include <boost/asio/post.hpp>
@@ -85,7 +86,7 @@ void owner_life::let_go() {
   if (link_) {
     const auto sent = std::make_shared<std::promise<void>>();
     link_->when_sent([sent] { sent->set_value(); });
-    sent->get_future().wait_for(last_message_deadline);
+    static_cast<void>(is_ready_within(sent->get_future(), last_message_deadline));
     std::promise<void> quiet;
     boost::asio::post(io_->context(), [&] {
       ticker_.reset();
@@ -120,7 +121,7 @@ void owner_life::be_quiet() {
 }
 
 bool owner_life::wait_until_gone(nanoseconds at_most) {
-  return is_gone_.wait_for(at_most) == std::future_status::ready;
+  return is_ready_within(is_gone_, at_most);
 }
 
 void owner_life::introduced(const protocol::open_owner& order, const config&) {

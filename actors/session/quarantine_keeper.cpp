@@ -1,6 +1,7 @@
 #include "actors/session/quarantine_keeper.hpp"
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/quarantine_file.hpp"
 
@@ -66,7 +67,7 @@ result<std::vector<quarantine_report>> quarantine_keeper::open(const std::string
   auto arrived = answer->get_future();
   if (!thread_.post([answer, file = file_] { answer->set_value(read_and_check(file)); }))
     return refuse_os(errc::system, EAGAIN, "starting the thread that reads the quarantine file");
-  if (arrived.wait_for(deadlines_.reading) != std::future_status::ready) {
+  if (!is_ready_within(arrived, deadlines_.reading)) {
     return refuse(errc::timed_out,
                   "[quarantine] file '{}' could not be read within {} ms: its file system is not responding",
                   printable(file_), deadlines_.reading.count());

@@ -1,5 +1,6 @@
 #include "actors/caf/caf.hpp"
 #include "actors/session/session_body.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/stage_range.hpp"
 
 #include <algorithm>
@@ -202,7 +203,7 @@ void Session::body::hear_of_deaths() {
     if (!engine_) return;
     actors::tell(engine_->supervisor, supervisor::tell_when_handled{std::move(done)});
   }
-  told.wait_for(patience_with_supervisor);
+  static_cast<void>(is_ready_within(told, patience_with_supervisor));
 }
 
 std::optional<Batch> Session::body::end_of_stream() {

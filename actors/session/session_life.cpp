@@ -3,6 +3,7 @@
 #include "actors/session/session_body.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/config/spelling.hpp"
@@ -332,7 +333,7 @@ result<scheduler::stream_accounts> Session::body::accounts(bool epochs) {
       return scheduler::stream_accounts{};
     }
   }
-  if (answer.wait_for(accounts_deadline) != std::future_status::ready) {
+  if (!is_ready_within(answer, accounts_deadline)) {
     return refuse(errc::timed_out,
                   "asking for the stream's position: the scheduler did not answer within {} (is the machine "
                   "overloaded, or a log sink blocked?); try again",

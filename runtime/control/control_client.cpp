@@ -1,6 +1,6 @@
 #include "runtime/control/control_client.hpp"
 
-#include "runtime/base/clock.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/control/socket_place.hpp"
 
@@ -29,19 +29,33 @@ constexpr std::size_t deaths_answer_max = 2 * deaths_kept * kept_bytes * json_gr
 constexpr std::size_t answer_bytes_max = std::max(logs_answer_max, deaths_answer_max);
 constexpr std::chrono::milliseconds connect_again_after{5};
 
+/// How long to wait in all, unless forever. The session may be suspended together with this process.
+class answer_deadline {
+ public:
+  explicit answer_deadline(std::optional<std::chrono::milliseconds> limit) {
+    if (!limit) return;
+    turn_ = look_interval(*limit, std::chrono::milliseconds(250));
+    until_.emplace(*limit, *turn_).restart(std::chrono::steady_clock::now());
+  }
+  [[nodiscard]] bool is_over() { return until_ && until_->is_over(std::chrono::steady_clock::now()); }
+  /// For poll(): when to look again.
+  [[nodiscard]] int turn_ms() const {
+    return turn_ ? static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(*turn_).count()) : -1;
+  }
+
+ private:
+  std::optional<nanoseconds> turn_;
+  std::optional<patient_deadline> until_;
+};
+
 /// Waits until the socket is ready, at most until `until`.
-result<void> wait_for(int fd, short events, steady_time until) {
+result<void> wait_for(int fd, short events, answer_deadline& until) {
   while (true) {
-    int timeout = -1;
-    if (until != never) {
-      timeout = static_cast<int>(std::max<std::int64_t>(
-          0, std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count()));
-    }
     pollfd one{fd, events, 0};
-    const int ready = ::poll(&one, 1, timeout);
+    const int ready = ::poll(&one, 1, until.turn_ms());
     if (ready > 0) return {};
-    if (ready == 0) return refuse(errc::timed_out, "the session did not answer in time");
-    if (errno != EINTR) return refuse_os(errc::io, errno, "waiting for the session");
+    if (ready < 0 && errno != EINTR) return refuse_os(errc::io, errno, "waiting for the session");
+    if (until.is_over()) return refuse(errc::timed_out, "the session did not answer in time");
   }
 }
 
@@ -49,11 +63,10 @@ result<void> wait_for(int fd, short events, steady_time until) {
 
 result<json> ask(const std::filesystem::path& socket, json request,
                  std::optional<std::chrono::milliseconds> deadline) {
-  const steady_time until = deadline ? std::chrono::steady_clock::now() + *deadline : never;
+  answer_deadline until(deadline);
   auto connected = connect_to(socket);
   // A full backlog: the session is stopped or very busy.
-  while (!connected && connected.error().code == errc::timed_out &&
-         std::chrono::steady_clock::now() < until) {
+  while (!connected && connected.error().code == errc::timed_out && !until.is_over()) {
     std::this_thread::sleep_for(connect_again_after);
     connected = connect_to(socket);
   }

@@ -1,5 +1,6 @@
 #include "runtime/control/socket_place.hpp"
 
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/write_all.hpp"
 #include "runtime/control/session_record.hpp"
@@ -50,11 +51,12 @@ result<unique_fd> new_socket() {
 result<unique_fd> lock_folder(const fs::path& folder) {
   unique_fd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!lock) return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
-  const auto until = std::chrono::steady_clock::now() + folder_lock_deadline;
+  patient_deadline until(folder_lock_deadline, look_interval(folder_lock_deadline, folder_lock_deadline));
+  until.restart(std::chrono::steady_clock::now());
   while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)
       return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
-    if (std::chrono::steady_clock::now() >= until) {
+    if (until.is_over(std::chrono::steady_clock::now())) {
       return refuse(errc::timed_out,
                     "'{}' has been locked for {} ms by another process (fuser -v {} names it)",
                     folder.string(), folder_lock_deadline.count(), folder.string());

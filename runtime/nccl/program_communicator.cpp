@@ -88,15 +88,15 @@ void program_communicator::wake() {
 }
 
 bool program_communicator::wait_until_gone(steady_time until) {
-  steady_time too_late = now();
-  {
+  const auto patience_left = [this] {
     const std::lock_guard hold(mutex_);
-    gone_by_ = std::min<steady_time>(gone_by_, now() + 2 * around_.limits.abort_timeout + looked_every);
-    if (stuck_.empty()) too_late = gone_by_;
-  }
-  const nanoseconds left = std::max<nanoseconds>(std::min(until, too_late) - now(), 0ns);
+    const steady_time ran = clock_.look(now());
+    gone_by_ = std::min<steady_time>(gone_by_, ran + 2 * around_.limits.abort_timeout + looked_every);
+    return stuck_.empty() ? std::max<nanoseconds>(gone_by_ - ran, 0ns) : 0ns;
+  };
+  const nanoseconds left = std::max<nanoseconds>(std::min<nanoseconds>(until - now(), patience_left()), 0ns);
   const bool idle = thread_.wait_until_idle(std::chrono::ceil<std::chrono::milliseconds>(left));
-  if (!idle && now() < too_late) return false;
+  if (!idle && patience_left() > 0ns) return false;
   if (!thread_.stop_within(idle ? process::side_thread::patience : 0ms))
     log::warn("group", "abandoning a communicator that cannot be aborted");
   return true;

@@ -79,7 +79,7 @@ class program_communicator final : public rank_communicator,
   std::string trouble_;          // what was wrong with the last one
   std::uint64_t used_ = 0;       // the last communicator that the program used; 0: none
   std::uint64_t told_lost_ = 0;  // the last communicator whose loss was reported to it
-  steady_time gone_by_ = never;  // when close() has taken too long
+  steady_time gone_by_ = never;  // by clock_: when close() has taken too long
 };
 
 }  // namespace penstock::group

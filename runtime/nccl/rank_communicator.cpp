@@ -1,5 +1,7 @@
 #include "runtime/nccl/rank_communicator.hpp"
 
+#include "runtime/base/patient_wait.hpp"
+
 #include <penstock/error.hpp>
 
 #include <fmt/core.h>
@@ -145,7 +147,7 @@ Communicator::entry rank_communicator::enter() {
   std::unique_lock hold(mutex_);
   // For a group that is about to have one.
   const auto decided = [&] { return ended_ || book_.usable() || (book_.number() != 0 && !book_.pending()); };
-  if (!changed_.wait_for(hold, limits_.make_timeout, decided) || !book_.open_scope())
+  if (!is_done_within(changed_, hold, limits_.make_timeout, decided) || !book_.open_scope())
     throw_lost(book_.number());
   return {communicator_->handle(), book_.number()};
 }

@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/jpeg_decoder.hpp"
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/device/cuda/convert_batch.hpp"
@@ -114,7 +115,7 @@ bool jpeg_decoder::close(nanoseconds at_most) noexcept {
   closing_ = true;
   waiting_.clear();
   moved_.notify_all();
-  if (!moved_.wait_for(hold, at_most, [this] { return ended_; })) return false;
+  if (!is_done_within(moved_, hold, at_most, [this] { return ended_; })) return false;
   hold.unlock();
   return wait_for_stream(stream_, at_most) != cudaErrorNotReady;
 }

@@ -1,6 +1,7 @@
 #include "tools/penstock/launch/launcher_link.hpp"
 
 #include "actors/session/pulse.hpp"
+#include "runtime/base/patient_deadline.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/launch/rank_progress.hpp"
 
@@ -54,14 +55,14 @@ group_end_word end_of_group(const Session& session) {
 launcher_link::launcher_link() : channel_(channel_of_environment()) {}
 
 result<rank_start> launcher_link::where_to_begin() {
-  const auto until = clock::now() + start_patience;
+  const nanoseconds turn = look_interval(start_patience, start_patience);
+  patient_deadline until(start_patience, turn);  // the launcher may have been suspended with this process
+  until.restart(clock::now());
   std::string line;
   while (!line.ends_with('\n')) {
-    // Late because this process was stopped: still read what has arrived.
-    const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - clock::now()), 0ms);
     pollfd one{channel_.get(), POLLIN, 0};
-    const int ready = ::poll(&one, 1, static_cast<int>(left.count()));
-    if (ready < 0 && errno == EINTR) continue;
+    const int ready = ::poll(&one, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(turn).count()));
+    if (ready <= 0 && !until.is_over(clock::now())) continue;
     if (ready <= 0)
       return refuse(errc::timed_out, "the launcher has not sent the position at which this rank begins");
     char piece[4096];

@@ -1,6 +1,7 @@
 #include "tools/penstock/run/run_state.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/group/rank_files.hpp"
@@ -131,15 +132,16 @@ result<void> run_state::finish(const Session& session, bool in_a_hurry) {
 /// Rank 0 ends when all ranks have delivered everything, while they still write their last positions. A rank
 /// that has failed meanwhile writes none.
 void run_state::wait_for_last_states() {
-  const auto until = std::chrono::steady_clock::now() + last_states_within;
-  while (std::chrono::steady_clock::now() < until) {
+  const auto are_there = [this](nanoseconds turn) {
     const auto states = states_of_ranks();
     const auto is_there = [&](const schedule::stream_state& s) {
       return place_of(s) == place_of(states->front());
     };
-    if (states && std::ranges::all_of(*states, is_there)) return;
-    std::this_thread::sleep_for(state_look_interval);
-  }
+    if (states && std::ranges::all_of(*states, is_there)) return true;
+    std::this_thread::sleep_for(std::min<nanoseconds>(turn, state_look_interval));
+    return false;
+  };
+  static_cast<void>(comes_within(last_states_within, are_there));
 }
 
 /// Until this run has delivered something, the ranks' files may be of an earlier run.
