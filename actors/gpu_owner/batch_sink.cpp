@@ -71,6 +71,17 @@ result<void> check_sink(const std::string& choice, const std::string& out) {
                 printable(choice));
 }
 
+result<output_lock> lock_sink(const std::string& choice, const std::string& out) {
+  if (choice == "npy") {
+    std::error_code status;  // check_sink() reports it
+    std::filesystem::create_directories(out, status);
+    return output_lock::of_folder(out, fmt::format("batches to '{}'", printable(out)));
+  }
+  if (!choice.starts_with(journal_prefix)) return output_lock();
+  const std::string path = choice.substr(journal_prefix.size());
+  return output_lock::of_file(path, fmt::format("the journal '{}'", printable(path)));
+}
+
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
                                               const config& settings, std::shared_ptr<device::device> device,
                                               std::shared_ptr<communicator_side> communicator) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "actors/gpu_owner/communicator_side.hpp"
+#include "runtime/base/output_lock.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/device/device.hpp"
 
@@ -59,5 +60,9 @@ result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const s
 
 /// The same checks without a device, without reading the folder and without running a plugin's code.
 result<void> check_sink(const std::string& choice, const std::string& out);
+
+/// Locks the journal or the folder for this process, which may have its batches written by another one. Refuses
+/// (errc::io) what another run is writing.
+result<output_lock> lock_sink(const std::string& choice, const std::string& out);
 
 }  // namespace penstock::gpu_owner

@@ -65,6 +65,7 @@ class Session::body final : public host::run {
 
   // The part of a run that feeds a stream to a GPU owner.
   struct engine : run::engine {
+    output_lock sink_lock;  // until the process that writes to the sink has ended
     std::optional<prepared_dataset> dataset;
     std::optional<hosts::described_program> custom;  // instead of `dataset`, if hosts are to run the program too
     std::shared_ptr<device::device> device;  // none when its owner has a keeper

@@ -124,6 +124,11 @@ result<void> Session::body::try_start() {
   // Before the dataset, which may take minutes to open.
   auto hosts = hosts::read_hosts(settings_.loader, workers_ > 0);
   if (!hosts && !trouble) trouble = std::move(hosts.error());
+  if (auto lock = gpu_owner::lock_sink(options_.sink, options_.sink_out); lock) {
+    e->sink_lock = std::move(*lock);
+  } else if (!trouble) {
+    trouble = std::move(lock.error());
+  }
   auto dataset = trouble ? result<std::optional<prepared_dataset>>() : prepare(settings_);
   if (dataset) {
     e->dataset = std::move(*dataset);

@@ -204,7 +204,8 @@ class CommandTest(MapTest):
         for name in ("out.jsonl", "other name"):
             code, out, err = self.penstock(*arguments, name)
             self.assertEqual(code, EXIT_FAILED, err)
-            self.assertEqual(json.loads(out)["error"]["message"], "another run is writing the output '%s'" % name)
+            self.assertEqual(json.loads(out)["error"]["message"],
+                             "another run is writing the output '%s' (pid %d): wait until it has ended, stop it, or choose another path" % (name, first.pid))
         os.unlink(self.path("hold"))
         self.assertEqual(first.wait(timeout=30), EXIT_OK)
         self.assertEqual([line["result"]["stdout"] for line in self.lines()], ["a\n", "b\n"])

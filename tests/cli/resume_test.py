@@ -74,6 +74,39 @@ class ResumeTest(PenstockTest):
                          (51, 403, whole["epochs"][0]["digest"]))
         self.check_same_files("whole", "parts")
 
+    def test_only_one_run_at_a_time_writes_a_state_a_report_a_journal_or_a_folder(self):
+        slow = self.write("slow.toml", synthetic(samples=40000, batch=8, epochs=1, dataset='wait = "2ms"'))
+        quick = self.write("quick.toml", synthetic(samples=40, batch=8, epochs=1))
+        path = lambda name: os.path.join(self.folder, name)
+        files = {"state": ("--state", path("state")), "report": ("--report", path("report")),
+                 "journal": ("--sink", "journal:" + path("seen"))}
+        first = self.start("run", slow, "--quiet", "--state-every", "20ms", *sum(files.values(), ()))
+        second = self.start("run", slow, "--quiet", "--sink", "npy", "--out", path("out"))
+        self.wait_until(lambda: os.path.exists(path("state")) and os.path.exists(path("seen")), "a state and a journal")
+        self.wait_until(lambda: os.path.exists(os.path.join(path("out"), "e0-b000000.index.npy")), "a batch")
+        files["batches to"] = ("--sink", "npy", "--out", path("out"))
+        for what, option in files.items():
+            holder = second if what == "batches to" else first
+            code, out, err = self.penstock("run", quick, "--json", "--quiet", *option)
+            self.assertEqual(code, EXIT_FAILED, err)
+            said = json.loads(out)
+            message = said["error"] if isinstance(said["error"], str) else said["error"]["message"]
+            self.assertRegex(message, "another run is writing (the )?%s '.*' \\(pid %d\\): wait until it has ended, stop it, or" % (what, holder.pid))
+        code, _, err = self.penstock("launch", quick, "--gpus", "host:2", *files["state"])
+        self.assertEqual(code, EXIT_FAILED, err)
+        self.assertIn("another run is writing the state", err)
+        self.assertFalse(os.path.exists(path("report")))
+        for process in (first, second):  # their locks go with them
+            process.kill()
+            process.communicate(timeout=30)
+        with open(path("seen")) as journal:
+            self.assertEqual(len({json.loads(line)["owner"] for line in journal if line.endswith("\n")}), 1)
+        os.unlink(path("state"))
+        for option in files.values():
+            self.run_json(slow, "--batches", 1, *option)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".lock")], [])
+
+
     # ---- the state file ------------------------------------------------------------------------------
 
     def read(self, name):

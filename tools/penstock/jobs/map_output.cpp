@@ -1,10 +1,10 @@
 #include "tools/penstock/jobs/map_output.hpp"
 
+#include "runtime/base/output_lock.hpp"
 #include "runtime/base/text.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,9 +23,9 @@ result<map_output> map_output::open(const std::string& path) {
   made.fd_ = made.own_.get();
   struct stat facts {};
   made.is_regular_file_ = ::fstat(made.fd_, &facts) == 0 && S_ISREG(facts.st_mode);
-  // Some network file systems have no locks; runs there work without one.
-  if (made.is_regular_file_ && ::flock(made.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return refuse(errc::io, "another run is writing the output {}", made.name_);
+  if (made.is_regular_file_) {
+    if (auto ok = lock_output(made.fd_, "the output " + made.name_); !ok) return tl::unexpected(std::move(ok.error()));
+  }
   return made;
 }
 

@@ -1,11 +1,11 @@
 #include "tools/penstock/jobs/result_files.hpp"
 
+#include "runtime/base/output_lock.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/write_all.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,9 +25,8 @@ result<std::unique_ptr<result_files>> result_files::open(const std::string& fold
   unique_fd lock(::open(whole.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock)
     return refuse_os(errc::io, errno, fmt::format("opening the folder '{}' of --results", printable(folder)));
-  // Some network file systems have no locks; runs there work without one.
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return refuse(errc::io, "another run is writing its results to '{}'", printable(folder));
+  if (auto ok = lock_output(lock.get(), fmt::format("its results to '{}'", printable(folder))); !ok)
+    return tl::unexpected(std::move(ok.error()));
   if (::access(whole.c_str(), W_OK | X_OK) != 0)
     return refuse_os(errc::io, errno,
                      fmt::format("writing to the folder '{}' of --results", printable(folder)));

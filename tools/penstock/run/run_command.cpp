@@ -2,6 +2,7 @@
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "actors/session/group_membership.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/output_lock.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -69,6 +70,25 @@ result<void> check_places(const run_files& files, const run_state& state) {
     if (auto ok = check_replaceable(path); !ok) return ok;
   }
   return {};
+}
+
+/// Until the end of this process no other run may write the states and the report; the session locks what its sink
+/// writes.
+result<std::vector<output_lock>> lock_places(const run_files& files, const run_state& state) {
+  std::vector<output_lock> locks;
+  const auto add = [&](const char* what, const std::string& path) -> result<void> {
+    auto lock = output_lock::of_file(path, fmt::format("{} '{}'", what, printable(path)));
+    if (!lock) return tl::unexpected(std::move(lock.error()));
+    locks.push_back(std::move(*lock));
+    return {};
+  };
+  if (!files.report.empty()) {
+    if (auto ok = add("the report", files.report); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+  for (const std::string& path : state.places()) {
+    if (auto ok = add("the state", path); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+  return locks;
 }
 
 /// Runs to the end of the stream. Returns what else ended it, if anything.
@@ -222,6 +242,11 @@ int run(run_options o) {
   run_state state = state_of(o, place, *joins);
   if (auto ok = check_places(o.files, state); !ok)
     return refuse_here(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error());
+  const auto locks = lock_places(o.files, state);
+  if (!locks) {
+    o.files.report.clear();  // it may be the other run's
+    return refuse_here(exit_failed, locks.error());
+  }
   const auto begin = where_to_begin(launcher, state);
   if (!begin) return refuse_here(exit_failed, begin.error());
   const std::string resumed = state.resumed_from();
