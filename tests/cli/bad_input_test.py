@@ -259,7 +259,7 @@ class BadSurroundingsTest(PenstockTest):
     def test_a_number_that_an_option_cannot_take_is_refused_with_its_range(self):
         config = self.write("n.toml", synthetic(samples=16))
         for arguments, said in (
-                (["run", config, "--batches", "-1"], "--batches: '-1': must be a whole number from 0 to 1000000000000"),
+                (["run", config, "--batches", "-1"], "--batches: '-1': must be a whole number from 1 to 1000000000000"),
                 (["run", config, "--batches", "18446744073709551615"], "'18446744073709551615': must be"),
                 (["run", config, "--batches", "0x10"], "'0x10'"),
                 (["chaos", config, "--faults", "-1"], "--faults: '-1': must be a whole number from 1 to"),
@@ -311,6 +311,19 @@ class BadSurroundingsTest(PenstockTest):
             self.assertEqual(code, EXIT_USAGE)
             self.assertIn("'%s': must be a whole number from 1 to 1000000" % number, err)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "made")))
+
+    def test_an_option_of_run_that_would_have_no_effect_is_refused(self):
+        config = self.write("few.toml", synthetic(samples=40, batch=8, epochs=1))
+        out = os.path.join(self.folder, "out")
+        for sink in ((), ("--sink", "journal:seen")):
+            code, _, err = self.penstock("run", config, "--out", out, *sink)
+            self.assertEqual(code, EXIT_USAGE)
+            self.assertIn("--out '%s' needs --sink npy" % out, err)
+        for verb in (("run", config), ("launch", config, "--gpus", "host:2")):
+            code, _, err = self.penstock(*verb, "--batches", 0)
+            self.assertEqual(code, EXIT_USAGE, err)
+            self.assertIn("--batches", err)
+            self.assertIn("'0': must be a whole number from 1", err)
 
 
 def memory_cgroup(test):

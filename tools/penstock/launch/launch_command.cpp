@@ -343,7 +343,7 @@ void add_launch_command(verb_table& verbs) {
       ->type_name("N");
   verb->add_option("--slots", o->source.slots, "for each session: slots of each worker")->type_name("N");
   takes_whole_number(verb->add_option("--batches", o->batches, "each session stops after N batches"),
-                     {0, count_max});
+                     {1, count_max});
   takes_whole_number(
       verb->add_option(
           "--stopped-exit-code", o->stopped_exit_code,

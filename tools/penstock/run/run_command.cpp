@@ -63,6 +63,10 @@ result<rank_start> where_to_begin(launcher_link& launcher, run_state& file) {
 
 /// Checks at the beginning, not after hours, that all output files can be written.
 result<void> check_places(const run_files& files, const run_state& state) {
+  if (files.sink != "npy" && !files.out.empty()) {
+    return refuse(errc::usage, "--out '{}' needs --sink npy; --sink {} writes nothing there", printable(files.out),
+                  printable(files.sink));
+  }
   if (auto ok = gpu_owner::check_sink(files.sink, files.out); !ok) return ok;
   std::vector<std::string> replaced = state.places();
   if (!files.report.empty()) replaced.push_back(files.report);
@@ -332,7 +336,7 @@ void add_run_command(verb_table& verbs) {
   add_config_shorthands(*verb, o->source);
   takes_whole_number(
       verb->add_option("--batches", o->batches, "stop after N batches, counted over all epochs"),
-      {0, count_max});
+      {1, count_max});
   verb->add_flag("--digest", o->digest, "read every batch back from the device and hash it");
   verb->add_option("--sink", o->files.sink,
                    "where batches go: null, npy, journal:PATH (a line for each), plugin:PATH")
