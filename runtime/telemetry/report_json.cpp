@@ -352,11 +352,13 @@ json as_json(const session_status& s) {
          {"config_file", s.config_file.empty() ? json(nullptr) : json(s.config_file)},
          {"failure", s.failure.empty() ? json(nullptr) : json(s.failure)},
          {"ended", nullptr}};
-  for (const auto& [done, expected] : {std::pair(s.samples_done, s.samples_expected), std::pair(s.batches_done, s.batches_expected)}) {
-    if (expected == 0) continue;
-    const double share = static_cast<double>(done) / static_cast<double>(expected);
+  const auto progress = [&j](std::uint64_t before, std::uint64_t done, std::uint64_t expected) {
+    if (expected == 0) return;
+    const double share = static_cast<double>(before + done) / static_cast<double>(before + expected);
     j["progress"] = std::floor(std::min(share, 1.0) * 1e4) / 1e4;
-  }
+  };
+  progress(s.samples_before, s.samples_done, s.samples_expected);
+  progress(0, s.batches_done, s.batches_expected);
   if (s.jobs && s.jobs->of_batches) {
     j["batches_done"] = s.batches_done;
     j["batches_expected"] = s.batches_expected;

@@ -106,6 +106,21 @@ class ResumeTest(PenstockTest):
             self.run_json(slow, "--batches", 1, *option)
         self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".lock")], [])
 
+    def test_progress_after_a_resume_is_that_of_the_whole_stream(self):
+        config = self.write("slow.toml", synthetic(samples=4000, batch=8, epochs=1, dataset='wait = "20ms"'))
+        state = os.path.join(self.folder, "state")
+        self.run_json(config, "--set", 'dataset.wait="0s"', "--batches", 400, "--state", state)
+        process = self.start("run", config, "--quiet", "--state", state, "--workers", 1)
+        def status():
+            code, out, _ = self.penstock("status", "--json")
+            return json.loads(out) if code == EXIT_OK else {}
+        now = self.wait_until(lambda: (s := status()).get("batches_delivered") and s, "a batch")
+        self.assertEqual((now["samples_before"], now["samples_expected"]), (3200, 800))
+        self.assertGreater(now["progress"], 0.8)
+        self.assertAlmostEqual(now["progress"], (3200 + now["samples_done"]) / 4000, delta=1e-4)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
 
     # ---- the state file ------------------------------------------------------------------------------
 

@@ -38,6 +38,17 @@ TEST_CASE(
   CHECK(progress_line(s, s, 1, 200, false).find("stalled for 8 s") != std::string::npos);
 }
 
+TEST_CASE("the progress of a resumed run is that of the whole stream, and the time left that of the rest") {
+  penstock::session_status s;
+  s.state = "ok";
+  s.samples_before = 300;
+  s.samples_expected = 100;
+  s.samples_delivered = s.samples_done = 50;
+  const std::string line = progress_line(s, {}, 5, 200, false);
+  CHECK(line.find(" 87 %") != std::string::npos);
+  CHECK(line.find("  5 s left") != std::string::npos);
+}
+
 TEST_CASE("on 80 columns a line leaves out its details, but never what went wrong") {
   penstock::session_status s;
   s.state = "degraded";

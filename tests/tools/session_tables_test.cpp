@@ -311,6 +311,22 @@ TEST_CASE("a run whose bad samples were left out reaches 100 %") {
   CHECK(telemetry::as_json(s).at("progress") == 1);
 }
 
+TEST_CASE("the progress of a resumed run is that of the whole stream") {
+  session_status s = status_with(std::nullopt);
+  s.samples_before = 3184;
+  s.samples_expected = 2816;
+  s.samples_delivered = s.samples_done = 384;
+  const auto status = telemetry::as_json(s);
+  CHECK(status.at("progress") == 0.5946);
+  CHECK(cli::percent_of(status) == "59 %");
+  CHECK(cli::status_for_people(status, {}, 0).find("384 samples delivered, 3184 before this run") != std::string::npos);
+}
+
+TEST_CASE("a percentage is not one less because its share has no exact binary number") {
+  CHECK(cli::percent_of({{"progress", 0.29}}) == "29 %");
+  CHECK(cli::percent_of({{"progress", 0.2999}}) == "29 %");
+}
+
 TEST_CASE("a pool that is stalled says so in its status") {
   session_status s = pool_status();
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock logs worker/1 --previous");

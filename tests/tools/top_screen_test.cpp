@@ -72,6 +72,13 @@ TEST_CASE("the rate is that of the last seconds, with the mean of ten next to it
   const auto screen = top_screen({then, lately, now}, "", {100, 24}, 0, false);
   CHECK(has(screen, "500 samples/s"));
   CHECK(has(screen, "(mean of 10 s: 220)"));
+TEST_CASE("the progress of a resumed stream counts what was delivered before") {
+  json now = look(1, 50, 1);
+  now.at("status")["samples_expected"] = 100;
+  now.at("status")["samples_before"] = 300;
+  const auto screen = top_screen({now, now, now}, "", {100, 24}, 0, false);
+  CHECK(has(screen, " 88 %"));
+  CHECK(has(screen, "50 of 100 delivered, 0 failed, 0 quarantined; 300 before this run"));
 }
 
 TEST_CASE("the worker that the device waits for comes first, not one with a similar number") {

@@ -64,8 +64,8 @@ std::string line_of(const session_status& now, double rate, double bytes_rate, b
   const auto shows = [&](left_out part) { return without < part; };
   std::string text = "starting";
   if (now.samples_expected > 0) {
-    const double share =
-        std::min(1.0, static_cast<double>(now.samples_done) / static_cast<double>(now.samples_expected));
+    const double share = std::min(1.0, static_cast<double>(now.samples_before + now.samples_done) /
+                                           static_cast<double>(now.samples_before + now.samples_expected));
     text =
         with_bar && shows(left_out::bar) ? progress_bar(share, shows(left_out::long_bar) ? 20 : 8) + " " : "";
     text += fmt::format("{:3.0f} %", std::floor(share * 100));

@@ -51,11 +51,6 @@ std::string last_death_of(const json& worker, work_kind kind) {
   return d.at("sample").is_null() ? ending_of(d) : ending_of(d) + " on " + text_of(d.at("sample"));
 }
 
-/// "34 %", of a status whose progress is known.
-std::string percent_of(const json& status) {
-  return fmt::format("{:.0f} %", std::floor(status.at("progress").get<double>() * 100));
-}
-
 /// What a worker is working on, and since when.
 std::string work_since(const json& worker, work_kind kind) {
   const std::string work = work_of(worker, kind);
@@ -130,6 +125,11 @@ std::string jobs_for_people(const json& status) {
   return fmt::format("{} submitted, {} waiting, {} running, {} ok, {} failed{}", counted(jobs.at("submitted").get<std::uint64_t>(), "job"), text_of(jobs.at("waiting")),
                      text_of(jobs.at("running")), text_of(jobs.at("ok")), text_of(jobs.at("failed")),
                      cancelled == 0 ? "" : fmt::format(", {} cancelled", cancelled));
+}
+
+std::string percent_of(const json& status) {
+  constexpr double rounding = 1e-6;  // 0.29 * 100 is below 29
+  return fmt::format("{:.0f} %", std::floor(status.at("progress").get<double>() * 100 + rounding));
 }
 
 std::string progress_of_jobs(const json& status) {
@@ -272,7 +272,8 @@ void add_stream(std::string& out, const json& s, std::size_t width) {
   line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")), state_of_stream(s),
                    text_of(s.at("pid")), text_of(s.at("epoch")),
                    counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
-                   counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")));
+                   counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")) +
+       (s.value("samples_before", std::uint64_t{0}) > 0 ? fmt::format(", {} before this run", text_of(s.at("samples_before"))) : ""));
   add_progress(out, s, width);
   if (const json group = s.value("group", json()); group.is_object()) line(group_for_people(group));
   if (const std::string stall = stall_for_people(s); !stall.empty()) line("stalled for " + stall);

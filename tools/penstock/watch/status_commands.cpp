@@ -166,10 +166,7 @@ std::vector<std::string> session_row(const json& s) {
   };
   std::string progress = "-";
   if (is_pool(s)) progress = progress_of_jobs(s);
-  if (s.at("samples_expected").is_number() && s.at("samples_expected") != 0) {
-    const double part = s.at("samples_done").get<double>() / s.at("samples_expected").get<double>();
-    progress = fmt::format("{:.0f} %, epoch {}", std::floor(std::min(part, 1.0) * 100), text("epoch"));
-  }
+  if (!is_pool(s) && s.at("progress").is_number()) progress = fmt::format("{}, epoch {}", percent_of(s), text("epoch"));
   const json& seconds = s.at("age_seconds");
   const std::string age =
       seconds.is_null() ? "-"

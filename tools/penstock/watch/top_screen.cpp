@@ -152,8 +152,9 @@ std::string progress_text(const json& status, std::size_t width) {
   const bool of_batches = kind_of(status) == work_kind::batches;
   const double expected = number(status, of_batches ? "batches_expected" : "samples_expected");
   if (expected <= 0) return of_batches ? "unknown: the dataset has no length" : "unknown: no worker has described the dataset yet";
+  const double before = of_batches ? 0 : number(status, "samples_before");
   const double done = number(status, of_batches ? "batches_done" : "samples_done");
-  const double part = std::min(1.0, done / expected);
+  const double part = std::min(1.0, (before + done) / (before + expected));
   std::string text = fmt::format("{} {:3.0f} %{}", bar(part, width >= 120 ? 40 : 16), part * 100, of_batches ? " of this epoch" : "");
   if (const auto left = seconds_left(status)) text += "  " + time_text(*left) + " left";
   return text;
@@ -184,9 +185,10 @@ void add_stream(std::vector<std::string>& lines, const json& now, const rates& r
                   text_of(b.at("ready")), text_of(b.at("in_use"))));
   add("progress " + progress_text(s, width));
   const bool known = number(s, "samples_expected") > 0;
-  add(fmt::format("samples  {}{} delivered, {} failed, {} quarantined", text_of(s.at("samples_delivered")),
+  const bool resumed = number(s, "samples_before") > 0;
+  add(fmt::format("samples  {}{} delivered, {} failed, {} quarantined{}", text_of(s.at("samples_delivered")),
                   known ? " of " + text_of(s.at("samples_expected")) : "", text_of(s.at("failed")),
-                  text_of(s.at("quarantined"))));
+                  text_of(s.at("quarantined")), resumed ? "; " + text_of(s.at("samples_before")) + " before this run" : ""));
 }
 
 /// Adds as many lines: the rate, all jobs, and the functions with the most unfinished jobs.
