@@ -104,7 +104,10 @@ std::vector<scheduler::batch_delivered> deliveries_of(const protocol::batches_de
     const stream_position position = batch != nullptr ? batch->position : 0;
     if (!owner.delivered(incarnation, now, d.upload)) return all;
     note_times(times, position, d);
-    all.push_back({d.upload, news.digests ? std::optional(d.digest) : std::nullopt});
+    // The message may have come long after the sink took the first of its batches.
+    const std::optional<steady_time> taken =
+        d.released_ns > 0 ? std::optional(std::min(steady_time(nanoseconds(d.released_ns)), now)) : std::nullopt;
+    all.push_back({d.upload, news.digests ? std::optional(d.digest) : std::nullopt, std::nullopt, taken});
   }
   if (news.snapshots) owner.keep_snapshot(news.snapshot);
   return all;

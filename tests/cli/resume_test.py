@@ -121,6 +121,16 @@ class ResumeTest(PenstockTest):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
 
+    def test_epochs_that_one_message_acknowledges_have_their_own_times(self):
+        # A batch is ready whenever the sink has taken one, so deliveries are reported 16 at a time: those of 6 epochs at once.
+        config = self.write("short.toml", synthetic(samples=16, batch=8, epochs=6))
+        environment = dict(self.environment, PENSTOCK_TEST_STEP_MS="20")
+        report = self.run_json(config, "--sink", "plugin:" + os.path.join(BIN, "slow_program.so"), env=environment)
+        seconds = [epoch["seconds"] for epoch in report["epochs"]]
+        for each in seconds:
+            self.assertGreater(each, 0.03, seconds)
+        self.assertGreater(sum(seconds), 0.24)
+        self.assertLessEqual(sum(seconds), report["totals"]["seconds"] + 0.001)
 
     # ---- the state file ------------------------------------------------------------------------------
 

@@ -191,6 +191,29 @@ TEST_CASE("acknowledgements reach the scheduler in order; one out of order fence
   CHECK(s.failures.empty());
 }
 
+TEST_CASE("batches acknowledged in one message were delivered when the sink took them") {
+  stage s;
+  told_owner owner;
+  s.be_ready(1, owner);
+  s.order(3, 4);
+  s.say(supervisor::owner_spoke{1, protocol::slots_copied{{1, 2, 3}}});
+  s.world.pass(3s);
+  const steady_time now = s.world.now();
+  const auto delivery = [](std::uint64_t upload, steady_time released) {
+    protocol::wire_delivery one{upload};
+    one.released_ns = nanoseconds(released.time_since_epoch()).count();
+    return one;
+  };
+  protocol::batches_delivered news;
+  news.deliveries = {delivery(1, now - 2s), delivery(2, now - 1s), delivery(3, now + 1h)};
+  s.say(supervisor::owner_spoke{1, news});
+  const auto taken = s.deliveries->take();
+  REQUIRE(taken.size() == 3);
+  CHECK(taken[0].taken == now - 2s);
+  CHECK(taken[1].taken == now - 1s);
+  CHECK(taken[2].taken == now);  // no sink takes a batch later than it says so
+}
+
 TEST_CASE("closing a complete stream makes the owner finish and reports when it is gone") {
   stage s;
   told_owner owner;

@@ -238,6 +238,15 @@ TEST_CASE("an epoch's time runs from the demand for its first batch to the deliv
     CHECK(book.epochs()[0].took == 5s);
     CHECK(book.epochs()[1].took == 4s);
   }
+  SECTION("without pauses of a consumer, the times of all epochs add up to that of the run") {
+    for (stream_position p = 0; p < 8; ++p) book.delivered(at(p, std::nullopt, start + 3s * (p + 1)));
+    nanoseconds sum{0};
+    for (const epoch_account& e : book.epochs()) {
+      CHECK(e.took == 6s);
+      sum += e.took;
+    }
+    CHECK(sum == 24s);
+  }
   SECTION("it is never negative") {
     book.delivered(at(0, start + 3s, start + 2s));
     CHECK(book.epochs()[0].took == 0s);
