@@ -72,6 +72,17 @@ TEST_CASE("the rate is that of the last seconds, with the mean of ten next to it
   const auto screen = top_screen({then, lately, now}, "", {100, 24}, 0, false);
   CHECK(has(screen, "500 samples/s"));
   CHECK(has(screen, "(mean of 10 s: 220)"));
+}
+
+TEST_CASE("a single look shows the rate of the status, because nothing may be delivered between two looks") {
+  json then = look(100, 3200, 1);
+  then.at("status").update({{"rate", 102.4}, {"uptime_seconds", 100}, {"batches_delivered", 200}, {"bytes_uploaded", 320'000}});
+  const auto screen = top_screen({then, then, then, true}, "", {100, 24}, 0, false);
+  CHECK(has(screen, "102 samples/s  6.4 batches/s  10.0 KiB/s  (mean of 10 s: 102)"));
+  then.at("status")["rate"] = nullptr;  // it has just begun
+  CHECK(has(top_screen({then, then, then, true}, "", {100, 24}, 0, false), "0.0 samples/s"));
+}
+
 TEST_CASE("the progress of a resumed stream counts what was delivered before") {
   json now = look(1, 50, 1);
   now.at("status")["samples_expected"] = 100;

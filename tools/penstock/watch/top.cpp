@@ -22,7 +22,7 @@ using json = nlohmann::ordered_json;
 
 constexpr auto rates_over = 3s;     // long enough to be steady, short enough to be current
 constexpr auto mean_over = 10s;     // for comparing runs
-constexpr auto once_interval = 300ms;  // for --once: rates need two samples
+constexpr auto once_interval = 300ms;  // for --once: rates of workers need two looks
 constexpr std::chrono::milliseconds screen_deadline = 2s;
 
 /// Polls the session; keeps the samples for rates and the last event.
@@ -46,10 +46,9 @@ class watcher {
   }
   void order(const char* verb) { static_cast<void>(control::ask(socket_, {{"verb", verb}}, screen_deadline)); }
   [[nodiscard]] const json& newest() const { return seen_.back(); }
-  [[nodiscard]] std::vector<std::string> screen(screen_size size, std::size_t first_worker,
-                                                bool colours) const {
-    return top_screen({seen_.front(), seen_[recent_], seen_.back()}, last_event_, size, first_worker,
-                      colours);
+  [[nodiscard]] std::vector<std::string> screen(screen_size size, std::size_t first_worker, bool colours,
+                                                bool once = false) const {
+    return top_screen({seen_.front(), seen_[recent_], seen_.back(), once}, last_event_, size, first_worker, colours);
   }
 
  private:
@@ -79,7 +78,7 @@ int print_screen(watcher& watch, const std::filesystem::path& socket, const top_
   std::this_thread::sleep_for(once_interval);
   if (auto ok = watch.look(); !ok) return refuse_look(o, socket, std::move(ok.error()));
   const screen_size size{terminal_width(STDOUT_FILENO), 1000};
-  std::vector<std::string> lines = watch.screen(size, 0, false);
+  std::vector<std::string> lines = watch.screen(size, 0, false, true);
   lines.pop_back();  // drop the line about keys
   std::string text;
   for (const std::string& line : lines) {

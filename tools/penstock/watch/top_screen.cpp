@@ -21,6 +21,7 @@ using json = nlohmann::ordered_json;
 constexpr std::size_t lines_around_workers = 8 + 1 + 3;
 constexpr std::size_t functions_listed = 3;  // for a pool
 constexpr std::ptrdiff_t memory_column = 5;
+constexpr double rate_seconds = 10;  // that the rate of a status covers
 constexpr std::size_t narrowest_with_memory = 100;  // columns of the terminal
 
 double number(const json& from, const char* key) {
@@ -80,6 +81,20 @@ rates rates_between(const json& before, const json& now) {
   r.waited = std::clamp(
       (number(now, "device_waited_seconds") - number(before, "device_waited_seconds")) / r.seconds, 0.0, 1.0);
   return r;
+}
+
+/// A single look has no time to measure: the rates are those that the session says, of the last 10 s.
+rates rates_told(const json& status, rates measured) {
+  if (!status.value("rate", json()).is_number()) return measured;
+  const double rate = number(status, "rate");
+  const bool of_batches = kind_of(status) == work_kind::batches;
+  const double measure = number(status, of_batches ? "batches_delivered" : "samples_delivered");
+  const auto in_proportion = [&](const char* key) { return measure > 0 ? rate * number(status, key) / measure : 0; };
+  measured.jobs = rate;
+  measured.samples = in_proportion("samples_delivered");
+  measured.batches = in_proportion("batches_delivered");
+  measured.bytes = in_proportion("bytes_uploaded");
+  return measured;
 }
 
 double worker_rate(const json& before, const json& worker, double seconds) {
@@ -259,8 +274,12 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
   const std::size_t width = size.columns;
   const json& now = looks.now;
   const json& s = now.at("status");
-  const rates r = rates_between(looks.before, now);
-  const rates mean = rates_between(looks.long_before, now);
+  rates r = rates_between(looks.before, now);
+  rates mean = rates_between(looks.long_before, now);
+  if (looks.once) {
+    r = mean = rates_told(s, r);
+    if (s.value("rate", json()).is_number()) mean.seconds = std::min(rate_seconds, number(s, "uptime_seconds"));
+  }
   const std::string state = text_of(s.at("state"));
   std::vector<std::string> lines;
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
