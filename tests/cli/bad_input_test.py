@@ -312,6 +312,22 @@ class BadSurroundingsTest(PenstockTest):
             self.assertIn("'%s': must be a whole number from 1 to 1000000" % number, err)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "made")))
 
+    def test_sample_photographs_that_cannot_be_written_are_named_with_the_reason(self):
+        full = os.path.join(self.folder, "full", "class-0", "00000.jpg")
+        os.makedirs(os.path.dirname(full))
+        os.symlink("/dev/full", full)
+        self.write("file", "mine")
+        for folder, why in (("full", "No space left on device"), ("file", "Not a directory")):
+            code, out, err = self.penstock("sample-photos", os.path.join(self.folder, folder), 1, "--json")
+            self.assertEqual(code, EXIT_FAILED, err)
+            self.assertEqual(json.loads(out)["error"]["message"],
+                             "writing '%s': %s" % (os.path.join(self.folder, folder, "class-0", "00000.jpg"), why))
+        self.assertFalse(os.path.lexists(full))
+        _, _, err = self.penstock("sample-photos", os.path.join(self.folder, "file"), 1)
+        self.assertTrue(err.startswith("error: writing '"), err)
+        done = subprocess.run([os.path.join(BIN, "penstock-sample-photos"), os.path.join(self.folder, "file"), "1"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr.endswith("00000.jpg: Not a directory\n")), (1, True), done.stderr)
+
     def test_an_option_of_run_that_would_have_no_effect_is_refused(self):
         config = self.write("few.toml", synthetic(samples=40, batch=8, epochs=1))
         out = os.path.join(self.folder, "out")

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto unwritten = penstock::draw_sample_photos(argv[1], count);
-  if (unwritten.empty()) return 0;
-  std::fprintf(stderr, "penstock-sample-photos: cannot write %s\n", unwritten.c_str());
+  if (!unwritten) return 0;
+  std::fprintf(stderr, "penstock-sample-photos: writing %s: %s\n", unwritten->file.c_str(), std::strerror(unwritten->os_code));
   return 1;
 }

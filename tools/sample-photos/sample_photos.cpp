@@ -8,9 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <memory>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <thread>
@@ -89,14 +90,22 @@ std::vector<std::uint8_t> paint(std::uint32_t seed) {
   return pixels;
 }
 
-bool write_jpeg(const std::string& file, std::vector<std::uint8_t>& pixels) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> out(std::fopen(file.c_str(), "wb"), std::fclose);
-  if (!out) return false;
+/// In memory: libjpeg would end the process if a file could not be written.
+struct jpeg_file {
+  jpeg_file() = default;
+  jpeg_file(const jpeg_file&) = delete;
+  jpeg_file& operator=(const jpeg_file&) = delete;
+  ~jpeg_file() { std::free(bytes); }
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;  // NOLINT(google-runtime-int): the type in libjpeg's interface
+};
+
+void encode(std::vector<std::uint8_t>& pixels, jpeg_file& to) {
   jpeg_compress_struct c;
   jpeg_error_mgr errors;
   c.err = jpeg_std_error(&errors);
   jpeg_create_compress(&c);
-  jpeg_stdio_dest(&c, out.get());
+  jpeg_mem_dest(&c, &to.bytes, &to.size);
   c.image_width = width;
   c.image_height = height;
   c.input_components = 3;
@@ -110,7 +119,18 @@ bool write_jpeg(const std::string& file, std::vector<std::uint8_t>& pixels) {
   }
   jpeg_finish_compress(&c);
   jpeg_destroy_compress(&c);
-  return std::ferror(out.get()) == 0;
+}
+
+/// 0, or an errno.
+int write_jpeg(const std::string& file, std::vector<std::uint8_t>& pixels) {
+  jpeg_file jpeg;
+  encode(pixels, jpeg);
+  FILE* const out = std::fopen(file.c_str(), "wb");
+  if (out == nullptr) return errno;
+  int why = std::fwrite(jpeg.bytes, 1, jpeg.size, out) == jpeg.size ? 0 : errno;
+  if (std::fclose(out) != 0 && why == 0) why = errno;
+  if (why != 0) std::remove(file.c_str());  // a part of a photograph would be a bad sample
+  return why;
 }
 
 std::filesystem::path place_of(const std::filesystem::path& folder, int photo) {
@@ -124,19 +144,19 @@ std::string name_of(int photo) {
 
 }  // namespace
 
-std::filesystem::path draw_sample_photos(const std::filesystem::path& folder, int count) {
+std::optional<unwritten_photo> draw_sample_photos(const std::filesystem::path& folder, int count) {
   for (int c = 0; c < std::min(classes, count); ++c) {
     std::error_code trouble;  // seen when the first file cannot be written
     std::filesystem::create_directories(place_of(folder, c), trouble);
   }
   std::atomic<int> next = 0;
   std::atomic<bool> failed = false;
-  std::filesystem::path unwritten;
+  std::optional<unwritten_photo> unwritten;
   const auto work = [&] {
     for (int i = next++; i < count && !failed; i = next++) {
       auto pixels = paint(static_cast<std::uint32_t>(i));
       const auto file = place_of(folder, i) / name_of(i);
-      if (!write_jpeg(file, pixels) && !failed.exchange(true)) unwritten = file;
+      if (const int why = write_jpeg(file, pixels); why != 0 && !failed.exchange(true)) unwritten = {file, why};
     }
   };
   {

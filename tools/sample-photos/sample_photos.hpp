@@ -4,12 +4,19 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 namespace penstock {
 
 inline constexpr int sample_photos_max = 1'000'000;  // 40 GB of files
 
-/// Into FOLDER/class-0 to class-3, with a thread for each core. Returns the first file that could not be written; empty: all are there.
-[[nodiscard]] std::filesystem::path draw_sample_photos(const std::filesystem::path& folder, int count);
+struct unwritten_photo {
+  std::filesystem::path file;
+  int os_code = 0;  ///< errno
+};
+
+/// Into FOLDER/class-0 to class-3, with a thread for each core. Returns the first file that could not be written, of which nothing is
+/// left; empty: all are there.
+[[nodiscard]] std::optional<unwritten_photo> draw_sample_photos(const std::filesystem::path& folder, int count);
 
 }  // namespace penstock

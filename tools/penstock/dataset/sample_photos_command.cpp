@@ -22,8 +22,10 @@ struct sample_options {
 
 int draw(const sample_options& o) {
   const auto unwritten = draw_sample_photos(o.folder, o.count);
-  if (!unwritten.empty())
-    return refuse_with(exit_failed, {errc::io, fmt::format("cannot write '{}'", printable(unwritten.native())), 0}, o.as_json);
+  if (unwritten) {
+    const auto why = refuse_os(errc::io, unwritten->os_code, fmt::format("writing '{}'", printable(unwritten->file.native())));
+    return refuse_with(exit_failed, why.value(), o.as_json);
+  }
   if (o.as_json) {
     print_json("penstock.sample-photos/1", {{"folder", o.folder}, {"photographs", o.count}});
   } else {
