@@ -121,6 +121,16 @@ class ResumeTest(PenstockTest):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
 
+    def test_a_run_that_a_signal_ended_says_that_its_position_is_lost(self):
+        config = self.write("slow.toml", synthetic(samples=40000, batch=8, epochs=1, dataset='wait = "2ms"'))
+        for options, is_lost in (((), True), (("--state", os.path.join(self.folder, "state")), False)):
+            process = self.start("run", config, *options)
+            self.wait_until(lambda: (json.loads(self.penstock("status", "--json")[1] or "{}")).get("batches_delivered"), "a batch")
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=30)
+            self.assertEqual(process.returncode, EXIT_INTERRUPTED)
+            self.assertEqual("its position was not saved; with `penstock run --state FILE` a later run continues there\n" in err.decode(), is_lost, err)
+
     def test_epochs_that_one_message_acknowledges_have_their_own_times(self):
         # A batch is ready whenever the sink has taken one, so deliveries are reported 16 at a time: those of 6 epochs at once.
         config = self.write("short.toml", synthetic(samples=16, batch=8, epochs=6))

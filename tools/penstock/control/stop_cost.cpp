@@ -35,9 +35,13 @@ std::string stop_cost::killed_for_people() const {
   return {};
 }
 
+std::string position_not_saved(std::string_view saver) {
+  return fmt::format("its position was not saved; with `penstock {} --state FILE` a later run continues there", saver);
+}
+
 std::string stop_cost::position_for_people() const {
   if (position_saved_ != false) return {};
-  return fmt::format("its position was not saved; with `penstock {} --state FILE` a later run continues there\n", saver_);
+  return position_not_saved(saver_) + "\n";
 }
 
 stop_cost read_stop_cost(const std::filesystem::path& record, const std::string& ends) {

@@ -1,13 +1,18 @@
-// The cost of a stop: processes that were killed, and a position that was not saved. Used by stop --wait, of a session and of a group.
+// The cost of a stop: processes that were killed, and a position that was not saved. Used by stop --wait, of a session and of a group, and
+// by run and launch.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::cli {
+
+/// What a run that was stopped says without --state. `saver`: the verb that has it, "run" or "launch".
+[[nodiscard]] std::string position_not_saved(std::string_view saver);
 
 class stop_cost {
  public:

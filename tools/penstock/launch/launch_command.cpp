@@ -7,6 +7,7 @@
 #include "runtime/process/cores.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/control/stop_cost.hpp"
 #include "tools/penstock/executables.hpp"
 #include "tools/penstock/launch/launch_folder.hpp"
 #include "tools/penstock/launch/launch_machine.hpp"
@@ -227,6 +228,7 @@ int tell_end(const launch_options& o, const launch_work& work, const launch_resu
                                                              : style::green;
     const std::string why = cause_sentence(r);
     say(styled(how, report["outcome"].get<std::string>()) + (why.empty() ? "" : ": " + why));
+    if (r.outcome == launch_outcome::stopped && sessions != nullptr && o.state.empty()) say(position_not_saved("launch"));
   }
   if (r.state_trouble)
     say(fmt::format("{} the state '{}' was not updated: {}", styled(style::yellow, "warning:"),

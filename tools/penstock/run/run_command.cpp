@@ -10,6 +10,7 @@
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/control/stop_cost.hpp"
 #include "tools/penstock/dataset/index_display.hpp"
 #include "tools/penstock/launch/launcher_link.hpp"
 #include "tools/penstock/number_option.hpp"
@@ -130,6 +131,7 @@ int tell_end(const run_options& o, const run_report& report, int signal) {
   } else if (report.error && !o.json) {
     say(styled(style::red, "error:") + " " + report.error->message);
   }
+  if (signal != 0 && !o.quiet && o.state.empty() && report.outcome == run_outcome::stopped) say(position_not_saved("run"));
   if (!o.state.empty() && report.error && report.error->code == errc::state_mismatch && !o.json) {
     say(fmt::format("'{}' continues that other run; for this one give another --state, or remove the file to begin again",
                     printable(o.state)));
