@@ -79,6 +79,17 @@ result<void> check_memory_for(const config& c, const arena::geometry& shape, std
   return arena::check_memory(memory_need_of(c, shape, workers), arena::memory_limits());
 }
 
+/// The state's quarantined samples that the quarantine file does not list; a state has no more than their numbers.
+std::vector<quarantine_report> only_in_state(const schedule::stream_state& state, const std::vector<quarantine_report>& listed) {
+  std::set<std::uint64_t> known;
+  for (const quarantine_report& one : listed) known.insert(one.sample);
+  std::vector<quarantine_report> only;
+  for (const std::uint64_t sample : state.quarantined_samples) {
+    if (!known.contains(sample)) only.push_back({sample, std::nullopt, 0, {}, true, false});
+  }
+  return only;
+}
+
 /// Computes everything that depends on the dataset's description.
 result<void> build(session_state& s, self_pointer self) {
   const config& c = s.around.settings;
@@ -107,6 +118,7 @@ result<void> build(session_state& s, self_pointer self) {
   auto known = s.quarantine->open(s.dataset->fingerprint);
   if (!known) return tl::unexpected(std::move(known.error()));
   s.around.news->quarantine_known(*known);
+  if (resumed) s.around.news->quarantine_known(only_in_state(*resumed, *known));
 
   const std::uint32_t slots = slots_for_batches(c.loader, s.shape.slot_bytes);
   const auto shared_order = std::make_shared<const plan>(std::move(*order));

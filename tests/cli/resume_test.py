@@ -121,6 +121,17 @@ class ResumeTest(PenstockTest):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
 
+    def test_a_sample_that_only_the_state_knows_as_quarantined_is_in_the_report_of_a_resumed_run(self):
+        config = self.write("bad.toml", synthetic(samples=80, batch=8, epochs=2, dataset='faults = [{sample = 3, kind = "exit", times = 0}]'))
+        state = os.path.join(self.folder, "state")
+        self.run_json(config, "--batches", 10, "--state", state)
+        code, _, err = self.penstock("run", config, "--state", state, "--report", os.path.join(self.folder, "report"))
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("1 quarantined", err)
+        self.assertIn("quarantined sample 3: by an earlier run, says the state", err)
+        quarantine = json.loads(self.read("report"))["quarantine"]
+        self.assertEqual([(q["sample"], q["known"], q["attempts"]) for q in quarantine], [(3, True, 0)])
+
     def test_a_run_that_a_signal_ended_says_that_its_position_is_lost(self):
         config = self.write("slow.toml", synthetic(samples=40000, batch=8, epochs=1, dataset='wait = "2ms"'))
         for options, is_lost in (((), True), (("--state", os.path.join(self.folder, "state")), False)):

@@ -73,8 +73,8 @@ void tell_losses(const run_report& r) {
   if (failures.size() > shown)
     say(fmt::format("  ... and {} more; --report FILE lists them", failures.size() - shown));
   for (const quarantine_report& q : r.quarantine) {
-    say(fmt::format("  {} {}: killed {}", styled(style::red, "quarantined"),
-                    sample_for_people(q.sample, q.path.value_or("")), counted(q.attempts, "worker")));
+    say(fmt::format("  {} {}: {}", styled(style::red, "quarantined"), sample_for_people(q.sample, q.path.value_or("")),
+                    q.attempts > 0 ? "killed " + counted(q.attempts, "worker") : "by an earlier run, says the state"));
   }
 }
 
