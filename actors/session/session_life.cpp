@@ -312,7 +312,7 @@ void Session::body::tell_ended(run_outcome how) {
   const std::string who = ending_.who_asked();
   if (const std::string failed = ending_.why_failed(); !failed.empty()) return tell(host::event_of(event_kind::run_failed, failed));
   tell(host::event_of(event_kind::run_stopped,
-                      at_limit      ? counted(*options_.batches, "batch", "batches") + " were delivered, as requested"
+                      at_limit      ? counted(*options_.batches, "batch was", "batches were") + " delivered, as requested"
                       : who.empty() ? "the program closed it before its end"
                                     : "it was stopped by " + who));
 }
