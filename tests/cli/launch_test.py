@@ -209,6 +209,11 @@ class LaunchTest(PenstockTest):
         self.assertEqual([epoch["digest"] for epoch in alone["epochs"]],
                          [epoch["digest"] for epoch in report["ranks"][1]["epochs"]])
         self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "out"))), ["rank0", "rank1"])
+        code, _, err = self.penstock("launch", config, "--gpus", "host:2", "--digest", "--epochs", 1)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertRegex(err, r"RANK +PID +GPU +CORES +STARTS +TIME +SAMPLES +ENDED")
+        for number, rank in enumerate(report["ranks"]):
+            self.assertIn("rank %d, epoch 0: 50 samples, digest %s\n" % (number, rank["epochs"][0]["digest"]), err)
 
     def test_a_session_that_fails_at_its_start_ends_all_ranks_with_its_own_error(self):
         config = self.write("worker.toml", '[dataset]\ntype = "synthetic"\nsamples = 100000\nbytes_per_sample = 64\n'

@@ -222,7 +222,8 @@ int tell_end(const launch_options& o, const launch_work& work, const launch_resu
   const nlohmann::ordered_json report = group_report(work, r, sessions);
   if (o.json) print_json(report);
   if (!o.quiet) {
-    say_raw(rank_table(work, r, terminal_width(STDERR_FILENO)));
+    say_raw(rank_table(work, r, report, terminal_width(STDERR_FILENO)));
+    say_raw(digests_for_people(report));
     const style how = r.outcome == launch_outcome::failed    ? style::red
                       : r.outcome == launch_outcome::stopped ? style::yellow
                                                              : style::green;

@@ -1,5 +1,6 @@
 #include "tools/penstock/launch/launch_report.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/cores.hpp"
@@ -24,6 +25,17 @@ std::string host_name() {
 
 double seconds_of(const rank_facts& rank) {
   return std::chrono::duration<double>(rank.ended - rank.began).count();
+}
+
+/// That a session has delivered. The totals are those of its last process; the entries of its epochs, which include what
+/// earlier runs have delivered of them, are those of all.
+std::optional<std::uint64_t> samples_of(const nlohmann::ordered_json& rank, bool restarted) {
+  const auto totals = rank.find("totals");
+  if (totals == rank.end() || !totals->is_object() || !totals->contains("samples")) return std::nullopt;
+  if (!restarted) return totals->value("samples", std::uint64_t{0});
+  std::uint64_t sum = 0;
+  for (const auto& epoch : rank.at("epochs")) sum += epoch.value("delivered", std::uint64_t{0});
+  return sum;
 }
 
 }  // namespace
@@ -109,24 +121,46 @@ nlohmann::ordered_json group_report(const launch_work& work, const launch_result
   return all;
 }
 
-std::string rank_table(const launch_work& work, const launch_result& r, std::size_t width) {
+std::string rank_table(const launch_work& work, const launch_result& r, const nlohmann::ordered_json& report, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
+  bool with_samples = false;
   for (std::uint32_t i = 0; i < r.ranks.size(); ++i) {
     const rank_facts& rank = r.ranks[i];
     const rank_place& place = work.places[i];
     rows.push_back({std::to_string(i), rank.pid > 0 ? std::to_string(rank.pid) : "-",
                     place.gpu ? fmt::format("{} {}", place.gpu->ordinal, place.gpu->name) : "host",
                     place.cores.empty() ? "all" : process::core_list(place.cores), std::to_string(rank.starts),
-                    duration_for_people(rank.ended - rank.began), rank.end});
+                    duration_for_people(rank.ended - rank.began)});
+    const auto samples = samples_of(report.at("ranks").at(i), rank.starts > 1);
+    with_samples = with_samples || samples;
+    rows.back().push_back(samples ? std::to_string(*samples) : "-");
+    rows.back().push_back(rank.end);
   }
+  table_column samples{"SAMPLES", column_side::right};
+  samples.shown = with_samples;  // of programs they are not known
   return text_table({{"RANK", column_side::right},
                      {"PID", column_side::right},
                      {"GPU", column_side::left, true},
                      {"CORES"},
                      {"STARTS", column_side::right},
                      {"TIME", column_side::right},
+                     samples,
                      {"ENDED"}},
                     rows, width);
+}
+
+std::string digests_for_people(const nlohmann::ordered_json& report) {
+  std::string text;
+  for (const auto& rank : report.at("ranks")) {
+    for (const auto& epoch : rank.value("epochs", nlohmann::ordered_json::array())) {
+      const auto digest = epoch.find("digest");
+      if (digest == epoch.end() || !digest->is_string()) continue;
+      text += fmt::format("rank {}, epoch {}{}: {}, digest {}\n", rank.at("rank").dump(), epoch.at("epoch").dump(),
+                          epoch.value("complete", false) ? "" : " (incomplete)",
+                          counted(epoch.value("delivered", std::uint64_t{0}), "sample"), digest->get<std::string>());
+    }
+  }
+  return text;
 }
 
 }  // namespace penstock::cli

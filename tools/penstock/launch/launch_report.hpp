@@ -18,7 +18,11 @@ namespace penstock::cli {
 /// `sessions`: null if the ranks are programs; otherwise the ranks' own reports are read from its folder.
 [[nodiscard]] nlohmann::ordered_json group_report(const launch_work& work, const launch_result& r,
                                                   const session_work* sessions);
-[[nodiscard]] std::string rank_table(const launch_work& work, const launch_result& r, std::size_t width);
+/// `report`: group_report().
+[[nodiscard]] std::string rank_table(const launch_work& work, const launch_result& r, const nlohmann::ordered_json& report,
+                                     std::size_t width);
+/// A line for each epoch of each rank that has a digest.
+[[nodiscard]] std::string digests_for_people(const nlohmann::ordered_json& report);
 
 /// A file's contents; empty if there is none.
 [[nodiscard]] std::string text_of_file(const std::string& path);
