@@ -51,7 +51,6 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   facts.owner_is_frozen = run.owner_is_frozen;
   facts.is_paused = run.status.state == "paused";
   facts.is_over = run.status.outcome != run_outcome::running || run.status.state == "stopping";
-  facts.blocked_is_storage = blocked_is_storage_;
   facts.workers = workers;
   if (const auto& jobs = run.status.jobs) {
     facts.jobs = {jobs->waiting - jobs->handed, jobs->handed + jobs->running, jobs->callers_wait, jobs->callers_hold_everything};

@@ -20,15 +20,12 @@ class limit_meter {
  public:
   static constexpr nanoseconds look_every = std::chrono::milliseconds(200);
 
-  explicit limit_meter(bool blocked_is_storage) : blocked_is_storage_(blocked_is_storage) {}
-
   /// `times`: null for a pool. `waited`: the consumer's waits so far. `waits_since`: the consumer's wait in progress. `begun`: the first demand.
   telemetry::limit_reading look(supervision::progress_facts run, const batch_times* times,
                                 const std::vector<worker_look>& workers, std::optional<steady_time> waits_since,
                                 nanoseconds waited, steady_time begun, steady_time now);
 
  private:
-  const bool blocked_is_storage_;
   telemetry::stream_limits limits_;
   std::uint64_t released_ = 0;  // number of the last batch seen
 };

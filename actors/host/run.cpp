@@ -340,8 +340,7 @@ void run::watch_progress(engine& e) {
 }
 
 void run::measure_limits(engine& e) {
-  const config& s = settings_;
-  const auto meter = std::make_shared<limit_meter>(kind_.work == work_kind::samples && s.dataset.type == dataset_type::custom);
+  const auto meter = std::make_shared<limit_meter>();
   const auto standstill = std::make_shared<standstill_meter>(limit_meter::look_every);
   e.limits = std::make_unique<process::ticker>(*e.io, limit_meter::look_every, [this, meter, standstill, &e] {
     if (auto stood = standstill->look()) {

@@ -85,15 +85,6 @@ struct writer {
 
   limit_advice storage() const {
     if (mostly_remote()) return too_few_remote(limit::storage, fmt::format("Storage limits you: {} waited for reads", all_workers()));
-    if (around.work == work_kind::batches) {
-      return {limit::storage, "",
-              fmt::format("Reading limits you: {} were blocked, mostly on files{}; more workers (num_workers={}) let "
-                          "more reads overlap, or put the data on faster storage.",
-                          counted(r.workers, "worker"), waited(), 2 * std::max(around.workers, 1U)),
-              {fmt::format("`penstock scale {}` tries it on the running loader. A worker that waits uses no core: there may be more workers "
-                           "than cores ({} here).",
-                           2 * std::max(around.workers, 1U), around.cores)}};
-    }
     return {limit::storage,
             "loader.workers",
             fmt::format("Storage limits you: {} waited for reads{}; start more workers ([loader] workers = "
@@ -112,8 +103,23 @@ struct writer {
                              counted(settings.scheduler.window, "batch", "batches"));
   }
 
+  /// Nobody times what the code of a job or of a custom dataset waits for.
+  [[nodiscard]] bool runs_own_code() const { return around.work != work_kind::samples || type_of(settings) == dataset_type::custom; }
+
+  limit_advice own_code_waits(const std::string& work) const {
+    const bool jobs = around.work == work_kind::jobs;
+    const std::uint32_t more = 2 * std::max(around.workers, 1U);
+    const bool loader = around.work == work_kind::batches;
+    return {limit::decode, loader ? "" : "loader.workers",
+            fmt::format("{} limits you: it kept {} waiting for {} % of their time, for a file, a lock or another process{}; more workers ({}{}) let "
+                        "these waits overlap.",
+                        work, counted(r.workers, "worker"), percent(r.blocked()), waited(), loader ? "num_workers=" : "[loader] workers = ", more),
+            {fmt::format("A worker that waits uses no core: there may be more workers than cores ({} here){}. `penstock scale {}` tries it.", around.cores,
+                         jobs ? ", unless the commands or processes that it waits for need them" : "", more)}};
+  }
+
   limit_advice decode() const {
-    const std::string work = around.work == work_kind::batches ? "The dataset's own work" : around.work == work_kind::jobs ? "The jobs' own work" : "Decoding";
+    const std::string work = around.work == work_kind::jobs ? "The jobs' own work" : runs_own_code() ? "The dataset's own work" : "Decoding";
     const std::string busy = fmt::format("{} at {} % CPU", all_workers(), percent(r.cpu));
     const std::string key = work_less();
     const std::string less = key == "image.size" ? " ([image] size, or store smaller pictures)" : "";
@@ -141,6 +147,7 @@ struct writer {
            fmt::format("`penstock drain worker/{}` continues without it.", r.slow->worker)}};
     }
     if (mostly_remote()) return too_few_remote(limit::decode, fmt::format("{} limits you: {}", work, busy));
+    if (runs_own_code() && 2 * r.blocked() > r.busy) return own_code_waits(work);
     if (!cores_are_used()) {
       return {limit::decode,
               around.work == work_kind::batches ? "" : "loader.workers",
@@ -496,6 +503,10 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice) {
   for (const limit_reading::worker_load& w : reading.loads)
     each.push_back({{"worker", w.worker}, {"seconds_a_sample", w.seconds_a_sample}, {"reading", w.reading}});
   const auto rounded = [](double value) { return std::round(value * 1e4) / 1e4; };
+  json rest;  // what the sentence is about
+  if (const auto later = reading.after_beginning()) {
+    for (std::size_t i = 0; i < limit_count; ++i) rest[std::string(name_of(static_cast<limit>(i)))] = rounded(later->share.at(i));
+  }
   return {{"schema", "penstock.why/1"},
           {"seconds", rounded(reading.seconds)},
           {"limit", advice.what ? json(name_of(*advice.what)) : json()},
@@ -506,6 +517,7 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice) {
           {"limits", std::move(limits)},
           {"waited", rounded(reading.waited())},
           {"beginning", rounded(reading.beginning)},
+          {"limits_after_beginning", std::move(rest)},
           {"workers",
            {{"ready", reading.workers},
             {"remote", reading.remote},

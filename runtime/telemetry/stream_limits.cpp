@@ -363,23 +363,22 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
       others_are_ready(b, loaded - (to - from) / 2, facts)) {
     const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
     const std::int64_t stalls = std::clamp(begun + excused, from, to);
-    add_work(reading, from, stalls, facts);
+    add_work(reading, from, stalls);
     return add_stall(b, busy, stalls, to);
   }
   if (const auto slowness = slowness_of(b.worker); slowness && *slowness >= slow_from) {
     const double starved = workers_[b.worker].starved;
     at(to).slow = {b.worker, *slowness, *slowness * (1 - starved) < slow_from ? starved : 0};
-    return add_work(reading, from, to, facts);
+    return add_work(reading, from, to);
   }
   const double idle = idle_share();
   const std::int64_t works = to - static_cast<std::int64_t>(static_cast<double>(to - from) * idle);
-  add_work(reading, from, works, facts);
+  add_work(reading, from, works);
   add(limit::order, works, to);
 }
 
-/// `reading`: the share of this time in which the worker waited for storage.
-void stream_limits::add_work(double reading, std::int64_t from, std::int64_t to, const limit_facts& facts) {
-  if (facts.blocked_is_storage) reading = blocked_share();
+/// `reading`: the share of this time in timed reads. Only built-in datasets time them; the rest is their own code, whatever it waits for.
+void stream_limits::add_work(double reading, std::int64_t from, std::int64_t to) {
   reading = std::clamp(reading, 0.0, 1.0);
   add(limit::storage, from, to, reading);
   add(limit::decode, from, to, 1 - reading);
@@ -457,10 +456,10 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   if (busy > stalled_from * usual && busy - usual > stalled_seconds && others_are_ready(head, now, facts)) {
     const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
     const std::int64_t stalls = std::clamp(begun + excused, from, now);
-    add_work(reading, from, stalls, facts);
+    add_work(reading, from, stalls);
     return add_stall(head, busy, stalls, now);
   }
-  add_work(reading, from, now, facts);
+  add_work(reading, from, now);
 }
 
 /// For a pool: attributes the time since the previous look.
@@ -475,9 +474,7 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   if (ready == 0) return add(limit::start, looked_, now);
   const auto works = [](const worker_look& w) { return w.ready && w.busy; };
   const double busy = static_cast<double>(std::ranges::count_if(facts.workers, works)) / ready;
-  const double blocked = blocked_share();
-  add(limit::storage, looked_, now, busy * blocked);
-  add(limit::decode, looked_, now, busy * (1 - blocked));
+  add(limit::decode, looked_, now, busy);
   const bool some_start = std::ranges::any_of(facts.workers, &worker_look::starts);
   const limit idle = !work_waits ? limit::consumer : some_start ? limit::start : limit::order;
   add(idle, looked_, now, 1 - busy);
@@ -492,9 +489,7 @@ void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, n
   const bool some_load = std::ranges::any_of(facts.workers, [](const worker_look& w) { return w.ready && w.busy; });
   const bool some_start = std::ranges::any_of(facts.workers, &worker_look::starts) || std::ranges::none_of(facts.workers, &worker_look::ready);
   if (!some_load) return add(some_start ? limit::start : limit::order, looked_, now, waits);
-  const double blocked = blocked_share();
-  add(limit::storage, looked_, now, waits * blocked);
-  add(limit::decode, looked_, now, waits * (1 - blocked));
+  add(limit::decode, looked_, now, waits);
 }
 
 /// Seconds that a worker usually needs for a sample; its peers' time if it has loaded nothing yet.
@@ -570,19 +565,6 @@ double stream_limits::spare_seconds(std::int64_t first) const {
     if (w.at > first && w.busy == 0 && !waited) seconds += w.seconds;
   }
   return seconds;
-}
-
-/// The share of their working time in which workers neither ran nor waited for a core.
-double stream_limits::blocked_share() const {
-  double busy = 0;
-  double runs = 0;
-  for (const auto& [time, b] : settled_) {
-    busy += b.busy;
-    runs += b.cpu + b.core_wait;
-  }
-  if (busy <= 0) return 0;
-  const double blocked = 1 - runs / busy;
-  return blocked > 2 * noise ? blocked : 0;
 }
 
 limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) const {

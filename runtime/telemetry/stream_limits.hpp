@@ -5,7 +5,8 @@
 //
 //   storage    its worker was reading                      wire       it was being copied to the device, or was on its way from
 //                                                                     a loader host
-//   decode     its worker was decoding or transforming     convert    the device was converting it
+//   decode     its worker was decoding or transforming,    convert    the device was converting it
+//              or ran code whose reads nobody times
 //   order      it was stalled while later batches were ready, or slots were so few (or batches so small) that workers idled
 //   start      no worker held it, or its device was not open; also while the owner's process is suspended or being replaced
 //   consumer   the consumer did not ask for a batch, or held every device buffer
@@ -56,7 +57,6 @@ struct limit_facts {
   bool owner_is_elsewhere = false;  ///< its timestamps arrive when a batch is delivered
   bool is_paused = false;
   bool is_over = false;
-  bool blocked_is_storage = false;  ///< a custom dataset: its reads are not timed, so time in which its thread is blocked counts as reading
   std::optional<limited_jobs> jobs;
 };
 
@@ -107,6 +107,8 @@ struct limit_reading {
   };
   std::vector<worker_load> loads;  ///< of workers that are ready and have loaded a batch
 
+  /// Share of the workers' time in which they worked, but neither ran nor waited for a core.
+  [[nodiscard]] double blocked() const noexcept { return busy > cpu + core_wait ? busy - cpu - core_wait : 0; }
   [[nodiscard]] double of(limit l) const noexcept { return share[static_cast<std::size_t>(l)]; }
   /// Share of the time in which the consumer waited.
   [[nodiscard]] double waited() const noexcept;
@@ -189,7 +191,7 @@ class stream_limits {
   void remember(const limit_facts& facts);
   void settle(const batch_passage& b, const limit_facts& facts);
   void settle_load(const batch_passage& b, std::int64_t from, std::int64_t to, const limit_facts& facts);
-  void add_work(double reading, std::int64_t from, std::int64_t to, const limit_facts& facts);
+  void add_work(double reading, std::int64_t from, std::int64_t to);
   void estimate(std::int64_t now, const limit_facts& facts);
   void estimate_head(std::int64_t from, std::int64_t now, const limit_facts& facts);
   void estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now, const limit_facts& facts);
@@ -204,7 +206,6 @@ class stream_limits {
   [[nodiscard]] bool nothing_was_behind(const batch_passage& b) const;
   [[nodiscard]] double idle_share() const;
   [[nodiscard]] double spare_seconds(std::int64_t first) const;
-  [[nodiscard]] double blocked_share() const;
   [[nodiscard]] limit_reading read(std::int64_t now, const limit_facts& facts) const;
 
   std::map<std::int64_t, bucket> settled_;         // by time; for finished waits, and for the workers

@@ -141,9 +141,10 @@ class WhyTest(PenstockTest):
         process.stdin.flush()
         self.wait_until(lambda: self.penstock("status", "--session", "planted")[0] == EXIT_OK, "the pool")
         # Processes that sleep use no core: their worker waits.
-        why = self.wait_until(lambda: next((w for w in [self.answer("why")] if w["limits"]["storage"] > 0.3), None), "waiting jobs")
-        self.assertEqual((why["of"], why["limit"]), ("jobs", "storage"))
-        self.assertEqual([why["limits"][l] for l in ("wire", "convert")], [0, 0])
+        why = self.wait_until(lambda: next((w for w in [self.answer("why")] if w["limits"]["decode"] > 0.3), None), "waiting jobs")
+        self.assertEqual((why["of"], why["limit"]), ("jobs", "decode"))
+        self.assertNotIn("torage", why["verdict"] + " ".join(why["more"]))
+        self.assertEqual([why["limits"][l] for l in ("storage", "wire", "convert")], [0, 0, 0])
 
     @unittest.skipIf(ALL == 0, "PENSTOCK_TEST_BOTTLENECKS=40")
     def test_planted_bottlenecks_are_named_with_the_key_to_change(self):

@@ -284,7 +284,7 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   for (const std::uint32_t cores : {2U, 16U}) {
     for (std::size_t i = 0; i < limit_count; ++i) {
       const auto what = static_cast<limit>(i);
-      if (what == limit::wire || what == limit::convert) continue;  // a pool has neither
+      if (what == limit::storage || what == limit::wire || what == limit::convert) continue;  // a pool has none of them
       limit_surroundings around = on_cores(cores);
       around.work = work_kind::batches;
       const limit_advice advice = advise(mostly(what), around, {});
@@ -297,7 +297,9 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   }
   limit_surroundings around = on_cores(16);
   around.work = work_kind::batches;
-  CHECK(contains(advise(mostly(limit::storage), around, {}).sentence, "num_workers=4"));
+  limit_reading waits = mostly(limit::decode);
+  waits.cpu = 0.1;
+  CHECK(contains(advise(waits, around, {}).sentence, "num_workers=4"));
   CHECK(contains(advise(mostly(limit::decode), around, {}).sentence, "num_workers=16"));
   CHECK(advise(mostly(limit::consumer, 0.97), around, {}).sentence ==
         "Your training step limits you, as it should: it worked on its batches 97 % of the time and waited 0 %; loading faster would gain "
@@ -309,6 +311,26 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   CHECK(contains(stuck.more.at(0), "timeout="));
   around.stalled->hung_before = 1;  // the sentence has the remedy, and another restart is none
   CHECK_FALSE(contains(advise(mostly(limit::storage), around, {}).more.at(0), "restart"));
+}
+
+TEST_CASE("jobs and custom datasets whose workers wait are told so, without a guess at storage") {
+  limit_reading waits = mostly(limit::decode);
+  waits.cpu = 0.01;
+  limit_surroundings around = on_cores(2);
+  config settings;
+  settings.dataset.type = dataset_type::custom;
+  const limit_advice custom = advise(waits, around, settings);
+  CHECK(custom.sentence ==
+        "The dataset's own work limits you: it kept 2 workers waiting for 98 % of their time, for a file, a lock or another process; the consumer "
+        "waited 62 % of the time; more workers ([loader] workers = 4) let these waits overlap.");
+  CHECK(custom.key == "loader.workers");
+  around.work = work_kind::jobs;
+  const limit_advice jobs = advise(waits, around, {});
+  CHECK(jobs.sentence.starts_with("The jobs' own work limits you: it kept 2 workers waiting for 98 % of their time"));
+  CHECK_FALSE(contains(jobs.sentence, "torage"));
+  CHECK(contains(jobs.more.at(0), "unless the commands or processes that it waits for need them"));
+  waits.cpu = 0.97;
+  CHECK(contains(advise(waits, around, {}).sentence, "The jobs' own work limits you: 2 workers at 97 % CPU"));
 }
 
 TEST_CASE("a short run is decided over the time after its first batch, and the beginning is reported separately") {
@@ -326,6 +348,7 @@ TEST_CASE("a short run is decided over the time after its first batch, and the b
         "and device before the first demand.");
   CHECK(as_json(limits_of(r, advice)).at("start") == 0.4);
   CHECK(why_as_json(r, advice).at("beginning") == 0.4);
+  CHECK(why_as_json(r, advice).at("limits_after_beginning").at("consumer") == 0.9167);
   r.beginning = r.share_of_beginning[static_cast<std::size_t>(limit::start)] = r.share[static_cast<std::size_t>(limit::start)] = 0.9;
   CHECK(advise(r, on_cores(16), {}).what == limit::start);  // most of the time
 }

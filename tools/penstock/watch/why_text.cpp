@@ -26,16 +26,17 @@ struct limit_meaning {
   const char* of_loader;
 };
 constexpr limit_meaning limit_meanings[] = {
-    {"storage", "the next batch's worker waited for a read", "jobs waited: for files, or for something else",
-     "the dataset waited: for files, or for something else"},
-    {"decode", "the next batch's worker decoded or transformed samples", "jobs ran", "the dataset worked on samples"},
+    {"storage", "the next batch's worker waited for a read", nullptr, nullptr},
+    {"decode", "the next batch's worker decoded or transformed samples, or ran a custom dataset's code", "jobs ran, or waited for something",
+     "the dataset worked on samples, or waited for something"},
     {"order", "later batches waited for an earlier one, or there were too few slots",
      "workers were idle although jobs waited", "workers had no batch to load"},
     {"wire", "the next batch was being copied to the device, or came from a loader host", nullptr, nullptr},
     {"convert", "the device converted the next batch", nullptr, nullptr},
     {"consumer", "the consumer did not ask for a batch", "callers asked for nothing, or kept all results",
      "the program did not ask for a batch, or kept all of them"},
-    {"start", "no worker was ready, or no GPU owner had the device open", "no worker was ready", "no worker was ready"},
+    {"start", "no worker had the next batch, because one was starting or had died, or no GPU owner had the device open",
+     "workers were starting, or being replaced", "workers were starting, or being replaced"},
 };
 
 std::string share_in_words(double share) {
@@ -69,17 +70,20 @@ std::string paragraph_below(const std::string& text, std::size_t width) {
 
 std::string table_of_shares(const json& why, std::size_t width) {
   const work_kind kind = kind_of_answer(why);
+  const json later = why.value("limits_after_beginning", json());  // the verdict is about this time
+  const json& shares = later.is_object() ? later : why.at("limits");
+  const double rest = later.is_object() ? 1 - why.value("beginning", 0.0) : 1;
   std::vector<std::vector<std::string>> rows;
   for (const limit_meaning& m : limit_meanings) {
     const char* const text = kind == work_kind::samples ? m.of_stream : kind == work_kind::jobs ? m.of_jobs : m.of_loader;
     if (text == nullptr) continue;
-    const double share = why.at("limits").value(m.limit, 0.0);
+    const double share = shares.value(m.limit, 0.0);
     const auto bar = static_cast<std::size_t>(std::lround(share * columns_of_bar));
     rows.push_back({m.limit, share_in_words(share), std::string(bar, '#'), text});
   }
   return text_table({{"LIMIT"},
                      {"SHARE", column_side::right},
-                     {fmt::format("OF THE LAST {:.0f} s", std::ceil(why.at("seconds").get<double>()))},
+                     {fmt::format("OF THE LAST {:.0f} s", std::ceil(why.at("seconds").get<double>() * rest))},
                      {.title = "WHAT HAPPENED", .wraps = true}},
                     rows, width);
 }
@@ -96,8 +100,10 @@ std::string figures_of_workers(const json& why, std::size_t width) {
                   share_in_words(std::max(busy - cpu - core_wait, 0.0)), share_in_words(std::max(1 - busy, 0.0))),
       width, 2);
   for (const json& one : w.at("each")) {
-    const std::string line = fmt::format("worker/{}: {} ms a {}, {} of it in reads", one.at("worker").get<std::uint32_t>(),
-                                         figure(one.at("seconds_a_sample").get<double>() * 1000), words_for(kind_of_answer(why)).item, share_in_words(one.at("reading").get<double>()));
+    const double reading = one.at("reading").get<double>();
+    const std::string reads = reading > 0 ? fmt::format(", {} of it in reads", share_in_words(reading)) : "";  // not all datasets time theirs
+    const std::string line = fmt::format("worker/{}: {} ms a {}{}", one.at("worker").get<std::uint32_t>(),
+                                         figure(one.at("seconds_a_sample").get<double>() * 1000), words_for(kind_of_answer(why)).item, reads);
     text += paragraph_below(line, width);
   }
   return text + "\n";
