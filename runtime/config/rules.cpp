@@ -159,7 +159,7 @@ void check_sampler(const sampler_config& sampler, found_list& found) {
                    .help = "ranks count from 0"});
 }
 
-void check_pool(const loader_config& loader, found_list& found) {
+void check_pool(const loader_config& loader, config_purpose purpose, found_list& found) {
   const limits_config& limits = loader.limits;
   if (limits.min > limits.max) {
     found.push_back(
@@ -174,8 +174,10 @@ void check_pool(const loader_config& loader, found_list& found) {
     found.push_back({.key = "loader.workers",
                      .other = "loader.hosts.listen",
                      .message = "'workers' is 0 in [loader], but no other machine can provide any",
-                     .label = "no worker would load samples",
-                     .help = "set 'workers' to 1 or more, or in [loader.hosts] 'listen' to the address where hosts join, or "
+                     .label = purpose == config_purpose::jobs ? "no worker would run jobs" : "no worker would load samples",
+                     .help = purpose == config_purpose::jobs && !loader.env.contains("PENSTOCK_POOL_SETUP")
+                                 ? "set 'workers' to 1 or more"
+                                 : "set 'workers' to 1 or more, or in [loader.hosts] 'listen' to the address where hosts join, or "
                              "'connect' to those of hosts that wait to be called"});
   } else if (*loader.workers > limits.max) {
     found.push_back({.key = "loader.workers",
@@ -310,7 +312,7 @@ std::vector<contradiction> contradictions_of(const penstock::config& values, con
     if (values.datasets.empty()) check_kind(values.sampler, values.dataset, found);
     check_group(values.group, values.gpu, values.scheduler, found);
   }
-  check_pool(values.loader, found);
+  check_pool(values.loader, purpose, found);
   check_hedge(values, purpose, found);
   check_hosts(values, purpose, found);
   check_backoff(values.loader.restart.backoff, found);

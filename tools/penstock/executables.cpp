@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 
@@ -13,6 +14,13 @@ namespace {
 bool is_executable(const std::string& file) {
   std::error_code unknown;
   return ::access(file.c_str(), X_OK) == 0 && !std::filesystem::is_directory(file, unknown);
+}
+
+std::string why_not_executable(const std::string& file) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(file, unknown)) return "is a folder, not a program";
+  if (::access(file.c_str(), F_OK) == 0) return "is not an executable program: `chmod +x` makes it one";
+  return errno == ENOENT || errno == ENOTDIR ? "does not exist" : os_failure(errc::system, errno, "cannot be found").message;
 }
 
 }  // namespace
@@ -25,7 +33,7 @@ std::string path_of_environment() {
 result<std::string> executable_in(std::string_view path, const std::string& name) {
   if (name.find('/') != std::string::npos) {
     if (is_executable(name)) return name;
-    return refuse(errc::usage, "'{}' is not an executable program", printable(name));
+    return refuse(errc::usage, "'{}' {}", printable(name), why_not_executable(name));
   }
   while (true) {
     const std::size_t end = path.find(':');
