@@ -28,10 +28,15 @@ namespace penstock {
   for (std::size_t i = hung.hangs.size() - std::min(hung.hangs.size(), shown); i < hung.hangs.size(); ++i) {
     const hung_work::hang& h = hung.hangs[i];
     const auto second = std::chrono::floor<std::chrono::seconds>(h.time.time_since_epoch()).count() % (24 * 60 * 60);
-    text += fmt::format("{} in worker/{} at {:02}:{:02}:{:02} after {}", text.empty() ? "" : ",", h.worker, second / 3600, second / 60 % 60, second % 60,
-                        duration_for_people(nanoseconds(static_cast<std::int64_t>(h.seconds * 1e9))));
+    text += fmt::format("{} in worker/{} at {:02}:{:02}:{:02} after {}{}", text.empty() ? "" : ",", h.worker, second / 3600, second / 60 % 60, second % 60,
+                        duration_for_people(nanoseconds(static_cast<std::int64_t>(h.seconds * 1e9))), h.timed_out && hung.job ? ", its time limit" : "");
   }
   return counted(hung.hangs.size(), "time") + ":" + text;
+}
+
+/// Whether to tell the way out of hangs. `timed_out`: a time limit ended them all, so a job, or a batch of a data loader, has one.
+[[nodiscard]] constexpr bool needs_a_limit(work_kind kind, bool timed_out) noexcept {
+  return kind == work_kind::samples || !timed_out;
 }
 
 /// What to do about a sample, or a job, that hangs again and again.

@@ -45,7 +45,7 @@ void note_hang(std::vector<hung_work>& known, death_report& death) {
   }
   at->name = name;
   if (at->hangs.size() >= hangs_kept) at->hangs.erase(at->hangs.begin());
-  at->hangs.push_back({death.worker, death.worked_seconds.value_or(0), death.time});
+  at->hangs.push_back({death.worker, death.worked_seconds.value_or(0), death.time, death.cause == death_cause::hang});
 }
 
 const hung_work* earlier_hangs(const session_status& status, const worker_status& worker) {

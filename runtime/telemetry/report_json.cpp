@@ -161,7 +161,7 @@ json as_json(const death_costs& cost, std::uint64_t quarantined) {
 
 json as_json(const hung_work& hung) {
   json hangs = json::array();
-  for (const hung_work::hang& h : hung.hangs) hangs.push_back({{"worker", h.worker}, {"seconds", rounded(h.seconds)}, {"time", as_utc(h.time)}});
+  for (const hung_work::hang& h : hung.hangs) hangs.push_back({{"worker", h.worker}, {"seconds", rounded(h.seconds)}, {"time", as_utc(h.time)}, {"timed_out", h.timed_out}});
   return {{"name", hung.name}, {"job", or_null(hung.job)}, {"hangs", std::move(hangs)}, {"text", hangs_in_words(hung)}};
 }
 

@@ -136,6 +136,7 @@ struct hung_work {
     std::uint32_t worker = 0;
     double seconds = 0;  ///< that it had been working on it
     std::chrono::system_clock::time_point time;
+    bool timed_out = false;  ///< a time limit ended it
   };
   std::string name;                    ///< of the sample; in a pool, of the job's work
   std::optional<std::uint64_t> job{};  ///< in a pool

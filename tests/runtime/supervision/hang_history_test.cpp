@@ -97,6 +97,18 @@ TEST_CASE("a job is known by its number, whatever its work is called") {
   CHECK(other.hung_before == 0);
 }
 
+TEST_CASE("a job that a time limit ended is told as such") {
+  std::vector<hung_work> known;
+  death_report limited = restarted_in_job(501, "./job.sh");
+  limited.cause = death_cause::hang;
+  note_hang(known, limited);
+  CHECK(known.back().hangs.back().timed_out);
+  CHECK(hangs_in_words(known[0]).ends_with(", its time limit"));
+  death_report restarted = restarted_in_job(501, "./job.sh");
+  note_hang(known, restarted);
+  CHECK_FALSE(known.back().hangs.back().timed_out);
+}
+
 TEST_CASE("the history of hangs is bounded") {
   std::vector<hung_work> known;
   for (int i = 0; i < 100; ++i) {
