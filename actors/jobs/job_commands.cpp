@@ -84,7 +84,7 @@ struct carry_out {
   }
   void operator()(const schedule::end_worker& order) {
     self->send(s.supervisor, supervisor::cancel_worker{order.who, order.at_once,
-                                                       fmt::format("job {} was cancelled", order.job)});
+                                                       fmt::format("job {} was cancelled", known_as(s, order.job))});
   }
   void operator()(const schedule::refresh_worker& order) {
     self->send(s.supervisor, supervisor::restart_worker{order.who.worker});
@@ -194,6 +194,11 @@ void tell_to_stop(scheduler_state& s, joined_worker& worker) {
 
 }  // namespace
 
+std::uint64_t known_as(const scheduler_state& s, schedule::job_id job) {
+  const auto found = s.jobs.find(job);
+  return found == s.jobs.end() ? job : found->second.record->known_as();
+}
+
 void note_end(scheduler_state& s, const open_job& job, job_status how) {
   job_news::function_counts& counts = s.by_function[job.function];
   --(job.leased ? counts.running : counts.waiting);
@@ -218,7 +223,7 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
   if (record->rules().stays_there) s.stay_there.erase(record->number());
   s.around.meter->ended(record->argument().size());
   if (why.attempts > 0) why.ran = record->ran_for(std::chrono::steady_clock::now());
-  s.around.news->job_failed(record->number(), record->work(), why);
+  s.around.news->job_failed(record->known_as(), record->work(), why);
   s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
 }
 

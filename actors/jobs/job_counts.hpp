@@ -7,17 +7,27 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::jobs {
 
 class job_counts {
  public:
+  /// `judged`: pool_options::judged.
+  explicit job_counts(bool judged = false) : judged_(judged) {}
+
   /// Counts one more job and returns its number; the first is 1.
   std::uint64_t submit() noexcept { return ++submitted_; }
+  /// The same for a job that repeats one: it counts once.
+  std::uint64_t submit_again();
+  /// The program has decided about a job that has ended.
+  void judge(std::string_view function, job_verdict verdict);
   [[nodiscard]] std::uint64_t submitted() const noexcept {
     return submitted_.load(std::memory_order_relaxed);
   }
@@ -40,6 +50,17 @@ class job_counts {
   [[nodiscard]] pool_statistics statistics() const;
 
  private:
+  struct verdicts {
+    std::uint64_t ok = 0;
+    std::uint64_t nonzero_exits = 0;
+    std::uint64_t failed = 0;
+    std::uint64_t again = 0;
+    void add(job_verdict one);
+  };
+  template <class Counts>
+  static void replace(Counts& counts, const verdicts& by);
+
+  const bool judged_;
   std::atomic<std::uint64_t> submitted_ = 0;
   std::atomic<std::uint64_t> ended_ = 0;
 
@@ -49,6 +70,9 @@ class job_counts {
   std::vector<std::string> names_;
   std::vector<job_news::function_counts> by_function_;
   std::uint64_t notified_ = 0;
+  std::uint64_t repeats_ = 0;
+  verdicts judgements_;
+  std::map<std::string, verdicts, std::less<>> by_name_;
 };
 
 }  // namespace penstock::jobs

@@ -52,6 +52,8 @@ struct job_rules {
   std::optional<std::uint32_t> place{};
   bool stays_there = false;  ///< the caller gets the result in a device buffer
   std::uint32_t program = job_upload::no_program;
+  std::optional<std::uint64_t> known_as{};
+  bool again = false;
 };
 
 /// A job's row, in a slot as the session maps it.
@@ -74,6 +76,8 @@ class job_record : public std::enable_shared_from_this<job_record> {
         home_(home) {}
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  /// What people read.
+  [[nodiscard]] std::uint64_t known_as() const noexcept { return rules_.known_as.value_or(number_); }
   [[nodiscard]] const home_process& home() const noexcept { return home_; }
   [[nodiscard]] const std::string& function() const noexcept { return function_; }
   /// What the job was doing when it last killed a worker, as it described it itself; otherwise its function.

@@ -80,7 +80,8 @@ std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, schedu
     ++s.by_function[job->second.function].retried;
     job->second.record->note_work(work);
   }
-  return schedule::blame{blamed->job, blamed->job, blamed->attempt, blamed->alone};
+  const std::uint64_t job = known_as(s, blamed->job);
+  return schedule::blame{job, job, blamed->attempt, blamed->alone};
 }
 
 schedule::job_death death_of(bool charged, bool took_too_long) {

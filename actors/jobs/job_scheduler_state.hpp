@@ -74,6 +74,9 @@ struct scheduler_state {
 
 using self_pointer = actors::shared_self<job_scheduler_actor, scheduler_state>;
 
+/// The number by which people know a job.
+[[nodiscard]] std::uint64_t known_as(const scheduler_state& s, schedule::job_id job);
+
 /// Calls act() once the mailbox is empty, so that a burst of messages costs one pass.
 void decide_soon(self_pointer self);
 

@@ -120,7 +120,7 @@ std::vector<arena::job_order> place_slots::orders_of(const lease_ref& lease,
     const auto argument = j.job->argument();
     const bool alone = travels_alone(argument.size(), shape_.slot_bytes);
     j.job->leased_to(place_, {memory_of(lease.slot), lease.generation, row, j.attempt});
-    orders.push_back({j.job->number(), j.function, j.attempt, j.job->rules().limit,
+    orders.push_back({j.job->known_as(), j.function, j.attempt, j.job->rules().limit,
                       alone ? std::span<const std::byte>() : argument, alone});
   }
   return orders;

@@ -51,6 +51,9 @@ void Pool::pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t exp
 void Pool::batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept {
   if (!body_->process().left()) body_->batch_taken(epoch, samples);
 }
+void Pool::judge(std::string_view function, job_verdict verdict) noexcept {
+  if (!body_->process().left()) body_->judge(function, verdict);
+}
 void Pool::close() noexcept {
   if (!body_->process().left()) body_->close();
 }

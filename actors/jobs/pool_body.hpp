@@ -52,6 +52,7 @@ class Pool::body final : public host::run,
   void batch_came() noexcept;
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept { board_.loader_pass(epoch, done, expected); }
   void batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept;
+  void judge(std::string_view function, job_verdict verdict) noexcept { counts_.judge(function, verdict); }
   void publish(std::uint64_t number, int file);
   void withdraw(std::uint64_t number) noexcept;
   [[nodiscard]] pool_statistics statistics() const;
@@ -119,6 +120,7 @@ class Pool::body final : public host::run,
 
   jobs::short_waits short_waits_{std::thread::hardware_concurrency()};
   std::mutex submit_mutex_;
+  const bool judged_;
   jobs::job_counts counts_;
   const std::shared_ptr<jobs::admission> admission_;
   const std::shared_ptr<jobs::submission_queue> submissions_ = std::make_shared<jobs::submission_queue>();

@@ -42,6 +42,8 @@ Pool::body::body(config settings, pool_options options)
     : run(value_or_throw(config_file::accept(std::move(settings), config_file::process_environment(),
                                              config_file::config_purpose::jobs)),
           kind_of(options)),
+      judged_(options.judged),
+      counts_(options.judged),
       admission_(std::make_shared<jobs::admission>(settings_.jobs.queue, settings_.jobs.memory.bytes)),
       callbacks_(std::move(options.around_callbacks)),
       of_batches_(options.of_batches),
@@ -112,6 +114,8 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
   }
   rules.place = options.worker;
   rules.urgent = options.urgent;
+  rules.known_as = options.known_as;
+  rules.again = options.again;
   rules.to_device = options.on_device || !options.program.empty();
   rules.stays_there = options.on_device;
   if (!rules.to_device) return rules;
@@ -150,8 +154,8 @@ Job Pool::body::enter(std::string_view function, Argument argument, const jobs::
   bool first = false;
   {
     const std::lock_guard in_order(submit_mutex_);  // jobs reach the scheduler in the order of their numbers
-    record = std::make_shared<jobs::job_record>(counts_.submit(), std::string(function), std::move(argument),
-                                                rules, weak_from_this(), process());
+    record = std::make_shared<jobs::job_record>(rules.again ? counts_.submit_again() : counts_.submit(), std::string(function),
+                                                std::move(argument), rules, weak_from_this(), process());
     first = submissions_->add(record);
   }
   if (first) announce_submissions();

@@ -69,6 +69,7 @@ result<void> Pool::body::spawn_actors(engine& e) {
   auto rules = host::supervisor_settings_of(settings_, workers_);
   rules.rules.clocks.item_timeout = no_item_timeout;
   rules.work = kind_.work;
+  rules.jobs_are_told = judged_;
   e.supervisor =
       supervisor::spawn_supervisor(*e.system, {std::move(rules), e.processes, e.flights, e.leases, this});
   e.reports = std::make_unique<jobs::report_forwarder>(e.scheduler, [this] { return few_jobs(); });
@@ -125,7 +126,7 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& work, const jo
   if (why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
     board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
   const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
-  log::warn("jobs", "{}", text);
+  log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // who judges a job tells it
   tell(host::event_of(event_kind::job_failed, text));
 }
 

@@ -37,11 +37,18 @@ std::string work_in_hand(const worker_facts& w, work_kind kind) {
   return printable(kind == work_kind::samples ? name : job_named(name).value_or(named_job{}).work);
 }
 
+bool has_work(const arena::flight_reading& w) {
+  const arena::phase at = w.state.at;
+  return at == arena::phase::loading || at == arena::phase::checking || at == arena::phase::collating;
+}
+
+bool is_told_as_job(const death_report& d, work_kind kind, bool jobs_are_told) {
+  return kind == work_kind::jobs && d.job && (jobs_are_told || d.cause == death_cause::hang);
+}
+
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w) {
   const arena::flight_state& at = w.last_flight.state;
-  const bool on_a_sample =
-      at.at == arena::phase::loading || at.at == arena::phase::checking || at.at == arena::phase::collating;
-  return on_a_sample ? std::optional(schedule::flight_mark{at.slot, at.generation, at.row}) : std::nullopt;
+  return has_work(w.last_flight) ? std::optional(schedule::flight_mark{at.slot, at.generation, at.row}) : std::nullopt;
 }
 
 death_report as_report(const worker_facts& w, const supervision::termination& ending,

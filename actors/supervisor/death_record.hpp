@@ -33,6 +33,7 @@ struct worker_facts {
 
 /// The sample that the worker was loading, from the last reading of its flight recorder.
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w);
+[[nodiscard]] bool has_work(const arena::flight_reading& w);
 
 /// The name of the sample, or the work as the job described it, from the last reading of the worker's flight
 /// recorder; printable. Empty if it had none.
@@ -46,6 +47,9 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 /// not stopped within 10 s of the request".
 [[nodiscard]] std::string end_text(const death_report& death);
 [[nodiscard]] std::string end_text(const owner_death_report& death);
+
+/// The job's end says what people need to know of this death: it is only a detail. `jobs_are_told`: as in supervisor_settings.
+[[nodiscard]] bool is_told_as_job(const death_report& death, work_kind kind, bool jobs_are_told);
 
 /// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)", of a data loader ", while loading sample 7"; ", while working
 /// on 'cat.jpg'" if it ignored a stop and nothing is blamed. Empty: nothing is known.

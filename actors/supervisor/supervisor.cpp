@@ -77,7 +77,9 @@ struct carry_out {
   void operator()(const supervision::killing_worker& why) {
     if (!why.pid)
       return log::warn("supervisor", "giving up the start of worker {}: {}", why.who.worker, why.reason);
-    log::warn("supervisor", "killing worker {} (pid {}): {}", why.who.worker, *why.pid, why.reason);
+    const bool of_a_job = why.cause == death_cause::hang && s.around.settings.work == work_kind::jobs && has_work(s.around.flights->read(why.who.worker));
+    log::write(of_a_job ? log::level::debug : log::level::warn, "supervisor",
+               fmt::format("killing worker {} (pid {}): {}", why.who.worker, *why.pid, why.reason));
     if (why.cause != death_cause::hang && why.cause != death_cause::heartbeat) return;
     worker_facts& w = s.records.at(why.who);
     if (w.remote) return;
@@ -217,7 +219,9 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
       s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines);
   s.records.erase(decision.who);
   if (news.unasked) {
-    log::warn("supervisor", "worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report, s.around.settings.work));
+    const bool detail = is_told_as_job(report, s.around.settings.work, s.around.settings.jobs_are_told);
+    log::write(detail ? log::level::debug : log::level::warn, "supervisor",
+               fmt::format("worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report, s.around.settings.work)));
   } else if (news.ignored_stop) {
     const bool hurried = *news.ignored_stop < supervision::hurried_stop;
     log::write(

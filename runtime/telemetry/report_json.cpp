@@ -183,6 +183,7 @@ json as_json(const pool_statistics& p) {
           {"failed", p.failed},
           {"retried", p.retried},
           {"cancelled", p.cancelled},
+          {"nonzero_exits", p.nonzero_exits},
           {"handed", p.handed},
           {"of_batches", p.of_batches},
           {"argument_bytes", p.argument_bytes},

@@ -396,6 +396,30 @@ TEST_CASE("why prints times and rates as plain numbers") {
                   "nothing to do for 3 %") != std::string::npos);
 }
 
+TEST_CASE("the table of why is about the time that its sentence is about, and names reads only where they are timed") {
+  auto why = why_of_two_workers();
+  why["limits"] = {{"start", 0.6}, {"decode", 0.4}};
+  why["beginning"] = 0.5;
+  why["limits_after_beginning"] = {{"start", 0.1}, {"decode", 0.8}};
+  why["workers"]["each"][0]["reading"] = 0;
+  const std::string text = cli::why_for_people(why, 0);
+  INFO(text);
+  CHECK(text.find("OF THE LAST 5 s") != std::string::npos);
+  CHECK(text.find("80 %") != std::string::npos);
+  CHECK(text.find("60 %") == std::string::npos);
+  CHECK(text.find("worker/0: 1310 ms a sample\n") != std::string::npos);
+  CHECK(text.find("worker/1: 1.23 ms a sample, 50 % of it in reads") != std::string::npos);
+}
+
+TEST_CASE("why of a pool has no row for storage") {
+  auto why = why_of_two_workers();
+  why["of"] = "jobs";
+  const std::string text = cli::why_for_people(why, 0);
+  INFO(text);
+  CHECK(text.find("storage  ") == std::string::npos);
+  CHECK(text.find("jobs ran, or waited for something") != std::string::npos);
+}
+
 TEST_CASE("on a narrow terminal why breaks its lines and cuts none") {
   std::string whole = cli::why_for_people(why_of_two_workers(), 0);
   for (const std::size_t width : {std::size_t{64}, std::size_t{90}}) {
@@ -462,6 +486,15 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
   CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again");
   d.held = 0;
   CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples).empty());
+}
+
+TEST_CASE("status gives no advice to limit the time of a job that its time limit ended") {
+  session_status s;
+  s.hung.push_back({"./job.sh", 501, {{0, 2, std::chrono::system_clock::time_point(std::chrono::hours(12)), true}}});
+  const auto told = [&s] { return cli::hung_for_people(telemetry::as_json(s).at("hung").at(0), work_kind::jobs); };
+  CHECK(told() == "job 501 (./job.sh) hung 1 time: in worker/0 at 12:00:00 after 2 s, its time limit");
+  s.hung[0].hangs[0].timed_out = false;
+  CHECK(told().find("a time limit does: [jobs] timeout") != std::string::npos);
 }
 
 TEST_CASE("status names a sample that has hung, and so does describe of the worker that has it now") {

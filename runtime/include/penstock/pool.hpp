@@ -106,6 +106,19 @@ struct job_options {
   /// the result there first, and its own result is dropped. Only in a pool with [jobs] gpu or programs, and
   /// an embedded owner.
   bool on_device = false;
+  /// The number by which people know the job in status, log and events, instead of Job::number(): `penstock map` gives the
+  /// number of its input line. No two unfinished jobs may share it.
+  std::optional<std::uint64_t> known_as{};
+  /// It repeats a job that has ended, so it does not count as submitted once more.
+  bool again = false;
+};
+
+/// Whether a job has succeeded, if its program decides that (pool_options::judged).
+enum class job_verdict : std::uint8_t {
+  ok,
+  nonzero_exit,  ///< ok, although its command exited with a code other than 0
+  failed,
+  again,         ///< neither: the program has submitted it again (job_options::again)
 };
 
 /// A result: a view into the arena, a copy once slots run low (rule J11), or one of the [gpu] buffers if
@@ -199,6 +212,9 @@ struct pool_options {
   hosted_program hosted{};                     ///< for [loader.hosts]
   /// Jobs are the batches of a data loader: the program takes them in order and says so (await_batch, batch_taken).
   bool of_batches = false;
+  /// The program decides which jobs have succeeded, and calls judge() once for each that has ended and was not cancelled. Until
+  /// then the job counts as running.
+  bool judged = false;
 };
 
 /// What a worker is doing for a batch.
@@ -277,6 +293,9 @@ class PENSTOCK_API Pool {
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept;
   /// It has taken a batch of that epoch.
   void batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept;
+
+  /// With pool_options::judged, for a job of this function.
+  void judge(std::string_view function, job_verdict verdict) noexcept;
 
   [[nodiscard]] pool_statistics statistics() const;
   [[nodiscard]] session_status status() const;

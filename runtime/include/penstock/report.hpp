@@ -192,6 +192,7 @@ struct pool_statistics {
   std::uint64_t cancelled = 0;                   ///< by their callers, or by the end of the pool
   std::uint64_t handed = 0;                      ///< of those waiting: sent to a worker that has not begun them
   bool of_batches = false;                       ///< pool_options::of_batches
+  std::uint64_t nonzero_exits = 0;               ///< of those ok: commands that exited with a code other than 0 (job_verdict)
 };
 
 /// What ended a group; the same in the reports of all its ranks.

@@ -60,5 +60,23 @@ TEST_CASE("statistics list the functions that were called, with their latest cou
   CHECK(std::tuple(now.functions[1].name, now.functions[1].failed) == std::tuple("encode", 1u));
 }
 
+TEST_CASE("where the program decides which jobs have succeeded, a job that has ended runs until then, and its tries count once") {
+  job_counts counts(true);
+  counts.name_functions({"command"});
+  for (int i = 0; i < 4; ++i) counts.submit();
+  const std::vector<job_news::function_counts> ended{{0, 0, 3, 1, 0, 0}};
+  counts.count_ended({3, 1, 0, 0}, ended);
+  CHECK(std::tuple(counts.statistics().running, counts.statistics().ok, counts.statistics().failed) == std::tuple(4U, 0U, 0U));
+  counts.judge("command", job_verdict::ok);
+  counts.judge("command", job_verdict::nonzero_exit);
+  counts.judge("command", job_verdict::failed);
+  CHECK(counts.submit_again() == 5);
+  counts.judge("command", job_verdict::again);
+  const pool_statistics all = counts.statistics();
+  CHECK(std::tuple(all.submitted, all.running, all.ok, all.failed, all.nonzero_exits) == std::tuple(4U, 0U, 2U, 1U, 1U));
+  REQUIRE(all.functions.size() == 1);
+  CHECK(std::tuple(all.functions[0].running, all.functions[0].ok, all.functions[0].failed) == std::tuple(0U, 2U, 1U));
+}
+
 }  // namespace
 }  // namespace penstock::jobs

@@ -100,3 +100,25 @@ TEST_CASE("of a SIGKILL that the session did not send, the words say so") {
   CHECK(supervisor::end_text(d) == "ended: SIGKILL (sent by another process or by its own code, not by the session; no OOM kill was counted)");
   CHECK(supervision::text_of_outside_kill(false).ends_with("; OOM kills are not counted here"));
 }
+
+TEST_CASE("a death is only a detail where the end of the job that it is blamed on is told") {
+  death_report d;
+  d.cause = death_cause::signal;
+  CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::jobs, true));  // it was idle
+  d.job = 501;
+  CHECK(supervisor::is_told_as_job(d, work_kind::jobs, true));
+  CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::jobs, false));
+  CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::batches, false));
+  d.cause = death_cause::hang;  // a time limit: the job has timed out
+  CHECK(supervisor::is_told_as_job(d, work_kind::jobs, false));
+}
+
+TEST_CASE("a job that its time limit ended again needs no advice to set one") {
+  death_report d;
+  d.cause = death_cause::hang;
+  d.job = 501;
+  d.hung_before = 1;
+  CHECK(supervisor::history_text(d, work_kind::jobs) == "; that had hung 1 time before");
+  d.cause = death_cause::stopped;
+  CHECK(supervisor::history_text(d, work_kind::jobs).find("a time limit does: [jobs] timeout") != std::string::npos);
+}

@@ -125,9 +125,10 @@ std::string jobs_for_people(const json& status) {
                        text_of(jobs.at("waiting")), failed == 0 ? "" : ", " + counted(failed, "failed try", "failed tries"));
   }
   const auto cancelled = jobs.value("cancelled", std::uint64_t{0});
-  return fmt::format("{} submitted, {} waiting, {} running, {} ok, {} failed{}", counted(jobs.at("submitted").get<std::uint64_t>(), "job"), text_of(jobs.at("waiting")),
-                     text_of(jobs.at("running")), text_of(jobs.at("ok")), text_of(jobs.at("failed")),
-                     cancelled == 0 ? "" : fmt::format(", {} cancelled", cancelled));
+  const auto nonzero_exits = jobs.value("nonzero_exits", std::uint64_t{0});
+  return fmt::format("{} submitted, {} waiting, {} running, {} ok{}, {} failed{}", counted(jobs.at("submitted").get<std::uint64_t>(), "job"), text_of(jobs.at("waiting")),
+                     text_of(jobs.at("running")), text_of(jobs.at("ok")), nonzero_exits == 0 ? "" : fmt::format(" ({} of them exited with a code other than 0)", nonzero_exits),
+                     text_of(jobs.at("failed")), cancelled == 0 ? "" : fmt::format(", {} cancelled", cancelled));
 }
 
 std::string percent_of(const json& status) {
