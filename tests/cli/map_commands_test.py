@@ -227,8 +227,10 @@ class EndTest(MapTest):
         begun = {name[len("run-"):] for name in os.listdir(self.folder) if name.startswith("run-")}
         self.assertEqual({line["input"]: line["attempts"] for line in self.lines()}, {name: int(name in begun) for name in "abc"})
         with open(self.path("log")) as file:
-            for line in map(json.loads, file):
-                self.assertEqual((line["seconds"] is not None, line["started"] is not None), (line["line"] in begun,) * 2, line)
+            log = [json.loads(line) for line in file]
+        self.assertEqual({line["line"] for line in log}, begun)
+        for line in log:
+            self.assertEqual((line["status"], line["seconds"] is not None, line["started"] is not None), ("cancelled", True, True), line)
 
 
 if __name__ == "__main__":

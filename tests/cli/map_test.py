@@ -42,9 +42,10 @@ class CommandTest(MapTest):
         self.assertEqual(process.wait(timeout=30), EXIT_OK)
 
     def test_an_exit_code_is_a_result_unless_it_is_to_be_a_failure(self):
-        found, _ = self.map("--command", "sh -c 'echo out; echo err >&2; exit \"$1\"' sh {}", items=["0", "3"])
+        found, summary = self.map("--command", "sh -c 'echo out; echo err >&2; exit \"$1\"' sh {}", items=["0", "3"])
         self.assertEqual([line["status"] for line in found], ["ok", "ok"])
         self.assertEqual(found[1]["result"], {"exit": 3, "stdout": "out\n", "stderr": "err\n"})
+        self.assertEqual(summary["nonzero_exits"], 1)
         found, summary = self.map("--command", "sh -c 'echo out; echo err >&2; exit \"$1\"' sh {}", "--fail-on-exit",
                                   items=["0", "3"], expect=EXIT_FAILED)
         self.assertEqual([line["status"] for line in found], ["ok", "exception"])
@@ -225,7 +226,9 @@ class CommandTest(MapTest):
                                  (("--command", "'open"), "not closed"),
                                  (("--command", ""), "--function NAME"),
                                  (("--command", "no-such-program-anywhere {}"), "no program 'no-such-program-anywhere' in PATH"),
-                                 (("--command", "./no-such-program {}"), "no-such-program"),
+                                 (("--command", "./no-such-program {}"), "'./no-such-program' does not exist"),
+                                 (("--command", "/ {}"), "'/' is a folder, not a program"),
+                                 (("--command", self.path("in") + " {}"), "is not an executable program: `chmod +x`"),
                                  (("--command", "true", "--retry-failed"), "--journal"),
                                  (("--command", "true", "--journal", self.path("in")), "same file"),
                                  (("--command", "true", "--job-log", self.path("in")), "same file"),
@@ -243,6 +246,7 @@ class CommandTest(MapTest):
             code, out, _ = self.penstock("map", "--command", "true", option, value, "--json", *files)
             self.assertEqual(code, EXIT_USAGE, option)
             self.assertEqual([one["key"] for one in json.loads(out)["diagnostics"]], [key])
+            self.assertNotIn("samples", out)
         wrong = self.write("wrong.toml", "[loader]\nworkers = 0\n")
         for more in ((), ("--timeout", "soon")):
             self.assertEqual(self.penstock("map", wrong, "--command", "true", *more, *files)[0], EXIT_CONFIG)
@@ -266,6 +270,37 @@ class CommandTest(MapTest):
         self.assertEqual(out, "")
         self.assertIn("line 2: exception: the command exited with 4: reason", err)
         self.assertRegex(err, r"finished after .*: 2 jobs: 1 ok, 1 exception")
+
+
+    def test_status_counts_jobs_as_the_closing_line_does(self):
+        self.write("in", "0\n4\n0\nslow\n5\n")
+        script = self.script('test "$1" != slow || exec sleep 1000.25; exit $1') + " {}"
+        run = ("map", "--command", script, "--timeout", "500ms", "--input", "in", "--output", "out.jsonl", "--workers", 2)
+        for arguments, closing, counts in (((), "4 ok, 2 of them exited with a code other than 0 .*, 1 timed_out", (5, 4, 1, 2)),
+                                           (("--fail-on-exit",), "2 ok, 2 exception, 1 timed_out", (5, 2, 3, 0)),
+                                           (("--fail-on-exit", "--retries", 2), "2 ok, 2 exception, 1 timed_out", (5, 2, 3, 0))):
+            _, _, err = self.penstock(*run, *arguments)
+            self.assertRegex(err, "5 jobs: " + closing)
+            jobs = json.loads(self.penstock("status", "--last", "--json")[1])["jobs"]
+            self.assertEqual((jobs["submitted"], jobs["ok"], jobs["failed"], jobs["nonzero_exits"]), counts)
+            self.assertEqual((jobs["functions"][0]["ok"], jobs["functions"][0]["failed"]), counts[1:3])
+
+    def test_a_job_has_the_number_of_its_line_everywhere_and_one_warning(self):
+        script = self.script('case $1 in slow) exec sleep 1000.25;; die) kill -SEGV $$;; esac') + " {}"
+        arguments = ("--command", script, "--timeout", "500ms", "--journal", self.path("journal"))
+        self.map(*arguments, items=["a", "b", "c"])
+        self.write("in", "a\nb\nc\nslow\nd\ndie\n")
+        code, _, err = self.penstock("map", *arguments, "--input", "in", "--output", "out.jsonl", "--workers", 1)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertEqual([line.partition("warning ")[2].split(":")[1:3] for line in err.splitlines() if " warning " in line],
+                         [[" line 4", " timed_out"], [" line 6", " poisoned"]])
+        self.assertNotRegex(err, r"job [^46s]")
+        _, out, _ = self.penstock("status", "--last")
+        self.assertRegex(out, r"job 4 \(.*script\.sh slow\) hung 1 time: .*, its time limit\n")
+        self.assertNotIn("a time limit does", out)
+        deaths = json.loads(self.penstock("deaths", "--last", "--json")[1])
+        self.assertEqual({one["job"] for one in deaths["deaths"]}, {4, 6})
+        self.assertEqual([one["job"] for one in json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]], [6])
 
 
 class FunctionTest(MapTest):

@@ -134,7 +134,7 @@ TEST_CASE("a journal of other work is refused and stays as it is") {
   const auto other = map_journal::open(f.file(), R"({"function":"a much longer name of another function"})");
   REQUIRE_FALSE(other);
   CHECK(other.error().code == errc::state_mismatch);
-  CHECK(other.error().message.find(R"({"function":"f"})") != std::string::npos);
+  CHECK(other.error().message.find("--function 'f'") != std::string::npos);
   CHECK(f.text() == before);
 }
 
@@ -203,4 +203,26 @@ TEST_CASE("only lines that the journal writes are read") {
   CHECK_FALSE(parse_journal_line(line_of(7)));
   CHECK_FALSE(parse_journal_line(R"({"line":"0000000000001234","index":7,"status":"okay","attempts":1})"));
   CHECK_FALSE(parse_journal_line(R"({"line":"000000000000123g","index":7,"status":"ok"})"));
+}
+
+TEST_CASE("a journaled command has its exit code, and a function's result has none") {
+  const auto entry = [](const std::string& result) { return parse_journal_line(journal_line(7, line_of(5, result)).substr(0, journal_line(7, line_of(5, result)).size() - 1)); };
+  CHECK(entry(R"({"exit":3,"stdout":"","stderr":""})")->exit_code == 3);
+  CHECK(entry(R"({"exit":0,"stdout":"{\"exit\":4","stderr":""})")->exit_code == 0);
+  CHECK_FALSE(entry(R"({"other":{"exit":3}})")->exit_code);
+  CHECK_FALSE(entry("1")->exit_code);
+}
+
+TEST_CASE("a journal of other work says what differs and what to do") {
+  const folder f;
+  static_cast<void>(opened(f));
+  const auto refused = map_journal::open(f.file(), R"({"function":"g"})");
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message == "the journal '" + f.file() + "' belongs to other work: it is of --function 'f', not of --function 'g'; give another --journal, or remove it");
+  CHECK(difference_of_work(R"({"command":"a {}","fail_on_exit":true})", R"({"command":"b {}","fail_on_exit":true})") == "of --command 'a {}', not of --command 'b {}'");
+  CHECK(difference_of_work(R"({"command":"a","fail_on_exit":true})", R"({"command":"a","fail_on_exit":false})") ==
+        "written with --fail-on-exit, but this run is without --fail-on-exit");
+  CHECK(difference_of_work(R"({"function":"f"})", R"({"command":"a","fail_on_exit":true})") == "of --function 'f', not of --command 'a'");
+  CHECK(difference_of_work(R"({"function":"f"})", R"({"function":"f","program":"p"})") == "written without --program, but this run is with --program 'p'");
+  CHECK(difference_of_work(R"({"function":"f"})", R"({"function":"f","later":1})") == "of another version of penstock");
 }

@@ -59,3 +59,10 @@ TEST_CASE("the closing line has each status that occurred") {
   CHECK(map_counts_line(counts) == "6 jobs: 5 ok, 1 poisoned; 2 from the journal; 1 bad line skipped");
   CHECK(map_counts_line({}) == "0 jobs");
 }
+
+TEST_CASE("the closing line counts commands that exited with a code other than 0, and names the option that makes them fail") {
+  map_counts counts = after(20, 0).counts;
+  counts.nonzero_exits = 20;
+  CHECK(map_counts_line(counts) ==
+        "20 jobs: 20 ok, 20 of them exited with a code other than 0 (--fail-on-exit counts these as failed)");
+}

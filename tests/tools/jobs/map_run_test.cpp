@@ -16,6 +16,7 @@
 #include <csignal>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 #include <thread>
@@ -82,6 +83,8 @@ class bench {
     around.start = std::move(start);
     around.abandon = [this] { abandoned = true; };
     around.halt = [this] { halted = true; };
+    around.judge = [this](job_verdict one) { judged.push_back(one); };
+    around.log = log.get();
     around.tell = [this](const std::string& line) { told.push_back(line); };
     around.errors = errors_.get();
     run_ = std::make_unique<map_run>(rules, std::move(around));
@@ -116,6 +119,8 @@ class bench {
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
 
   std::vector<std::string> told;
+  std::vector<job_verdict> judged;
+  std::unique_ptr<job_log> log;
   bool abandoned = false;
   bool halted = false;
   std::optional<int> output;
@@ -409,6 +414,43 @@ TEST_CASE("a job is retried as often as requested, and its attempts add up") {
   CHECK(b.column("status") == strings{"ok", "exception", "poisoned"});
   CHECK(b.column("attempts") == strings{"3", "3", "1"});
   CHECK(tries["kills"] == 1);
+}
+
+TEST_CASE("the pool is told once of each try that it ran, and of one that is repeated as such") {
+  bench b;
+  b.input("works the third time\nexits with 3\nfails\nis cancelled\nnever reached the pool\n");
+  map_rules rules;
+  rules.retries = 2;
+  std::map<std::string, int> tries;
+  map_run& run = b.make(rules, [&](const auto& line, const auto& settled) -> result<void> {
+    job_outcome outcome = line.text->front() == 'i' ? no(job_status::cancelled) : line.text->front() == 'w' && ++tries[*line.text] == 3 ? ok("") : no(job_status::exception);
+    if (line.text->front() == 'e') outcome = outcome_of(protocol::command_outcome{3, {}, {}, 0}, exit_rule::any_is_ok);
+    if (line.text->front() != 'w') outcome.again = false;
+    outcome.from_pool = line.text->front() != 'n';
+    settled(std::move(outcome));
+    return {};
+  });
+  REQUIRE(run.run());
+  CHECK(run.counts().nonzero_exits == 1);
+  std::ranges::sort(b.judged);
+  CHECK(b.judged == std::vector{job_verdict::ok, job_verdict::nonzero_exit, job_verdict::failed, job_verdict::again, job_verdict::again});
+}
+
+TEST_CASE("the job log has no line for a job that was cancelled before it began") {
+  bench b;
+  b.input("began\nnever began\n");
+  b.log = std::move(*job_log::open(b.path("log")));
+  REQUIRE(b.make({}, [](const auto& line, const auto& settled) -> result<void> {
+             job_outcome outcome = no(job_status::cancelled);
+             outcome.attempts = *line.text == "began" ? 1 : 0;
+             settled(std::move(outcome));
+             return {};
+           }).run());
+  CHECK(b.column("status") == strings{"cancelled", "cancelled"});
+  std::ifstream log(b.path("log"));
+  const std::string text{std::istreambuf_iterator<char>(log), std::istreambuf_iterator<char>()};
+  CHECK(std::ranges::count(text, '\n') == 1);
+  CHECK(text.find("\"line\":\"began\"") != std::string::npos);
 }
 
 TEST_CASE("an interrupted run continues where it stopped, and its output is complete") {

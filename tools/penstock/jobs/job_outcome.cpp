@@ -72,6 +72,11 @@ job_outcome outcome_of(const job_failure& why) {
   return outcome;
 }
 
+job_verdict verdict_on(const job_outcome& outcome) noexcept {
+  if (has_failed(outcome.status)) return job_verdict::failed;
+  return exited_with_another_code_than_0(outcome) ? job_verdict::nonzero_exit : job_verdict::ok;
+}
+
 std::string signal_in(std::string_view cause) {
   const std::size_t begin = cause.find("SIG");
   if (begin == std::string_view::npos) return {};

@@ -37,6 +37,7 @@ struct job_outcome {
   /// Keeps `result` counted against [jobs] memory until the outcome is written.
   std::shared_ptr<const void> held{};
   bool again = false;     ///< --retries may repeat it
+  bool from_pool = false;  ///< a pool has run it, and waits for a verdict (pool_options::judged)
   bool ends_run = false;  ///< every job would fail like this: the function does not exist
 };
 
@@ -52,6 +53,16 @@ struct job_outcome {
 
 /// "SIGSEGV" for a cause such as "SIGSEGV (core dumped)"; empty if the cause names no signal.
 [[nodiscard]] std::string signal_in(std::string_view cause);
+
+/// Whether a job ended without a result, and not because it was cancelled.
+[[nodiscard]] constexpr bool has_failed(job_status status) noexcept {
+  return status != job_status::ok && status != job_status::cancelled;
+}
+[[nodiscard]] inline bool exited_with_another_code_than_0(const job_outcome& outcome) noexcept {
+  return outcome.exit_code.value_or(0) != 0;
+}
+/// What status, metrics and records count this job as. Not for cancelled ones.
+[[nodiscard]] job_verdict verdict_on(const job_outcome& outcome) noexcept;
 
 /// {"index":..,"status":..,"attempts":..,"result":..,"error":..,"input":..} and a line feed. `input` is JSON.
 [[nodiscard]] std::string output_line(std::uint64_t index, const job_outcome& outcome,

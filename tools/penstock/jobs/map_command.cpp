@@ -181,6 +181,7 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   pool_ending ending;
   pool_options options;
   options.files = files_of_mapping(o);
+  options.judged = true;
   options.ends = session_scope::process;  // the remaining lines are written after the pool's end
   // `penstock stop`, or no worker is left: the run may be waiting for lines, or for the reader of its output.
   options.on_event = [&running, &ending](const event& news) {
@@ -201,6 +202,7 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   around.journal = files.journal.get();
   around.log = files.log.get();
   around.start = [&jobs](const auto& line, const auto& settled) { return jobs.start(line, settled); };
+  around.judge = [&pool, function = what.function()](job_verdict verdict) { pool.judge(function, verdict); };
   const auto stop_pool = [&pool, &ending] {
     ending.by_us = true;
     pool.stop(end_of_running_jobs, "its own rules: the output is lost, or --halt");

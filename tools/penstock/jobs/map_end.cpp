@@ -27,6 +27,7 @@ nlohmann::ordered_json summary_of(const map_result& r) {
                              {"outcome", outcome_name(r)},
                              {"jobs", r.counts.jobs},
                              {"counts", std::move(counts)},
+                             {"nonzero_exits", r.counts.nonzero_exits},
                              {"from_journal", r.counts.from_journal},
                              {"skipped_lines", r.counts.skipped},
                              {"seconds", r.seconds},

@@ -28,6 +28,7 @@ constexpr std::string_view schema = "penstock.map-journal/1";
 constexpr std::string_view before_hash = R"({"line":")";
 constexpr std::size_t hash_digits = 16;
 constexpr std::string_view behind_hash = R"(",)";
+constexpr std::string_view before_exit = R"("result":{"exit":)";
 constexpr std::size_t journal_read_bytes = MiB;
 
 std::string header_of(const std::string& work) {
@@ -71,6 +72,30 @@ std::string journal_line(std::uint64_t hash, std::string_view output) {
   return fmt::format("{}{:016x}{}", before_hash, hash, behind_hash).append(output.substr(1));
 }
 
+std::string difference_of_work(const std::string& of_journal, const std::string& of_run) {
+  const json theirs = json::parse(of_journal, nullptr, false);
+  const json ours = json::parse(of_run, nullptr, false);
+  const auto text_in = [](const json& work, const char* key) {
+    const json found = work.is_object() ? work.value(key, json()) : json();
+    return found.is_string() ? printable(found.get<std::string>()) : std::string();
+  };
+  const auto is_command = [&](const json& work) { return !text_in(work, "command").empty(); };
+  const auto with_option = [&](const json& work) {
+    return is_command(work) ? fmt::format("--command '{}'", text_in(work, "command")) : fmt::format("--function '{}'", text_in(work, "function"));
+  };
+  std::string text;
+  const auto add = [&text](std::string_view part) { text.append(text.empty() ? "" : ", and ").append(part); };
+  if (with_option(theirs) != with_option(ours)) add(fmt::format("of {}, not of {}", with_option(theirs), with_option(ours)));
+  if (is_command(theirs) != is_command(ours)) return text;
+  const auto without = [](const std::string& program) { return program.empty() ? "without --program" : fmt::format("with --program '{}'", program); };
+  const auto written = [&add](std::string_view how, std::string_view now) { add(fmt::format("written {}, but this run is {}", how, now)); };
+  const std::string program = text_in(theirs, "program");
+  if (program != text_in(ours, "program")) written(without(program), without(text_in(ours, "program")));
+  const auto exits = [](const json& work) { return work.is_object() && work.value("fail_on_exit", json()) == true ? "with --fail-on-exit" : "without --fail-on-exit"; };
+  if (std::string_view(exits(theirs)) != exits(ours)) written(exits(theirs), exits(ours));
+  return text.empty() ? "of another version of penstock" : text;
+}
+
 std::optional<journal_entry> parse_journal_line(std::string_view line) {
   journal_entry entry;
   std::string_view rest = line;
@@ -81,6 +106,11 @@ std::optional<journal_entry> parse_journal_line(std::string_view line) {
   const auto status = status_named(rest.substr(0, rest.find('"')));
   if (!status || !json::accept(line)) return std::nullopt;
   entry.status = *status;
+  if (const std::size_t at = rest.find(before_exit); at != std::string_view::npos && at < rest.find('{') + 1) {
+    rest.remove_prefix(at + before_exit.size());
+    std::uint64_t code = 0;
+    if (take_number(rest, code)) entry.exit_code = static_cast<std::int64_t>(code);
+  }
   return entry;
 }
 
@@ -137,9 +167,8 @@ result<void> map_journal::read_all(const std::string& header) {
         const json found = json::parse(line, nullptr, false);
         if (!found.is_object() || found.value("schema", json()) != schema) return no_journal();
         if (found.value("work", json()) != json::parse(header).at("work")) {
-          return refuse(errc::state_mismatch, "the journal '{}' belongs to other work: {}, not {}",
-                        printable(path_), found.value("work", json()).dump(),
-                        json::parse(header).at("work").dump());
+          return refuse(errc::state_mismatch, "the journal '{}' belongs to other work: it is {}; give another --journal, or remove it",
+                        printable(path_), difference_of_work(found.value("work", json()).dump(), json::parse(header).at("work").dump()));
         }
       } else if (const auto entry = parse_journal_line(line)) {
         if (auto ok = note_place(entry->index, line_begin); !ok) return ok;

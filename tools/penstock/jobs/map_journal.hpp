@@ -31,10 +31,13 @@ struct journal_entry {
   std::uint64_t hash = 0;  ///< of the input line
   job_status status = job_status::ok;
   std::string output{};  ///< its output line, with the line feed
+  std::optional<std::int64_t> exit_code{};  ///< "exit" of its result; of a command
 };
 
 /// A line of the journal; `output` comes from output_line().
 [[nodiscard]] std::string journal_line(std::uint64_t hash, std::string_view output);
+/// How two descriptions of work (work::as_json) differ: "of --command 'gzip {}', not of --command 'xz {}'". Pure.
+[[nodiscard]] std::string difference_of_work(const std::string& of_journal, const std::string& of_run);
 /// `line` has no line feed. Empty if journal_line() did not write it. Pure.
 [[nodiscard]] std::optional<journal_entry> parse_journal_line(std::string_view line);
 

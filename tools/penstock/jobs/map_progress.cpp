@@ -53,6 +53,8 @@ std::string map_counts_line(const map_counts& counts) {
   for (const job_status status : all_job_statuses) {
     if (counts.of(status) == 0) continue;
     text += fmt::format("{}{} {}", before, counts.of(status), name_of(status));
+    if (status == job_status::ok && counts.nonzero_exits > 0)
+      text += fmt::format(", {} of them exited with a code other than 0 (--fail-on-exit counts these as failed)", counts.nonzero_exits);
     before = ", ";
   }
   if (counts.from_journal > 0) text += fmt::format("; {} from the journal", counts.from_journal);

@@ -168,7 +168,8 @@ result<bool> map_run::take_from_journal(const job& what) {
   if (entry.hash != what.hash) return differs(what.index + 1);
   if (entry.status != job_status::ok && rules_.retry_failed) return false;
   expect(what);
-  arrived(what, entry.status, std::move(entry.output), true);
+  const bool nonzero_exit = entry.status == job_status::ok && rules_.lines == line_rule::text && entry.exit_code.value_or(0) != 0;
+  arrived(what, entry.status, nonzero_exit, std::move(entry.output), true);
   return true;
 }
 
@@ -240,7 +241,7 @@ void map_run::try_again(const std::shared_ptr<job>& what) {
     ++what->tries;
     what->attempts = before.attempts;
     const auto begun = start(what);
-    if (begun) return;
+    if (begun) return judge(before, job_verdict::again);
     fail(begun.error());
   }
   over(what, before, false);
@@ -254,13 +255,21 @@ void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome,
   if (is_final && outcome.status != job_status::cancelled && around_.journal != nullptr) {
     if (auto ok = around_.journal->append(what->hash, line); !ok) lose_output(std::move(ok.error()));
   }
-  if (around_.log != nullptr) {
+  judge(outcome, verdict_on(outcome));
+  const bool never_began = outcome.status == job_status::cancelled && outcome.attempts == 0;
+  if (around_.log != nullptr && !never_began) {
     const std::string entry = job_log_line(std::chrono::system_clock::now(), what->index, outcome, text);
     if (auto ok = around_.log->add(entry); !ok) lose_output(std::move(ok.error()));
   }
-  if (outcome.status != job_status::ok && outcome.status != job_status::cancelled && !outcome.ends_run)
+  if (has_failed(outcome.status) && !outcome.ends_run)
     note_failure(*what, outcome);
-  arrived(*what, outcome.status, std::move(line), false, outcome.held);
+  const bool nonzero_exit = outcome.status == job_status::ok && exited_with_another_code_than_0(outcome);
+  arrived(*what, outcome.status, nonzero_exit, std::move(line), false, outcome.held);
+}
+
+/// Not of cancelled jobs, which the pool counts itself.
+void map_run::judge(const job_outcome& outcome, job_verdict verdict) const {
+  if (outcome.from_pool && outcome.status != job_status::cancelled && around_.judge) around_.judge(verdict);
 }
 
 void map_run::note_failure(const job& what, const job_outcome& outcome) {
@@ -284,12 +293,13 @@ void map_run::note_failure(const job& what, const job_outcome& outcome) {
   if (around_.halt) around_.halt();
 }
 
-void map_run::arrived(const job& what, job_status status, std::string line, bool known,
+void map_run::arrived(const job& what, job_status status, bool nonzero_exit, std::string line, bool known,
                       std::shared_ptr<const void> held) {
   const std::lock_guard hold(mutex_);
   lines_.arrived(what.index, std::move(line), std::move(held));
   ++counts_.by_status.at(static_cast<std::size_t>(status));
   ++counts_.jobs;
+  counts_.nonzero_exits += nonzero_exit ? 1 : 0;
   counts_.from_journal += known ? 1 : 0;
   counts_.input_bytes += what.bytes + 1;
   if (lines_.ready()) news_.notify_one();

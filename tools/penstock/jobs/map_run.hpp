@@ -54,6 +54,7 @@ struct map_counts {
   std::array<std::uint64_t, all_job_statuses.size()> by_status{};
   std::uint64_t jobs = 0;          ///< finished
   std::uint64_t from_journal = 0;  ///< of these, taken from an earlier run
+  std::uint64_t nonzero_exits = 0;  ///< of those ok: commands that exited with a code other than 0
   std::uint64_t skipped = 0;       ///< bad lines
   std::uint64_t input_bytes = 0;   ///< of the lines of both kinds
   [[nodiscard]] std::uint64_t of(job_status status) const {
@@ -80,6 +81,7 @@ class map_run {
     map_journal* journal = nullptr;  ///< null without one
     job_log* log = nullptr;          ///< the same
     starter start;
+    std::function<void(job_verdict)> judge;  ///< tells the pool how a job that it ran has ended; may be empty
     std::function<void()> abandon;  ///< called when the output or the journal fails: cancels the running jobs
     std::function<void()> halt;     ///< called when the last allowed job has failed; may be empty
     std::function<void(const std::string&)> tell;  ///< prints a line for the user; called on any thread
@@ -118,8 +120,9 @@ class map_run {
   void settled(const std::shared_ptr<job>& what, job_outcome outcome);
   void try_again(const std::shared_ptr<job>& what);
   void over(const std::shared_ptr<job>& what, const job_outcome& outcome, bool is_final);
-  void arrived(const job& what, job_status status, std::string line, bool known,
+  void arrived(const job& what, job_status status, bool nonzero_exit, std::string line, bool known,
                std::shared_ptr<const void> held = {});
+  void judge(const job_outcome& outcome, job_verdict verdict) const;
   void note_failure(const job& what, const job_outcome& outcome);
   void fail(failure why);
   void lose_output(failure why);

@@ -85,10 +85,15 @@ class command_work final : public work {
 };
 
 job_outcome outcome_of_job(Job job, const work& what, std::uint64_t index) {
-  if (const auto why = job.why()) return outcome_of(*why);
+  if (const auto why = job.why()) {
+    job_outcome outcome = outcome_of(*why);
+    outcome.from_pool = true;
+    return outcome;
+  }
   auto result = std::make_shared<Result>(job.get());
   job_outcome outcome = what.outcome_of_result(index, result->bytes());
   result->count_as(outcome.result.size() + outcome.error.size());
+  outcome.from_pool = true;
   outcome.held = std::move(result);
   outcome.attempts = job.attempts();
   return outcome;
@@ -138,6 +143,8 @@ result<void> job_starter::start(const map_line& line, const map_run::settle& set
     job_options options;
     options.program = what_.program();
     options.urgent = line.again;
+    options.again = line.again;
+    options.known_as = line.index + 1;
     Job job = pool_.submit(what_.function(), what_.argument_of(line), options);
     add(job);
     job.then([this, settled, index = line.index](const Job& ended) {
@@ -153,6 +160,7 @@ result<void> job_starter::start(const map_line& line, const map_run::settle& set
         why.status = job_status::too_large;
         why.text = fmt::format("reading its result: {}", e.what());
         outcome = outcome_of(why);
+        outcome.from_pool = true;
       }
       if (outcome.seconds) outcome.started = start_of(*outcome.seconds);
       settled(std::move(outcome));
