@@ -14,7 +14,7 @@ worker_look look_at(const worker_status& w, const arena::flight_recorders& fligh
   seen.samples = w.samples;
   if (!w.pid) return seen;
   const arena::flight_reading flight = flights.read(w.id);
-  seen.busy = flight.state.at != arena::phase::idle && flight.state.at != arena::phase::setup;
+  seen.busy = flight.state.at != arena::phase::idle && arena::preparation_in_words(flight.state.at).empty();
   seen.reads = flight.reads_since.has_value();
   return seen;
 }

@@ -54,15 +54,17 @@ void give_up(self_pointer self, int exit_code, const failure& why) {
 
 /// Runs user code that prepares the dataset. An exception is a failure of the dataset, not of the worker.
 template <class Step>
-bool prepare(self_pointer self, std::string_view what, Step step) {
+bool prepare(self_pointer self, arena::phase at, Step step) {
   std::string reason;
+  self->state.flight->publish({at, 0, 0, 0}, "");
   try {
     step();
+    self->state.flight->rest();
     return true;
   } catch (...) {
     reason = thrown_text();
   }
-  give_up(self, exit_codes::configuration, {errc::dataset, fmt::format("{}: {}", what, reason), 0});
+  give_up(self, exit_codes::configuration, {errc::dataset, fmt::format("{}: {}", arena::preparation_in_words(at), reason), 0});
   return false;
 }
 
@@ -94,13 +96,11 @@ void open(self_pointer self, const protocol::open_dataset& order) {
   if (!flight) return give_up(self, exit_codes::protocol, flight.error());
   s.flight.emplace(std::move(*flight));
   s.flight->this_thread_works(process::working_thread());
-  s.flight->publish({arena::phase::setup, 0, 0, 0}, "");
-  const bool described = prepare(self, "opening the dataset", [&] {
+  const bool opened = prepare(self, arena::phase::opening, [&] {
     s.dataset = s.around.make_dataset(s.settings);
     if (!s.dataset) throw error({errc::dataset, "the worker program's factory returned no dataset", 0});
-    s.description = s.dataset->describe();
   });
-  if (described) {
+  if (opened && prepare(self, arena::phase::describing, [&] { s.description = s.dataset->describe(); })) {
     const dataset_description& d = s.description;
     s.around.link->send(
         protocol::dataset_described{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint});
@@ -125,7 +125,7 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
                                       {order.slot_bytes, order.slots, order.partitions}, order.partition);
   if (!slots) return give_up(self, exit_codes::protocol, slots.error());
   s.slots.emplace(std::move(*slots));
-  const bool ready = prepare(self, "setting up the dataset", [&] {
+  const bool ready = prepare(self, arena::phase::setup, [&] {
     s.dataset->setup({s.me.worker, s.me.incarnation, s.settings.sampler.seed});
   });
   if (!ready) return;
@@ -145,7 +145,6 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
                      s.me.worker, ::getpid()),
          0});
   }
-  s.flight->rest();
   s.around.expected->set_dataset(s.dataset.get());
   s.around.link->send(protocol::worker_ready{});
 }

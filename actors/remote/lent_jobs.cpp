@@ -224,7 +224,7 @@ result<void> lent_jobs::fail(row_state how, const std::string& why) {
 void lent_jobs::translate(arena::flight_reading& page, std::int64_t mark) const {
   if (!job_) return;
   const protocol::run_jobs& lease = leases_.front();
-  if (page.state.at != arena::phase::idle && page.state.at != arena::phase::setup)
+  if (page.state.at != arena::phase::idle && arena::preparation_in_words(page.state.at).empty())
     page.state = {page.state.at, lease.slot, row_, lease.generation};
   page.limit = job_->order.limit;
   if (mark >= 0 && program_->marks) program_->marks->set(job_->order.job, mark);

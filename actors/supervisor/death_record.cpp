@@ -102,13 +102,21 @@ std::string end_text(const owner_death_report& death) {
   return text_of_end(death);
 }
 
+std::string preparation_text(std::string_view phase, work_kind kind) {
+  using enum arena::phase;
+  for (const arena::phase one : {opening, describing, setup}) {
+    if (kind == work_kind::samples && phase == arena::name_of(one)) return fmt::format(", while {}", arena::preparation_in_words(one));
+  }
+  return "";
+}
+
 std::string blame_text(const death_report& d, work_kind kind) {
   if (d.job && kind == work_kind::batches) return ", while loading " + d.work.value_or("a batch");
   if (d.job)
     return fmt::format(", while running job {}{}", *d.job, d.work ? fmt::format(" ({})", *d.work) : "");
   if (d.sample) return ", while loading " + sample_for_people(*d.sample, d.path.value_or(""));
   const std::optional<std::string>& work = d.work ? d.work : d.path;
-  return d.cause == death_cause::stopped && work ? fmt::format(", while working on '{}'", *work) : "";
+  return d.cause == death_cause::stopped && work ? fmt::format(", while working on '{}'", *work) : preparation_text(d.phase, kind);
 }
 
 std::string history_text(const death_report& d, work_kind kind) {

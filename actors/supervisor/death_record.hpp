@@ -51,8 +51,12 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 /// The job's end says what people need to know of this death: it is only a detail. `jobs_are_told`: as in supervisor_settings.
 [[nodiscard]] bool is_told_as_job(const death_report& death, work_kind kind, bool jobs_are_told);
 
+/// ", while setting up the dataset": what a loader worker did if it died in this phase, before its first sample. Empty for other phases,
+/// and in pools.
+[[nodiscard]] std::string preparation_text(std::string_view phase, work_kind kind);
+
 /// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)", of a data loader ", while loading sample 7"; ", while working
-/// on 'cat.jpg'" if it ignored a stop and nothing is blamed. Empty: nothing is known.
+/// on 'cat.jpg'" if it ignored a stop and nothing is blamed. What preparation_text says if it died before its first sample. Empty: nothing is known.
 [[nodiscard]] std::string blame_text(const death_report& death, work_kind kind);
 
 /// ", for 40 s; that had hung 2 times before: ...; 2 batches are loaded again": what else is known. Empty: nothing.

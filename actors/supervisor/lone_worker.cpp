@@ -123,7 +123,8 @@ std::string lone_worker::how_it_ended(std::string_view doing) {
   const std::string text = output_.text();
   const std::string said = process::last_line(process::last_lines_without_stack(text, 1));
   const std::vector<std::string> stack = process::stack_in(text);
-  return fmt::format("{} {} {}{}{}", printable(file_name(program_)), how, doing,
+  const std::string_view step = arena::preparation_in_words(flights_.read(0).state.at);
+  return fmt::format("{} {} {}{}{}", printable(file_name(program_)), how, step.empty() ? std::string(doing) : fmt::format("while {}", step),
                      stack.empty() ? "" : " (in " + file_name(stack.front()) + ")", said.empty() ? "" : "; it wrote: " + said);
 }
 

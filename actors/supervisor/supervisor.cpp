@@ -215,8 +215,8 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   if (report.cause == death_cause::signal && !w->remote && ending->killed_from_outside(*w->ended))
     report.reason = supervision::text_of_outside_kill(s.oom.counts());
   const std::uint64_t samples = w->last_flight.samples_done;
-  const auto news =
-      s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines);
+  const auto news = s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines,
+                                             preparation_text(report.phase, s.around.settings.work));
   s.records.erase(decision.who);
   if (news.unasked) {
     const bool detail = is_told_as_job(report, s.around.settings.work, s.around.settings.jobs_are_told);

@@ -49,8 +49,19 @@ std::string_view name_of(phase p) noexcept {
     case phase::loading: return "loading";
     case phase::checking: return "checking";
     case phase::collating: return "collating";
+    case phase::opening: return "opening";
+    case phase::describing: return "describing";
   }
   return "unknown";
+}
+
+std::string_view preparation_in_words(phase p) noexcept {
+  switch (p) {
+    case phase::opening: return "opening the dataset";
+    case phase::describing: return "describing the dataset";
+    case phase::setup: return "setting up the dataset";
+    default: return "";
+  }
 }
 
 std::uint64_t pack(const flight_state& s) noexcept {

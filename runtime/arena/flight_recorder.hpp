@@ -18,12 +18,17 @@ namespace penstock::arena {
 
 enum class phase : std::uint8_t {
   idle,       ///< waiting for a lease; a death now is not blamed
-  setup,      ///< Dataset::describe or setup
+  setup,      ///< Dataset::setup
   loading,    ///< Dataset::load of the row's sample, or the function of the row's job
   checking,   ///< after the sample or job: checks whether it loaded CUDA, and what else it changed
   collating,  ///< Dataset::collate; the row is the batch's last
+  opening,    ///< the worker program's factory makes the dataset
+  describing  ///< Dataset::describe
 };
 [[nodiscard]] std::string_view name_of(phase p) noexcept;
+/// "opening the dataset", "describing the dataset", "setting up the dataset": what a worker does before its first sample. Empty for
+/// other phases.
+[[nodiscard]] std::string_view preparation_in_words(phase p) noexcept;
 
 /// Which row of which lease, and in which phase. Fits one 64-bit word: 4 bits phase, 10 slot, 22 row, 28
 /// generation.

@@ -215,7 +215,8 @@ bool worker_supervision::is_no_worker_program(const child& c) const {
 
 worker_supervision::settled worker_supervision::blame_decided(worker_ref who, steady_time now, bool blamed,
                                                               std::uint64_t samples_done,
-                                                              const std::string& last_words) {
+                                                              const std::string& last_words,
+                                                              const std::string& during) {
   const child* c = find(who);
   if (c == nullptr || !c->ended) return {};
   const bool asked = c->ending.cause_of(*c->ended) == death_cause::stopped;
@@ -226,7 +227,7 @@ worker_supervision::settled worker_supervision::blame_decided(worker_ref who, st
     outbox_.emplace_back(
         workers_failed{{c->gave_up->code, fmt::format("worker {}: {}", who.worker, c->gave_up->message), 0}});
   }
-  std::string cause = news.cause;
+  std::string cause = news.cause + during;
   if (is_no_worker_program(*c)) {
     d.ending = death::how::no_restart;
     cause +=

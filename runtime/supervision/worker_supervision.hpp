@@ -163,9 +163,10 @@ class worker_supervision {
     bool worth_telling = false;  ///< false: the session is ending, or no sample needs the sacrificial worker
     std::optional<nanoseconds> ignored_stop{};  ///< it was killed this long after it was asked to stop
   };
-  /// The scheduler's answer to decide_blame. `last_words` becomes part of the error if this fails the run.
+  /// The scheduler's answer to decide_blame. `last_words` becomes part of the error if this fails the run;
+  /// `during` (", while setting up the dataset") of the cause that it names.
   settled blame_decided(worker_ref who, steady_time now, bool blamed, std::uint64_t samples_done,
-                        const std::string& last_words);
+                        const std::string& last_words, const std::string& during = {});
 
   /// The current state of all workers, including those being started. Call about every clocks.tick().
   void look(steady_time now, const std::vector<worker_sign>& signs);

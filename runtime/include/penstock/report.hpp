@@ -101,7 +101,7 @@ struct death_report {
   std::uint32_t hung_before = 0;           ///< how often that had hung before: see hung_work
   std::uint32_t held = 0;  ///< batches that it held, in a pool jobs: others load them, or run them, again
   std::uint32_t attempt = 0;           ///< of the sample or job; 0 if none is blamed
-  std::string phase;  ///< what it was doing: "idle", "setup", "loading", "checking", "collating"
+  std::string phase;  ///< what it was doing: "idle", "opening", "describing", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
   std::uint64_t rss_bytes = 0;  ///< resident memory shortly before the end; 0: never reported

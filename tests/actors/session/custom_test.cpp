@@ -162,6 +162,30 @@ TEST_CASE("a dataset that cannot be made, described or set up ends the run with 
   }
 }
 
+TEST_CASE("of a dataset that crashes before its first sample, deaths and the final error name the step") {
+  struct step {
+    std::string in, phase, words;
+  };
+  for (const step& s : {step{"constructor", "opening", "opening the dataset"}, step{"describe", "describing", "describing the dataset"},
+                        step{"setup", "setup", "setting up the dataset"}}) {
+    config c = odd({{"segv_in", s.in}}, 1);
+    c.loader.restart.intensity = {1, std::chrono::seconds(60)};
+    Session session(c, quietly());
+    std::string why;
+    try {
+      static_cast<void>(session.next());
+    } catch (const error& e) {
+      why = e.what();
+    }
+    CHECK(why.find("no loader worker is left: worker 0 was restarted 1 time within 60 s, the limit of [loader.restart] intensity; "
+                   "worker 0 ended with SIGSEGV, while " +
+                   s.words) != std::string::npos);
+    const run_report r = session.report();
+    REQUIRE(r.deaths.size() == 2);
+    CHECK(r.deaths[0].phase == s.phase);
+  }
+}
+
 TEST_CASE("a pool's worker program in a run ends the run, and the error says that it has no dataset") {
   config c = odd();
   c.loader.command = {PENSTOCK_WORKER, "--commands"};

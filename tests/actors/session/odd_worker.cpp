@@ -16,10 +16,12 @@ class odd_dataset final : public Dataset {
  public:
   explicit odd_dataset(const config& settings) : options_(settings.dataset.options) {
     sacrificial_ = settings.loader.limits.max;
+    crash_in("constructor");
     if (option("throw_in") == "constructor") throw std::runtime_error("no such archive");
   }
 
   dataset_description describe() override {
+    crash_in("describe");
     if (option("throw_in") == "describe") throw std::runtime_error("the archive has no index");
     dataset_description d;
     d.type = "odd";
@@ -34,6 +36,7 @@ class odd_dataset final : public Dataset {
   }
 
   void setup(const worker_context& who) override {
+    crash_in("setup");
     if (option("throw_in") == "setup") throw std::runtime_error("no licence");
     if (option("cuda_in") == "setup") bring_cuda();
     if (who.worker != sacrificial_) return;
@@ -86,6 +89,9 @@ class odd_dataset final : public Dataset {
   }
   [[nodiscard]] bool is(const std::string& fault, const sample_request& sample) const {
     return option(fault) == std::to_string(sample.index);
+  }
+  void crash_in(const std::string& step) const {
+    if (option("segv_in") == step) raise_segv();
   }
   static void raise_segv() { *static_cast<volatile int*>(nullptr) = 1; }
   void bring_cuda() const {
