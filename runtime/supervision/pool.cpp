@@ -1,6 +1,7 @@
 #include "runtime/supervision/pool.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
 
 #include <algorithm>
@@ -16,6 +17,12 @@ constexpr auto canary_window = 1s;
 
 std::int64_t in_seconds(nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+}
+
+/// "60 s" rather than "1 m 0 s".
+std::string time_text(nanoseconds time) {
+  const std::int64_t seconds = in_seconds(time);
+  return std::chrono::seconds(seconds) == time ? fmt::format("{} s", seconds) : duration_for_people(time);
 }
 
 std::string last_line(const std::string& text) {
@@ -410,8 +417,7 @@ void pool::check_minimum(steady_time now) {
   if (settings_.host_wait && !anybody_comes()) return wait_for_host(now);
   without_workers_since_.reset();
   if (!anybody_comes() && draining == 0) {
-    fail({errc::workers_exhausted,
-          with_last_trouble("no loader worker is left, and [loader.restart] allows no restart"), 0});
+    fail({errc::workers_exhausted, with_last_trouble(text_of_none_left()), 0});
     return;
   }
   // Places that an operator has emptied do not count.
@@ -460,6 +466,24 @@ void pool::note_trouble(std::uint32_t worker, const std::string& if_sacrificial,
 
 std::string pool::with_last_trouble(std::string text) const {
   return last_trouble_.empty() ? text : text + "; " + last_trouble_;
+}
+
+/// Which rule of [loader.restart] left no worker.
+std::string pool::text_of_none_left() const {
+  std::string text = "no loader worker is left";
+  const restart_settings& rules = settings_.restart;
+  const auto is = [&](child_state state, vacancy why) {
+    return [this, state, why](const auto& e) { return !is_sacrificial(e.first) && e.second.state == state && e.second.why_empty == why; };
+  };
+  if (const auto failed = std::ranges::find_if(places_, is(child_state::failed, vacancy::none)); failed != places_.end()) {
+    if (rules.intensity_max == 0) return text + ", and [loader.restart] intensity allows no restart";
+    return fmt::format("{}: worker {} was restarted {} within {}, the limit of [loader.restart] intensity", text, failed->first,
+                       counted(rules.intensity_max, "time"), time_text(rules.intensity_within));
+  }
+  if (std::ranges::any_of(places_, is(child_state::stopped, vacancy::not_restarted)))
+    return fmt::format("{}, and [loader.restart] type = \"{}\" allows no restart", text,
+                       rules.type == restart_type::temporary ? "temporary" : "transient");
+  return text;
 }
 
 void pool::fail(failure reason) {

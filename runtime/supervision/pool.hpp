@@ -185,6 +185,7 @@ class pool {
   void wait_for_host(steady_time now);
   void check_sacrificial(steady_time now);
   void give_sacrificial_up(const std::string& reason);
+  [[nodiscard]] std::string text_of_none_left() const;
   void fail(failure reason);
   void note_trouble(std::uint32_t worker, const std::string& if_sacrificial, const std::string& if_loader);
   [[nodiscard]] std::string with_last_trouble(std::string text) const;
