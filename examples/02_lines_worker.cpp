@@ -76,6 +76,6 @@ class lines final : public penstock::Dataset {
 
 int main() {
   return penstock::worker_main([](const penstock::config& settings) {
-    return std::make_unique<lines>(settings.dataset.options.at("file"));
+    return std::make_unique<lines>(penstock::option_of(settings, "file"));
   });
 }

@@ -38,7 +38,7 @@ class overrunning final : public penstock::Dataset {
 
 int main() {
   return penstock::worker_main([](const penstock::config& settings) {
-    return std::make_unique<overrunning>(std::stoull(settings.dataset.options.at("sample")),
+    return std::make_unique<overrunning>(std::stoull(penstock::option_of(settings, "sample")),
                                          settings.dataset.options.contains("closes"));
   });
 }

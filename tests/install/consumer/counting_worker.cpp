@@ -32,6 +32,6 @@ class counting final : public penstock::Dataset {
 
 int main() {
   return penstock::worker_main([](const penstock::config& c) {
-    return std::make_unique<counting>(std::stoull(c.dataset.options.at("samples")));
+    return std::make_unique<counting>(std::stoull(penstock::option_of(c, "samples")));
   });
 }
