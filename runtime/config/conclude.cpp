@@ -63,6 +63,16 @@ config_purpose purpose_of(const applied& made) {
   return mentions("jobs") && !has_data ? config_purpose::jobs : config_purpose::stream;
 }
 
+void complain_of_pool(const applied& made, const source& main, complaints& found) {
+  const auto table = made.tables.find("jobs");
+  const bool here = table != made.tables.end();
+  found.add({.key = "jobs",
+             .at = here ? table->second : span{&main, 0, 0},
+             .message = "this configures a pool of jobs: it has [jobs], but no [dataset]",
+             .label = here ? "of a pool" : "",
+             .help = "`penstock map` runs jobs in a pool; a stream of batches needs [dataset]"});
+}
+
 void adopt_rank(applied& made, const environment_list& environment, severity level_of_warnings,
                 std::map<std::string, provenance>& sources, complaints& found) {
   constexpr const char* rank_key = "sampler.rank";

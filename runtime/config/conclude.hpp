@@ -16,6 +16,9 @@ void adopt_rank(applied& made, const environment_list& environment, severity lev
 /// A file with [jobs] and without [dataset] configures a pool.
 config_purpose purpose_of(const applied& made);
 
+/// Reports that a file for a pool was given to something that delivers a stream.
+void complain_of_pool(const applied& made, const source& main, complaints& found);
+
 /// Reports each broken rule at the key that breaks it, except for keys whose value is already wrong. `main`:
 /// the source to blame for a missing key if its table is missing too.
 void complain_of_contradictions(const applied& made, const source& main, config_purpose purpose,

@@ -54,8 +54,11 @@ tl::expected<loaded_config, rejection> load(const source_request& request) {
     loaded.sources["name"] = {provenance_kind::derived, "the file's name", 0};
   }
   if (stack.complete) {
-    complain_of_contradictions(made, stack.sources.front(), request.purpose.value_or(purpose_of(made)),
-                               level_of_warnings, found);
+    const config_purpose written_for = purpose_of(made);
+    if (request.purpose == config_purpose::stream && written_for == config_purpose::jobs)
+      complain_of_pool(made, stack.sources.front(), found);
+    else
+      complain_of_contradictions(made, stack.sources.front(), request.purpose.value_or(written_for), level_of_warnings, found);
     complain_of_unused(made, level_of_warnings, found);
   }
 

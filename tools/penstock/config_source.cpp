@@ -25,6 +25,11 @@ void add_config_options(CLI::App& verb, config_source& into) {
   add_set_option(verb, into);
 }
 
+void add_stream_options(CLI::App& verb, config_source& into) {
+  add_config_options(verb, into);
+  into.purpose = config_file::config_purpose::stream;
+}
+
 void add_set_option(CLI::App& verb, config_source& into) {
   verb.add_option("--set", into.sets, "override one key: loader.workers=4 (TOML values; may be repeated)")
       ->type_name("KEY=VALUE")

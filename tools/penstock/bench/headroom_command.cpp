@@ -167,9 +167,7 @@ int headroom(const headroom_options& o) {
   const auto step = o.step.empty() ? result<nanoseconds>(0ns) : parse_time_option("--step", o.step, 1us, 10min);
   if (!step) return refuse_with(exit_usage, step.error(), o.as_json);
   if (auto ok = gpu_owner::check_sink(o.sink, ""); !ok) return refuse_with(exit_usage, ok.error(), o.as_json);
-  config_source source = o.source;
-  source.purpose = config_file::config_purpose::stream;
-  const auto loaded = load(source);
+  const auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.as_json);
   tell_warnings(*loaded);
   try {
@@ -196,7 +194,7 @@ void add_headroom_command(verb_table& verbs) {
         {"penstock headroom photos.toml --step 18ms", "a training step that takes 18 ms"},
         {"penstock headroom photos.toml --step 18ms --json | jq .ratio", "the share of the possible rate"}}},
       [o] { return headroom(*o); });
-  add_config_options(verb, o->source);
+  add_stream_options(verb, o->source);
   add_config_shorthands(verb, o->source);
   verb.add_option("--sink", o->sink, "what works on the batches: null, journal:PATH, plugin:PATH")
       ->type_name("SINK")

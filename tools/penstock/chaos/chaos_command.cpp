@@ -330,7 +330,7 @@ void add_chaos_command(verb_table& verbs) {
         {"penstock chaos photos.toml --kinds kill,stop --rate 5 --seconds 60s --seed 7 --json",
          "for scripts"}}},
       [o] { return chaos(*o); });
-  add_config_options(verb, o->source);
+  add_stream_options(verb, o->source);
   add_config_shorthands(verb, o->source);
   verb.add_option(
           "--kinds", o->kinds,

@@ -199,7 +199,7 @@ void add_inspect_command(verb_table& verbs) {
                   {"penstock inspect photos.toml --json | jq '.suspicious[].path'",
                    "print the names of suspicious files"}}},
                 [o] { return look(*o); });
-  add_config_options(verb, o->source);
+  add_stream_options(verb, o->source);
   verb.add_flag("--all", o->all, "list every class and every suspicious file, not only the first 20");
   verb.add_flag("--json", o->json, "one JSON object on stdout");
 }

@@ -172,6 +172,7 @@ std::vector<std::string> run_arguments(const launch_options& o) {
 tl::expected<config_file::loaded_config, config_file::rejection> load_as_rank(const launch_options& o,
                                                                               std::size_t ranks) {
   config_source source = o.source;
+  source.purpose = config_file::config_purpose::stream;
   source.sets.push_back("sampler.rank=0");
   source.sets.push_back(fmt::format("sampler.world_size={}", ranks));
   return load(source);

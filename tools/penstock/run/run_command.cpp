@@ -334,7 +334,7 @@ void add_run_command(verb_table& verbs) {
          "each batch as files, exactly as on the device"},
         {"penstock run photos.toml --state photos.state", "continue where an earlier run ended"}}},
       [o] { return run(*o); });
-  add_config_options(*verb, o->source);
+  add_stream_options(*verb, o->source);
   add_config_shorthands(*verb, o->source);
   takes_whole_number(
       verb->add_option("--batches", o->batches, "stop after N batches, counted over all epochs"),
