@@ -18,7 +18,7 @@ class ReplayTest(PenstockTest):
         self.run_json(config, "--sink", "journal:" + path, *options, expect=expect)
         return path
 
-    def lines(self, journal):
+    def entries(self, journal):
         with open(journal) as file:
             return [line for line in map(json.loads, file) if "batch" in line]
 
@@ -56,6 +56,49 @@ class ReplayTest(PenstockTest):
         self.assertIn("--out DIR, --png FILE or --verify JOURNAL", err)
         self.assertEqual(self.penstock("replay", config, "--verify", "x", "--batch", 1)[0], EXIT_USAGE)
 
+    def test_a_picture_named_as_another_format_is_refused(self):
+        config = self.photos(4)
+        for arguments in (["replay", config, "--png", "a/p.jpg"], ["preview", config, "--out", "a/p.JPEG"], ["preview", config, "--out", "p.webp"]):
+            code, _, err = self.penstock(*arguments)
+            self.assertEqual(code, EXIT_USAGE, arguments)
+            self.assertIn("the picture is a PNG, so name it p.png", err)
+
+    # ---- custom datasets -------------------------------------------------------------------------------------
+
+    def lines(self, count=20, more=""):
+        self.write("poem.txt", "".join("line %d\n" % i for i in range(count)))
+        return self.write("lines.toml", '[dataset]\ntype = "custom"\n[dataset.options]\nfile = "%s/poem.txt"\n%s[sampler]\nbatch_size = 7\nepochs = 2\n'
+                          '[loader]\nworkers = 2\ncommand = ["02_lines_worker"]\n[gpu]\ndevice = "host"\n' % (self.folder, more))
+
+    def test_batches_of_a_custom_dataset_are_planned_and_replayed_by_its_worker_program(self):
+        config = self.lines()
+        journal = self.journal(config)
+        for line in self.entries(journal):
+            code, out, err = self.penstock("plan", config, "--epoch", line["epoch"], "--batch", line["batch"], "--json")
+            self.assertEqual(code, EXIT_OK, err)
+            plan = json.loads(out)
+            self.assertEqual((plan["samples"], plan["names"][0]), (line["samples"], "sample %d" % line["samples"][0]))
+            self.assertEqual(self.replayed_digest(config, line), line["digest"])
+        self.assertEqual(self.verify(config, journal)["changed"], [])
+        self.write("poem.txt", "word 0\n" + "".join("line %d\n" % i for i in range(1, 20)))
+        changed = self.verify(config, journal, expect=EXIT_FAILED)
+        self.assertIn({"sample": 0, "name": "sample 0"}, changed["suspects"])
+
+    def test_a_worker_program_that_cannot_describe_its_dataset_is_named_with_its_words(self):
+        config = self.lines()
+        os.remove(os.path.join(self.folder, "poem.txt"))
+        for arguments in (["plan"], ["replay", "--out", "x"], ["preview", "--out", "x.png"]):
+            code, _, err = self.penstock(*arguments, config)
+            self.assertEqual(code, EXIT_FAILED, arguments)
+            self.assertIn("asking the worker program ([loader] command) for the dataset: opening the dataset: ", err)
+
+    def test_a_custom_dataset_without_an_option_that_it_needs_says_which_there_are(self):
+        with open(self.lines()) as file:
+            config = self.write("without.toml", file.read().replace("file = ", "files = "))
+        code, _, err = self.penstock("plan", config)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("opening the dataset: [dataset.options] has no 'file'; it has: files\n", err)
+
     # ---- journals --------------------------------------------------------------------------------------------
 
     def test_a_journal_of_unchanged_data_is_confirmed(self):
@@ -76,7 +119,7 @@ class ReplayTest(PenstockTest):
         found = self.verify(config, journal, expect=EXIT_FAILED)
         self.assertEqual([one["sample"] for one in found["suspects"]], [5])
         self.assertTrue(photos[5].endswith(found["suspects"][0]["name"]))
-        places = [(line["epoch"], line["batch"]) for line in self.lines(journal) if 5 in line["samples"]]
+        places = [(line["epoch"], line["batch"]) for line in self.entries(journal) if 5 in line["samples"]]
         self.assertEqual([(one["epoch"], one["seq"]) for one in found["changed"]], places)
         code, out, err = self.penstock("replay", config, "--verify", journal)
         self.assertEqual(code, EXIT_FAILED)
@@ -131,7 +174,7 @@ class ReplayTest(PenstockTest):
     def test_random_batches_of_three_runs_have_the_digests_of_their_journals(self):
         dice = random.Random(seed := int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 30))))
         print("PENSTOCK_TEST_SEED=%d" % seed, flush=True)
-        runs = [(config, self.lines(journal), options) for config, journal, options in self.three_runs()]
+        runs = [(config, self.entries(journal), options) for config, journal, options in self.three_runs()]
         self.assertTrue(any(len(line["samples"]) < 8 for line in runs[2][1]))
         for number in range(BATCHES):
             config, lines, options = runs[number % 3]
@@ -141,7 +184,7 @@ class ReplayTest(PenstockTest):
     def test_all_batches_of_three_runs_have_the_digests_of_their_journals(self):
         for config, journal, options in self.three_runs():
             found = self.verify(config, journal, *options)
-            self.assertEqual(found["batches"], len(self.lines(journal)))
+            self.assertEqual(found["batches"], len(self.entries(journal)))
 
 
 if __name__ == "__main__":

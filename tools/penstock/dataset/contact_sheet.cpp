@@ -1,6 +1,7 @@
 #include "tools/penstock/dataset/contact_sheet.hpp"
 
 #include "runtime/base/text.hpp"
+#include "runtime/dataset/listing/names.hpp"
 
 #include <spng.h>
 
@@ -103,6 +104,13 @@ rgb_picture contact_sheet(const std::string& title, const std::vector<sheet_tile
     }
   }
   return std::move(sheet).take();
+}
+
+result<void> check_png_name(std::string_view option, const std::string& path) {
+  const bool is_jpeg = ends_with_any_case(path, ".jpg") || ends_with_any_case(path, ".jpeg");
+  if (!is_jpeg && unread_picture_ending(path).empty()) return {};
+  return refuse(errc::usage, "{} '{}': the picture is a PNG, so name it {}.png", option, printable(path),
+                printable(path.substr(path.rfind('/') + 1, path.rfind('.') - path.rfind('/') - 1)));
 }
 
 result<void> write_png(const std::string& path, const rgb_picture& picture) {

@@ -1,7 +1,10 @@
 #include "tools/penstock/dataset/planned_stream.hpp"
 
 #include "actors/session/sizing.hpp"
+#include "actors/supervisor/lone_worker.hpp"
+#include "actors/supervisor/worker_processes.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "tools/penstock/dataset/index_display.hpp"
 #include "tools/penstock/number_option.hpp"
@@ -19,26 +22,50 @@ result<config> settings_of(config settings, const place_options& o) {
                   "--rank: rank {} is not in a world of {} (ranks count from 0; --world says how many)",
                   settings.sampler.rank.value_or(0), settings.sampler.world_size);
   }
-  if (settings.dataset.type == dataset_type::custom) {
-    return refuse(
-        errc::usage,
-        "a plan needs the number of samples, and only the worker program knows that of a custom dataset");
-  }
   return settings;
+}
+
+result<dataset_description> described_by_worker(const config& settings) {
+  auto worker = supervisor::lone_worker::start({settings.loader.command, supervisor::worker_environment(settings.loader.env), {},
+                                                settings.loader.hang.start_deadline});
+  if (!worker) return tl::unexpected(std::move(worker.error()));
+  if (auto ok = (*worker)->greet(); !ok) return tl::unexpected(std::move(ok.error()));
+  return (*worker)->open(settings);
 }
 
 }  // namespace
 
+result<prepared_dataset> prepare_by_worker(const config& settings) {
+  if (settings.dataset.type != dataset_type::custom) return prepare_stream(settings);
+  auto described = described_by_worker(settings);
+  if (!described) {
+    described.error().message =
+        fmt::format("asking the worker program ([loader] command) for the dataset: {}", described.error().message);
+    return tl::unexpected(std::move(described.error()));
+  }
+  prepared_dataset prepared;
+  prepared.description = std::move(*described);
+  prepared.description.fingerprint = session::fingerprint_of_custom(prepared.description);
+  auto order = read_sampling(settings, prepared.description, -1);
+  if (!order) return tl::unexpected(std::move(order.error()));
+  prepared.order = std::move(*order);
+  return prepared;
+}
+
 result<planned_stream> planned_stream::create(const config& settings,
                                               const std::optional<schedule::stream_state>& saved) {
-  auto prepared = prepare_stream(settings);
+  auto prepared = prepare_by_worker(settings);
   if (!prepared) return tl::unexpected(std::move(prepared.error()));
   auto order = session::plan_of(settings, prepared->description, prepared->order, saved ? &*saved : nullptr);
   if (!order) return tl::unexpected(std::move(order.error()));
-  auto dataset = make_dataset(settings, prepared->descriptors());
-  if (!dataset) return tl::unexpected(std::move(dataset.error()));
-  keep_prepared(settings, *prepared);  // for a session that loads what is planned
-  planned_stream made(std::move(*prepared), std::move(*order), std::move(*dataset));
+  std::unique_ptr<Dataset> dataset;
+  if (settings.dataset.type != dataset_type::custom) {
+    auto opened = make_dataset(settings, prepared->descriptors());
+    if (!opened) return tl::unexpected(std::move(opened.error()));
+    dataset = std::move(*opened);
+    keep_prepared(settings, *prepared);  // for a session that loads what is planned
+  }
+  planned_stream made(std::move(*prepared), std::move(*order), std::move(dataset));
   made.begin_.identity = session::identity_of(settings, &made.prepared_.description, made.prepared_.order);
   if (saved) made.begin_.quarantined_samples = saved->quarantined_samples;
   return made;
@@ -63,7 +90,7 @@ result<planned_batch> planned_stream::batch(std::uint64_t epoch, std::uint64_t b
 }
 
 std::string planned_stream::name_of(std::uint64_t sample) const {
-  return printable(dataset_->name_of(sample));
+  return dataset_ ? printable(dataset_->name_of(sample)) : default_sample_name(sample);
 }
 
 exit_code code_of(const failure& why) {
@@ -95,7 +122,7 @@ int with_settings(const place_options& o, const std::function<int(const config&)
 }
 
 void add_place_options(CLI::App& verb, place_options& o) {
-  add_config_options(verb, o.source);
+  add_stream_options(verb, o.source);
   takes_whole_number(verb.add_option("--epoch", o.epoch, "which epoch, counted from 0"), {0, count_max})
       ->capture_default_str();
   takes_whole_number(verb.add_option("--batch", o.batch, "which batch of the epoch, counted from 0"),

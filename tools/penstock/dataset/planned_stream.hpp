@@ -40,6 +40,10 @@ struct planned_batch {
   schedule::stream_state before;  ///< the stream's state when everything before this batch is delivered
 };
 
+/// prepare_stream; of a custom dataset, what its worker program says of it: starts one worker ([loader] command) and kills it
+/// again. Blocks for up to [loader.hang] start_deadline for each answer.
+result<prepared_dataset> prepare_by_worker(const config& settings);
+
 class planned_stream {
  public:
   /// `saved`: a state of the run, if it matters: it knows the run's quarantined samples, and at which position a group
@@ -49,6 +53,7 @@ class planned_stream {
 
   /// Refuses (errc::usage) a batch that its epoch does not have.
   [[nodiscard]] result<planned_batch> batch(std::uint64_t epoch, std::uint64_t batch) const;
+  /// "sample 7" for those of a custom dataset: only its worker program knows their names.
   [[nodiscard]] std::string name_of(std::uint64_t sample) const;
   [[nodiscard]] const prepared_dataset& prepared() const noexcept { return prepared_; }
 
@@ -58,7 +63,7 @@ class planned_stream {
 
   prepared_dataset prepared_;
   plan order_;
-  std::unique_ptr<Dataset> dataset_;
+  std::unique_ptr<Dataset> dataset_;  ///< null: a custom one
   schedule::stream_state begin_;
 };
 

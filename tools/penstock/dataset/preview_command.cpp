@@ -9,6 +9,7 @@
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/dataset/batch_picture.hpp"
 #include "tools/penstock/dataset/index_display.hpp"
+#include "tools/penstock/dataset/planned_stream.hpp"
 #include "tools/penstock/dataset/token_text.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
@@ -104,11 +105,11 @@ result<shown_batch> make_preview(config settings, std::uint64_t batch, const voc
   settings.loader.workers = 1;
   settings.loader.limits.min = 1;
   settings.gpu.placement = placement_rule::embedded;
-  auto prepared = prepare_stream(settings);
+  auto prepared = prepare_by_worker(settings);
   if (!prepared) return tl::unexpected(std::move(prepared.error()));
   const auto state = state_before(settings, *prepared, batch);
   if (!state) return tl::unexpected(state.error());
-  keep_prepared(settings, *prepared);
+  if (settings.dataset.type != dataset_type::custom) keep_prepared(settings, *prepared);
   const std::vector<std::byte> begin = schedule::serialise(*state);
   try {
     session_options options;
@@ -134,6 +135,8 @@ int preview_batch(const preview_options& o) {
   if (!loaded) return tell_rejection(loaded.error(), o.as_json);
   if (!o.as_json) tell_warnings(*loaded);
   if (!o.as_json) index_with_bar(loaded->values, notices_told::by_caller);
+  if (auto ok = check_png_name("--out", o.out); !is_of_tokens(loaded->values) && !ok)
+    return refuse_with(exit_usage, ok.error(), o.as_json);
   std::optional<vocabulary> known;
   if (!o.tokenizer.empty()) {
     if (!is_of_tokens(loaded->values))
@@ -181,7 +184,7 @@ void add_preview_command(verb_table& verbs) {
         {"penstock preview photos.toml --out batch.png --json | jq -r '.samples[].path'",
          "also list the files in it"}}},
       [o] { return preview_batch(*o); });
-  add_config_options(verb, o->source);
+  add_stream_options(verb, o->source);
   add_config_shorthands(verb, o->source);
   takes_whole_number(verb.add_option("--batch", o->batch, "which batch of the stream, counted from 0"),
                      {0, count_max})
