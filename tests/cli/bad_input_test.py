@@ -237,7 +237,38 @@ class BadSurroundingsTest(PenstockTest):
         found = json.loads(self.penstock("check-config", config, "--json")[1])["diagnostics"]
         self.assertEqual([(d["severity"], d["key"], d["line"]) for d in found], [("warning", "dataset.path", 2)])
         os.mkdir(os.path.join(self.folder, "nowhere"))
+        self.write("nowhere/a.jpg", "x")
         self.assertEqual(self.penstock("check-config", config)[2], config + ": ok\n")
+
+    def test_data_that_the_type_does_not_read_is_a_warning_of_check_config(self):
+        for name in ("photos/a", "photos/b", "shards", "tokens"):
+            os.makedirs(os.path.join(self.folder, name))
+        for name in ("photos/beside.jpg", "photos/a/notes.txt", "shards/notes.txt", "a-000.tar", "a-001.tar", "g.tar.gz"):
+            self.write(name, "x")
+        for dataset, words in (('path = "photos"', "no pictures in '%s/photos': went through 2 class folders and looked for names that end in .jpg"),
+                               ('type = "tar"\npath = "shards"', "no shards (*.tar, *.tar.zst) in '%s/shards'"),
+                               ('type = "tar"\npath = "a-{000..002}.tar"', "1 of 3 shards does not exist on this machine: '%s/a-002.tar'"),
+                               ('type = "tar"\npath = "g.tar.gz"', "'%s/g.tar.gz' is named as if compressed with gzip: only zstd is read"),
+                               ('type = "tokens"\nsequence_length = 8\npath = "tokens"', "in '%s/tokens'")):
+            config = self.write("odd.toml", "[dataset]\n%s\n" % dataset)
+            code, _, err = self.penstock("check-config", config)
+            self.assertEqual(code, EXIT_OK, err)
+            self.assertIn("warning: 'path' in [dataset]: ", err)
+            self.assertIn(words % self.folder, err)
+            self.assertTrue(err.endswith(": ok, 1 warning\n"), err)
+        mixed = self.write("mixed.toml", '[sampler]\nepoch_samples = 9\n[[datasets]]\nname = "a"\ntype = "synthetic"\n[[datasets]]\nname = "b"\npath = "photos"\n')
+        self.assertIn("'path' in [[datasets]] 'b': no pictures", self.penstock("check-config", mixed)[2])
+
+    def test_a_file_for_a_pool_is_refused_by_verbs_that_need_a_stream(self):
+        config = self.write("jobs.toml", '[loader]\nworkers = 2\n[jobs]\ntimeout = "2s"\n')
+        for verb in (["run"], ["run", "--dry-run"], ["plan"], ["replay", "--out", "x"], ["inspect"], ["preview", "--out", "x.png"], ["launch", "--gpus", "host:2"]):
+            code, _, err = self.penstock(*verb, config)
+            self.assertEqual(code, EXIT_CONFIG, verb)
+            self.assertIn("this configures a pool of jobs: it has [jobs], but no [dataset]", err, verb)
+            self.assertIn("`penstock map` runs jobs in a pool", err)
+            self.assertNotIn("missing", err)
+            self.assertIn("jobs.toml:3:", err)
+        self.assertEqual(self.penstock("check-config", config)[0], EXIT_OK)
 
     def test_a_missing_worker_program_is_a_warning_of_check_config_and_an_error_of_run_that_names_the_key(self):
         config = self.write("own.toml", '[dataset]\ntype = "custom"\n[loader]\ncommand = ["./no-such-worker"]\n[gpu]\ndevice = "host"\n')

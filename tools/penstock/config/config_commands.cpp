@@ -27,7 +27,7 @@ bool is_error(const config_file::diagnostic& d) {
 int check_config(const check_options& o) {
   auto loaded = load(o.source);
   if (!loaded) return tell_rejection(loaded.error(), o.json);
-  for (const auto& check : {data_not_here, members_not_there, program_not_here, cores_not_here, hosts_without_secret, hosts_secret_not_here}) {
+  for (const auto& check : {data_not_here, data_not_usable, members_not_there, program_not_here, cores_not_here, hosts_without_secret, hosts_secret_not_here}) {
     auto doubt = check(*loaded, o.source.file);
     if (!doubt) continue;
     if (o.source.strict) doubt->level = config_file::severity::error;
@@ -64,7 +64,7 @@ void add_config_commands(verb_table& verbs) {
        verb_group::look,
        "check a config file for mistakes",
        "Reports all mistakes at once, with file, line and column. Exit code 78 if there are any. Missing "
-       "data, members that the first samples of tar shards lack, or a missing worker program, is only a warning: a config may be "
+       "data, a folder without files of its type, a missing or unreadable kind of shard, members that the first samples of tar shards lack, or a missing worker program, is only a warning: a config may be "
        "checked on a machine that does not run it.",
        {{"penstock check-config photos.toml", "exit code 0 if there is no mistake"},
         {"penstock check-config photos.toml --print-effective", "print all values and where they come from"},

@@ -7,6 +7,7 @@
 #include "runtime/base/worker_places.hpp"
 #include "runtime/base/worker_slots.hpp"
 #include "runtime/dataset/listing/path_pattern.hpp"
+#include "runtime/dataset/mixture/mixture.hpp"
 #include "runtime/net/group_secret.hpp"
 #include "runtime/process/cores.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -14,6 +15,7 @@
 #include "runtime/process/worker_cores.hpp"
 #include "runtime/storage/object_store.hpp"
 #include "tools/penstock/config/first_samples.hpp"
+#include "tools/penstock/config/local_data.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -134,6 +136,27 @@ std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_c
     if (auto doubt = path_not_here(one.dataset, fmt::format("datasets[{}].path", i),
                                    fmt::format("[[datasets]] '{}'", one.name), loaded, file))
       return doubt;
+  }
+  return std::nullopt;
+}
+
+std::optional<config_file::diagnostic> data_not_usable(const config_file::loaded_config& loaded, const std::filesystem::path& file) {
+  if (data_not_here(loaded, file)) return std::nullopt;
+  const auto warning = [&](const std::string& key, const std::string& table, const std::string& trouble) {
+    config_file::diagnostic doubt = warning_at(key, loaded, file);
+    doubt.message = fmt::format("'path' in {}: {}", table, trouble);
+    doubt.where.label = "not what this type reads";
+    doubt.help = "`penstock run` would fail here";
+    return doubt;
+  };
+  const config& values = loaded.values;
+  if (values.datasets.empty()) {
+    const auto trouble = trouble_with_files(values);
+    return trouble ? std::optional(warning("dataset.path", "[dataset]", *trouble)) : std::nullopt;
+  }
+  for (std::size_t i = 0; i < values.datasets.size(); ++i) {
+    if (const auto trouble = trouble_with_files(settings_of_part(values, i)))
+      return warning(fmt::format("datasets[{}].path", i), fmt::format("[[datasets]] '{}'", values.datasets[i].name), *trouble);
   }
   return std::nullopt;
 }
