@@ -85,6 +85,11 @@ void check_listen_address(std::string_view address, std::vector<breach>& found) 
   const std::size_t colon = address.rfind(':');
   const bool sound = colon != std::string_view::npos && number_from<std::uint16_t>(address.substr(colon + 1));
   if (sound) return;
+  const std::string_view port = colon == std::string_view::npos ? std::string_view() : address.substr(colon + 1);
+  if (!port.empty() && port.find_first_not_of("0123456789") == std::string_view::npos) {
+    found.push_back({breach::whole, "is not an address and a port", fmt::format("the port {} is out of range", port), "ports go from 0 to 65535"});
+    return;
+  }
   const bool only_port = number_from<std::uint16_t>(address).has_value();
   found.push_back(
       {breach::whole, "is not an address and a port",

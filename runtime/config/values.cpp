@@ -219,6 +219,7 @@ bool value_reader::wrong_type(const node& from) {
   if (key_.form.element == scalar::size)
     help = "units are B, KiB, MiB, GiB, TiB, KB, MB, GB and TB, as in \"64MiB\"";
   std::string label = remedy(key_.form, key_.limits, in_element_ || entry_.has_value(), from);
+  if (label.empty() && key_.form.element == scalar::table && from.kind == node_kind::table) label = fmt::format("write [[{}]]", key_.path);
   if (label.empty()) label = fmt::format("found {}", name_of(from.kind));
   return refuse(from.at, expected(), std::move(label), from.kind == node_kind::text ? "" : help);
 }
