@@ -35,7 +35,7 @@ result<tcp::endpoint> endpoint_of(const std::string& listen) {
   const char* const end = listen.data() + listen.size();
   const auto [rest, code] = std::from_chars(listen.data() + (colon == std::string::npos ? 0 : colon + 1), end, port);
   if (status || colon == std::string::npos || code != std::errc() || rest != end)
-    return refuse(errc::io, "listening for metrics: '{}' is not an IP address and port, such as 127.0.0.1:9464", printable(listen));
+    return refuse(errc::config, "listening for metrics: '{}' is not an IP address and port, such as 127.0.0.1:9464", printable(listen));
   return tcp::endpoint(address, port);
 }
 

@@ -87,6 +87,30 @@ class HelpTest(PenstockTest):
             self.assertIn("there is no verb 'statsu'; did you mean 'status'?", err)
         self.assertEqual(self.penstock()[0], EXIT_USAGE)
 
+    def test_a_misspelt_value_gets_a_suggestion_and_an_option_that_is_cut_short_its_whole_name(self):
+        for arguments, words in ((["wait", "--for=redy"], "--for redy: must be ready, finished or ended; did you mean 'ready'?"),
+                                 (["quarantine", "lst"], "ACT lst: must be list, retry or release; did you mean 'list'?"),
+                                 (["sessions", "--end"], "there is no option '--end'; did you mean '--ended'?"),
+                                 (["completion"], "SHELL is missing: penstock completion bash, zsh or fish"),
+                                 (["top", "--every", "5"], "--every: '5' has no unit: add one of"),
+                                 (["top", "--every", "2h"], "--every: 2h is not between 50ms and 1h"),
+                                 (["metrics", "--listen", "127.0.0.1"], "'127.0.0.1' is not an IP address and port, such as 127.0.0.1:9464")):
+            code, _, err = self.penstock(*arguments)
+            self.assertEqual(code, EXIT_USAGE, arguments)
+            self.assertIn(words, err, arguments)
+
+    def test_what_to_do_next_is_also_in_errors_as_json(self):
+        for arguments, code, command in ((["status", "--no-such-option"], EXIT_USAGE, "penstock help status"),
+                                         (["quarantine", "retry"], EXIT_USAGE, "penstock quarantine list"),
+                                         (["quarantine", "release", "--file", "x.jsonl"], EXIT_USAGE, "penstock quarantine list --file x.jsonl"),
+                                         (["status", "--session", "nobody"], EXIT_NO_SESSION, "penstock sessions"),
+                                         (["status", "--last"], EXIT_NO_SESSION, "penstock sessions --ended")):
+            said = self.penstock(*arguments)
+            self.assertEqual(said[0], code, said)
+            self.assertTrue(said[2].endswith("\nnext: %s\n" % command), said)
+            said = self.penstock(*arguments, "--json")
+            self.assertEqual((said[0], json.loads(said[1])["error"]["next"], said[2]), (code, command, ""))
+
     def test_a_config_file_without_a_verb_gets_the_verb_that_runs_it(self):
         code, _, err = self.penstock("photos.toml")
         self.assertEqual(code, EXIT_USAGE)

@@ -165,8 +165,8 @@ class MetricsTest(PenstockTest):
         self.assertEqual(json.loads(self.penstock("metrics", "--json")[1])["text"], written)
 
     def test_mistakes_are_named(self):
-        for options, code, words in ((["--listen", "9465"], EXIT_FAILED, "'9465' is not an IP address and port, such as 127.0.0.1:9464"),
-                                     (["--listen", "127.0.0.1:x"], EXIT_FAILED, "'127.0.0.1:x' is not an IP address and port"),
+        for options, code, words in ((["--listen", "9465"], EXIT_USAGE, "'9465' is not an IP address and port, such as 127.0.0.1:9464"),
+                                     (["--listen", "127.0.0.1:x"], EXIT_USAGE, "'127.0.0.1:x' is not an IP address and port"),
                                      (["--since", "soon"], EXIT_USAGE, "--since soon: must be a time"),
                                      (["--out", "/nonexistent/x"], EXIT_FAILED, "/nonexistent/x"),
                                      (["--out", "x", "--listen", ":0"], EXIT_USAGE, "--listen")):

@@ -85,11 +85,14 @@ void print_json(std::string_view schema, const nlohmann::ordered_json& what) {
   print_json(all);
 }
 
-int refuse_with(exit_code code, const failure& why, bool json) {
+int refuse_with(exit_code code, const failure& why, bool json, const std::string& next) {
   if (json) {
-    print_json("penstock.error/1", telemetry::as_json(why));
+    auto all = telemetry::as_json(why);
+    if (!next.empty()) all["error"]["next"] = next;
+    print_json("penstock.error/1", all);
   } else {
     say(styled(style::red, "error:") + " " + why.message);
+    if (!next.empty()) say("next: " + next);
   }
   return code;
 }

@@ -47,8 +47,8 @@ void print_raw(std::string_view text);
 void print_json(const nlohmann::ordered_json& what);
 void print_json(std::string_view schema, const nlohmann::ordered_json& what);
 
-/// Reports a failure as text or JSON and returns the exit code.
-int refuse_with(exit_code code, const failure& why, bool json);
+/// Reports a failure as text or JSON and returns the exit code. `next`: the command to try now, for a "next:" line or the error's `next`.
+int refuse_with(exit_code code, const failure& why, bool json, const std::string& next = {});
 /// The same for exit_no_target; its kind in JSON is "no_target", as in a session's own refusal.
 int refuse_target(const std::string& why, bool json);
 

@@ -44,7 +44,12 @@ std::string nearest_option(const CLI::App& verb, const std::vector<std::string>&
     if (!a.starts_with("--")) continue;
     const std::string name = a.substr(0, a.find('='));
     if (std::ranges::find(known, name) != known.end()) continue;
-    if (const std::string_view near = nearest_name(name, known); !near.empty()) {
+    std::string_view near = nearest_name(name, known);
+    // "--end" for "--ended": cut short rather than misspelt.
+    if (const auto longer = std::ranges::find_if(known, [&](const std::string& one) { return one.starts_with(name); });
+        near.empty() && name.size() > 4 && longer != known.end())
+      near = *longer;
+    if (!near.empty()) {
       return fmt::format("there is no option '{}'; did you mean '{}'?", printable(name), near);
     }
     return fmt::format("there is no option '{}'", printable(name));
@@ -61,6 +66,27 @@ std::string value_of(const CLI::Option& option) {
   std::string words = type.substr(begin + 2, end - begin - 2);
   std::ranges::replace(words, ',', '|');
   return words;
+}
+
+/// CLI11 writes "--for: redy not in {ready,finished}" where we write "--for redy: must be ready or finished; did you mean 'ready'?". Empty: the
+/// text is about something else.
+std::string wrong_word(std::string_view why) {
+  constexpr std::string_view separator = " not in {";
+  const std::size_t name_end = why.find(": ");
+  const std::size_t word_end = why.find(separator);
+  if (name_end == std::string_view::npos || word_end == std::string_view::npos || word_end < name_end || !why.ends_with('}')) return {};
+  const std::string_view word = why.substr(name_end + 2, word_end - name_end - 2);
+  std::vector<std::string> words;
+  for (std::string_view rest = why.substr(word_end + separator.size()); !rest.empty();) {
+    const std::size_t end = rest.find_first_of(",}");
+    words.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(end + 1);
+  }
+  std::string choices;
+  for (std::size_t i = 0; i < words.size(); ++i) choices += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  const std::string_view near = nearest_name(word, words);
+  return fmt::format("{} {}: must be {}{}", why.substr(0, name_end), printable(word), choices,
+                     near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
 }
 
 /// A required option that is missing: "--out PNG is missing: the output file".
@@ -215,6 +241,7 @@ int verb_table::tell_usage_error(const CLI::ParseError& e, const std::vector<std
       better = missing_option(*verb->parser);
     if (better.empty() && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
       better = unexpected_words(app_, *verb);
+    if (better.empty() && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ValidationError)) better = wrong_word(why);
     if (!better.empty()) why = better;
   } else if (!word.empty()) {
     why = no_such_verb(*this, word);
@@ -222,9 +249,7 @@ int verb_table::tell_usage_error(const CLI::ParseError& e, const std::vector<std
     why = "a verb is missing";
   }
   const bool as_json = given(arguments, "--json");
-  const int code = refuse_with(exit_usage, {errc::usage, why, 0}, as_json);
-  if (!as_json) say("next: " + where);
-  return code;
+  return refuse_with(exit_usage, {errc::usage, why, 0}, as_json, where);
 }
 
 int verb_table::run(int argc, char** argv) {

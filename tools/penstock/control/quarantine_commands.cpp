@@ -99,10 +99,13 @@ int with_file(const quarantine_options& o) {
 }
 
 int quarantine(const quarantine_options& o) {
-  const auto usage = [&](const std::string& why) {
-    return refuse_with(exit_usage, {errc::usage, why, 0}, o.choice.as_json);
+  const auto usage = [&](const std::string& why, const std::string& next = {}) {
+    return refuse_with(exit_usage, {errc::usage, why, 0}, o.choice.as_json, next);
   };
-  if (o.act != "list" && !o.sample) return usage(fmt::format("quarantine {}: which sample?", o.act));
+  if (o.act != "list" && !o.sample) {
+    const std::string file = o.file.empty() ? "" : " --file " + printable(o.file);
+    return usage(fmt::format("quarantine {}: which sample?", o.act), fmt::format("penstock quarantine list{}{}", file, choice_in_words(o.choice)));
+  }
   if (!o.file.empty() && o.act == "retry") return usage("quarantine retry needs a live session");
   if (!o.file.empty()) return with_file(o);
   json question{{"verb", "quarantine"}, {"act", o.act}};

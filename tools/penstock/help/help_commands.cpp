@@ -142,6 +142,9 @@ struct completion_options {
 
 int completion(const verb_table& table, const completion_options& o) {
   if (!o.words.empty()) return words(table, o.words);
+  if (o.shell.empty()) {
+    return refuse_with(exit_usage, {errc::usage, "SHELL is missing: penstock completion bash, zsh or fish", 0}, o.as_json);
+  }
   const std::string script = completion_script(table, o.shell);
   if (script.empty()) {
     return refuse_with(

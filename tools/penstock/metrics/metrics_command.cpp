@@ -153,6 +153,8 @@ exported make_page(ended_sessions_reader& reader) {
 int serve(const metrics_options& o, ended_sessions_reader& reader, stop_signals& signals) {
   boost::asio::io_context io;
   auto server = telemetry::metrics_server::open(io, o.listen, [&reader] { return make_page(reader).text; });
+  if (!server && server.error().code == errc::config)
+    return refuse_with(exit_usage, {errc::usage, "--listen: " + server.error().message, 0}, o.as_json);
   if (!server) return refuse_with(exit_failed, server.error(), o.as_json);
   const std::string address = fmt::format("http://{}/metrics", (*server)->address());
   if (o.as_json) {

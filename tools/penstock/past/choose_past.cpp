@@ -82,7 +82,7 @@ bool means_past(const session_choice& choice) {
 
 chosen_socket choose_past(const session_choice& choice) {
   const auto no = [&](const std::string& why) {
-    return chosen_socket{{}, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json)};
+    return chosen_socket{{}, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json, "penstock sessions --ended")};
   };
   if (choice.session.find('@') == std::string::npos) {
     const auto last = last_record(choice.session);

@@ -1,5 +1,6 @@
 #include "tools/penstock/watch/top.hpp"
 
+#include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
@@ -159,8 +160,8 @@ int watch_live(watcher& watch, const std::filesystem::path& socket, std::chrono:
 int top(const top_options& o) {
   const auto every = parse_duration(o.every);
   if (!every || *every < 50ms || *every > 1h) {
-    return refuse_with(exit_usage, {errc::usage, "--every must be a time between 50ms and 1h", 0},
-                       o.choice.as_json);
+    const std::string why = every ? fmt::format("{} is not between 50ms and 1h", printable(o.every)) : every.error().message;
+    return refuse_with(exit_usage, {errc::usage, "--every: " + why, 0}, o.choice.as_json);
   }
   const auto interval = std::chrono::ceil<std::chrono::milliseconds>(*every);
   const meant_group group = group_meant(o.choice);
