@@ -63,6 +63,15 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(self.penstock("logs", "worker/77")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("logs", "nonsense")[0], EXIT_NO_TARGET)
 
+    def test_where_the_present_process_is_silent_logs_show_what_its_predecessor_wrote(self):
+        process = self.live(text=ENDLESS)
+        signal_process(self.workers_of(process)[0], signal.SIGSEGV)
+        self.wait_until(lambda: self.status_of("live")["workers"][0]["incarnation"] == 2, "a successor")
+        code, out, err = self.penstock("logs", "worker/0")
+        self.assertEqual(code, EXIT_OK)
+        self.assertIn("penstock-stack: signal 11", out)
+        self.assertEqual(err, "no output yet from the present process; its predecessor's last lines (penstock logs worker/0 --previous):\n")
+
     def test_logs_can_be_followed_until_the_session_ends(self):
         process = self.live(text=ENDLESS + self.worker_program("echo begin $$"))
         follower = self.start("logs", "workers", "-f", "--json")

@@ -84,6 +84,24 @@ int follow(const std::filesystem::path& socket, json question, json seen, const 
   }
 }
 
+/// How many lines of a predecessor to show where the present process is silent.
+constexpr std::uint32_t previous_lines = 20;
+
+/// A process that replaces a dead one has written nothing yet: what matters is why that one died.
+bool show_predecessor(const log_options& o, const std::filesystem::path& socket, json question, const log_style& how) {
+  question["previous"] = true;
+  question["tail"] = o.tail.value_or(previous_lines);
+  const auto answer = ask(socket, question, look_deadline);
+  if (!answer || !answer->value("ok", false)) return false;
+  const json& lines = answer->at("result").at("lines");
+  if (lines.empty()) return false;
+  say(fmt::format("no output yet from the present process; its predecessor's last lines (penstock logs {} --previous{}):",
+                  printable(o.target), choice_in_words(o.choice)));
+  last_processes last;
+  for (const json& line : lines) tell(line, how, last);
+  return true;
+}
+
 /// Prints existing lines and, with --follow, new ones.
 int logs_of(const log_options& o, const std::filesystem::path& socket, const json& question,
             const log_style& how) {
@@ -92,7 +110,7 @@ int logs_of(const log_options& o, const std::filesystem::path& socket, const jso
   last_processes last;
   for (const json& line : first.result.at("lines")) tell(line, how, last);
   if (o.follow) return follow(socket, question, first.result.at("seen"), how, last);
-  if (first.result.at("lines").empty() && !o.choice.as_json && !how.rank)
+  if (first.result.at("lines").empty() && !o.choice.as_json && !how.rank && !(!o.previous && show_predecessor(o, socket, question, how)))
     say(o.previous                   ? "no output from an earlier process of this target"
         : control::is_record(socket) ? "no output was kept"
                                      : "no output yet");
