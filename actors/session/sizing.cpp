@@ -61,8 +61,13 @@ result<plan> plan_of(const config& settings, const dataset_description& dataset,
   plan_settings order = order_of(settings, positions);
   order.order = by.order;
   if (resumed != nullptr) {
-    if (auto ok = schedule::check_same_stream(resumed->identity, identity_of(settings, &dataset, by)); !ok)
+    const schedule::stream_identity now = identity_of(settings, &dataset, by);
+    if (auto ok = schedule::check_same_stream(resumed->identity, now); !ok) {
+      // A state has no number of samples, but the operator may know how many there were.
+      if (!resumed->identity.fingerprint.empty() && resumed->identity.fingerprint != now.fingerprint)
+        ok.error().message += fmt::format("; the dataset now has {}", counted(dataset.samples, "sample"));
       return tl::unexpected(std::move(ok.error()));
+    }
     order.entered_epoch = resumed->epoch;
     order.entered_at = resumed->start;
   }
