@@ -103,6 +103,7 @@ TEST_CASE("after a death the hint names the logs only if the dead process can ha
   CHECK(hint(owner) == "penstock logs gpu --previous");
   const auto all = nlohmann::ordered_json::array({telemetry::as_json(owner)});
   CHECK(cli::deaths_for_people(all, work_kind::samples, 0).find("  out of memory\n") != std::string::npos);
+  CHECK(cli::deaths_for_people(all, work_kind::samples, 0).find("path, or why") != std::string::npos);
   owner.reason = "no heartbeat for 10 s";
   const auto frozen = nlohmann::ordered_json::array({telemetry::as_json(owner)});
   CHECK(cli::deaths_for_people(frozen, work_kind::samples, 0).find("  no heartbeat for 10 s\n") != std::string::npos);

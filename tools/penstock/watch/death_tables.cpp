@@ -134,12 +134,14 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
   const char* const number = pool ? "job" : "sample";
   const char* const name = pool ? "work" : "path";
   bool starred = false;
+  bool has_owners = false;
   std::vector<std::vector<std::string>> rows;
   for (const json& d : deaths) {
     const std::string at = without_year(utc_for_people(d.at("time")));
     const std::string lived = duration_for_people(
         nanoseconds(static_cast<std::int64_t>(d.at("lived_seconds").get<double>() * 1e9)));
     if (!d.contains("worker")) {
+      has_owners = true;
       const std::string reason = reason_of_death(d);
       const json batch = d.value("seq", json());
       const std::string where = batch.is_null() ? "" : fmt::format("at batch {} of epoch {}", text_of(batch), text_of(d.at("epoch")));
@@ -153,6 +155,8 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
                     d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
   }
   const bool of_batches = kind == work_kind::batches;
+  const std::string what = of_batches ? "while loading" : name;
+  const std::string last = has_owners ? what + ", or why" : what;  // owners have a reason there
   std::string out = text_table({{"time (UTC)"},
                                 {"process"},
                                 {"pid", column_side::right, false, true},
@@ -160,7 +164,7 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
                                 {"lived", column_side::right},
                                 {.title = number, .side = column_side::right, .shown = !of_batches},  // users of a DataLoader see no job numbers
                                 {"attempt", column_side::right, false, true},
-                                {.title = of_batches ? "while loading" : name, .wraps = true}},
+                                {.title = last, .wraps = true}},
                                rows, width);
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
   return out;
