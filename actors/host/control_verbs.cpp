@@ -4,6 +4,7 @@
 #include "actors/host/pipeline_view.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/worker_list.hpp"
 #include "runtime/supervision/hang_history.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
@@ -57,6 +58,12 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
   return no;
 }
 
+std::vector<std::uint32_t> ids_of(const std::vector<worker_status>& workers) {
+  std::vector<std::uint32_t> ids;
+  for (const worker_status& w : workers) ids.push_back(w.id);
+  return ids;
+}
+
 /// The worker that a request names, or the reason why there is none.
 struct target {
   std::optional<std::uint32_t> worker;
@@ -70,7 +77,8 @@ target worker_of(const json& request, const session_status& s) {
   const auto worker = number.get<std::uint64_t>();
   if (std::ranges::none_of(s.workers, [&](const worker_status& w) { return w.id == worker; })) {
     return {std::nullopt,
-            control::refusal(exit_codes::no_target, "no_target", fmt::format("there is no worker/{}", worker))};
+            control::refusal(exit_codes::no_target, "no_target",
+                             fmt::format("there is no worker/{}{}", worker, other_workers(ids_of(s.workers))))};
   }
   return {static_cast<std::uint32_t>(worker), {}};
 }

@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/worker_list.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/session_record.hpp"
 #include "runtime/control/socket_place.hpp"
@@ -53,7 +54,16 @@ int no_such_target(const session_choice& choice, const std::string& why) {
   return refuse_target(why, choice.as_json);
 }
 
+int no_such_worker(const session_choice& choice, const std::string& target, const json& workers) {
+  std::vector<std::uint32_t> ids;
+  for (const json& w : workers) ids.push_back((w.is_object() ? w.at("id") : w).get<std::uint32_t>());
+  std::ranges::sort(ids);
+  return no_such_target(choice, fmt::format("there is no {}{}", printable(target), other_workers(ids)));
+}
+
 std::string not_a_target(const std::string& word) {
+  if (word.starts_with("host/"))
+    return fmt::format("'{0}' is a loader host: only describe, drain and scale take one, as in `penstock describe {0}`", printable(word));
   for (const auto& s : control::find_sessions()) {
     if (s.alive && s.name == word)
       return fmt::format("'{}' is a session, not a target: write --session {}", printable(word),
@@ -115,9 +125,7 @@ chosen_socket choose(const session_choice& choice) {
     if (s.alive) live.push_back(std::move(s));
   }
   const auto no = [&](const std::string& why, const std::string& next) {
-    const int code = refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
-    if (!choice.as_json) say("next: " + next);
-    return chosen_socket{{}, code};
+    return chosen_socket{{}, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json, next)};
   };
   /// The session that is meant may have ended.
   const auto or_past = [&](const std::string& next) {
@@ -230,13 +238,12 @@ bool only_reads(const json& question) {
 int refuse_suspended(const session_choice& choice, const std::filesystem::path& socket, int pid, const std::string& suspended) {
   failure why{errc::timed_out, "the session does not answer while it is suspended", 0};
   if (choice.as_json) why.message += ": " + suspended;
-  const int code = refuse_unreached(choice, why);
   const auto record = live_record_of(socket, pid);
-  if (record && !choice.as_json && !choice.reading_verb.empty()) {
-    say(fmt::format("next: penstock {}{} --session {}", choice.reading_verb,
-                    choice.target.empty() ? "" : " " + printable(choice.target), record->id));
-  }
-  return code;
+  const std::string next = record && !choice.reading_verb.empty()
+                               ? fmt::format("penstock {}{} --session {}", choice.reading_verb,
+                                             choice.target.empty() ? "" : " " + printable(choice.target), record->id)
+                               : "";
+  return refuse_with(exit_timed_out, why, choice.as_json, next);
 }
 
 }  // namespace

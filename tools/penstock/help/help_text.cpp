@@ -102,11 +102,13 @@ std::string help_of_topic(const std::string& topic, bool colours) {
   }
   if (topic == "targets") {
     return heading("Targets", colours) +
-           "  worker/3    one loader worker\n"
-           "  workers     all loader workers\n"
-           "  gpu         the GPU owner\n"
-           "  scheduler   decides which worker loads what\n"
-           "  all         everything\n\n" +
+           "  worker/3             one loader worker\n"
+           "  workers              all loader workers\n"
+           "  gpu                  the GPU owner\n"
+           "  scheduler            decides which worker loads what\n"
+           "  host/alpha           a loader host\n"
+           "  host/alpha/worker/0  one worker of a loader host\n"
+           "  all                  everything\n\n" +
            wrapped(
                "The help of a verb says which targets it takes. A target that does not exist is refused with "
                "exit code 4.",

@@ -59,9 +59,9 @@ int status(status_options o) {
   if (answer.refused != exit_ok) return answer.refused;
   json& s = answer.result;
   s["stopping"] = stopping_for(s);
-  s["workers"] = workers_meant(s, *meant);
-  if (meant->kind == target_kind::worker && s.at("workers").empty())
-    return no_such_target(o.choice, "there is no " + o.target);
+  json workers = workers_meant(s, *meant);
+  if (meant->kind == target_kind::worker && workers.empty()) return no_such_worker(o.choice, o.target, s.at("workers"));
+  s["workers"] = std::move(workers);
   if (o.choice.as_json) {
     print_json(s);
   } else {

@@ -220,7 +220,7 @@ int describe_target(describe_options o) {
   if (answer.refused != exit_ok) return answer.refused;
   json about = description_of(answer.result, *meant);
   if (meant->kind == target_kind::worker && about.at("workers").empty())
-    return no_such_target(o.choice, "there is no " + o.target);
+    return no_such_worker(o.choice, o.target, answer.result.at("status").at("workers"));
   if (meant->kind == target_kind::worker) about["workers"][0]["output"] = last_output(socket.path, o.target);
   if (o.choice.as_json) {
     print_json(about);

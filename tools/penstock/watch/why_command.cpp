@@ -65,7 +65,7 @@ int tell_why(why_options o) {
   if (socket.refused != exit_ok) return socket.refused;
   session_answer answer = request(o.choice, socket.path, {{"verb", "why"}});
   if (answer.refused != exit_ok) return answer.refused;
-  if (!has_worker(answer.result, *meant)) return no_such_target(o.choice, "there is no " + o.target);
+  if (!has_worker(answer.result, *meant)) return no_such_worker(o.choice, o.target, answer.result.at("workers").at("ids"));
   limit_to(answer.result, *meant);
   answer.result["stopping"] = nullptr;
   if (answer.result.at("state") == "stopping") {
