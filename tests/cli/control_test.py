@@ -316,17 +316,17 @@ class ControlTest(PenstockTest):
             self.assertEqual((told["schema"], told["waited_for"], told["session"], told["outcome"]), ("penstock.wait/1", "ended", name, outcome))
             # It has ended already.
             self.assertEqual(json.loads(self.penstock("wait", "--for=ended", "--session", name, "--json")[1])["outcome"], outcome)
-        code, _, err = self.penstock("wait", "--for=ended")
-        self.assertEqual(code, EXIT_OK)
-        self.assertRegex(err, r"^ended: died, last seen \d+ s ago\nkilled, crashed, or the machine stopped")
+        code, out, err = self.penstock("wait", "--for=ended")
+        self.assertEqual((code, err), (EXIT_OK, ""))
+        self.assertRegex(out, r"^ended: died, last seen \d+ s ago\nkilled, crashed, or the machine stopped")
         self.assertEqual(self.penstock("wait", "--for=ended", "--session", "nobody", "--timeout", "50ms")[0], EXIT_NO_SESSION)
 
     def test_wait_for_the_end_of_a_failed_run_says_why(self):
         config = self.write("gone.toml", '[dataset]\npath = "/nonexistent/photos"\n[gpu]\ndevice = "host"\n')
         self.assertEqual(self.penstock("run", config)[0], EXIT_FAILED)
-        code, _, err = self.penstock("wait", "--for=ended", "--session", "gone")
+        code, out, _ = self.penstock("wait", "--for=ended", "--session", "gone")
         self.assertEqual(code, EXIT_OK)
-        self.assertRegex(err, r"^ended: failed \d+ s ago: .*/nonexistent/photos")
+        self.assertRegex(out, r"^ended: failed \d+ s ago: .*/nonexistent/photos")
 
     def test_a_run_that_ends_after_its_batches_says_so(self):
         process = self.start("run", self.write("live.toml", synthetic(samples=100000, dataset='wait = "2ms"')), "--quiet", "--batches", 100)
@@ -419,6 +419,16 @@ class ControlTest(PenstockTest):
                           ["quarantine", "retry", "3"], ["quarantine", "release", "3", "--file", empty]):
             code, out, err = self.penstock(*arguments, "--json")
             self.assertEqual((code, json.loads(out)["error"]["kind"]), (EXIT_NO_TARGET, "no_target"), (arguments, out))
+
+    def test_a_missing_worker_is_refused_with_those_that_there_are(self):
+        self.live()
+        self.assertEqual(self.penstock("scale", 3)[0], EXIT_OK)
+        self.wait_until(lambda: len(self.status()["workers"]) == 3, "three workers")
+        for verb in ("status", "describe", "why", "restart", "drain"):
+            self.assertIn("there is no worker/77; there are worker/0 to worker/2\n", self.penstock(verb, "worker/77")[2], verb)
+        for verb in ("status", "why"):
+            self.assertIn("'host/alpha' is a loader host: only describe, drain and scale take one, as in `penstock describe host/alpha`", self.penstock(verb, "host/alpha")[2])
+        self.assertIn("scheduler, host/NAME, host/NAME/worker/N, all", self.penstock("describe", "nobody")[2])
 
     def test_the_socket_is_for_its_user_alone(self):
         self.live()

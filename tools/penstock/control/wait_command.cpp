@@ -89,8 +89,8 @@ int tell_its_end(const session_choice& choice, const json& about) {
     return exit_ok;
   }
   const bool recorded = about.contains("ended");
-  say("ended: " + (recorded ? end_in_words(about) : text_of(about.at("outcome"))));
-  if (recorded && !about.at("failure").is_string()) say(text_of(about.at("reason")));
+  print("ended: " + (recorded ? end_in_words(about) : text_of(about.at("outcome"))));
+  if (recorded && !about.at("failure").is_string()) print(text_of(about.at("reason")));
   return exit_ok;
 }
 
@@ -115,7 +115,7 @@ int tell_ended_group(const session_choice& choice, const live_group& group) {
     const auto past = read_past(r.session.socket);
     const json about = past ? past->summary() : json{{"outcome", "died"}};
     all["ranks"].push_back({{"rank", r.rank}, {"session", r.session.name}, {"outcome", about.at("outcome")}});
-    if (!choice.as_json) say(fmt::format("rank {} ({}) has ended: {}", r.rank, r.session.name, text_of(about.at("outcome"))));
+    if (!choice.as_json) print(fmt::format("rank {} ({}) has ended: {}", r.rank, r.session.name, text_of(about.at("outcome"))));
   }
   if (choice.as_json) print_json(all);
   return exit_ok;
