@@ -1,5 +1,6 @@
 #include "actors/supervisor/death_record.hpp"
 
+#include "runtime/base/batch_work.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/job_name.hpp"
@@ -64,6 +65,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
     r.job = decision.blamed->sample;
     r.attempt = decision.blamed->attempt;
     if (std::string work = work_in_hand(w, kind); !work.empty()) r.work = std::move(work);
+    if (kind == work_kind::batches) r.sample = sample_in_work(r.work.value_or(""));
   } else if (decision.blamed) {
     r.sample = decision.blamed->sample;
     r.attempt = decision.blamed->attempt;
@@ -111,7 +113,7 @@ std::string preparation_text(std::string_view phase, work_kind kind) {
 }
 
 std::string blame_text(const death_report& d, work_kind kind) {
-  if (d.job && kind == work_kind::batches) return ", while loading " + d.work.value_or("a batch");
+  if (d.job && kind == work_kind::batches) return ", while " + doing_in_words(d.work.value_or("a batch"));
   if (d.job)
     return fmt::format(", while running job {}{}", *d.job, d.work ? fmt::format(" ({})", *d.work) : "");
   if (d.sample) return ", while loading " + sample_for_people(*d.sample, d.path.value_or(""));

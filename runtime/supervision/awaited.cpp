@@ -1,5 +1,6 @@
 #include "runtime/supervision/awaited.hpp"
 
+#include "runtime/base/batch_work.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/job_name.hpp"
@@ -92,8 +93,9 @@ std::string where_it_stands(const progress_facts& f, const worker_status& w) {
 std::string sample_of(const progress_facts& f, const worker_status& w) {
   const work_kind kind = kind_of_work(f.status.jobs);
   const std::string name(work_for_people(w.current_sample.value_or(""), kind));
-  return fmt::format("{} for {}{}", kind == work_kind::samples ? sample_for_people(name) : kind == work_kind::jobs ? fmt::format("'{}'", name) : name,
-                     in_words(w.current_sample_seconds.value_or(0)), where_it_stands(f, w));
+  const std::string time = in_words(w.current_sample_seconds.value_or(0));
+  if (kind == work_kind::batches) return batch_work_since(name, time) + where_it_stands(f, w);
+  return fmt::format("{} for {}{}", kind == work_kind::samples ? sample_for_people(name) : kind == work_kind::jobs ? fmt::format("'{}'", name) : name, time, where_it_stands(f, w));
 }
 
 awaited_if_any group_of(const progress_facts& f) {
@@ -282,7 +284,7 @@ awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
   if (auto r = probation_of(f)) return *r;
   if (busiest == nullptr) return workers_of(f);
   return {stall_kind::worker,
-          fmt::format("a worker that is free for the next batch: {} has been loading {}", name_of(*busiest), sample_of(f, *busiest)),
+          fmt::format("a worker that is free for the next batch: {} has been {}", name_of(*busiest), doing_in_words(sample_of(f, *busiest))),
           busiest->id};
 }
 

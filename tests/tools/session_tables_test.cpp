@@ -201,7 +201,7 @@ TEST_CASE("of a data loader, every table has batches and samples, and no word of
   INFO(text);
   CHECK(text.starts_with("loader  ok  pid 77  24 batches delivered, 2 loading, 12 waiting for a worker, 1 failed try\n"));
   CHECK(text.find("restarts  batches  memory  last death            loading\n") != std::string::npos);
-  CHECK(text.find("SIGSEGV on sample 61  sample 37 for 1.5 s\n") != std::string::npos);
+  CHECK(text.find("SIGSEGV on sample 61  sample 37, in a batch begun 1.5 s ago\n") != std::string::npos);
   CHECK(text.find("sample 37 hung 1 time: in worker/0") != std::string::npos);
   CHECK(text.find("deaths cost 1 sample, which is quarantined") != std::string::npos);
   CHECK_FALSE(has_words_of_pools(text));
@@ -210,7 +210,7 @@ TEST_CASE("of a data loader, every table has batches and samples, and no word of
   CAPTURE(text);
   CHECK(text.find("  retried           3 batches") != std::string::npos);
   CHECK(text.find("sample 61, attempt 2") != std::string::npos);
-  CHECK(text.find("  loading           sample 37 for 1.5 s") != std::string::npos);
+  CHECK(text.find("  loading           sample 37, in a batch begun 1.5 s ago") != std::string::npos);
   CHECK(text.find("1 batch is loaded again") != std::string::npos);
   CHECK_FALSE(has_words_of_pools(text));
   text = cli::deaths_for_people(nlohmann::ordered_json::array({status.at("workers")[0].at("last_death")}), work_kind::batches, 0);
@@ -474,6 +474,8 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
         "deaths cost 1 sample, which is quarantined; the stream did not wait");
   CHECK(cli::cost_of_deaths({{"quarantined", 2}, {"repeated", 1}, {"waited_seconds", nullptr}}, work_kind::jobs) ==
         "deaths cost 2 jobs, which are poisoned; 1 job was run again");
+  CHECK(cli::failures_without_death({{"failed", 2}}) == "2 samples failed without a death (`penstock events`)");
+  CHECK(cli::failures_without_death({{"quarantined", 1}}).empty());  // an older version does not say
   CHECK(cli::cost_of_deaths(json(), work_kind::samples).empty());  // a session of an older version
   session_status s = status_with(std::nullopt);
   s.workers_ended_unexpectedly = 1;

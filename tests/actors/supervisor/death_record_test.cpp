@@ -64,6 +64,19 @@ TEST_CASE("the words for a death in a data loader name the sample and no job") {
   CHECK(text.find("job") == std::string::npos);
 }
 
+TEST_CASE("a death in a data loader has the index of its sample, and one in collate_fn has none") {
+  const supervision::termination ending({}, start);
+  scheduler::blame_decision decision;
+  decision.blamed = schedule::blame{};
+  decision.blamed->sample = 78;
+  const death_report loading = as_report(died_of(SIGSEGV, "sample 1237 (job 78)"), ending, decision, work_kind::batches, start);
+  CHECK(std::tuple(loading.job, loading.sample) == std::tuple(78U, 1237U));
+  const death_report collating = as_report(died_of(SIGSEGV, "collate_fn, with the samples [4, 5] (job 78)"), ending, decision, work_kind::batches, start);
+  CHECK(std::tuple(collating.job, collating.sample.has_value()) == std::tuple(78U, false));
+  CHECK(supervisor::blame_text(collating, work_kind::batches) == ", while running collate_fn, with the samples [4, 5]");
+  CHECK_FALSE(as_report(died_of(SIGSEGV, "sample 3 of shard 1 (job 78)"), ending, decision, work_kind::batches, start).sample);
+}
+
 TEST_CASE("of a worker that an operator had killed at once, the death says what it worked on and for how long") {
   supervision::termination ending({}, start);
   ending.kill(start + 40s);

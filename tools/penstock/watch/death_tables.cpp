@@ -82,6 +82,11 @@ std::string cost_of_deaths(const json& cost, work_kind kind) {
   return text;
 }
 
+std::string failures_without_death(const json& cost) {
+  const auto failed = cost.is_object() ? cost.value("failed", std::uint64_t{0}) : 0;
+  return failed == 0 ? "" : counted(failed, "sample") + " failed without a death (`penstock events`)";
+}
+
 /// Suggests its last output; or describe, for a process that wrote nothing, as after SIGKILL.
 std::string look_into(const json& death) {
   const bool of_worker = death.contains("worker");

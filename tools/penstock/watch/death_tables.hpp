@@ -35,5 +35,7 @@ namespace penstock::cli {
 /// "deaths cost no sample; 3 batches were loaded again; the stream waited 1.2 s because of them", of `deaths_cost` in status or `cost` in
 /// deaths; empty: an older version does not say.
 [[nodiscard]] std::string cost_of_deaths(const nlohmann::ordered_json& cost, work_kind kind);
+/// "2 samples failed without a death", from the same object; empty if none did.
+[[nodiscard]] std::string failures_without_death(const nlohmann::ordered_json& cost);
 
 }  // namespace penstock::cli

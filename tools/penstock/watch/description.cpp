@@ -256,10 +256,7 @@ void add_worker(fields& f, const json& w, work_kind kind) {
   f.add(words_for(kind).doing,
         w.at("current_sample").is_null()
             ? "nothing"
-            : fmt::format("{} for {}", work_of(w, kind),
-                          w.at("current_sample_seconds").is_number()
-                              ? seconds_for_people(w.at("current_sample_seconds"))
-                              : "-"));
+            : work_since(w, kind));
   if (const std::string stall = stall_for_people(w); !stall.empty()) f.add("stalled for", stall);
   if (const json hung = w.value("hung", json()); hung.is_object()) f.add("hung before", hung_for_people(hung, kind));
   if (const json use = w.value("gpu_use", json()); use.is_string()) f.add("uses the GPU", text_of(use));

@@ -1,5 +1,6 @@
 #include "tools/penstock/watch/session_tables.hpp"
 
+#include "runtime/base/batch_work.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/sample_name.hpp"
@@ -51,14 +52,6 @@ std::string last_death_of(const json& worker, work_kind kind) {
   return d.at("sample").is_null() ? ending_of(d) : ending_of(d) + " on " + text_of(d.at("sample"));
 }
 
-/// What a worker is working on, and since when.
-std::string work_since(const json& worker, work_kind kind) {
-  const std::string work = work_of(worker, kind);
-  const json& seconds = worker.at("current_sample_seconds");
-  if (work.empty() || !seconds.is_number()) return work.empty() ? "-" : work;
-  return fmt::format("{} for {}", work, duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9))));
-}
-
 /// NVML's list. In a container its pids may belong to another pid namespace; the owner's is then missing from
 /// it.
 std::string processes_on_gpu(const json& gpu) {
@@ -81,6 +74,14 @@ std::string work_of(const json& worker, work_kind kind) {
   return work.is_string() ? std::string(work_for_people(work.get_ref<const std::string&>(), kind)) : std::string();
 }
 
+std::string work_since(const json& worker, work_kind kind) {
+  const std::string work = work_of(worker, kind);
+  const json& seconds = worker.at("current_sample_seconds");
+  if (work.empty() || !seconds.is_number()) return work.empty() ? "-" : work;
+  const std::string time = duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9)));
+  return kind == work_kind::batches ? batch_work_since(work, time) : fmt::format("{} for {}", work, time);
+}
+
 std::string hung_for_people(const json& hung, work_kind kind) {
   const std::string name = text_of(hung.at("name"));
   const std::string what = kind == work_kind::jobs ? fmt::format("job {} ({})", text_of(hung.at("job")), name) : sample_for_people(name);
@@ -101,6 +102,16 @@ work_kind kind_of_answer(const json& answer) {
     if (of == words_for(kind).name) return kind;
   }
   return work_kind::samples;
+}
+
+std::string lost_for_people(const json& status) {
+  const work_kind kind = kind_of(status);
+  const auto failed = status.at("failed").get<std::uint64_t>();
+  const auto quarantined = status.at("quarantined").get<std::uint64_t>();
+  const auto left_out = kind == work_kind::batches ? status.value("samples_done", std::uint64_t{0}) - status.value("samples_delivered", std::uint64_t{0}) : 0;
+  if (kind == work_kind::jobs || failed + quarantined + left_out == 0) return "";
+  const std::string text = fmt::format("{} failed, {} quarantined", counted(failed, "sample"), quarantined);
+  return left_out == 0 ? text : fmt::format("{}; {} left out of batches in all", text, left_out);
 }
 
 bool is_stalled(const json& status) {
@@ -355,12 +366,7 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
   if (meant.kind == target_kind::all) out += hosts_for_people(s, width);
   add_workers(out, s, meant.kind != target_kind::worker, width);
   if (meant.kind == target_kind::all) add_hangs_and_deaths(out, s, width);
-  if (!pool && meant.kind == target_kind::all && (s.at("failed") != 0 || s.at("quarantined") != 0))
-    out += wrapped(fmt::format("{} failed, {} quarantined",
-                              counted(s.at("failed").get<std::uint64_t>(), "sample"),
-                              text_of(s.at("quarantined"))),
-                   width, 2) +
-           "\n";
+  if (const std::string lost = lost_for_people(s); meant.kind == target_kind::all && !lost.empty()) out += wrapped(lost, width, 2) + "\n";
   return out;
 }
 

@@ -101,10 +101,13 @@ int deaths(const status_options& o) {
   if (group.group) return deaths_of_group(o.choice, *group.group);
   return ask_session(o.choice, "penstock.deaths/1", {{"verb", "deaths"}}, answer_deadline, [&](const json& result) {
     const json all = all_deaths(result);
-    if (all.empty()) return say("no worker or GPU owner has died");
+    const std::string failed = failures_without_death(result.value("cost", json()));
+    if (all.empty()) {
+      return say("no worker or GPU owner has died" + (failed.empty() ? "" : "; " + failed));
+    }
     print_raw(deaths_for_people(all, kind_of_answer(result), terminal_width(1)));
     if (const std::string cost = cost_of_deaths(result.value("cost", json()), kind_of_answer(result)); !cost.empty())
-      print_raw(wrapped(cost, terminal_width(1), 2) + "\n");
+      print_raw(wrapped(cost + (failed.empty() ? "" : "; " + failed), terminal_width(1), 2) + "\n");
     if (o.stacks) print_stacks(all);
     say("next: " + hint_after_deaths(all) + choice_in_words(o.choice));
   });

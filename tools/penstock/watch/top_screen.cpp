@@ -149,7 +149,7 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
                                     {"pid", column_side::right},
                                     {"restarts", column_side::right},
                                     {fmt::format("{}/s", words_for(kind).items), column_side::right},
-                                    {"for", column_side::right},
+                                    {kind == work_kind::batches ? "batch for" : "for", column_side::right},
                                     {kind == work_kind::batches ? words_for(kind).doing : words_for(kind).item, column_side::left, true, false, true}};
   if (with_memory) columns.insert(columns.begin() + memory_column, {"memory", column_side::right});
   const std::string text = text_table(columns, rows, width);

@@ -1,0 +1,38 @@
+// What a worker of a data loader is doing, as _loading.py describes it: "sample 37", "batch at position 8 of epoch 0", "dataset setup",
+// "collate_fn, with the samples [4, 5]". Words for it in log, status and stall.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace penstock {
+
+/// The index of the sample that it names; empty for other work, and for indices that are no numbers.
+[[nodiscard]] inline std::optional<std::uint64_t> sample_in_work(std::string_view work) {
+  constexpr std::string_view start = "sample ";
+  if (!work.starts_with(start)) return std::nullopt;
+  std::uint64_t number = 0;
+  const auto [rest, fault] = std::from_chars(work.data() + start.size(), work.data() + work.size(), number);
+  return fault == std::errc() && rest == work.data() + work.size() ? std::optional(number) : std::nullopt;
+}
+
+/// "loading sample 37", "setting up the dataset", "running collate_fn, with the samples [4, 5]".
+[[nodiscard]] inline std::string doing_in_words(std::string_view work) {
+  constexpr std::string_view setup = "dataset setup";
+  if (work.starts_with(setup)) return fmt::format("setting up the dataset{}", work.substr(setup.size()));
+  return fmt::format("{} {}", work.starts_with("collate_fn") ? "running" : "loading", work);
+}
+
+/// With the time since the worker began its batch, because nothing says since when it has been at this sample: "sample 37, in a batch
+/// begun 5 s ago".
+[[nodiscard]] inline std::string batch_work_since(std::string_view work, std::string_view time) {
+  return work.starts_with("batch ") || work == "dataset setup" ? fmt::format("{} for {}", work, time) : fmt::format("{}, in a batch begun {} ago", work, time);
+}
+
+}  // namespace penstock
