@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t deaths_kept = 1000;
 constexpr std::size_t failures_kept = 10'000;
+constexpr std::size_t quarantined_kept = 1000;  // of a loader, which has no limit of its own
 
 double seconds(nanoseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -124,6 +125,13 @@ void board::sample_quarantined(const scheduler::lost_sample& lost) {
   released_.erase(lost.sample);
 }
 
+void board::loader_quarantined(const scheduler::lost_sample& lost, bool known) {
+  const std::lock_guard hold(mutex_);
+  status_.quarantined += known ? 0 : 1;
+  if (report_.quarantine.size() < quarantined_kept)
+    report_.quarantine.push_back({lost.sample, if_any(lost.name), lost.attempts, lost.causes, known, false});
+}
+
 void board::quarantine_known(const std::vector<quarantine_report>& known) {
   const std::lock_guard hold(mutex_);
   report_.quarantine.insert(report_.quarantine.end(), known.begin(), known.end());
@@ -161,10 +169,10 @@ void board::delivered(const schedule::delivery& batch, std::uint64_t epoch) {
   report_.samples += batch.delivered;
 }
 
-void board::counted(std::uint64_t stale_dropped, std::uint64_t quarantined, const hedge_counts& hedges) {
+void board::counted(std::uint64_t stale_dropped, std::optional<std::uint64_t> quarantined, const hedge_counts& hedges) {
   const std::lock_guard hold(mutex_);
   report_.stale_dropped = stale_dropped;
-  status_.quarantined = quarantined;
+  if (quarantined) status_.quarantined = *quarantined;
   report_.hedges = hedges;
   status_.hedges = hedges;
 }
@@ -205,8 +213,10 @@ void board::loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t e
   status_.batches_expected = expected;
 }
 
-void board::loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, steady_time taken) {
+void board::loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out, steady_time taken) {
   const std::lock_guard hold(mutex_);
+  status_.samples_done += left_out;
+  if (samples == 0) return;
   if (!first_batch_) first_batch_ = taken;
   status_.epoch = epoch;
   ++status_.batches_delivered;

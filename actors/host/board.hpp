@@ -40,12 +40,15 @@ class board {
   void group_changed(const group_status& now);
   void sample_failed(const scheduler::lost_sample& lost);
   void sample_quarantined(const scheduler::lost_sample& lost);
+  /// A data loader's sample. `known`: an earlier run found it.
+  void loader_quarantined(const scheduler::lost_sample& lost, bool known);
   void quarantine_known(const std::vector<quarantine_report>& known);
   /// Lifts the quarantine for this run, or releases the sample for good. Returns the sample's previous state.
   quarantine_standing lift_quarantine(std::uint64_t sample, bool for_good);
   void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
   void delivered(const schedule::delivery& batch, std::uint64_t epoch);
-  void counted(std::uint64_t stale_dropped, std::uint64_t quarantined, const hedge_counts& hedges = {});
+  /// Without `quarantined`, the number stays as it is.
+  void counted(std::uint64_t stale_dropped, std::optional<std::uint64_t> quarantined, const hedge_counts& hedges = {});
 
   // Written by the session.
   void configured(std::uint32_t workers);
@@ -55,8 +58,8 @@ class board {
   void batch_taken(steady_time taken);
   /// A data loader's pass: `done` of `expected` batches (0: unknown) are delivered or left out.
   void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
-  /// A data loader's consumer has taken a batch.
-  void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, steady_time taken);
+  /// A data loader's consumer has taken a batch; without `samples`, nothing was left of the batch.
+  void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out, steady_time taken);
   /// The consumer's total time spent waiting for batches. For an owner in another process: all its waits so
   /// far and, if a wait was still in progress at the last reading, the time of that reading. For an owner in
   /// this process: called when a wait begins and when it ends. A wait in progress counts.

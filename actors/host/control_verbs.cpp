@@ -142,7 +142,7 @@ json deaths_of(const session_controls& controls) {
   return control::good_answer({{"schema", "penstock.deaths/1"},
                                {"deaths", std::move(workers)},
                                {"owner_deaths", std::move(owners)},
-                               {"cost", telemetry::as_json(status.deaths_cost, status.quarantined)},
+                               {"cost", telemetry::as_json(status.deaths_cost, status.quarantined, status.failed)},
                                {"of", words_for(controls.work).name}});
 }
 
@@ -186,11 +186,10 @@ json trace(const json& request, const session_controls& controls) {
 json quarantine(const json& request, const session_controls& controls) {
   const json what = request.value("act", json("list"));
   const std::string act = what.is_string() ? what.get<std::string>() : std::string();
-  const bool of_jobs = controls.work != work_kind::samples;
   if (act == "list") {
     json all = json::array();
     for (const quarantine_report& q : controls.quarantine()) {
-      if (!q.lifted) all.push_back(of_jobs ? telemetry::poisoned_job_as_json(q) : telemetry::as_json(q));
+      if (!q.lifted) all.push_back(telemetry::quarantine_as_json(q, controls.work));
     }
     return control::good_answer({{"quarantine", std::move(all)}, {"of", words_for(controls.work).name}});
   }
@@ -201,7 +200,7 @@ json quarantine(const json& request, const session_controls& controls) {
   if (controls.work == work_kind::batches)
     return control::refusal(exit_codes::refused, "usage", "a DataLoader's quarantine belongs to its program: `penstock quarantine release SAMPLE --file FILE` changes "
                             "the file of DataLoader(quarantine=FILE)");
-  if (of_jobs)
+  if (controls.work == work_kind::jobs)
     return control::refusal(exit_codes::refused, "usage", "a poisoned job cannot be retried: submit it again");
   if (!controls.lift_quarantine(sample.get<std::uint64_t>(), act == "release")) {
     return control::refusal(exit_codes::no_target, "no_target",

@@ -120,7 +120,10 @@ struct record_keeper::work {
   /// Empty until something is quarantined, because the session builds the list from its whole report. From
   /// then on even an empty list is written, because samples can be released.
   [[nodiscard]] std::string quarantine_line(const json& status) const {
-    const bool any = status.is_object() && status.value("quarantined", std::uint64_t{0}) > 0;
+    bool any = status.is_object() && status.value("quarantined", std::uint64_t{0}) > 0;
+    // A loader leaves out, but does not count, what an earlier run has quarantined.
+    if (status.is_object() && status.value("jobs", json()).is_object())
+      any |= status.value("samples_done", std::uint64_t{0}) > status.value("samples_delivered", std::uint64_t{0});
     return any || !last_quarantine.empty() ? line_of("quarantine", ask({{"verb", "quarantine"}})) : std::string();
   }
 

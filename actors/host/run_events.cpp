@@ -108,6 +108,25 @@ event event_of_quarantined(const scheduler::lost_sample& lost) {
                   counted(lost.attempts, "worker"), causes));
 }
 
+std::string text_of_quarantined(const std::string& name, const scheduler::lost_sample& lost) {
+  std::string causes;
+  for (const std::string& cause : lost.causes) causes += (causes.empty() ? "" : ", ") + cause;
+  return fmt::format("{} is quarantined: {} ({})", name, counted(lost.attempts, "attempt failed", "attempts failed"), causes);
+}
+
+scheduler::lost_sample lost_sample_of(const loader_sample& which, std::string reason, std::vector<std::string> causes) {
+  const auto attempts = static_cast<std::uint32_t>(causes.size());
+  return {which.epoch, 0, which.index.value_or(not_numbered), which.index ? std::string() : which.name, std::move(reason), attempts, std::move(causes)};
+}
+
+event event_of_loader(event_kind kind, const loader_sample& which, std::string text) {
+  event e = event_of(kind, std::move(text));
+  e.sample = which.index;
+  if (!which.index) e.path = which.name;
+  e.epoch = which.epoch;
+  return e;
+}
+
 event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence) {
   event e =
       event_of(event_kind::batch_recovered,

@@ -7,8 +7,10 @@
 #include "runtime/base/work_kind.hpp"
 
 #include <penstock/event.hpp>
+#include <penstock/pool.hpp>
 
 #include <map>
+#include <string>
 #include <vector>
 
 namespace penstock::host {
@@ -20,6 +22,10 @@ namespace penstock::host {
 [[nodiscard]] event event_of(const owner_death_report& death);
 [[nodiscard]] event event_of_failed(const scheduler::lost_sample& lost);
 [[nodiscard]] event event_of_quarantined(const scheduler::lost_sample& lost);
+/// A data loader's sample, as a session's: with not_numbered and its name, if its index is no number.
+[[nodiscard]] scheduler::lost_sample lost_sample_of(const loader_sample& which, std::string reason, std::vector<std::string> causes);
+[[nodiscard]] std::string text_of_quarantined(const std::string& name, const scheduler::lost_sample& lost);
+[[nodiscard]] event event_of_loader(event_kind kind, const loader_sample& which, std::string text);
 [[nodiscard]] event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence);
 [[nodiscard]] event event_of(const schedule::epoch_account& done);
 [[nodiscard]] event event_of(const stall_report& stalled);

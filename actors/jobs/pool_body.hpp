@@ -51,8 +51,11 @@ class Pool::body final : public host::run,
   void await_batch(std::uint64_t job, batch_mark doing) noexcept;
   void batch_came() noexcept;
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept { board_.loader_pass(epoch, done, expected); }
-  void batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept;
+  void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept;
   void judge(std::string_view function, job_verdict verdict) noexcept { counts_.judge(function, verdict); }
+  void sample_failed(const loader_sample& which, std::string_view error, std::string text) noexcept;
+  void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
+  void warn(std::string_view text) noexcept;
   void publish(std::uint64_t number, int file);
   void withdraw(std::uint64_t number) noexcept;
   [[nodiscard]] pool_statistics statistics() const;
@@ -135,7 +138,7 @@ class Pool::body final : public host::run,
   std::unique_ptr<const hosts::hosts_setup> hosts_;
   const std::shared_ptr<hosts::host_board> host_board_ = std::make_shared<hosts::host_board>();
 
-  std::uint64_t poisoned_ = 0;  // used only by callbacks of the scheduler
+  std::uint64_t poisoned_ = 0;  // jobs; used only by callbacks of the scheduler
 
   std::mutex close_mutex_;
   std::shared_mutex engine_stays_;  // shared: the engine is not destroyed; before mutex_

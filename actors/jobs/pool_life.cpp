@@ -339,8 +339,23 @@ void Pool::body::batch_came() noexcept {
   if (awaited_.came()) board_.wait_ends(now());
 }
 
-void Pool::body::batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept {
-  board_.loader_batch_taken(epoch, samples, now());
+void Pool::body::batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept {
+  board_.loader_batch_taken(epoch, samples, left_out, now());
+}
+
+void Pool::body::sample_failed(const loader_sample& which, std::string_view error, std::string text) noexcept {
+  board_.sample_failed(host::lost_sample_of(which, std::string(error), {}));
+  tell(host::event_of_loader(event_kind::sample_failed, which, std::move(text)));
+}
+
+void Pool::body::sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept {
+  scheduler::lost_sample lost = host::lost_sample_of(which, {}, std::move(causes));
+  board_.loader_quarantined(lost, known);
+  if (!known) tell(host::event_of_loader(event_kind::sample_quarantined, which, host::text_of_quarantined(which.name, lost)));
+}
+
+void Pool::body::warn(std::string_view text) noexcept {
+  log::warn("loader", "{}", text);
 }
 
 void Pool::body::add_to_progress(supervision::progress_facts& facts, const run::engine& e) const {

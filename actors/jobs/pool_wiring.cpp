@@ -123,7 +123,8 @@ void Pool::body::callers_notified(std::uint64_t jobs) {
 
 void Pool::body::job_failed(std::uint64_t job, const std::string& work, const job_failure& why) {
   if (why.status == job_status::exception || why.status == job_status::cancelled) return;
-  if (why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
+  // A loader's program says itself which samples are to blame (sample_quarantined); some batches die of something else.
+  if (!of_batches_ && why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
     board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
   const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
   log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // who judges a job tells it
@@ -131,7 +132,7 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& work, const jo
 }
 
 void Pool::body::counted(std::uint64_t leased, std::uint64_t at_device, std::uint64_t stale_dropped) {
-  board_.counted(stale_dropped, poisoned_);
+  board_.counted(stale_dropped, of_batches_ ? std::nullopt : std::optional(poisoned_));
   counts_.set_under_way(leased, at_device);
 }
 

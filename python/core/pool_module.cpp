@@ -291,8 +291,23 @@ void bind_pools(nb::module_& m) {
           "pass_is_at", [](pool_handle& p, std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) { p.pool().pass_is_at(epoch, done, expected); },
           nb::arg("epoch"), nb::arg("done"), nb::arg("expected"))
       .def(
-          "batch_taken", [](pool_handle& p, std::uint64_t epoch, std::uint64_t samples) { p.pool().batch_taken(epoch, samples); },
-          nb::arg("epoch"), nb::arg("samples"))
+          "batch_taken",
+          [](pool_handle& p, std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) { p.pool().batch_taken(epoch, samples, left_out); },
+          nb::arg("epoch"), nb::arg("samples"), nb::arg("left_out") = 0)
+      .def(
+          "sample_failed",
+          [](pool_handle& p, std::optional<std::uint64_t> index, std::string name, std::uint64_t epoch, const std::string& error, std::string text) {
+            p.pool().sample_failed({index, std::move(name), epoch}, error, std::move(text));
+          },
+          nb::arg("index").none(), nb::arg("name"), nb::arg("epoch"), nb::arg("error"), nb::arg("text"))
+      .def(
+          "sample_quarantined",
+          [](pool_handle& p, std::optional<std::uint64_t> index, std::string name, std::uint64_t epoch, std::vector<std::string> causes, bool known) {
+            p.pool().sample_quarantined({index, std::move(name), epoch}, std::move(causes), known);
+          },
+          nb::arg("index").none(), nb::arg("name"), nb::arg("epoch"), nb::arg("causes"), nb::arg("known"))
+      .def(
+          "warn", [](pool_handle& p, const std::string& text) { p.pool().warn(text); }, nb::arg("text"))
       .def("close", &pool_handle::close)
       .def(
           "scale", [](pool_handle& p, std::uint32_t workers) { p.pool().scale(workers); },

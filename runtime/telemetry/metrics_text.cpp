@@ -110,21 +110,22 @@ std::string causes_of(const quarantine_report& q) {
 
 /// Names only the newest samples of each kind, because every name is a time series.
 void add_bad_samples(metrics_page& p, const run_report& r) {
-  std::set<std::uint64_t> named;
-  const auto is_news = [&named](std::uint64_t sample) {
-    return named.size() < samples_named_max && named.insert(sample).second;
+  std::set<std::string> named;
+  const auto is_news = [&named](const auto& one) {
+    return named.size() < samples_named_max && named.insert(one.sample == not_numbered ? one.path.value_or("") : std::to_string(one.sample)).second;
   };
+  const auto index_of = [](std::uint64_t sample) { return sample == not_numbered ? std::string() : std::to_string(sample); };
   p.begin("penstock_sample_quarantined_info", "gauge", "1; a sample that is left out because it kills workers; the last 16.");
   for (auto q = r.quarantine.rbegin(); q != r.quarantine.rend(); ++q) {
-    if (q->lifted || !is_news(q->sample)) continue;
-    p.value({{"sample", name_of_sample(q->sample, q->path)}, {"index", std::to_string(q->sample)}, {"causes", causes_of(*q)}}, 1);
+    if (q->lifted || !is_news(*q)) continue;
+    p.value({{"sample", name_of_sample(q->sample, q->path)}, {"index", index_of(q->sample)}, {"causes", causes_of(*q)}}, 1);
   }
   named.clear();
   p.begin("penstock_sample_failed_info", "gauge", "1; a sample that could not be loaded, and why; the last 16.");
   for (auto s = r.failures.rbegin(); s != r.failures.rend(); ++s) {
-    if (!is_news(s->sample)) continue;
+    if (!is_news(*s)) continue;
     p.value({{"sample", name_of_sample(s->sample, s->path)},
-             {"index", std::to_string(s->sample)},
+             {"index", index_of(s->sample)},
              {"reason", shortened(printable(s->error), reason_bytes)}},
             1);
   }
@@ -311,8 +312,12 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
           f.limits.core_wait);
   if (f.status.jobs) {
     add_jobs(p, *f.status.jobs);
-    add_poisoned_jobs(p, f.totals);
-    if (f.status.jobs->of_batches) add_batches(p, f);
+    if (f.status.jobs->of_batches) {
+      add_bad_samples(p, f.totals);
+      add_batches(p, f);
+    } else {
+      add_poisoned_jobs(p, f.totals);
+    }
     add_workers(p, f);
     add_hosts(p, f.status);
     add_last_death(p, f);

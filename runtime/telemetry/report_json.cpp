@@ -1,6 +1,7 @@
 #include "runtime/telemetry/report_json.hpp"
 
 #include "runtime/base/death_words.hpp"
+#include "runtime/base/sample_name.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -32,6 +33,10 @@ json text_or_null(const std::string& text) {
 
 json seconds_or_null(const std::optional<double>& seconds) {
   return seconds ? json(rounded(*seconds)) : json(nullptr);
+}
+
+json number_of(std::uint64_t sample) {
+  return sample == not_numbered ? json(nullptr) : json(sample);
 }
 
 double rate(double amount, double seconds) {
@@ -100,13 +105,21 @@ const char* name_of(run_outcome outcome) noexcept {
 }
 
 json as_json(const quarantine_report& q) {
-  return {{"sample", q.sample}, {"path", or_null(q.path)}, {"attempts", q.attempts},
+  return {{"sample", number_of(q.sample)}, {"path", or_null(q.path)}, {"attempts", q.attempts},
           {"causes", q.causes}, {"known", q.known},        {"lifted", q.lifted}};
 }
 
 json poisoned_job_as_json(const quarantine_report& q) {
   json j{{"job", q.sample}, {"work", or_null(q.path)}};
   j.update(as_json(q));  // with the names that jobs had before
+  return j;
+}
+
+json quarantine_as_json(const quarantine_report& q, work_kind kind) {
+  if (kind == work_kind::samples) return as_json(q);
+  if (kind == work_kind::jobs) return poisoned_job_as_json(q);
+  json j{{"job", nullptr}, {"work", q.path.value_or(default_sample_name(q.sample))}};  // the fields of a pool, which its batches were once listed with
+  j.update(as_json(q));
   return j;
 }
 
@@ -155,8 +168,8 @@ json as_json(const owner_death_report& d) {
           {"reason", text_or_null(d.reason)}};
 }
 
-json as_json(const death_costs& cost, std::uint64_t quarantined) {
-  return {{"quarantined", quarantined}, {"repeated", cost.repeated}, {"waited_seconds", seconds_or_null(cost.waited_seconds)}};
+json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t failed) {
+  return {{"quarantined", quarantined}, {"repeated", cost.repeated}, {"waited_seconds", seconds_or_null(cost.waited_seconds)}, {"failed", failed}};
 }
 
 json as_json(const hung_work& hung) {
@@ -304,10 +317,10 @@ json as_json(const run_report& r) {
                   {"stale_dropped", r.stale_dropped},
                   {"deaths", std::move(deaths)}};
   j["quarantine"] = json::array();
-  for (const quarantine_report& q : r.quarantine) j["quarantine"].push_back(r.jobs ? poisoned_job_as_json(q) : as_json(q));
+  for (const quarantine_report& q : r.quarantine) j["quarantine"].push_back(quarantine_as_json(q, kind_of_work(r.jobs)));
   j["failures"] = json::array();
   for (const failure_report& f : r.failures) {
-    j["failures"].push_back({{"sample", f.sample}, {"path", or_null(f.path)}, {"error", f.error}});
+    j["failures"].push_back({{"sample", number_of(f.sample)}, {"path", or_null(f.path)}, {"error", f.error}});
   }
   json owners = json::array();
   for (const owner_death_report& d : r.owner_deaths) owners.push_back(as_json(d));
@@ -396,7 +409,7 @@ json as_json(const session_status& s) {
   }
   j["hung"] = json::array();
   for (const hung_work& h : s.hung) j["hung"].push_back(as_json(h));
-  j["deaths_cost"] = as_json(s.deaths_cost, s.quarantined);
+  j["deaths_cost"] = as_json(s.deaths_cost, s.quarantined, s.failed);
   j["limits"] = as_json(s.limits);
   j["verdict"] = s.limits.verdict;
   return j;

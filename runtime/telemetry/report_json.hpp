@@ -1,6 +1,8 @@
 // Reports and status as the JSON that scripts rely on: schemas penstock.run/1 and penstock.status/1.
 #pragma once
 
+#include "runtime/base/work_kind.hpp"
+
 #include <penstock/event.hpp>
 #include <penstock/report.hpp>
 
@@ -15,9 +17,11 @@ nlohmann::ordered_json as_json(const death_report& death);
 nlohmann::ordered_json as_json(const owner_death_report& death);
 nlohmann::ordered_json as_json(const quarantine_report& quarantined);
 /// `deaths_cost` in status, `cost` in deaths.
-nlohmann::ordered_json as_json(const death_costs& cost, std::uint64_t quarantined);
+nlohmann::ordered_json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t failed);
 /// An entry of a pool's quarantine: `job` and `work`, and the fields of a sample's entry, where `sample` and `path` repeat these two.
 nlohmann::ordered_json poisoned_job_as_json(const quarantine_report& poisoned);
+/// An entry of a session, a pool or a data loader.
+nlohmann::ordered_json quarantine_as_json(const quarantine_report& quarantined, work_kind kind);
 /// One line of `penstock events --json`. "time" is as_utc().
 nlohmann::ordered_json as_json(const event& what);
 /// {"error": {"kind": "...", "message": "..."}}: what every verb prints with --json when it fails.

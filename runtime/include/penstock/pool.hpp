@@ -225,6 +225,13 @@ struct batch_mark {
   std::string sample{};      ///< the name of that sample: "sample 1237"
 };
 
+/// A sample of a data loader's dataset, as its sampler names it.
+struct loader_sample {
+  std::optional<std::uint64_t> index{};  ///< empty: the sampler gave no number
+  std::string name{};                    ///< "sample 1237"; with a sampler of other things "sample 'cat.jpg'"
+  std::uint64_t epoch = 0;
+};
+
 /// Thread-safe, except for destruction. As with Session: installs no signal handler, reaps only its own
 /// children, unusable after fork.
 class PENSTOCK_API Pool {
@@ -291,8 +298,15 @@ class PENSTOCK_API Pool {
   /// Its pass over this epoch: `done` of `expected` batches (0: unknown) are delivered or left out. Call it when the pass begins, and
   /// when a batch is left out.
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept;
-  /// It has taken a batch of that epoch.
-  void batch_taken(std::uint64_t epoch, std::uint64_t samples) noexcept;
+  /// It has taken a batch of that epoch; without `samples`, nothing was left of the batch. `left_out`: samples that it lacks, or that
+  /// others replace.
+  void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out = 0) noexcept;
+  /// A sample raised. `error`: "ValueError: no line 51"; `text`: the same as a sentence, for events.
+  void sample_failed(const loader_sample& which, std::string_view error, std::string text) noexcept;
+  /// A sample is not tried again, because it killed workers or took too long. `known`: in an earlier run.
+  void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
+  /// Writes a warning to the pool's log.
+  void warn(std::string_view text) noexcept;
 
   /// With pool_options::judged, for a job of this function.
   void judge(std::string_view function, job_verdict verdict) noexcept;

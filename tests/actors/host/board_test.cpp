@@ -54,7 +54,7 @@ TEST_CASE("a data loader that knows the length of its pass says how far it is an
   board.begun(start);
   board.loader_pass(2, 10, 30);
   board.measured(2);
-  board.loader_batch_taken(2, 16, start + 1s);
+  board.loader_batch_taken(2, 16, 0, start + 1s);
   session_status s = board.status();
   CHECK(std::tuple(s.epoch, s.batches_done, s.batches_expected, s.eta_seconds.value_or(0)) == std::tuple(2U, 11U, 30U, 9.5));
   board.loader_pass(3, 0, 0);
@@ -85,11 +85,26 @@ TEST_CASE("what hung and what deaths cost is in the status, and a restart on req
   CHECK(board.status().deaths_cost.waited_seconds == 1.5);
 }
 
+TEST_CASE("what a data loader leaves out counts as done but not as delivered, and only what this run quarantined as quarantined") {
+  host::board board("loader", "embedded");
+  board.loader_batch_taken(0, 3, 1, start + 1s);
+  board.loader_batch_taken(0, 0, 4, start + 2s);
+  board.loader_quarantined({0, 0, 7, "", "", 3, {"SIGSEGV", "SIGSEGV", "SIGSEGV"}}, false);
+  board.loader_quarantined({0, 0, 9, "", "", 1, {"exit 7"}}, true);
+  board.counted(0, std::nullopt);
+  const session_status s = board.status();
+  CHECK(std::tuple(s.batches_delivered, s.samples_delivered, s.samples_done, s.quarantined) == std::tuple(1U, 3U, 8U, 1U));
+  const run_report r = board.report({}, start + 3s);
+  REQUIRE(r.quarantine.size() == 2);
+  CHECK_FALSE(r.quarantine[0].known);
+  CHECK(r.quarantine[1].known);
+}
+
 TEST_CASE("the batches of a data loader count as those of a session do") {
   host::board board("loader", "embedded");
   board.begun(start);
-  board.loader_batch_taken(3, 16, start + 1s);
-  board.loader_batch_taken(3, 12, start + 2s);
+  board.loader_batch_taken(3, 16, 0, start + 1s);
+  board.loader_batch_taken(3, 12, 0, start + 2s);
   board.wait_begins(start + 2s);
   board.wait_ends(start + 5s);
   const session_status s = board.status();

@@ -40,7 +40,8 @@ void tell(const json& all, work_kind kind = work_kind::samples) {
   const char* const name = kind == work_kind::samples ? "path" : "work";
   for (const json& q : all) {
     const json& called = q.at(q.contains(name) ? name : "path");  // an older version has only this one
-    rows.push_back({q.at(q.contains(number) ? number : "sample").dump(), q.at("attempts").dump(), words_of(q.at("causes")),
+    const bool known = kind != work_kind::samples && q.value("known", false);
+    rows.push_back({q.at(q.contains(number) ? number : "sample").dump(), q.at("attempts").dump(), words_of(q.at("causes")) + (known ? " (in an earlier run)" : ""),
                     called.is_null() ? "-" : called.get<std::string>()});
   }
   const bool of_batches = kind == work_kind::batches;

@@ -38,8 +38,8 @@ std::optional<double> unix_seconds(const json& from, const char* key) {
 
 /// As `penstock_stall_info` names it.
 std::string name_of_sample(const json& from) {
-  if (from.value("sample", json()).is_null()) return "";
   const std::string path = label_in(from, "path");
+  if (from.value("sample", json()).is_null()) return path;
   return path.empty() ? default_sample_name(from.at("sample").get<std::uint64_t>()) : path;
 }
 
@@ -105,7 +105,7 @@ void add_jobs(metrics_page& p, const std::vector<json>& sessions) {
 /// Samples, or the poisoned jobs of pools, whose entries were named like samples by older versions.
 void add_quarantine(metrics_page& p, const std::vector<json>& sessions, bool of_pools) {
   for (const json& s : sessions) {
-    if (is_pool(s) != of_pools) continue;
+    if ((kind_of(s) == work_kind::jobs) != of_pools) continue;
     const json all = s.value("quarantine", json::array());
     for (std::size_t i = all.size() - std::min(all.size(), telemetry::samples_named_max); i < all.size(); ++i) {
       const json& q = all[i];
@@ -125,7 +125,7 @@ void add_failures(metrics_page& p, const std::vector<json>& sessions) {
     const json all = s.value("failures", json::array());
     std::set<std::string> named;
     for (auto f = all.rbegin(); f != all.rend() && named.size() < telemetry::samples_named_max; ++f) {
-      if (!named.insert(label_in(*f, "sample")).second) continue;
+      if (!named.insert(name_of_sample(*f)).second) continue;
       p.value(labels_of(s) + metric_labels{{"sample", name_of_sample(*f)},
                                            {"index", label_in(*f, "sample")},
                                            {"reason", shortened(label_in(*f, "text"), reason_bytes)}},
