@@ -30,15 +30,16 @@ class Planned:
         first: the position of its first sample in the epoch; for an iterable dataset the batch's number in its shard.
         index: what the sampler yielded.
         bad: places in the batch to leave out.
+        known: those of them that are left out without a try.
         timeouts: how many times it timed out.
         loaded: its result, if known before delivery.
         worker: the worker that it was sent to; None: any.
     """
 
-    __slots__ = ("shard", "first", "index", "bad", "timeouts", "loaded", "worker")
+    __slots__ = ("shard", "first", "index", "bad", "known", "timeouts", "loaded", "worker")
 
     def __init__(self, shard: int, first: int, index: Any, bad: tuple[int, ...]) -> None:
-        self.shard, self.first, self.index, self.bad = shard, first, index, bad
+        self.shard, self.first, self.index, self.bad, self.known = shard, first, index, bad, bad
         self.timeouts = 0
         self.loaded: Any = None
         self.worker: Optional[int] = None

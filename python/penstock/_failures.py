@@ -1,12 +1,14 @@
 """Decides what to do with batches whose jobs fail, and which sample to blame. Used by _loader.py."""
 
+import json
 from typing import Any, Optional
 
 from penstock import _loading, _mistakes
 from penstock._batch_book import TRIES, BatchBook, Planned
 from penstock._errors import job_failed_error
 from penstock._future import error_of
-from penstock._quarantine import BadSamples, error_of_sample
+from penstock._quarantine import BadSamples, Sample, error_of_sample
+from penstock._tracebacks import raised_in
 
 __all__ = ["Failures", "FailuresOfShards"]
 
@@ -19,10 +21,11 @@ class Failures:
         marks: where workers record which sample they are loading.
         timeout: seconds for a batch; 0: none.
         collated: batches have several samples.
+        pool: the pool's core.
     """
 
-    def __init__(self, bad: BadSamples, marks: _loading.Marks, timeout: float, collated: bool) -> None:
-        self.bad = bad
+    def __init__(self, bad: BadSamples, marks: _loading.Marks, timeout: float, collated: bool, pool: Any) -> None:
+        self.bad, self._pool = bad, pool
         self._marks, self._timeout, self._collated = marks, timeout, collated
 
     def index_at(self, planned: Planned, place: int) -> Any:
@@ -31,12 +34,30 @@ class Failures:
     def refuse_quarantined(self, planned: Planned) -> None:
         """Raises sample_error if the batch has a sample that may be neither loaded nor left out."""
         if planned.bad and self.bad.policy == "raise":
-            self.bad.refuse(self.index_at(planned, planned.bad[0]))
+            self.bad.refuse(self._sample_at(planned, planned.bad[0], 0))
 
-    def note_raised(self, planned: Planned, epoch: int, raised: Any) -> None:
-        """Samples that the worker has left out, with their tracebacks."""
+    def note_left_out(self, planned: Planned, epoch: int, raised: Any) -> None:
+        """Samples that were not tried, and those that the worker has left out, with their tracebacks."""
+        for place in planned.known:
+            self.bad.known(self._sample_at(planned, place, epoch))
         for place, text in raised:
-            self.bad.note(self.index_at(planned, place), epoch, planned.first + place, {"traceback": text})
+            self.bad.raised(self._sample_at(planned, place, epoch), text)
+
+    def note_exception(self, planned: Planned, job: int, epoch: int, wrapped: Any) -> None:
+        """An exception that the program gets in place of the batch: reports the sample that raised it, and adds a note to the exception
+        that names it."""
+        place = self._marks.place_of(job)
+        if place is None or place == _loading.Marks.PLACE_OF_SETUP:
+            return
+        where, _ = self._place_of_death(planned, job, epoch)
+        raised = raised_in(wrapped.exc_msg)
+        wrapped.note = f"penstock: raised by {where}"
+        if raised.where:
+            wrapped.note += f", at {raised.where}"
+        if place < _loading.Marks.PLACE_OF_SETUP:
+            self.bad.failed(self._sample_at(planned, place, epoch), raised)
+            if self.bad.policy == "raise" and self.leaves_out:
+                wrapped.note += '; on_bad_sample="skip" leaves such samples out'
 
     def is_tried_again(self, book: BatchBook, planned: Planned, job: int, epoch: int, status: str, rest: list[Any]) -> bool:
         """Asks the book; records the sample that is left out from now on."""
@@ -47,7 +68,7 @@ class Failures:
         again = book.is_tried_again(planned, status, place)
         if place is not None and len(planned.bad) > known:
             causes = list(rest[3]) if status == "poisoned" else [f"took longer than {self._timeout} s"] * (timeouts + 1)
-            self.bad.killed(self.index_at(planned, place), epoch, planned.first + place, causes)
+            self.bad.killed(self._sample_at(planned, place, epoch), causes)
         return again
 
     def error_of(self, planned: Planned, job: int, epoch: int, status: str, rest: list[Any]) -> BaseException:
@@ -59,26 +80,43 @@ class Failures:
             return _mistakes.cuda_in_a_worker(planned.index)
         failed = error_of(status, *rest)
         if status == "poisoned" and isinstance(failed, job_failed_error):
-            where, index = self._place_of_death(planned, job, epoch)
+            where, sample = self._place_of_death(planned, job, epoch)
             causes = list(failed.causes)
-            self._quarantine(index, causes)
-            return error_of_sample(f"{where} killed {len(causes)} workers: {', '.join(causes)}", index, causes)
+            self._quarantine(sample, causes)
+            advice = f". Its output: {self._where_output_is(job)}"
+            if sample is not None and self.leaves_out:
+                advice = '. on_bad_sample="skip" leaves such samples out' + advice
+            return error_of_sample(f"{where} killed {len(causes)} workers: {', '.join(causes)}{advice}", None if sample is None else sample.index, causes)
         return failed
 
-    def _place_of_death(self, planned: Planned, job: int, epoch: int) -> tuple[str, Any]:
-        """What the worker was doing when this batch killed it, in words, and the index of the sample that it was loading, if any."""
+    leaves_out = True  # whether on_bad_sample applies
+
+    def _where_output_is(self, job: int) -> str:
+        died = [each["worker"] for each in json.loads(self._pool.report())["workers"]["deaths"] if each.get("job") == job]
+        return f"`penstock logs worker/{died[-1]} --previous`, with --last after the end" if died else "`penstock logs`, with --last after the end"
+
+    def _place_of_death(self, planned: Planned, job: int, epoch: int) -> tuple[str, Optional[Sample]]:
+        """What the worker was doing when this batch killed it, in words, and the sample that it was loading, if any."""
         place = self._marks.place_of(job)
         if place is None or place == _loading.Marks.PLACE_OF_SETUP:
             return "the start of a worker (making the dataset again, worker_init_fn)", None
         if place == _loading.Marks.PLACE_OF_COLLATE:
-            return f"collate_fn, with the samples {planned.index}", None
-        return self._sample_at(planned, place, epoch)
+            return self._collation(planned), None
+        if place == _loading.Marks.PLACE_OF_ITEMS:
+            return _loading.with_samples("__getitems__", planned.index), None
+        sample = self._sample_at(planned, place, epoch)
+        return self._in_words(sample), sample
+
+    def _collation(self, planned: Planned) -> str:
+        return _loading.with_samples("collate_fn", planned.index if self._collated else [planned.index])
 
     def doing(self, planned: Planned, job: int) -> tuple[int, int, str]:
         """What the worker is doing for a batch: a penstock::batch_step, the mark, and the sample's name."""
         place = self._marks.place_of(job)
         if place is None:
             return 0, 0, ""
+        if place == _loading.Marks.PLACE_OF_ITEMS:
+            return 2, place, self._name_at(planned, 0)
         if place >= _loading.Marks.PLACE_OF_SETUP:
             return (1 if place == _loading.Marks.PLACE_OF_SETUP else 3), place, ""
         return 2, place, self._name_at(planned, place)
@@ -86,18 +124,21 @@ class Failures:
     def _name_at(self, planned: Planned, place: int) -> str:
         return f"sample {self.index_at(planned, place)}"
 
-    def _sample_at(self, planned: Planned, place: int, epoch: int) -> tuple[str, Any]:
-        """A sample in words, and its index."""
-        index = self.index_at(planned, place)
-        return f"{self._name_at(planned, place)} (position {planned.first + place} of epoch {epoch})", index
+    def _sample_at(self, planned: Planned, place: int, epoch: int) -> Sample:
+        return Sample(self.index_at(planned, place), self._name_at(planned, place), epoch, planned.first + place)
 
-    def _quarantine(self, index: Optional[Any], causes: list[str]) -> None:
-        if index is not None:
-            self.bad.quarantine.add(index, causes)
+    def _in_words(self, sample: Sample) -> str:
+        return str(sample)
+
+    def _quarantine(self, sample: Optional[Sample], causes: list[str]) -> None:
+        if sample is not None:
+            self.bad.quarantined(sample, causes)
 
 
 class FailuresOfShards(Failures):
     """The failures of an iterable dataset, whose samples have no index and cannot be left out."""
+
+    leaves_out = False
 
     def _at(self, planned: Planned, place: int) -> int:
         return planned.first * (len(planned.index) if self._collated else 1) + place
@@ -105,8 +146,14 @@ class FailuresOfShards(Failures):
     def _name_at(self, planned: Planned, place: int) -> str:
         return f"sample {self._at(planned, place)} of shard {planned.shard}"
 
-    def _sample_at(self, planned: Planned, place: int, epoch: int) -> tuple[str, Any]:
-        return self._name_at(planned, place), self._at(planned, place)
+    def _sample_at(self, planned: Planned, place: int, epoch: int) -> Sample:
+        return Sample(self._at(planned, place), self._name_at(planned, place), epoch, self._at(planned, place))
 
-    def _quarantine(self, index: Optional[Any], causes: list[str]) -> None:
+    def _in_words(self, sample: Sample) -> str:
+        return sample.name  # its number is a position in the shard
+
+    def _collation(self, planned: Planned) -> str:
+        return f"collate_fn, at batch {planned.first} of shard {planned.shard}"
+
+    def _quarantine(self, sample: Optional[Sample], causes: list[str]) -> None:
         pass

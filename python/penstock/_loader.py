@@ -42,8 +42,9 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._pool: Workers = loader._workers_here()
         self._lock = threading.Lock()
         self._jobs: dict[Planned, _core.Job] = {}
-        bad = BadSamples(loader.on_bad_sample, loader._quarantine_here(), loader.bad_samples)
-        self._failures = self._kind_of_failures()(bad, self._pool.marks, self._timeout, self._auto_collation)
+        core = self._pool.pool._core
+        bad = BadSamples(loader.on_bad_sample, loader._quarantine_here(), loader.bad_samples, core)
+        self._failures = self._kind_of_failures()(bad, self._pool.marks, self._timeout, self._auto_collation, core)
         self._group = loader.group
         self._to_device = None if loader.device is None else ToDevice(loader.device, self._num_workers, self._pool)
         if loader.seed is not None:
@@ -62,6 +63,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
             self._progress = loader._begin()
+            self._failures.bad.begin_pass()
             if self._progress.base_seed not in (None, self._base_seed):  # resumed: workers need the order with its seed
                 self._base_seed = self._progress.base_seed
                 self._publish(loader)
@@ -168,7 +170,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 told = self._pool.explained(broken)
                 raise told from told.__cause__
         if isinstance(data, ExceptionWrapper):
-            data.reraise()
+            _reraise(data)
         if self._pin_memory:
             data = torch_loader._utils.pin_memory.pin_memory(data, getattr(self, "_pin_memory_device", None))
         return data if self._to_device is None else self._to_device(data)
@@ -196,12 +198,15 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             self._took(planned, over, state)
             if not over or book.shards is None:
                 book.count(planned)
-            if over:
-                self._tell_position()  # no sample of the batch is left
-            else:
-                missing = 0 if self._failures.bad.policy == "replace" else len(planned.bad) + len(raised)
-                self._pool.pool._core.batch_taken(self._progress.epoch, book.size_of(planned) - missing)
+            left_out = len(planned.bad) + len(raised)
+            missing = 0 if self._failures.bad.policy == "replace" and not over else left_out
+            delivered = 0 if over else book.size_of(planned) - missing
+            self._pool.pool._core.batch_taken(self._progress.epoch, delivered, left_out)
+            if not over:
                 return data
+            self._tell_position()  # no sample of the batch is left
+        if self._failures.bad.left_out > 0 and self._num_yielded == 0 and self._progress.resumed is None:
+            raise self._failures.bad.nothing_is_left()
         raise StopIteration
 
     def _tell_position(self) -> None:
@@ -248,7 +253,9 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 loaded = _tensors.batch_from(rest[0])
                 if loaded[4] is not None and loaded[4] != _content.digest(loaded[0]):
                     raise error(f"the batch of {planned.index} differs from what its worker made: its content does not match the worker's digest")
-                self._failures.note_raised(planned, epoch, loaded[1])
+                self._failures.note_left_out(planned, epoch, loaded[1])
+                if isinstance(loaded[0], ExceptionWrapper):
+                    self._failures.note_exception(planned, job.number, epoch, loaded[0])
                 return loaded
             if not self._failures.is_tried_again(self._book, planned, job.number, epoch, status, rest):
                 raise self._failures.error_of(planned, job.number, epoch, status, rest)
@@ -393,6 +400,17 @@ class IterablePass(Pass):
                 "Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
             )
         return data
+
+
+def _reraise(wrapped: Any) -> None:
+    """As torch does, with a note that names the sample (from Python 3.11 on)."""
+    try:
+        wrapped.reraise()
+    except BaseException as raised:
+        note = getattr(wrapped, "note", None)
+        if note is not None and hasattr(raised, "add_note"):
+            raised.add_note(note)
+        raise
 
 
 class _Interrupted(BaseException):

@@ -23,13 +23,14 @@ from penstock import _content, _hosts, _mistakes, _seeds, _shards, _template, _t
 if TYPE_CHECKING:
     from penstock import _worker
 
-__all__ = ["Batch", "Loaded", "Marks", "Order", "load", "prepare"]
+__all__ = ["Batch", "Loaded", "Marks", "Order", "load", "prepare", "with_samples"]
 
 torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 
 OUT_OF_MEMORY = 12  # exit code of a worker in which a sample raised MemoryError
 WORTH_A_ROOM = 1 << 16  # bytes: larger batches are collated in their slot
+MOST_NAMED = 16  # samples, where a batch is named by them
 SLOW_SAMPLE = 50e-6  # seconds: slower samples are named in status
 
 
@@ -96,7 +97,7 @@ class Marks:
     """Which sample each worker is loading, as pairs of job and place in its batch. The loader can read them after the worker's death."""
 
     JOBS = 4096  # more than are ever under way
-    PLACE_OF_SETUP, PLACE_OF_COLLATE = (1 << 62), (1 << 62) + 1
+    PLACE_OF_SETUP, PLACE_OF_COLLATE, PLACE_OF_ITEMS = (1 << 62), (1 << 62) + 1, (1 << 62) + 2  # the last one: __getitems__, for a whole batch
 
     def __init__(self, file: int) -> None:
         self._memory = mmap.mmap(file, 16 * self.JOBS)
@@ -320,6 +321,12 @@ def _name_of_batch(batch: Batch, iterable: bool) -> str:
     return f"batch {batch.first} of shard {batch.shard}" if iterable else f"batch at position {batch.first} of epoch {batch.epoch}"
 
 
+def with_samples(function: str, index: Any) -> str:
+    """A step of a whole batch in words: "collate_fn, with the samples [5, 6]"."""
+    named = ", ".join(map(str, index[:MOST_NAMED]))
+    return f"{function}, with the samples [{named}]" if len(index) <= MOST_NAMED else f"{function}, with {len(index)} samples [{named}, ...]"
+
+
 def _stage_of(batch: Batch, worker: int) -> _Stage:
     stage = _stages.get((batch.order, batch.shard))
     if stage is not None and _hosts.on_host() and stage.left_midway(batch.epoch):
@@ -375,7 +382,7 @@ def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> 
     order, collated = stage.order, stage.order.given.collated
     bad: list[tuple[int, str]] = []
     if collated and getattr(stage.dataset, "__getitems__", None):
-        marks.write(call.job, 0)
+        marks.write(call.job, Marks.PLACE_OF_ITEMS)
         if stage.seeds is not None and len(batch.index):
             stage.seeds(_key(order, batch, 0, batch.index[0]))
         wanted = [_MISSING if place in batch.bad else index for place, index in enumerate(batch.index)]
@@ -388,6 +395,7 @@ def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> 
     if not samples and (bad or batch.bad):
         return Loaded(None, tuple(bad), True)
     marks.write(call.job, Marks.PLACE_OF_COLLATE)
+    call.describe(with_samples("collate_fn", batch.index if collated else [batch.index]))
     return _collated(call, stage, samples)._replace(bad=tuple(bad))
 
 
@@ -468,6 +476,7 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
     if not samples or (given.collated and given.drop_last and len(samples) < size):
         return Loaded(None, (), True)
     marks.write(call.job, Marks.PLACE_OF_COLLATE)
+    call.describe(f"collate_fn, at {_name_of_batch(batch, True)}")
     return _collated(call, stage, samples)
 
 

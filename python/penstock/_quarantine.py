@@ -4,47 +4,188 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import time
-from typing import Any, Optional
+import warnings
+import weakref
+from typing import Any, NamedTuple, Optional
 
-from penstock._errors import sample_error, state_mismatch_error
+from penstock._errors import config_error, dataset_error, remote_traceback, sample_error, state_mismatch_error
+from penstock._tracebacks import Raised, raised_in
 
-__all__ = ["BadSamples", "Quarantine", "error_of_sample"]
+__all__ = ["BadSamples", "Quarantine", "Sample", "check_place", "error_of_sample", "fingerprint_of", "warn_if_shared"]
 
+_NAMED = 10  # samples in a line of the log
 _LINE_MAX = 64 * 1024  # a line is shorter
 _SCHEMA = "penstock.quarantine/1"  # the same as that of sessions and `penstock quarantine`: an index that is a number is their sample
 
 
+class Sample(NamedTuple):
+    """A sample of a pass.
+
+    Attributes:
+        index: what the sampler yielded.
+        name: "sample 51".
+        position: in the epoch.
+    """
+
+    index: Any
+    name: str
+    epoch: int
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.name} (position {self.position} of epoch {self.epoch})"
+
+    @property
+    def number(self) -> Optional[int]:
+        """For the verbs of `penstock`; None for indices of other kinds."""
+        key = _key(self.index)
+        return key if isinstance(key, int) and 0 <= key < 1 << 63 else None
+
+
 class BadSamples:
-    """How a loader handles them.
+    """How a loader handles them, and how it reports them.
 
     Args:
         policy: on_bad_sample.
         quarantine: the samples that killed workers before.
         listed: loader.bad_samples, which is appended to.
+        core: the pool's, for its events and its log.
     """
 
-    def __init__(self, policy: str, quarantine: "Quarantine", listed: list[dict[str, Any]]) -> None:
-        self.policy, self.quarantine, self._listed = policy, quarantine, listed
+    def __init__(self, policy: str, quarantine: "Quarantine", listed: list[dict[str, Any]], core: Any) -> None:
+        self.policy, self.quarantine, self._listed, self._core = policy, quarantine, listed, core
+        self.begin_pass()
 
-    def refuse(self, index: Any) -> None:
+    def begin_pass(self) -> None:
+        self.left_out = 0  # in this pass
+        self._first: Optional[tuple[Sample, dict[str, Any]]] = None
+        self._warned = False
+        self._tell_of_quarantine()
+
+    def _tell_of_quarantine(self) -> None:
+        quarantine, known = self.quarantine, self.quarantine.untold
+        if not known:
+            return
+        for index, causes in known.items():
+            sample = Sample(index, f"sample {index}", 0, 0)
+            self._core.sample_quarantined(sample.number, sample.name, 0, causes, True)
+        quarantine.untold = {}
+        if self.policy == "raise":
+            return  # refuse() names them
+        names = ", ".join(str(index) for index in list(known)[:_NAMED]) + (", ..." if len(known) > _NAMED else "")
+        one = len(known) == 1
+        self._core.warn(
+            f"{len(known)} sample{'' if one else 's'} that {quarantine.path} names {'is' if one else 'are'} left out: {names}; "
+            f"{quarantine.way_out(next(iter(known)))} when it is repaired"
+        )
+
+    def refuse(self, sample: Sample) -> None:
         """Raises sample_error for a sample in quarantine, unless bad samples are left out."""
-        causes = self.quarantine.indices.get(index, [])
-        raise error_of_sample(f"sample {index} is in quarantine: it killed workers before ({', '.join(causes)})", index, causes)
+        causes = self.quarantine.indices.get(_key(sample.index), [])
+        raise error_of_sample(
+            f"{sample.name} is in quarantine: it killed workers before ({', '.join(causes)}). When it is repaired, "
+            f"{self.quarantine.way_out(sample.index)}; on_bad_sample=\"skip\" leaves it out",
+            sample.index,
+            causes,
+        )
 
-    def note(self, index: Any, epoch: int, position: int, why: dict[str, Any]) -> None:
-        self._listed.append({"index": index, "epoch": epoch, "position": position, **why})
+    def _leave_out(self, sample: Sample, why: dict[str, Any]) -> None:
+        self._listed.append({"index": sample.index, "epoch": sample.epoch, "position": sample.position, **why})
+        self.left_out += 1
+        if self._first is None:
+            self._first = sample, why
 
-    def killed(self, index: Any, epoch: int, position: int, causes: list[str]) -> None:
+    def failed(self, sample: Sample, raised: Raised) -> None:
+        """It raised: its exception goes to the program, or it is left out."""
+        self._core.sample_failed(sample.number, sample.name, sample.epoch, raised.what, f"{sample} failed: {raised}")
+
+    def raised(self, sample: Sample, traceback: str) -> None:
+        """Its worker has left it out."""
+        raised = raised_in(traceback)
+        self.failed(sample, raised)
+        self._leave_out(sample, {"error": raised.what, "where": raised.where, "traceback": traceback})
+        if not self._warned:
+            self._warned = True
+            left_out = "replaced by another sample" if self.policy == "replace" else "left out"
+            self._core.warn(f"{sample} is {left_out}: {raised}; loader.bad_samples and `penstock events` list further ones of this epoch")
+
+    def killed(self, sample: Sample, causes: list[str]) -> None:
         """Leaves out this sample from now on: it killed its workers or took too long."""
-        self.quarantine.add(index, causes)
-        self.note(index, epoch, position, {"causes": causes})
+        self.quarantined(sample, causes)
+        self._leave_out(sample, {"causes": causes})
+
+    def quarantined(self, sample: Sample, causes: list[str]) -> None:
+        """It is not tried again."""
+        self._core.sample_quarantined(sample.number, sample.name, sample.epoch, causes, False)
+        self.quarantine.add(sample.index, causes)
+
+    def known(self, sample: Sample) -> None:
+        """It was left out without a try."""
+        self._leave_out(sample, {"causes": self.quarantine.indices.get(_key(sample.index), []), "known": True})
+
+    def nothing_is_left(self) -> dataset_error:
+        """The error for a pass that delivered no batch, because its samples were left out. Its cause is the first one's."""
+        assert self._first is not None
+        sample, why = self._first
+        told, how = f"{why['error']} ({why['where']})", "raised"
+        if "traceback" not in why:
+            told, how = ", ".join(why["causes"]), "is in quarantine" if why.get("known") else "killed its workers or took too long"
+        made = dataset_error(
+            f"epoch {sample.epoch} has delivered no batch: all {self.left_out} samples were left out (on_bad_sample={self.policy!r}). The first, "
+            f"{sample.name}, {how}: {told}"
+        )
+        made.__cause__ = remote_traceback(why["traceback"]) if "traceback" in why else error_of_sample(f"{sample} {how}: {told}", sample.index, why["causes"])
+        self.left_out, self._first = 0, None
+        return made
 
 
 def error_of_sample(text: str, index: Any, causes: list[str]) -> sample_error:
     made = sample_error(text)
     made.index, made.causes = index, causes
     return made
+
+
+def fingerprint_of(dataset: Any, kind: str, length: Optional[int]) -> str:
+    """What a quarantine's entries belong to: the dataset's attribute `fingerprint`, if it is a string."""
+    return _chosen(dataset) or f"{kind} of {length}"
+
+
+def check_place(path: str) -> None:
+    """Raises config_error where no quarantine file can be written."""
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise config_error(f"quarantine is {path!r}: there is no folder {folder!r}")
+    there = os.path.exists(path)
+    if os.path.isdir(path) or not os.access(path if there else folder, os.W_OK):
+        raise config_error(f"quarantine is {path!r}: {'this is a folder' if os.path.isdir(path) else 'it cannot be written'}")
+
+
+def warn_if_shared(path: str, fingerprint: str, dataset: Any) -> None:
+    """Call for each loader of this program. Two datasets of one class and length look the same to a quarantine."""
+    try:
+        here: Any = weakref.ref(dataset)
+    except TypeError:
+        here = None
+    identity, known = (id(dataset), here), _USED.get((path, fingerprint))
+    _USED[path, fingerprint] = identity
+    if known is None or known == identity or _chosen(dataset) is not None:
+        return
+    warnings.warn(
+        f"two datasets of this program use {path}, and the file cannot tell them apart: both are {fingerprint!r}. A sample that kills workers in "
+        "one would be left out of the other. Give each a file of its own; or, if they hold the same samples, give both the same attribute "
+        "`fingerprint`, a string",
+        stacklevel=3,
+    )
+
+
+_USED: dict[tuple[str, str], tuple[int, Any]] = {}  # the datasets of this program, by file and fingerprint: their ids and weak references
+
+
+def _chosen(dataset: Any) -> Optional[str]:
+    chosen = getattr(dataset, "fingerprint", None)
+    return chosen if isinstance(chosen, str) and chosen else None
 
 
 class Quarantine:
@@ -55,8 +196,9 @@ class Quarantine:
     """
 
     def __init__(self, path: Optional[str], dataset: str) -> None:
-        self._path, self._dataset = path, dataset
+        self.path, self._dataset = path, dataset
         self.indices: dict[Any, list[str]] = {}  # with their causes
+        self.untold: dict[Any, list[str]] = {}  # of those, the file's, until the log has named them
         if path is None or not os.path.exists(path):
             return
         with open(path) as file:
@@ -68,18 +210,25 @@ class Quarantine:
                 except (ValueError, KeyError, TypeError, AttributeError) as broken:
                     raise state_mismatch_error(f"{path}, line {number}: not an entry of a quarantine: {broken}") from None
                 if told != dataset:
-                    raise state_mismatch_error(f"{path}, line {number}: it belongs to {told}, but this dataset is {dataset}")
+                    raise state_mismatch_error(f"{path}, line {number}: it belongs to {told}, but this dataset is {dataset}: each dataset needs a file of its own")
                 if causes is None:
                     self.indices.pop(_key(index), None)
                 else:
                     self.indices[_key(index)] = causes
+        self.untold = dict(self.indices)
+
+    def way_out(self, index: Any) -> str:
+        """How a sample is tried again."""
+        if self.path is None:
+            return "make the loader again"
+        return f"`penstock quarantine release {index} --file {shlex.quote(self.path)}`"
 
     def add(self, index: Any, causes: list[str]) -> None:
         if _key(index) in self.indices:
             return
         self.indices[_key(index)] = causes
-        if self._path is not None:
-            _append(self._path, (json.dumps(self._line(index, causes)) + "\n").encode())
+        if self.path is not None:
+            _append(self.path, (json.dumps(self._line(index, causes)) + "\n").encode())
 
     def _line(self, index: Any, causes: list[str]) -> dict[str, Any]:
         number = _key(index)

@@ -130,9 +130,15 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         if self._quarantine is None:
             from penstock._quarantine import Quarantine
 
-            facts = facts_of(self)
-            self._quarantine = Quarantine(self._options["quarantine"], f"{facts['dataset']} of {facts['length']}")
+            self._quarantine = Quarantine(self._options["quarantine"], self._fingerprint())
         return self._quarantine
+
+    def _fingerprint(self) -> str:
+        """What the entries of a quarantine belong to."""
+        from penstock._quarantine import fingerprint_of
+
+        facts = facts_of(self)
+        return fingerprint_of(self.dataset, facts["dataset"], facts["length"])
 
     def _workers_here(self) -> Any:
         """The worker processes that belong to this process."""

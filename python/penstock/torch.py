@@ -18,7 +18,9 @@ import torch.utils.data
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+from penstock._arguments import LARGEST, whole_number
 from penstock._errors import config_error
+from penstock._quarantine import Quarantine, check_place, warn_if_shared
 from penstock._supervised import OwnGenerator, SupervisedLoader
 
 __all__ = ["DataLoader"]
@@ -75,9 +77,12 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
         on_bad_sample: what to do with a sample that kills every worker that tries it. "raise" raises penstock.sample_error with
             its index; "skip" delivers the batch without it; "replace" delivers another sample of the batch twice. "skip" and
             "replace" also apply to samples that raise. A batch with no sample left is not delivered. `bad_samples` lists all of
-            them. Samples of iterable datasets cannot be skipped.
+            them, in every pass; the log names the first one of a pass. A pass of which no batch is left raises penstock.dataset_error.
+            Samples of iterable datasets cannot be skipped, nor can a collate_fn that crashes or raises: it raises in any case.
         quarantine: a file for the indices of samples that killed their workers. Neither this loader nor later programs try them
-            again: on_bad_sample applies at once.
+            again: on_bad_sample applies at once, and the log names them when a pass begins. The file belongs to one dataset, which
+            it knows by class and length, or by the dataset's attribute `fingerprint`, a string: set it if datasets of one class
+            may have the same length, and change it when the samples change.
         seed: for shuffling and for the samples' random numbers. None: drawn from `generator` for each epoch, as in torch.
         seeding: "sample" seeds the global generators of Python, NumPy and torch before each sample: random numbers depend only on
             seed, epoch and index. "worker" seeds them once in each worker, as torch does. None: "worker" if worker_init_fn is
@@ -183,6 +188,7 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
         pool: Optional[dict[str, Any]] = None,
     ) -> None:
         _check(on_bad_sample, seeding, pool)
+        _check_numbers(num_workers, seed)
         _check_hosts(hosts, hosts_secret_file)
         if hosts is not None and isinstance(dataset, torch.utils.data.IterableDataset):
             _check_shards_on_hosts(num_workers, worker_init_fn, seeding)
@@ -228,6 +234,11 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
             self._loads_here,
             {"on_bad_sample": on_bad_sample != "raise", "quarantine": quarantine is not None, "seeding": seeding == "sample"},
         )
+        if quarantine is not None and not self._loads_here:
+            check_place(quarantine)
+            fingerprint = self._fingerprint()
+            Quarantine(quarantine, fingerprint)  # refuses a file of another dataset
+            warn_if_shared(quarantine, fingerprint, dataset)
         if not self._loads_here:
             self.seeding = seeding or ("worker" if self.worker_init_fn is not None else "sample")
 
@@ -245,6 +256,13 @@ def _check(on_bad_sample: str, seeding: Optional[str], pool: Any) -> None:
         raise config_error(f'seeding is {seeding!r}: it must be "sample", "worker" or None')
     if pool is not None and not isinstance(pool, dict):
         raise TypeError(f"pool is {pool!r}: a loader has its own workers; pass a dict of their options, such as {{'loader': {{'slot_bytes': '32MiB'}}}}")
+
+
+def _check_numbers(num_workers: Any, seed: Any) -> None:
+    """In torch's loader these would fail late, or without the argument's name."""
+    whole_number(num_workers, "num_workers", "pass a number of worker processes", least=-LARGEST)
+    if seed is not None:
+        whole_number(seed, "seed", "pass a whole number, or None", least=-LARGEST)
 
 
 def _check_hosts(hosts: Any, secret_file: Any) -> None:
@@ -271,5 +289,6 @@ def _check_shards_on_hosts(num_workers: int, worker_init_fn: Any, seeding: Optio
 
 def _warn_of_ignored(without_workers: bool, given: dict[str, bool]) -> None:
     if without_workers and any(given.values()):
-        names = ", ".join(name for name, value in given.items() if value)
-        warnings.warn(f"num_workers=0 loads in this process, as torch does, where {names} has no effect: set num_workers to 1 or more", stacklevel=3)
+        ignored = [name for name, value in given.items() if value]
+        names, have = " and ".join([", ".join(ignored[:-1]), ignored[-1]] if len(ignored) > 1 else ignored), "has" if len(ignored) == 1 else "have"
+        warnings.warn(f"num_workers=0 loads in this process, as torch does, where {names} {have} no effect: set num_workers to 1 or more", stacklevel=3)

@@ -132,10 +132,14 @@ class LoaderTest(LoaderCase):
             DataLoader(Squares(), batch_size=2, batch_sampler=[[1]])
         with self.assertRaises(ValueError):
             DataLoader(Squares(), num_workers=0, persistent_workers=True)
-        with self.assertWarnsRegex(UserWarning, "num_workers=0 .* where on_bad_sample, quarantine has no effect"):
+        with self.assertWarnsRegex(UserWarning, "num_workers=0 .* where on_bad_sample and quarantine have no effect"):
             DataLoader(Squares(), on_bad_sample="skip", quarantine=os.path.join(self.folder, "bad"))
         with self.assertRaisesRegex(penstock.config_error, "on_bad_sample"):
             DataLoader(Squares(), on_bad_sample="ignore")
+        with self.assertRaisesRegex(TypeError, "^num_workers is '2', of type str"):
+            DataLoader(Squares(), num_workers="2")
+        with self.assertRaisesRegex(TypeError, "^seed is 'x', of type str"):
+            DataLoader(Squares(), num_workers=1, seed="x")
         with self.assertRaisesRegex(penstock.config_error, "seeding"):
             DataLoader(Squares(), seeding="never")
         with self.assertRaisesRegex(TypeError, "pool is 4: a loader has its own workers; pass a dict of their options"):

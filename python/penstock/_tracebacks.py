@@ -1,0 +1,37 @@
+"""What an exception of a worker was and where it was raised, from its traceback as text. Used by _failures.py."""
+
+import re
+from typing import NamedTuple
+
+__all__ = ["Raised", "raised_in"]
+
+_FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
+_LONGEST = 300  # of what is shown
+
+
+class Raised(NamedTuple):
+    """An exception in words.
+
+    Attributes:
+        what: "ValueError: no line 51".
+        where: "data.py:12, in __getitem__"; empty if unknown.
+    """
+
+    what: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.where})" if self.where else self.what
+
+
+def raised_in(traceback: str) -> Raised:
+    """The exception that left the worker: the last one of the text, which starts with those that led to it."""
+    where, rest = "", ""
+    for line in traceback.splitlines():
+        frame = _FRAME.match(line)
+        if frame:
+            where, rest = f"{frame['file']}:{frame['line']}" + (f", in {frame['function']}" if frame["function"] else ""), ""
+        elif line and not line[0].isspace() and not rest:
+            rest = line
+    what = rest if len(rest) <= _LONGEST else rest[:_LONGEST] + "..."
+    return Raised(what or "an exception", where)

@@ -1,0 +1,236 @@
+"""A loader never loses a sample silently: its log, its exceptions and the verbs of `penstock` name what was left out, and why."""
+
+import json
+import re
+import sys
+import time
+import unittest
+import warnings
+
+import penstock
+from loader_data import DataLoader, LoaderCase, SharingLoader, Shards, Values, crash, torch
+from package import *
+from penstock._quarantine import Quarantine
+from penstock._tracebacks import raised_in
+
+notes_are_shown = unittest.skipIf(sys.version_info < (3, 11), "exceptions have no notes")
+
+PROGRAM = """
+    import os, sys, torch
+    from penstock.torch import DataLoader
+    class Numbers(torch.utils.data.Dataset):
+        def __len__(self): return 12
+        def __getitem__(self, index):
+            if index == 7: os.abort()
+            if index in (2, 3): raise ValueError("no line %d" % index)
+            return index
+    options = {"quarantine": sys.argv[1]} if len(sys.argv) > 1 else {}
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=2, on_bad_sample="skip", pool={"quarantine": {"max_attempts": 2}}, name="loader", **options)
+    for epoch in range(2):
+        print([batch.tolist() for batch in loader])
+    for bad in loader.bad_samples:
+        print(bad["epoch"], bad["index"], bad.get("known", False))
+    """
+
+COLLATING = """
+    import os, torch
+    from penstock.torch import DataLoader
+    def collate(samples):
+        if 4 in samples: os.abort()
+        return samples
+    loader = DataLoader(list(range(8)), batch_size=4, num_workers=1, collate_fn=collate, on_bad_sample="skip", pool={"quarantine": {"max_attempts": 2}}, name="loader")
+    batches = iter(loader)
+    while True:
+        try: print(next(batches))
+        except StopIteration: break
+        except Exception as failed: print(failed)
+    print(loader.bad_samples)
+    """
+
+
+class LoaderBadSamplesTest(LoaderCase):
+    """Programs write the log, so the tests of its lines run one."""
+
+    def log_of(self, text, *arguments):
+        process = self.program(text, *arguments)
+        out, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 0, out + err)
+        return out, err
+
+    def events(self, *arguments):
+        return [json.loads(line) for line in self.penstock("events", *arguments, "--json")[1].splitlines()]
+
+    # ---- samples that raise ---------------------------------------------------------------------------------------
+
+    def test_the_log_names_the_first_sample_of_each_pass_that_raised_and_the_verbs_name_all(self):
+        out, err = self.log_of(PROGRAM)
+        self.assertEqual(out.splitlines()[:2], ["[[0, 1], [4, 5, 6], [8, 9, 10, 11]]"] * 2)
+        self.assertEqual(sorted(out.splitlines()[2:]), sorted("%d %d %s" % (e, i, i == 7 and e == 1) for e in (0, 1) for i in (2, 3, 7)))
+        told = re.findall(r"warning loader: (sample .*)", err)
+        self.assertEqual(len(told), 2, err)
+        self.assertRegex(told[0], r"^sample 2 \(position 2 of epoch 0\) is left out: ValueError: no line 2 \(<string>:8, in __getitem__\); loader\.bad_samples")
+        failed = [e for e in self.events("--last") if e["kind"] == "sample_failed"]
+        self.assertEqual(sorted((e["epoch"], e["sample"]) for e in failed), [(0, 2), (0, 3), (1, 2), (1, 3)])
+        self.assertIn("ValueError: no line", failed[0]["text"])
+        (quarantined,) = [e for e in self.events("--last") if e["kind"] == "sample_quarantined"]
+        self.assertEqual((quarantined["sample"], quarantined["epoch"]), (7, 0))
+        status = self.penstock("status", "--last")[1]
+        self.assertIn("4 samples failed, 1 quarantined; 6 left out of batches in all", status)
+        self.assertIn("4 samples failed without a death", self.penstock("deaths", "--last")[1])
+        deaths = json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"]
+        self.assertEqual({(death["sample"], death["work"]) for death in deaths if death["attempt"] == 2}, {(7, "sample 7")})
+        (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
+        self.assertEqual((listed["sample"], listed["work"], listed["causes"], listed["known"]), (7, "sample 7", ["SIGABRT"] * 2, False))
+
+    def test_a_pass_of_which_nothing_is_left_raises_with_the_first_samples_exception(self):
+        def fail(index):
+            return 1 // (index - index)
+        for policy in ("skip", "replace"):
+            batches = iter(SharingLoader(Values(fail, 10), batch_size=4, num_workers=2, on_bad_sample=policy))
+            with self.assertRaisesRegex(penstock.dataset_error, "epoch 0 .* all 10 samples were left out.* sample 0, raised: ZeroDivisionError: .*, in fail") as caught:
+                next(batches)
+            self.assertIn("in fail", str(caught.exception.__cause__))
+            self.assertIsNone(next(batches, None))
+
+    def test_a_pass_of_which_a_batch_is_left_or_that_had_none_does_not_raise(self):
+        def give(index):
+            if index < 8:
+                raise ValueError(index)
+            return index
+        self.assertEqual([batch.tolist() for batch in SharingLoader(Values(give, 9), batch_size=4, num_workers=2, on_bad_sample="skip")], [[8]])
+        self.assertEqual(list(SharingLoader(Values(give, 0), batch_size=4, num_workers=2, on_bad_sample="skip")), [])
+
+    @notes_are_shown
+    def test_an_exception_has_torchs_text_and_a_note_that_names_the_sample(self):
+        def give(index):
+            if index == 5:
+                raise KeyError("no five")
+            return index
+        batches = iter(SharingLoader(Values(give, 12), batch_size=4, num_workers=2))
+        next(batches)
+        with self.assertRaisesRegex(KeyError, "Caught KeyError in DataLoader worker process") as caught:
+            next(batches)
+        (note,) = caught.exception.__notes__
+        self.assertRegex(note, r'raised by sample 5 \(position 5 of epoch 0\), at .*loader_bad_samples_test.py:\d+, in give; on_bad_sample="skip"')
+        self.assertEqual(next(batches).tolist(), [8, 9, 10, 11])
+
+    @notes_are_shown
+    def test_what_no_single_sample_raised_is_blamed_on_its_batch(self):
+        class Together(Values):
+            def __getitems__(self, indices):
+                raise ValueError(indices)
+
+        def fail(samples):
+            raise ValueError(samples)
+
+        def more(shard, value):
+            if value == 4:
+                raise ValueError(value)
+        for loader, blamed in (
+            (SharingLoader(Together(int, 4), batch_size=2, num_workers=2), r"__getitems__, with the samples \[0, 1\]"),
+            (SharingLoader(Values(int, 4), batch_size=2, num_workers=2, collate_fn=fail), r"collate_fn, with the samples \[0, 1\]"),
+            (SharingLoader(Values(int, 40), batch_size=40, num_workers=2, collate_fn=fail), r"collate_fn, with 40 samples \[0, 1, .*, 15, \.\.\.\]"),
+            (SharingLoader(Shards(8, more), batch_size=1, num_workers=2), "sample 2 of shard 0"),
+        ):
+            with self.assertRaises(ValueError) as caught:
+                list(loader)
+            self.assertRegex(caught.exception.__notes__[0], "raised by " + blamed)
+
+    def test_the_exception_that_left_a_worker_is_found_in_its_traceback(self):
+        def first():
+            raise ValueError("one\nand more")
+        try:
+            try:
+                first()
+            except ValueError as cause:
+                raise KeyError("two") from cause
+        except KeyError:
+            raised = raised_in(__import__("traceback").format_exc())
+        self.assertEqual(raised.what, "KeyError: 'two'")
+        self.assertRegex(raised.where, r"loader_bad_samples_test\.py:\d+, in test_the_exception")
+        self.assertEqual(str(raised_in("nothing of that kind")), "nothing of that kind")
+
+    # ---- what is no sample's fault --------------------------------------------------------------------------------
+
+    def test_a_crash_in_collate_fn_is_blamed_on_collate_fn_by_log_and_verbs_too(self):
+        out, err = self.log_of(COLLATING)
+        lines = out.splitlines()
+        self.assertEqual(lines[0], "[0, 1, 2, 3]")
+        self.assertRegex(lines[1], r"^collate_fn, with the samples \[4, 5, 6, 7\] killed 2 workers: SIGABRT, SIGABRT\. Its output: `penstock logs worker/\d+ --previous`")
+        self.assertEqual(lines[2], "[]")
+        self.assertNotRegex(err, "sample 7")
+        self.assertIn("jobs: collate_fn, with the samples [4, 5, 6, 7] killed 2 workers", err)
+        self.assertRegex(err, r"ended: SIGABRT.*, while running collate_fn, with the samples \[4, 5, 6, 7\]")
+        self.assertEqual(json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"], [])
+        self.assertEqual({death["sample"] for death in json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"]}, {None})
+
+    # ---- the quarantine file --------------------------------------------------------------------------------------
+
+    def test_a_run_says_which_samples_a_quarantine_file_leaves_out(self):
+        path = os.path.join(self.folder, "bad.jsonl")
+        self.log_of(PROGRAM, path)
+        out, err = self.log_of(PROGRAM, path)
+        self.assertIn("1 sample that %s names is left out: 7; `penstock quarantine release 7 --file %s` when it is repaired" % (path, path), err)
+        self.assertEqual([line for line in out.splitlines() if line.endswith("True")], ["0 7 True", "1 7 True"])
+        (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
+        self.assertEqual((listed["sample"], listed["known"]), (7, True))
+        self.assertIn("in an earlier run", self.penstock("quarantine", "list", "--last")[1])
+        self.assertIn("4 samples failed, 0 quarantined; 6 left out of batches in all", self.penstock("status", "--last")[1])
+
+    def test_a_sample_in_quarantine_says_how_it_gets_out(self):
+        path = os.path.join(self.folder, "bad.jsonl")
+        loader = SharingLoader(Values(int, 4), num_workers=2, quarantine=path)
+        Quarantine(path, loader._fingerprint()).add(1, ["SIGSEGV"])
+        with self.assertRaisesRegex(penstock.sample_error, "sample 1 is in quarantine.*SIGSEGV.*`penstock quarantine release 1 --file %s`" % path):
+            list(loader)
+
+    def test_two_datasets_that_a_quarantine_file_cannot_tell_apart_are_reported(self):
+        path = os.path.join(self.folder, "bad.jsonl")
+        train, val = Values(int, 8), Values(int, 8)
+        DataLoader(train, num_workers=1, quarantine=path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            DataLoader(train, num_workers=1, quarantine=path)  # another loader over the same dataset
+        with self.assertWarnsRegex(UserWarning, "two datasets of this program use .*bad.jsonl.*a file of its own.*`fingerprint`"):
+            DataLoader(val, num_workers=1, quarantine=path)
+
+    def test_a_dataset_may_name_itself_with_a_fingerprint(self):
+        path = os.path.join(self.folder, "bad.jsonl")
+        train, val = Values(int, 8), Values(int, 8)
+        train.fingerprint, val.fingerprint = "train", "val"
+        Quarantine(path, DataLoader(train, num_workers=1, quarantine=path)._fingerprint()).add(1, ["SIGSEGV"])
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "line 1: it belongs to train, but this dataset is val: .* a file of its own"):
+            DataLoader(val, num_workers=1, quarantine=path)
+        val.fingerprint = "train"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            DataLoader(val, num_workers=1, quarantine=path)  # the program says that they are the same
+
+    def test_a_quarantine_that_cannot_be_written_is_refused_at_once(self):
+        for path, why in ((os.path.join(self.folder, "none", "bad.jsonl"), "there is no folder"), (self.folder, "this is a folder")):
+            with self.assertRaisesRegex(penstock.config_error, "quarantine is .*" + why):
+                DataLoader(Values(int, 8), num_workers=1, quarantine=path)
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "line 1: not an entry"):
+            DataLoader(Values(int, 8), num_workers=1, quarantine=self.write("bad.jsonl", "hello\n"))
+
+    # ---- status ---------------------------------------------------------------------------------------------------
+
+    def test_the_time_beside_a_sample_is_said_to_be_that_of_its_batch(self):
+        process = self.program("""
+            import time, torch
+            from penstock.torch import DataLoader
+            class Slow(torch.utils.data.Dataset):
+                def __len__(self): return 1000
+                def __getitem__(self, index): time.sleep(0.05); return index
+            for batch in DataLoader(Slow(), batch_size=500, num_workers=1, name="loader"): pass
+            """)
+        shown = r"sample \d+, in a batch begun [\d.]+ m?s ago"
+        self.wait_until(lambda: re.search(shown, self.penstock("status")[1]), "the worker's work", seconds=60)
+        self.assertRegex(self.penstock("describe", "worker/0")[1], shown)
+        self.assertIn("batch for", self.penstock("top", "--once")[1])
+        self.assertEqual(self.penstock("stop", "--wait")[0], 0)
+        process.communicate(timeout=60)
+
+
+if __name__ == "__main__":
+    main()
