@@ -1,14 +1,16 @@
 """Pickles a function of the program once, instead of with each job, as long as its pickle would stay the same. Used by _parts.py.
 
 Workers cannot import such a function, so it travels by value (_by_value.py): 20 us in the program and as much in a worker, for a
-function of one line. A kept function is pickled once, and a worker unpickles it once. Jobs cannot tell the difference, because only
+function of one line. A kept function is pickled once, and a worker unpickles it once. Jobs cannot tell the difference, because only small
 functions that can neither change nor keep anything are kept: defined at the top level of the program; not using variables of the program
-other than modules, constants, what workers can import, and functions like itself; and not storing into globals or attributes.
+other than modules, constants, what workers can import, and functions like itself; and not storing into globals or attributes. A function
+whose arguments may refer to the program is pickled with them, because both then share its globals.
 """
 
 import dis
 import pickle
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -19,13 +21,15 @@ from penstock import _by_value, _globals
 
 __all__ = ["Kept", "kept"]
 
-MOST_RECEIVED = 100  # functions that a worker keeps
+MOST = 100  # functions that a worker keeps, and names that the program knows
+LONGEST = 64 << 10  # bytes of a pickle: larger ones, which contain data, are not kept
 MOST_CHANGES = 20  # a function that has changed more often is pickled with each job
 CONSTANTS = frozenset({type(None), bool, int, float, complex, str, bytes})
 IMPORTABLE = (types.FunctionType, types.BuiltinFunctionType, type)
 STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR"})
-SEES_GLOBALS = frozenset({"globals", "eval", "exec", "vars", "setattr", "delattr"})
+SEES_STATE = frozenset({"globals", "eval", "exec", "vars", "setattr", "delattr", "__setattr__", "__delattr__", "__dict__", "__globals__", "f_globals"})
 _MISSING = object()
+_PROGRAM = frozenset(_globals.PROGRAM)
 
 
 def kept(function: types.FunctionType) -> Optional["Kept"]:
@@ -34,17 +38,19 @@ def kept(function: types.FunctionType) -> Optional["Kept"]:
         return None
     known = _known.get(function.__name__)
     if known is None or known.function is not function:
-        known = _known[function.__name__] = _Known(function)
+        with _changing:
+            _make_room(_known)
+            known = _known[function.__name__] = _Known(function)
     return known.current()
 
 
 class Kept:
     """Stands for a function in the call of a job; unpickling it gives the function."""
 
-    __slots__ = ("pickled",)
+    __slots__ = ("function", "pickled")
 
-    def __init__(self, pickled: bytes) -> None:
-        self.pickled = pickled
+    def __init__(self, function: types.FunctionType, pickled: bytes) -> None:
+        self.function, self.pickled = function, pickled
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return received, (self.pickled,)
@@ -54,13 +60,19 @@ def received(pickled: bytes) -> Any:
     """The function; in a worker."""
     function = _received.get(pickled)
     if function is None:
-        if len(_received) >= MOST_RECEIVED:
-            del _received[next(iter(_received))]
+        _make_room(_received)
         function = _received[pickled] = _globals.loads(pickled, None)
+    function.__globals__.pop("__warningregistry__", None)  # a job's warnings appear although an earlier job had the same
     return function
 
 
+def _make_room(kept_ones: dict[Any, Any]) -> None:
+    if len(kept_ones) >= MOST:
+        del kept_ones[next(iter(kept_ones))]
+
+
 _received: dict[bytes, Any] = {}
+_changing = threading.RLock()  # unpickling or garbage collection may submit a job
 
 
 class _Known:
@@ -68,31 +80,42 @@ class _Known:
 
     def __init__(self, function: types.FunctionType) -> None:
         self.function = function
-        self._kept: Optional[Kept] = None
-        self._made_from: list[_Parts] = []
-        self._modules: Optional[int] = None  # how many were imported, if the pickle depends on that
+        self._made: Optional[tuple[Kept, list[_Parts], Optional[int]]] = None
         self._changes = 0
 
     def current(self) -> Optional[Kept]:
-        if self._kept is not None and all(map(_Parts.hold, self._made_from)) and self._modules in (None, len(sys.modules)):
-            return self._kept
+        made = self._made  # replaced as a whole by other threads
+        if made is None or not _still_holds(*made[1:]):
+            with _changing:
+                made = self._made = self._make()
+        return None if made is None else made[0]
+
+    def _make(self) -> Optional[tuple[Kept, list["_Parts"], Optional[int]]]:
+        self._changes += 1
         if self._changes > MOST_CHANGES:
             return None
-        self._changes += 1
-        self._kept = None
-        parts = _parts_of(self.function)
-        if parts is None or cloudpickle.list_registry_pickle_by_value():
-            self._changes = MOST_CHANGES + 1
-            return None
-        self._made_from = parts
-        # Which submodules of a package travel along depends on what has been imported.
-        packages = any(hasattr(value, "__path__") for each in parts for value in each.values)
-        self._modules = len(sys.modules) if packages else None
         try:
-            self._kept = Kept(_by_value.dumps(self.function))
+            parts = _parts_of(self.function)
+            # Which submodules of a package travel along depends on what has been imported.
+            packages = any(hasattr(value, "__path__") for each in parts or () for value in each.values)
+            modules = len(sys.modules) if packages else None
+            pickled = b"" if parts is None else _by_value.dumps(self.function)
         except Exception:  # told when the whole call is pickled
-            self._changes = MOST_CHANGES + 1
-        return self._kept
+            parts, pickled = None, b""
+        if parts is None or len(pickled) > LONGEST:
+            self._changes = MOST_CHANGES
+            return None
+        # Another thread may have changed something meanwhile.
+        return (Kept(self.function, pickled), parts, modules) if _still_holds(parts, modules) else None
+
+
+def _still_holds(made_from: list["_Parts"], modules: Optional[int]) -> bool:
+    """
+    Args:
+        modules: how many were imported, if the pickle depends on that.
+    """
+    registered = cloudpickle.list_registry_pickle_by_value()
+    return modules in (None, len(sys.modules)) and _PROGRAM.issuperset(registered) and all(map(_Parts.hold, made_from))
 
 
 _known: dict[str, _Known] = {}  # by name
@@ -116,7 +139,8 @@ class _Parts:
         function = self._function
         if function.__code__ is not self._code or function.__defaults__ is not self._defaults or function.__kwdefaults__ or function.__dict__:
             return False
-        if function.__annotations__ != self._annotations:
+        annotations = function.__annotations__
+        if len(annotations) != len(self._annotations) or any(annotations.get(name, _MISSING) is not value for name, value in self._annotations.items()):
             return False
         if (function.__name__, function.__qualname__, function.__module__, function.__doc__) != self._named:
             return False
@@ -154,6 +178,10 @@ def _is_constant(value: Any) -> bool:
         return value.__name__ not in _globals.PROGRAM and sys.modules.get(value.__name__) is value
     if not isinstance(value, IMPORTABLE) or value.__module__ in _globals.PROGRAM:
         return False
+    if isinstance(value, types.FunctionType) and value.__module__ is None:  # may be the program's
+        return False
+    if isinstance(value, types.BuiltinFunctionType) and not isinstance(value.__self__, (type(None), type, types.ModuleType)):
+        return False  # a method of an object, which has a state
     try:
         pickle.dumps(value)  # by name
     except Exception:
@@ -168,7 +196,7 @@ def _names_of(code: types.CodeType) -> Optional[list[str]]:
         if any(instruction.opname in STORES for instruction in dis.get_instructions(each)):
             return None
         names.update(dict.fromkeys(each.co_names))
-    return None if SEES_GLOBALS.intersection(names) else list(names)
+    return None if SEES_STATE.intersection(names) else list(names)
 
 
 def _codes_in(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -33,16 +33,14 @@ def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """
     # Not callable objects: they may contain objects of the program.
     by_name = type(function) in _FUNCTIONS and function.__module__ not in _NOT_BY_NAME
-    if not by_name:
-        function = kept_if_possible(function)
-        by_name = type(function) is _kept.Kept
-    call = (function, args, kwargs)
-    if by_name and all(map(_is_simple, args)) and all(map(_is_simple, kwargs.values())):
+    sent = function if by_name else kept_if_possible(function)
+    if (by_name or type(sent) is _kept.Kept) and all(map(_is_simple, args)) and all(map(_is_simple, kwargs.values())):
         try:
-            return [pickle.dumps(call, protocol=5)]
+            return [pickle.dumps((sent, args, kwargs), protocol=5)]
         except (pickle.PicklingError, AttributeError, TypeError):
             pass  # a lambda, a closure, a method
-    return _parts_by_value(call)
+    # Together: what refers to the program shares its globals.
+    return _parts_by_value((function, tuple(each.function if type(each) is _kept.Kept else each for each in args), kwargs))
 
 
 def kept_if_possible(function: Any) -> Any:

@@ -4,15 +4,20 @@ import math
 import os
 import random
 import struct
+import threading
 import unittest
+import unittest.mock
+import warnings
 
 from package import *
 from penstock import _kept, _parts
 
 SEED = int(os.environ.get("PENSTOCK_TEST_SEED") or random.randrange(1 << 30))
 
-factor, listed = 2, [1]
+factor, listed, table = 2, [1], {"a": 1}
 count = 0
+lookup, drawn = table.get, random.random
+large = b"x" * (_kept.LONGEST + 1)
 
 
 def scale(value):
@@ -48,6 +53,41 @@ def through_globals():
     return count
 
 
+def looks_up():
+    return lookup("a")
+
+
+def draws():
+    return drawn()
+
+
+def through_its_dictionary():
+    through_its_dictionary.__dict__["calls"] = through_its_dictionary.__dict__.get("calls", 0) + 1
+    return through_its_dictionary.__dict__["calls"]
+
+
+def sums_large():
+    return sum(large[:2])
+
+
+def bumps():
+    global count
+    count += 1
+
+
+def calls(function):
+    function()
+    return count
+
+
+def is_scale(function):
+    return function is scale
+
+
+def warns():
+    warnings.warn("look", stacklevel=1)
+
+
 def factorial(value):
     return 1 if value < 2 else value * factorial(value - 1)
 
@@ -77,19 +117,52 @@ class KeptTest(unittest.TestCase):
 
     def test_what_may_change_unseen_is_pickled_with_each_job(self):
         offset = 1
-        for each in (sum_listed, counts, remembers, through_globals, lambda: 1, lambda: offset):
+        for each in (sum_listed, counts, remembers, through_globals, looks_up, draws, through_its_dictionary, sums_large, lambda: 1, lambda: offset):
             self.assertFalse(is_kept(each), each)
         listed.append(5)
         self.assertEqual(in_a_worker(sum_listed), sum(listed))
-        for each in (counts, remembers, through_globals):  # a job sees nothing of the one before
+        for each in (counts, remembers, through_globals, through_its_dictionary):  # a job sees nothing of the one before
             self.assertEqual([in_a_worker(each), in_a_worker(each)], [1, 1], each)
+
+    def test_a_function_shares_its_globals_with_what_its_arguments_refer_to(self):
+        self.assertEqual([in_a_worker(calls, bumps), in_a_worker(calls, bumps)], [1, 1])
+        self.assertTrue(in_a_worker(is_scale, scale))
+
+    def test_each_job_shows_its_warnings(self):
+        self.assertTrue(is_kept(warns))
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("default")
+            for _ in range(3):
+                in_a_worker(warns)
+        self.assertEqual(len(seen), 3)
+
+    def test_a_pickle_from_before_a_change_does_not_outlive_it(self):
+        program = {"__name__": "__main__"}
+        exec("limit = 1\ndef job(): return limit", program)
+        dumped, go_on = threading.Event(), threading.Event()
+        pickle_it = _kept._by_value.dumps
+
+        def slow_dumps(value):
+            whole = pickle_it(value)
+            dumped.set()
+            go_on.wait(60)
+            return whole
+
+        with unittest.mock.patch.object(_kept._by_value, "dumps", slow_dumps):
+            first = threading.Thread(target=_kept.kept, args=[program["job"]])
+            first.start()
+            self.assertTrue(dumped.wait(60))
+            program["limit"] = 2
+            go_on.set()
+            first.join()
+        self.assertEqual(in_a_worker(program["job"]), 2)
 
     def test_a_worker_keeps_a_bounded_number_of_functions(self):
         program = dict(globals())
-        for number in range(_kept.MOST_RECEIVED + 20):
+        for number in range(_kept.MOST + 20):
             exec(f"def numbered(): return {number}", program)
             self.assertEqual(in_a_worker(program["numbered"]), number)
-        self.assertLessEqual(len(_kept._received), _kept.MOST_RECEIVED)
+        self.assertLessEqual(max(len(_kept._received), len(_kept._known)), _kept.MOST)
 
     def test_a_job_sees_the_program_as_it_is_whatever_changes_in_between(self):
         print("seed", SEED)
