@@ -76,6 +76,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         progress.ordered = getattr(loader, "in_order", True)
         self._shutdown_workers()
         self._book = self._begun(loader)
+        self._raised = False  # the program got an exception in this pass
         self._expected = self._length(loader)
         self._tell_position()
         self._prefetch = loader.prefetch_factor or 2
@@ -170,6 +171,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 told = self._pool.explained(broken)
                 raise told from told.__cause__
         if isinstance(data, ExceptionWrapper):
+            self._raised = True
             _reraise(data)
         if self._pin_memory:
             data = torch_loader._utils.pin_memory.pin_memory(data, getattr(self, "_pin_memory_device", None))
@@ -187,6 +189,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             except _Interrupted as caught:
                 interrupted = caught
             except BaseException:
+                self._raised = True
                 del self._jobs[planned]
                 book.gave_up(planned)
                 self._load_next()
@@ -205,7 +208,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             if not over:
                 return data
             self._tell_position()  # no sample of the batch is left
-        if self._failures.bad.left_out > 0 and self._num_yielded == 0 and self._progress.resumed is None:
+        if self._failures.bad.left_out > 0 and self._num_yielded == 0 and not self._raised and self._progress.resumed is None:
             raise self._failures.bad.nothing_is_left()
         raise StopIteration
 

@@ -5,6 +5,7 @@ as jobs of the pool. Before each sample it records which one it loads, so that a
 """
 
 import importlib
+import itertools
 import mmap
 import os
 import pickle
@@ -31,6 +32,7 @@ ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 OUT_OF_MEMORY = 12  # exit code of a worker in which a sample raised MemoryError
 WORTH_A_ROOM = 1 << 16  # bytes: larger batches are collated in their slot
 MOST_NAMED = 16  # samples, where a batch is named by them
+MOST_OF_NAME = 40  # characters of each
 SLOW_SAMPLE = 50e-6  # seconds: slower samples are named in status
 
 
@@ -323,7 +325,7 @@ def _name_of_batch(batch: Batch, iterable: bool) -> str:
 
 def with_samples(function: str, index: Any) -> str:
     """A step of a whole batch in words: "collate_fn, with the samples [5, 6]"."""
-    named = ", ".join(map(str, index[:MOST_NAMED]))
+    named = ", ".join(str(each)[:MOST_OF_NAME] for each in itertools.islice(index, MOST_NAMED))
     return f"{function}, with the samples [{named}]" if len(index) <= MOST_NAMED else f"{function}, with {len(index)} samples [{named}, ...]"
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 __all__ = ["Raised", "raised_in"]
 
-_FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
+_FRAME = re.compile(r'^[ |]*File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _LONGEST = 300  # of what is shown
 
 
@@ -34,4 +34,9 @@ def raised_in(traceback: str) -> Raised:
         elif line and not line[0].isspace() and not rest:
             rest = line
     what = rest if len(rest) <= _LONGEST else rest[:_LONGEST] + "..."
-    return Raised(what or "an exception", where)
+    return Raised(_valid(what or "an exception"), _valid(where))
+
+
+def _valid(text: str) -> str:
+    """Without the surrogates of names that are not valid UTF-8, which the session could not take."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -262,7 +262,7 @@ def _check_numbers(num_workers: Any, seed: Any) -> None:
     """In torch's loader these would fail late, or without the argument's name."""
     whole_number(num_workers, "num_workers", "pass a number of worker processes", least=-LARGEST)
     if seed is not None:
-        whole_number(seed, "seed", "pass a whole number, or None", least=-LARGEST)
+        whole_number(seed, "seed", "pass a whole number of at most 64 bits, or None", least=-LARGEST, most=(1 << 64) - 1)
 
 
 def _check_hosts(hosts: Any, secret_file: Any) -> None:
