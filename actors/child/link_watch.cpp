@@ -7,17 +7,22 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 namespace penstock::child {
 
-link_watch::link_watch(int link) : link_(link) {
+link_watch::link_watch(int link, std::function<bool()> open) : link_(link), open_(std::move(open)) {
   struct stat facts {};
   if (::fstat(link, &facts) != 0) return;
   device_ = facts.st_dev;
   inode_ = facts.st_ino;
 }
 
-bool link_watch::intact() const noexcept {
+bool link_watch::lost() const {
+  return !is_link() && open_();
+}
+
+bool link_watch::is_link() const noexcept {
   struct stat facts {};
   return ::fstat(link_, &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_;
 }

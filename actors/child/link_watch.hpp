@@ -1,24 +1,29 @@
 // Detects user code that closes or replaces the descriptor of the worker's link. The session would see a worker that is silent for no
-// reason; found at once, it is the fault of one sample. Used by the loader's lease_runner, after each sample of a custom dataset.
+// reason; found at once, it is the fault of one sample. Used by the loader, after each step of a custom dataset.
 #pragma once
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string_view>
 
 namespace penstock::child {
 
 class link_watch {
  public:
-  explicit link_watch(int link);
+  /// `open`: whether penstock itself has not closed the link. Called by the thread that calls lost().
+  link_watch(int link, std::function<bool()> open);
 
-  /// Whether the descriptor is still the link. One system call.
-  [[nodiscard]] bool intact() const noexcept;
-  /// Says what has closed it, and aborts the process while the flight recorder still names the sample.
+  /// Whether the descriptor is no longer the link. One system call.
+  [[nodiscard]] bool lost() const;
+  /// Says what has closed it, and aborts the process while the flight recorder still names that work.
   [[noreturn]] void abort_after(std::string_view work) const;
 
  private:
+  [[nodiscard]] bool is_link() const noexcept;
+
   int link_;
+  std::function<bool()> open_;
   dev_t device_ = 0;
   ino_t inode_ = 0;
 };

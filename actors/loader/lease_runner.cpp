@@ -77,7 +77,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     const auto started = context_.dropped ? std::chrono::steady_clock::now() : steady_time();
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     if (context_.dropped) report.sample_us.push_back(microseconds_since(started));
-    if (context_.link && !context_.link->intact())
+    if (context_.link != nullptr && context_.link->lost())
       context_.link->abort_after(fmt::format("loading sample {}", sample.index));
     context_.flight.publish(arena::phase::checking);
     if (cuda_.newly_found()) reason = child::cuda_text(context_.me.worker, reason);
@@ -94,7 +94,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     context_.flight.publish({arena::phase::collating, lease.slot, last, lease.generation},
                             context_.dataset.name_of(survivors.back()));
     std::string reason = collate(lease.epoch, slot, survivors);
-    if (context_.link && !context_.link->intact()) context_.link->abort_after("collating a batch");
+    if (context_.link != nullptr && context_.link->lost()) context_.link->abort_after("collating a batch");
     if (cuda_.newly_found()) reason = child::cuda_text(context_.me.worker, reason);
     if (reason.empty()) {
       trim(slot, report.rows);

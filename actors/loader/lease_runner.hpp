@@ -33,7 +33,7 @@ struct lease_context {
   /// With [loader] hedge: whether the lease is no longer needed. If set, samples are timed as well.
   std::function<bool(const protocol::load_batch&)> dropped{};
   /// Of a custom dataset, whose code may close the link.
-  std::optional<child::link_watch> link{};
+  const child::link_watch* link = nullptr;
 };
 
 class lease_runner {

@@ -34,6 +34,7 @@ struct loader_state {
   batch_layout layout;
   std::optional<arena::slots_view> slots;
   std::optional<arena::flight_writer> flight;
+  std::optional<child::link_watch> link;  // of a custom dataset
   std::optional<lease_runner> runner;
   bool over = false;
 };
@@ -59,6 +60,7 @@ bool prepare(self_pointer self, arena::phase at, Step step) {
   self->state.flight->publish({at, 0, 0, 0}, "");
   try {
     step();
+    if (self->state.link && self->state.link->lost()) self->state.link->abort_after(arena::preparation_in_words(at));
     self->state.flight->rest();
     return true;
   } catch (...) {
@@ -96,6 +98,8 @@ void open(self_pointer self, const protocol::open_dataset& order) {
   if (!flight) return give_up(self, exit_codes::protocol, flight.error());
   s.flight.emplace(std::move(*flight));
   s.flight->this_thread_works(process::working_thread());
+  if (s.settings.dataset.type == dataset_type::custom)
+    s.link.emplace(s.around.link_descriptor, [link = s.around.link] { return link->is_open(); });
   const bool opened = prepare(self, arena::phase::opening, [&] {
     s.dataset = s.around.make_dataset(s.settings);
     if (!s.dataset) throw error({errc::dataset, "the worker program's factory returned no dataset", 0});
@@ -131,10 +135,8 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
   if (!ready) return;
   std::function<bool(const protocol::load_batch&)> dropped;
   if (s.settings.loader.hedge) dropped = [expected = s.around.expected](const auto& lease) { return expected->is_dropped(lease); };
-  std::optional<child::link_watch> link;
-  if (s.settings.dataset.type == dataset_type::custom) link.emplace(s.around.link_descriptor);
   s.runner.emplace(lease_context{*s.dataset, *s.slots, *s.flight, s.layout, s.description.tensors,
-                                 s.settings.sampler.seed, s.me, *s.around.stopping, std::move(dropped), link},
+                                 s.settings.sampler.seed, s.me, *s.around.stopping, std::move(dropped), s.link ? &*s.link : nullptr},
                    [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
   if (s.runner->cuda_loaded()) {
     return give_up(

@@ -50,6 +50,12 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 
   void start() { read_more(); }
 
+  /// False once this side has closed the link.
+  [[nodiscard]] bool is_open() {
+    const std::lock_guard hold(mutex_);
+    return !closed_;
+  }
+
   /// Sends a message before returning, if the socket accepts it. A message sent within `gathered_within` of
   /// the previous one is queued instead (unless written_at_once), and the io thread sends the queue in one
   /// write. Silently dropped when the link is closed: the peer's death is reported elsewhere. The leases that
