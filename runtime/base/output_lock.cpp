@@ -36,7 +36,10 @@ failure locked_by_another(int fd, std::string_view what) {
   const bool own = pid == ::getpid();
   return {errc::io,
           fmt::format("another {} is writing {}{}: wait until it has ended, stop it, or choose another path",
-                      own ? "session of this process" : "run", what, pid && !own ? fmt::format(" (pid {})", *pid) : ""),
+                      own ? "session of this process" : "run", what,
+                      own   ? ""
+                      : pid ? fmt::format(" (pid {})", *pid)
+                            : " (on another machine; if that has crashed, its lock ends when the file server drops it)"),
           0};
 }
 
@@ -53,8 +56,8 @@ std::string lock_file_of(const std::string& path) {
   std::error_code unknown;
   const auto status = std::filesystem::status(path, unknown);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) return {};
-  const auto real = std::filesystem::weakly_canonical(path, unknown);
-  return (unknown ? path : real.string()) + ".lock";
+  const auto real = std::filesystem::weakly_canonical(std::filesystem::absolute(path, unknown), unknown);
+  return (unknown ? path : real.string()) + ".penstock-lock";
 }
 
 /// For writing if possible: NFS locks no other file. One that another user's killed run has left may be readable only.
@@ -90,18 +93,25 @@ result<void> lock_output(int fd, std::string_view what) {
   return {};
 }
 
+output_lock::output_lock(unique_fd fd, std::string file) : fd_(std::move(fd)), file_(std::move(file)), owner_(::getpid()) {}
+
 output_lock::output_lock(output_lock&& other) noexcept
-    : fd_(std::move(other.fd_)), file_(std::exchange(other.file_, {})) {}
+    : fd_(std::move(other.fd_)), file_(std::exchange(other.file_, {})), owner_(other.owner_) {}
 
 output_lock& output_lock::operator=(output_lock&& other) noexcept {
   output_lock taken(std::move(other));
   std::swap(fd_, taken.fd_);
   std::swap(file_, taken.file_);
+  std::swap(owner_, taken.owner_);
   return *this;
 }
 
 output_lock::~output_lock() {
-  if (!file_.empty()) ::unlink(file_.c_str());  // while it is locked: nobody else has locked this file
+  if (!fd_ || owner_ != ::getpid()) return;  // a forked child: the lock is its parent's
+  struct stat facts {};
+  // While it is locked: nobody else has locked this file. One with a content is not ours.
+  if (!file_.empty() && is_still_there(file_, fd_.get()) && ::fstat(fd_.get(), &facts) == 0 && facts.st_size == 0) ::unlink(file_.c_str());
+  ::flock(fd_.get(), LOCK_UN);  // forked children share the lock
 }
 
 result<output_lock> output_lock::of_file(const std::string& path, std::string_view what) {

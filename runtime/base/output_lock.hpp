@@ -28,8 +28,8 @@ struct locked_file {
 /// file systems have no locks; runs there work without one.
 [[nodiscard]] result<void> lock_output(int fd, std::string_view what);
 
-/// An advisory lock that goes with the process, however it ends. Programs that this process executes do not
-/// inherit it, and readers need none.
+/// An advisory lock that ends with the object or the process, however that ends. Programs that this process executes do
+/// not inherit it; children that it forks keep it after a SIGKILL of this process. Readers need none.
 class output_lock {
  public:
   /// Locks nothing.
@@ -38,7 +38,7 @@ class output_lock {
   output_lock& operator=(output_lock&& other) noexcept;
   ~output_lock();
 
-  /// For a file that may be missing, or is replaced by renaming another one: locks PATH.lock next to it and
+  /// For a file that may be missing, or is replaced by renaming another one: locks PATH.penstock-lock next to it and
   /// removes that at the end. A killed process leaves it behind, unlocked. Locks nothing if the path is a pipe
   /// or a device, or if the folder cannot be written: whoever writes the output reports that.
   [[nodiscard]] static result<output_lock> of_file(const std::string& path, std::string_view what);
@@ -46,10 +46,11 @@ class output_lock {
   [[nodiscard]] static result<output_lock> of_folder(const std::string& path, std::string_view what);
 
  private:
-  output_lock(unique_fd fd, std::string file) : fd_(std::move(fd)), file_(std::move(file)) {}
+  output_lock(unique_fd fd, std::string file);
 
   unique_fd fd_;
   std::string file_;  // to remove at the end; empty: none
+  pid_t owner_ = 0;
 };
 
 }  // namespace penstock

@@ -113,7 +113,7 @@ class JournalTest(MapTest):
         self.map("--command", self.command, "--journal", self.journal, items=["a"])
         said = self.refused("--command", "echo {}", "--journal", self.journal, "--input", self.path("in"), expect=EXIT_FAILED)
         self.assertIn("belongs to other work", said)
-        self.assertRegex(said, r"it is of --command '.*script\.sh \{\}', not of --command 'echo \{\}'; give another --journal, or remove it$")
+        self.assertRegex(said, r"it was written for --command '.*script\.sh \{\}', but this run has --command 'echo \{\}'; give another --journal, or remove it$")
         said = self.refused("--command", "echo {}", "--journal", self.write("notes", "of mine\n"), "--input", self.path("in"), expect=EXIT_FAILED)
         self.assertIn("is not a journal", said)
 

@@ -104,7 +104,7 @@ class ResumeTest(PenstockTest):
         os.unlink(path("state"))
         for option in files.values():
             self.run_json(slow, "--batches", 1, *option)
-        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith(".lock")], [])
+        self.assertEqual([name for name in os.listdir(self.folder) if name.endswith("-lock")], [])
 
     def test_progress_after_a_resume_is_that_of_the_whole_stream(self):
         config = self.write("slow.toml", synthetic(samples=4000, batch=8, epochs=1, dataset='wait = "20ms"'))
@@ -128,7 +128,7 @@ class ResumeTest(PenstockTest):
         code, _, err = self.penstock("run", config, "--state", state, "--report", os.path.join(self.folder, "report"))
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("1 quarantined", err)
-        self.assertIn("quarantined sample 3: by an earlier run, says the state", err)
+        self.assertIn("quarantined sample 3: in an earlier run (from the state)", err)
         quarantine = json.loads(self.read("report"))["quarantine"]
         self.assertEqual([(q["sample"], q["known"], q["attempts"]) for q in quarantine], [(3, True, 0)])
 

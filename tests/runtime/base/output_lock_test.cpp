@@ -95,7 +95,7 @@ TEST_CASE("the lock of a killed process is gone, and what it leaves behind is us
   REQUIRE_FALSE(refused);
   INFO(refused.error().message);
   CHECK(refused.error().message.find(fmt::format("another run is writing the state (pid {}):", pid)) == 0);
-  CHECK(fs::exists(path + ".lock"));
+  CHECK(fs::exists(path + ".penstock-lock"));
   { CHECK(output_lock::of_file(path, "the state")); }
   CHECK(fs::is_empty(folder.path()));
 }
@@ -125,7 +125,7 @@ TEST_CASE("devices, pipes and folders that are missing are locked by nobody and 
   const auto first = output_lock::of_file("/dev/null", "the journal");
   CHECK(first);
   CHECK(output_lock::of_file("/dev/null", "the journal"));
-  CHECK_FALSE(fs::exists("/dev/null.lock"));
+  CHECK_FALSE(fs::exists("/dev/null.penstock-lock"));
   CHECK(output_lock::of_file("/no/such/folder/state", "the state"));
   CHECK(output_lock::of_folder("/no/such/folder", "the folder"));
 }

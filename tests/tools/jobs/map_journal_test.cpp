@@ -159,7 +159,7 @@ TEST_CASE("two runs cannot use one journal at a time") {
   const auto first = opened(f);
   const auto second = map_journal::open(f.file(), work);
   REQUIRE_FALSE(second);
-  CHECK(second.error().message.find("another run is using") != std::string::npos);
+  CHECK(second.error().message.find("is writing the journal") != std::string::npos);
 }
 
 TEST_CASE("lines longer than what is read at a time are found") {
@@ -218,11 +218,11 @@ TEST_CASE("a journal of other work says what differs and what to do") {
   static_cast<void>(opened(f));
   const auto refused = map_journal::open(f.file(), R"({"function":"g"})");
   REQUIRE_FALSE(refused);
-  CHECK(refused.error().message == "the journal '" + f.file() + "' belongs to other work: it is of --function 'f', not of --function 'g'; give another --journal, or remove it");
-  CHECK(difference_of_work(R"({"command":"a {}","fail_on_exit":true})", R"({"command":"b {}","fail_on_exit":true})") == "of --command 'a {}', not of --command 'b {}'");
+  CHECK(refused.error().message == "the journal '" + f.file() + "' belongs to other work: it was written for --function 'f', but this run has --function 'g'; give another --journal, or remove it");
+  CHECK(difference_of_work(R"({"command":"a {}","fail_on_exit":true})", R"({"command":"b {}","fail_on_exit":true})") == "written for --command 'a {}', but this run has --command 'b {}'");
   CHECK(difference_of_work(R"({"command":"a","fail_on_exit":true})", R"({"command":"a","fail_on_exit":false})") ==
         "written with --fail-on-exit, but this run is without --fail-on-exit");
-  CHECK(difference_of_work(R"({"function":"f"})", R"({"command":"a","fail_on_exit":true})") == "of --function 'f', not of --command 'a'");
+  CHECK(difference_of_work(R"({"function":"f"})", R"({"command":"a","fail_on_exit":true})") == "written for --function 'f', but this run has --command 'a'");
   CHECK(difference_of_work(R"({"function":"f"})", R"({"function":"f","program":"p"})") == "written without --program, but this run is with --program 'p'");
-  CHECK(difference_of_work(R"({"function":"f"})", R"({"function":"f","later":1})") == "of another version of penstock");
+  CHECK(difference_of_work(R"({"function":"f"})", R"({"function":"f","later":1})") == "written by another version of penstock");
 }

@@ -7,7 +7,6 @@
 
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,7 +84,7 @@ std::string difference_of_work(const std::string& of_journal, const std::string&
   };
   std::string text;
   const auto add = [&text](std::string_view part) { text.append(text.empty() ? "" : ", and ").append(part); };
-  if (with_option(theirs) != with_option(ours)) add(fmt::format("of {}, not of {}", with_option(theirs), with_option(ours)));
+  if (with_option(theirs) != with_option(ours)) add(fmt::format("written for {}, but this run has {}", with_option(theirs), with_option(ours)));
   if (is_command(theirs) != is_command(ours)) return text;
   const auto without = [](const std::string& program) { return program.empty() ? "without --program" : fmt::format("with --program '{}'", program); };
   const auto written = [&add](std::string_view how, std::string_view now) { add(fmt::format("written {}, but this run is {}", how, now)); };
@@ -93,7 +92,7 @@ std::string difference_of_work(const std::string& of_journal, const std::string&
   if (program != text_in(ours, "program")) written(without(program), without(text_in(ours, "program")));
   const auto exits = [](const json& work) { return work.is_object() && work.value("fail_on_exit", json()) == true ? "with --fail-on-exit" : "without --fail-on-exit"; };
   if (std::string_view(exits(theirs)) != exits(ours)) written(exits(theirs), exits(ours));
-  return text.empty() ? "of another version of penstock" : text;
+  return text.empty() ? "written by another version of penstock" : text;
 }
 
 std::optional<journal_entry> parse_journal_line(std::string_view line) {
@@ -121,11 +120,7 @@ result<std::unique_ptr<map_journal>> map_journal::open(const std::string& path, 
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode))
     return refuse(errc::io, "the journal '{}' is not a regular file", printable(path));
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK)
-      return refuse(errc::io, "another run is using the journal '{}'", printable(path));
-    return refuse_os(errc::io, errno, fmt::format("locking the journal '{}'", printable(path)));
-  }
+  if (auto ok = lock_output(file.get(), fmt::format("the journal '{}'", printable(path))); !ok) return tl::unexpected(std::move(ok.error()));
   std::FILE* const places = std::tmpfile();
   if (places == nullptr) return refuse_os(errc::io, errno, "making a temporary file");
   auto journal = std::unique_ptr<map_journal>(new map_journal(path, std::move(file), places));
@@ -167,7 +162,7 @@ result<void> map_journal::read_all(const std::string& header) {
         const json found = json::parse(line, nullptr, false);
         if (!found.is_object() || found.value("schema", json()) != schema) return no_journal();
         if (found.value("work", json()) != json::parse(header).at("work")) {
-          return refuse(errc::state_mismatch, "the journal '{}' belongs to other work: it is {}; give another --journal, or remove it",
+          return refuse(errc::state_mismatch, "the journal '{}' belongs to other work: it was {}; give another --journal, or remove it",
                         printable(path_), difference_of_work(found.value("work", json()).dump(), json::parse(header).at("work").dump()));
         }
       } else if (const auto entry = parse_journal_line(line)) {

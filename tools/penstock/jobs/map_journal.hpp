@@ -36,7 +36,7 @@ struct journal_entry {
 
 /// A line of the journal; `output` comes from output_line().
 [[nodiscard]] std::string journal_line(std::uint64_t hash, std::string_view output);
-/// How two descriptions of work (work::as_json) differ: "of --command 'gzip {}', not of --command 'xz {}'". Pure.
+/// How two descriptions of work (work::as_json) differ: "written for --command 'gzip {}', but this run has --command 'xz {}'". Pure.
 [[nodiscard]] std::string difference_of_work(const std::string& of_journal, const std::string& of_run);
 /// `line` has no line feed. Empty if journal_line() did not write it. Pure.
 [[nodiscard]] std::optional<journal_entry> parse_journal_line(std::string_view line);

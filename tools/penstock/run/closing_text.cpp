@@ -74,7 +74,7 @@ void tell_losses(const run_report& r) {
     say(fmt::format("  ... and {} more; --report FILE lists them", failures.size() - shown));
   for (const quarantine_report& q : r.quarantine) {
     say(fmt::format("  {} {}: {}", styled(style::red, "quarantined"), sample_for_people(q.sample, q.path.value_or("")),
-                    q.attempts > 0 ? "killed " + counted(q.attempts, "worker") : "by an earlier run, says the state"));
+                    q.attempts > 0 ? "killed " + counted(q.attempts, "worker") : "in an earlier run (from the state)"));
   }
 }
 

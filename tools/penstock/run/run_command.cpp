@@ -79,19 +79,13 @@ result<void> check_places(const run_files& files, const run_state& state) {
 
 /// Until the end of this process no other run may write the states and the report; the session locks what its sink
 /// writes.
-result<std::vector<output_lock>> lock_places(const run_files& files, const run_state& state) {
+result<std::vector<output_lock>> lock_all(const char* what, const std::vector<std::string>& paths) {
   std::vector<output_lock> locks;
-  const auto add = [&](const char* what, const std::string& path) -> result<void> {
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
     auto lock = output_lock::of_file(path, fmt::format("{} '{}'", what, printable(path)));
     if (!lock) return tl::unexpected(std::move(lock.error()));
     locks.push_back(std::move(*lock));
-    return {};
-  };
-  if (!files.report.empty()) {
-    if (auto ok = add("the report", files.report); !ok) return tl::unexpected(std::move(ok.error()));
-  }
-  for (const std::string& path : state.places()) {
-    if (auto ok = add("the state", path); !ok) return tl::unexpected(std::move(ok.error()));
   }
   return locks;
 }
@@ -248,11 +242,13 @@ int run(run_options o) {
   run_state state = state_of(o, place, *joins);
   if (auto ok = check_places(o.files, state); !ok)
     return refuse_here(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error());
-  const auto locks = lock_places(o.files, state);
-  if (!locks) {
-    o.files.report.clear();  // it may be the other run's
-    return refuse_here(exit_failed, locks.error());
+  const auto report = lock_all("the report", {o.files.report});
+  if (!report) {
+    o.files.report.clear();  // it is the other run's
+    return refuse_here(exit_failed, report.error());
   }
+  const auto states = lock_all("the state", state.places());
+  if (!states) return refuse_here(exit_failed, states.error());
   const auto begin = where_to_begin(launcher, state);
   if (!begin) return refuse_here(exit_failed, begin.error());
   const std::string resumed = state.resumed_from();
