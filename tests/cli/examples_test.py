@@ -178,10 +178,19 @@ class Examples(harness.PenstockTest):
             self.assertLess(float(losses[0][4]), 0.8 * float(losses[0][0]))
 
     def test_the_example_configs_are_sound_by_the_strictest_rules(self):
+        import numpy
+        from PIL import Image
         configs = glob.glob(os.path.join(SOURCES, "configs", "*.toml")) + [os.path.join(SOURCES, "photos.toml")]
         self.assertGreaterEqual(len(configs), 5)
         # With --strict the data must exist too.
-        data = dict(self.environment, **{name: self.write(name, "") for name in ("ARRAYS", "FRAMES")}, PHOTOS=self.folder)
+        arrays = os.path.join(self.folder, "features.npy")
+        numpy.save(arrays, numpy.zeros((4, 3), "float32"))
+        frames = self.write("frames.bin", "")
+        os.truncate(frames, 128 * 3 * 64 * 64 * 4)
+        photos = os.path.join(self.folder, "photos")
+        os.makedirs(os.path.join(photos, "class"))
+        Image.new("RGB", (24, 24)).save(os.path.join(photos, "class", "0.png"))
+        data = dict(self.environment, ARRAYS=arrays, FRAMES=frames, PHOTOS=photos)
         for config in configs:
             code, out, err = self.penstock("check-config", config, "--strict", env=data)
             self.assertEqual(code, 0, config + out + err)

@@ -591,7 +591,7 @@ class LaunchTest(PenstockTest):
                                  (["--gpus", "two", "--", "true"], "GPU numbers"),
                                  (["--gpus", "0,0", "--", "true"], "twice"),
                                  (["--gpus", "host:2", "--", "no-such-program"], "no program 'no-such-program'"),
-                                 (["--gpus", "host:2", "--", self.folder], "not an executable program"),
+                                 (["--gpus", "host:2", "--", self.folder], "not a program"),
                                  (["--gpus", "host:2", "--max-restarts", "-1", "--", "true"], "-1"),
                                  (["--gpus", "host:2"], "FILE|PROGRAM")]:
             code, out, err = self.penstock("launch", *arguments)
