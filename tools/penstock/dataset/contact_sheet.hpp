@@ -26,10 +26,10 @@ struct sheet_tile {
 /// for their names. An empty sheet has only its title.
 [[nodiscard]] rgb_picture contact_sheet(const std::string& title, const std::vector<sheet_tile>& tiles);
 
-/// 8-bit RGB. Fails with errc::io.
 /// Refuses (errc::usage) a name that ends as that of another picture format. `option`: "--out", for the message.
 result<void> check_png_name(std::string_view option, const std::string& path);
 
+/// 8-bit RGB. Fails with errc::io.
 result<void> write_png(const std::string& path, const rgb_picture& picture);
 
 inline constexpr unsigned glyph_width = 6;

@@ -267,7 +267,7 @@ void add_replay_command(verb_table& verbs) {
        verb_group::look,
        "load batches of a run again, byte for byte",
        "Loads one batch again, to show what was in it when a loss jumped. The config and the dataset are "
-       "enough; of a custom dataset, with its worker program. It writes the files that `penstock run --sink npy` writes for the batch (--out), or all of "
+       "enough; a custom dataset also needs its worker program. It writes the files that `penstock run --sink npy` writes for the batch (--out), or all of "
        "its pictures (--png), and the samples' names to stdout. --verify loads all batches of a journal "
        "(`--sink journal:FILE`) and compares their digests. It names the batches that differ today, and the "
        "samples that are only in such batches; the exit code is 1 if there are any. --state names a saved "
