@@ -87,7 +87,9 @@ class simulated_stream {
       if (!one.ready) continue;
       one.cpu += in_ns(dt * plan.demand * busy * share);
       one.core_wait += in_ns(dt * plan.demand * busy * (1 - share));
-      one.samples = static_cast<std::uint64_t>(loaded_[w] += rate * dt / ready_);
+      // Workers are not in step: if all of them finished their samples in the same look, few looks would show a wrong rate.
+      double& loaded = loaded_.try_emplace(w, std::uniform_real_distribution<double>(0, 1)(random_)).first->second;
+      one.samples = static_cast<std::uint64_t>(loaded += rate * dt / ready_);
     }
     if (auto step = tuner.look(now_, facts_)) {
       steps.push_back(*step);
