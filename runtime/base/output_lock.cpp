@@ -109,7 +109,7 @@ output_lock& output_lock::operator=(output_lock&& other) noexcept {
 output_lock::~output_lock() {
   if (!fd_ || owner_ != ::getpid()) return;  // a forked child: the lock is its parent's
   struct stat facts {};
-  // While it is locked: nobody else has locked this file. One with a content is not ours.
+  // Before unlocking: afterwards another run may have locked it. A file that is not empty is not ours.
   if (!file_.empty() && is_still_there(file_, fd_.get()) && ::fstat(fd_.get(), &facts) == 0 && facts.st_size == 0) ::unlink(file_.c_str());
   ::flock(fd_.get(), LOCK_UN);  // forked children share the lock
 }
@@ -130,6 +130,16 @@ result<output_lock> output_lock::of_folder(const std::string& path, std::string_
   if (!fd) return output_lock();
   if (auto ok = lock_output(fd.get(), what); !ok) return tl::unexpected(std::move(ok.error()));
   return output_lock(std::move(fd), {});
+}
+
+result<std::vector<output_lock>> lock_files(std::string_view what, const std::vector<std::string>& paths) {
+  std::vector<output_lock> locks;
+  for (const std::string& path : paths) {
+    auto lock = output_lock::of_file(path, fmt::format("{} '{}'", what, printable(path)));
+    if (!lock) return tl::unexpected(std::move(lock.error()));
+    locks.push_back(std::move(*lock));
+  }
+  return locks;
 }
 
 }  // namespace penstock

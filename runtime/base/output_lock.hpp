@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace penstock {
 
@@ -39,7 +40,7 @@ class output_lock {
   ~output_lock();
 
   /// For a file that may be missing, or is replaced by renaming another one: locks PATH.penstock-lock next to it and
-  /// removes that at the end. A killed process leaves it behind, unlocked. Locks nothing if the path is a pipe
+  /// removes that at the end. A killed process leaves it behind, unlocked. Locks nothing if the path is empty, a pipe
   /// or a device, or if the folder cannot be written: whoever writes the output reports that.
   [[nodiscard]] static result<output_lock> of_file(const std::string& path, std::string_view what);
   /// For a folder that exists; locks nothing if it cannot be opened.
@@ -52,5 +53,8 @@ class output_lock {
   std::string file_;  // to remove at the end; empty: none
   pid_t owner_ = 0;
 };
+
+/// Locks all of these files (output_lock::of_file), or none. `what`: "the state".
+[[nodiscard]] result<std::vector<output_lock>> lock_files(std::string_view what, const std::vector<std::string>& paths);
 
 }  // namespace penstock

@@ -593,10 +593,12 @@ class LaunchTest(PenstockTest):
                                  (["--gpus", "host:2", "--", "no-such-program"], "no program 'no-such-program'"),
                                  (["--gpus", "host:2", "--", self.folder], "not a program"),
                                  (["--gpus", "host:2", "--max-restarts", "-1", "--", "true"], "-1"),
-                                 (["--gpus", "host:2"], "FILE|PROGRAM")]:
+                                 (["--gpus", "host:2"], "FILE|PROGRAM"),
+                                 ([self.write("plain.toml", synthetic()), "--gpus", "host:2", "--out", "x"], "'x' needs --sink npy")]:
             code, out, err = self.penstock("launch", *arguments)
             self.assertEqual((code, out), (EXIT_USAGE, ""), err)
             self.assertIn(words, err)
+            self.assertEqual(err.count("error: "), 1, err)
 
 
 if __name__ == "__main__":

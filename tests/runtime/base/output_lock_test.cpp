@@ -1,5 +1,7 @@
 #include "runtime/base/output_lock.hpp"
 
+#include "tests/runtime/base/scratch_folder.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -12,27 +14,10 @@
 #include <fstream>
 
 using namespace penstock;
+using namespace penstock::testing;
 namespace fs = std::filesystem;
 
 namespace {
-
-class locked_folder {
- public:
-  locked_folder() {
-    std::string name = (fs::temp_directory_path() / "penstock-lock-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~locked_folder() { fs::remove_all(path_); }
-  locked_folder(const locked_folder&) = delete;
-  locked_folder& operator=(const locked_folder&) = delete;
-
-  [[nodiscard]] std::string path() const { return path_.string(); }
-  [[nodiscard]] std::string file(const char* name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
 
 /// A process that has locked a file, and waits to be killed.
 pid_t process_with_lock(const std::string& path) {
@@ -56,7 +41,7 @@ pid_t process_with_lock(const std::string& path) {
 }  // namespace
 
 TEST_CASE("an output is refused while another run has it, and free again after that") {
-  const locked_folder folder;
+  const scratch_folder folder;
   const std::string path = folder.file("photos.state");
   {
     const auto first = output_lock::of_file(path, "the state 'photos.state'");
@@ -73,7 +58,7 @@ TEST_CASE("an output is refused while another run has it, and free again after t
 }
 
 TEST_CASE("a file that was replaced by renaming another one is still locked, also by its link's name") {
-  const locked_folder folder;
+  const scratch_folder folder;
   const std::string path = folder.file("state");
   std::ofstream(path) << "old";
   fs::create_symlink("state", folder.file("link"));
@@ -86,7 +71,7 @@ TEST_CASE("a file that was replaced by renaming another one is still locked, als
 }
 
 TEST_CASE("the lock of a killed process is gone, and what it leaves behind is used again") {
-  const locked_folder folder;
+  const scratch_folder folder;
   const std::string path = folder.file("state");
   const pid_t pid = process_with_lock(path);
   const auto refused = output_lock::of_file(path, "the state");
@@ -101,7 +86,7 @@ TEST_CASE("the lock of a killed process is gone, and what it leaves behind is us
 }
 
 TEST_CASE("a lock that was moved is held once, until its last holder goes") {
-  const locked_folder folder;
+  const scratch_folder folder;
   output_lock kept;
   {
     auto lock = output_lock::of_file(folder.file("a"), "the state");
@@ -114,14 +99,14 @@ TEST_CASE("a lock that was moved is held once, until its last holder goes") {
 }
 
 TEST_CASE("a folder belongs to one run, and nothing is left in it") {
-  const locked_folder folder;
+  const scratch_folder folder;
   const auto lock = output_lock::of_folder(folder.path(), "the folder");
   REQUIRE(lock);
   CHECK_FALSE(output_lock::of_folder(folder.path(), "the folder"));
   CHECK(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("devices, pipes and folders that are missing are locked by nobody and refused by nobody") {
+TEST_CASE("a device, a pipe or a missing folder is neither locked nor refused") {
   const auto first = output_lock::of_file("/dev/null", "the journal");
   CHECK(first);
   CHECK(output_lock::of_file("/dev/null", "the journal"));

@@ -19,7 +19,7 @@ struct awaited {
         at_most,
         [&](nanoseconds turn) {
           now += turn;
-          if (ran + turn > suspended_at) {  // the turn ends while nobody runs
+          if (ran + turn > suspended_at) {  // the process is suspended when the turn ends
             ran = suspended_at;
             suspended_at = nanoseconds::max();
             now += 1h;

@@ -1,5 +1,7 @@
 #include "runtime/base/replace_file.hpp"
 
+#include "tests/runtime/base/scratch_folder.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -12,29 +14,10 @@
 #include <vector>
 
 using namespace penstock;
+using namespace penstock::testing;
 namespace fs = std::filesystem;
 
 namespace {
-
-class scratch_folder {
- public:
-  scratch_folder() {
-    std::string name = (fs::temp_directory_path() / "penstock-replace-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~scratch_folder() { fs::remove_all(path_); }
-  scratch_folder(const scratch_folder&) = delete;
-  scratch_folder& operator=(const scratch_folder&) = delete;
-
-  [[nodiscard]] std::string file(const char* name) const { return (path_ / name).string(); }
-  [[nodiscard]] std::size_t entries() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path_), {}));
-  }
-
- private:
-  fs::path path_;
-};
 
 std::string text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

@@ -245,24 +245,16 @@ int tell_end(const launch_options& o, const launch_work& work, const launch_resu
   return report["outcome"] == "stopped" && !o.batches ? o.stopped_exit_code : exit_ok;
 }
 
-/// Until the end of this process no other run may write the state and the report.
-result<std::vector<output_lock>> lock_files(const launch_options& o) {
-  std::vector<output_lock> locks;
-  for (const auto& [what, path] : {std::pair("the state", o.state), std::pair("the report", o.report)}) {
-    if (path.empty()) continue;
-    auto lock = output_lock::of_file(path, fmt::format("{} '{}'", what, printable(path)));
-    if (!lock) return tl::unexpected(std::move(lock.error()));
-    locks.push_back(std::move(*lock));
-  }
-  return locks;
-}
-
 int launch(launch_options o) {
   if (o.is_file()) o.source.file = o.words[0];
   if (const auto no = trouble_with_file(o)) return tell_rejection(*no, o.json);
   stop_signals signals;  // before any thread starts
-  const auto locks = lock_files(o);  // before the state is read
-  if (!locks) return refuse_with(exit_failed, locks.error(), o.json);
+  if (auto ok = check_out(o.sink, o.out); !ok) return refuse_with(exit_usage, ok.error(), o.json);
+  // Until the end of this process no other run may write them. Before the state is read.
+  const auto report = lock_files("the report", {o.report});
+  if (!report) return refuse_with(exit_failed, report.error(), o.json);
+  const auto state = lock_files("the state", {o.state});
+  if (!state) return refuse_with(exit_failed, state.error(), o.json);
   auto work = prepare(o);
   if (!work)
     return refuse_with(work.error().code == errc::usage ? exit_usage : exit_failed, work.error(), o.json);

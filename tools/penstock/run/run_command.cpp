@@ -64,10 +64,7 @@ result<rank_start> where_to_begin(launcher_link& launcher, run_state& file) {
 
 /// Checks at the beginning, not after hours, that all output files can be written.
 result<void> check_places(const run_files& files, const run_state& state) {
-  if (files.sink != "npy" && !files.out.empty()) {
-    return refuse(errc::usage, "--out '{}' needs --sink npy; --sink {} writes nothing there", printable(files.out),
-                  printable(files.sink));
-  }
+  if (auto ok = check_out(files.sink, files.out); !ok) return ok;
   if (auto ok = gpu_owner::check_sink(files.sink, files.out); !ok) return ok;
   std::vector<std::string> replaced = state.places();
   if (!files.report.empty()) replaced.push_back(files.report);
@@ -75,19 +72,6 @@ result<void> check_places(const run_files& files, const run_state& state) {
     if (auto ok = check_replaceable(path); !ok) return ok;
   }
   return {};
-}
-
-/// Until the end of this process no other run may write the states and the report; the session locks what its sink
-/// writes.
-result<std::vector<output_lock>> lock_all(const char* what, const std::vector<std::string>& paths) {
-  std::vector<output_lock> locks;
-  for (const std::string& path : paths) {
-    if (path.empty()) continue;
-    auto lock = output_lock::of_file(path, fmt::format("{} '{}'", what, printable(path)));
-    if (!lock) return tl::unexpected(std::move(lock.error()));
-    locks.push_back(std::move(*lock));
-  }
-  return locks;
 }
 
 /// Runs to the end of the stream. Returns what else ended it, if anything.
@@ -242,12 +226,13 @@ int run(run_options o) {
   run_state state = state_of(o, place, *joins);
   if (auto ok = check_places(o.files, state); !ok)
     return refuse_here(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error());
-  const auto report = lock_all("the report", {o.files.report});
+  // Until the end of this process no other run may write them; the session locks what its sink writes.
+  const auto report = lock_files("the report", {o.files.report});
   if (!report) {
     o.files.report.clear();  // it is the other run's
     return refuse_here(exit_failed, report.error());
   }
-  const auto states = lock_all("the state", state.places());
+  const auto states = lock_files("the state", state.places());
   if (!states) return refuse_here(exit_failed, states.error());
   const auto begin = where_to_begin(launcher, state);
   if (!begin) return refuse_here(exit_failed, begin.error());

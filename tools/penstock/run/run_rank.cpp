@@ -1,5 +1,6 @@
 #include "tools/penstock/run/run_rank.hpp"
 
+#include "runtime/base/text.hpp"
 #include "runtime/group/rank_files.hpp"
 #include "runtime/group/this_process.hpp"
 
@@ -51,6 +52,12 @@ std::optional<group::launcher_place> rank_of_files(const config_file::loaded_con
 std::optional<group::launcher_place> rank_of_files() {
   auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
   return is_one_of_several(place) ? std::move(place) : std::nullopt;
+}
+
+result<void> check_out(const std::string& sink, const std::string& out) {
+  if (sink == "npy" || out.empty()) return {};
+  return refuse(errc::usage, "--out '{}' needs --sink npy; --sink {} writes nothing there", printable(out),
+                sink.empty() ? "null" : printable(sink));
 }
 
 run_files files_of_rank(run_files given, const group::launcher_place& place) {

@@ -30,6 +30,8 @@ struct run_files {
   std::string out;
   std::string report;
 };
+/// Refuses (errc::usage) a folder that --sink does not write to.
+[[nodiscard]] result<void> check_out(const std::string& sink, const std::string& out);
 [[nodiscard]] run_files files_of_rank(run_files given, const group::launcher_place& place);
 
 /// The path of a file wherever the reader is.
