@@ -20,13 +20,14 @@ void job_counts::verdicts::add(job_verdict one) {
 }
 
 void job_counts::judge(std::string_view function, job_verdict verdict) {
+  if (!judged_) return;
   const std::lock_guard hold(mutex_);
   judgements_.add(verdict);
   const auto found = by_name_.find(function);
   (found != by_name_.end() ? found->second : by_name_[std::string(function)]).add(verdict);
 }
 
-/// Jobs that have ended, but about which nobody has decided yet, count as running.
+/// Jobs that have ended but have not been judged count as running.
 template <class Counts>
 void job_counts::replace(Counts& counts, const verdicts& by) {
   const std::uint64_t ended = counts.ok + counts.failed;
