@@ -16,7 +16,7 @@ class link_watch {
 
   /// Whether the descriptor is no longer the link. One system call.
   [[nodiscard]] bool lost() const;
-  /// Says what has closed it, and aborts the process while the flight recorder still names that work.
+  /// Prints which work closed it, and aborts the process while the flight recorder still names that work.
   [[noreturn]] void abort_after(std::string_view work) const;
 
  private:

@@ -174,7 +174,7 @@ def warn_if_shared(path: str, fingerprint: str, dataset: Any) -> None:
         return
     warnings.warn(
         f"two datasets of this program use {path}, and the file cannot tell them apart: both are {fingerprint!r}. A sample that kills workers in "
-        "one would be left out of the other. Give each a file of its own; or, if they hold the same samples, give both the same attribute "
+        "one would be left out of the other. Give each its own file; or, if they hold the same samples, set on both the same attribute "
         "`fingerprint`, a string",
         stacklevel=3,
     )
@@ -210,7 +210,7 @@ class Quarantine:
                 except (ValueError, KeyError, TypeError, AttributeError) as broken:
                     raise state_mismatch_error(f"{path}, line {number}: not an entry of a quarantine: {broken}") from None
                 if told != dataset:
-                    raise state_mismatch_error(f"{path}, line {number}: it belongs to {told}, but this dataset is {dataset}: each dataset needs a file of its own")
+                    raise state_mismatch_error(f"{path}, line {number}: it belongs to {told}, but this dataset is {dataset}: each dataset needs its own file")
                 if causes is None:
                     self.indices.pop(_key(index), None)
                 else:

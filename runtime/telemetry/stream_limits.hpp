@@ -6,7 +6,7 @@
 //   storage    its worker was reading                      wire       it was being copied to the device, or was on its way from
 //                                                                     a loader host
 //   decode     its worker was decoding or transforming,    convert    the device was converting it
-//              or ran code whose reads nobody times
+//              or ran code whose reads are not timed
 //   order      it was stalled while later batches were ready, or slots were so few (or batches so small) that workers idled
 //   start      no worker held it, or its device was not open; also while the owner's process is suspended or being replaced
 //   consumer   the consumer did not ask for a batch, or held every device buffer

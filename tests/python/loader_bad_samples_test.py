@@ -191,7 +191,7 @@ class LoaderBadSamplesTest(LoaderCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             DataLoader(train, num_workers=1, quarantine=path)  # another loader over the same dataset
-        with self.assertWarnsRegex(UserWarning, "two datasets of this program use .*bad.jsonl.*a file of its own.*`fingerprint`"):
+        with self.assertWarnsRegex(UserWarning, "two datasets of this program use .*bad.jsonl.*its own file.*`fingerprint`"):
             DataLoader(val, num_workers=1, quarantine=path)
 
     def test_a_dataset_may_name_itself_with_a_fingerprint(self):
@@ -199,7 +199,7 @@ class LoaderBadSamplesTest(LoaderCase):
         train, val = Values(int, 8), Values(int, 8)
         train.fingerprint, val.fingerprint = "train", "val"
         Quarantine(path, DataLoader(train, num_workers=1, quarantine=path)._fingerprint()).add(1, ["SIGSEGV"])
-        with self.assertRaisesRegex(penstock.state_mismatch_error, "line 1: it belongs to train, but this dataset is val: .* a file of its own"):
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "line 1: it belongs to train, but this dataset is val: .* its own file"):
             DataLoader(val, num_workers=1, quarantine=path)
         val.fingerprint = "train"
         with warnings.catch_warnings():

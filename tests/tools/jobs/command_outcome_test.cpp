@@ -52,7 +52,7 @@ TEST_CASE("bytes that were not kept are counted") {
   CHECK_FALSE(result.contains("stderr_bytes"));
 }
 
-TEST_CASE("a pool is told of an exit code other than 0, as a failure if it must be 0") {
+TEST_CASE("an exit code other than 0 is reported to the pool, as a failure if it must be 0") {
   CHECK(verdict_on(outcome_of(exited(0), exit_rule::any_is_ok)) == job_verdict::ok);
   CHECK(verdict_on(outcome_of(exited(3), exit_rule::any_is_ok)) == job_verdict::nonzero_exit);
   CHECK(verdict_on(outcome_of(exited(3), exit_rule::must_be_0)) == job_verdict::failed);
