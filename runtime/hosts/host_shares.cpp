@@ -96,8 +96,10 @@ double host_shares::need_of(const session& s) const {
   double busy = 0;
   for (const sample& one : s.busy) busy += one.value;
   busy /= static_cast<double>(s.busy.size());
-  if (waits > waits_little && busy > has * works_little) return waits < 1 ? std::min(all, has / (1 - waits)) : all;
-  return std::min(all, std::clamp(busy * reserve, 1.0, has));
+  const double wanted = waits < 1 ? std::min(all, has / (1 - waits)) : all;
+  if (waits > waits_little && busy > has * works_little) return wanted;
+  // Up to `wanted`, not `has`: two equal sessions, one above the limit and one below, would exchange a worker for ever.
+  return std::min(all, std::clamp(busy * reserve, 1.0, wanted));
 }
 
 std::uint32_t host_shares::free_workers() const {

@@ -123,6 +123,13 @@ class model {
     }
     // Nothing has happened for long: shares are what the needs say, and no worker changes its session.
     ++calm;
+    if (changes != changes_when_calm_) {
+      for (const auto& [number, seen] : seen_) {
+        UNSCOPED_INFO("session " << number << ": needs " << seen.needs << ", limit " << seen.limit << ", holds " << seen.held << ", of which "
+                                 << seen.busy() << " work; dismissed " << seen.dismissed << "; is offered " << shares_.offer(number)
+                                 << " for a need of " << shares_.need(number));
+      }
+    }
     REQUIRE(changes == changes_when_calm_);
     std::map<session_number, session_seen> served = seen_;
     for (const auto& [number, seen] : seen_) {
@@ -141,8 +148,8 @@ class model {
   static double need(const session_seen& one) {
     const double most = std::clamp(one.limit, 1U, workers);
     const bool waits = one.running() < 0.95 * one.needs && one.busy() > 0.3 * one.held;
-    if (waits) return std::clamp(one.held * one.needs / one.running(), 1.0, most);
-    return std::min(most, std::clamp(1.25 * one.busy(), 1.0, std::max<double>(one.held, 1)));
+    const double wanted = std::max(one.held * std::max(1.0, one.needs / std::max(one.running(), 1U)), 1.0);
+    return std::min(most, waits ? wanted : std::clamp(1.25 * one.busy(), 1.0, wanted));
   }
 
   /// If every share is at least one worker, no session that needs more is so far below its share that a change would help.
