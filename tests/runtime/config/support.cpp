@@ -70,6 +70,7 @@ temporary_folder::~temporary_folder() {
 fs::path temporary_folder::write(const fs::path& name, std::string_view text) const {
   const fs::path file = path_ / name;
   fs::create_directories(file.parent_path());
+  fs::remove(file);  // ext4 flushes a file to disk that was truncated and written again
   std::ofstream(file, std::ios::binary) << text;
   return file;
 }
