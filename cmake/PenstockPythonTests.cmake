@@ -17,16 +17,20 @@ function(penstock_find_python variable)
   endforeach()
 endfunction()
 
-# penstock_tests_of_python_file(FILE [TOGETHER] [LOCK NAME] [COST NUMBER] [PREFIX TEXT] [NAME TEXT] [CLASSES REGEX] [FIXTURE NAME]
+# penstock_tests_of_python_file(FILE [TOGETHER] [THOROUGH] [LOCK NAME] [COST NUMBER] [PREFIX TEXT] [NAME TEXT] [CLASSES REGEX] [FIXTURE NAME]
 # PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS ENVIRONMENT VARIABLES)
 # FILE.py is in the current folder; PREFIX and FILE, or NAME, begin the names of the tests. CLASSES: only classes whose names match.
 # FIXTURE: the tests require it. TIMEOUT is that of each test method.
-# TOGETHER: all of them in one process, which lists them; ctest shows the list when one has failed. LOCK: tests with the same lock run
-# one at a time. COST: ctest begins with the tests of the highest cost, so that its end does not wait for one of them.
+# TOGETHER: all of them in one process, which lists them; ctest shows the list when one has failed. THOROUGH: they take many seconds of
+# processor time, and only tools/test --all runs them (label thorough). LOCK: tests with the same lock run one at a time. COST: ctest begins with the tests of the highest cost, so that its end does not wait for one of them.
 function(penstock_tests_of_python_file file)
-  cmake_parse_arguments(PARSE_ARGV 1 test "TOGETHER" "PREFIX;NAME;CLASSES;FIXTURE;PYTHON;LABEL;TIMEOUT;LOCK;COST" "ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 test "TOGETHER;THOROUGH" "PREFIX;NAME;CLASSES;FIXTURE;PYTHON;LABEL;TIMEOUT;LOCK;COST" "ENVIRONMENT")
   set(program "${CMAKE_CURRENT_SOURCE_DIR}/${file}.py")
-  set(properties LABELS ${test_LABEL} SKIP_RETURN_CODE 77)
+  set(labels ${test_LABEL})
+  if(test_THOROUGH)
+    list(APPEND labels thorough)
+  endif()
+  set(properties SKIP_RETURN_CODE 77)
   if(test_LOCK)
     list(APPEND properties RESOURCE_LOCK "${test_LOCK}")
   endif()
@@ -43,7 +47,7 @@ function(penstock_tests_of_python_file file)
   if(test_TOGETHER)
     add_test(NAME "${test_NAME}" COMMAND ${test_PYTHON} -B "${program}")
     set_tests_properties("${test_NAME}" PROPERTIES ${properties} TIMEOUT 1800
-      ENVIRONMENT "${test_ENVIRONMENT};PENSTOCK_TEST_LIMIT=${test_TIMEOUT}")
+      LABELS "${labels}" ENVIRONMENT "${test_ENVIRONMENT};PENSTOCK_TEST_LIMIT=${test_TIMEOUT}")
     return()
   endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file}.py)
@@ -59,7 +63,8 @@ function(penstock_tests_of_python_file file)
       string(REPLACE "_" " " sentence ${sentence})
       set(name "${test_NAME}: ${sentence}")
       add_test(NAME "${name}" COMMAND ${test_PYTHON} -B "${program}" ${class}.${method})
-      set_tests_properties("${name}" PROPERTIES ${properties} TIMEOUT ${test_TIMEOUT} ENVIRONMENT "${test_ENVIRONMENT}")
+      set_tests_properties("${name}" PROPERTIES ${properties} LABELS "${labels}" TIMEOUT ${test_TIMEOUT}
+        ENVIRONMENT "${test_ENVIRONMENT}")
     endif()
   endforeach()
 endfunction()
