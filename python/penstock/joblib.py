@@ -64,8 +64,11 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         options = {name: value for name, value in {**self._given, **given}.items() if name in OPTIONS}
         options["initializer"] = _Beginning(options.get("initializer"))
         # Threads of OpenMP and BLAS as for joblib's own backends: inner_max_num_threads, the caller's variables, or a share.
-        environment = {f"loader.env.{name}": value for name, value in self._prepare_worker_env(workers).items()}
-        self._pool = Pool(workers, **{"control_socket": False, **environment, **options})
+        limits = self._prepare_worker_env(workers)
+        environment = {f"loader.env.{name}": value for name, value in limits.items()}
+        # NumPy starts its threads when it is imported, and a process with threads cannot be forked.
+        start = {"loader.start_method": "exec"} if any(value != "1" for value in limits.values()) else {}
+        self._pool = Pool(workers, **{"control_socket": False, **environment, **start, **options})
         self.parallel = parallel
         return workers
 

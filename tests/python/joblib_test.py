@@ -72,13 +72,14 @@ class JoblibTest(PackageTest):
         self.no_children_left()
 
     def test_workers_print_nothing_of_their_own(self):
-        process = self.program("""
-            import joblib, penstock.joblib
-            with joblib.parallel_backend("penstock", n_jobs=2):
-                print(joblib.Parallel()(joblib.delayed(abs)(x) for x in range(3)))
-            """)
-        out, err = process.communicate(timeout=100)
-        self.assertEqual((out.strip(), err), ("[0, 1, 2]", ""))
+        for threads in 1, 4:  # 4: NumPy may have threads, so that workers cannot be forked
+            process = self.program(f"""
+                import joblib, penstock.joblib
+                with joblib.parallel_backend("penstock", n_jobs=2, inner_max_num_threads={threads}):
+                    print(joblib.Parallel()(joblib.delayed(abs)(x) for x in range(3)))
+                """)
+            out, err = process.communicate(timeout=100)
+            self.assertEqual((out.strip(), err), ("[0, 1, 2]", ""))
 
     def test_a_job_that_ends_its_process_is_named(self):
         with joblib.parallel_backend("penstock", n_jobs=2):
