@@ -1,46 +1,15 @@
 #include "actors/scheduler/scheduler.hpp"
 
 #include "actors/caf/caf.hpp"
-#include "actors/scheduler/host_losses.hpp"
-#include "actors/scheduler/late_workers.hpp"
-#include "actors/scheduler/lease_times.hpp"
-#include "actors/scheduler/planned_source.hpp"
+#include "actors/scheduler/scheduler_state.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 
-#include <deque>
 #include <iterator>
-#include <map>
 #include <set>
 
 namespace penstock::scheduler {
 namespace {
-
-struct joined_worker {
-  worker_ref who;
-  std::shared_ptr<protocol::worker_link> link;
-};
-
-struct scheduler_state {
-  protocol::peers others;
-  scheduler_surroundings around;
-  std::unique_ptr<planned_source> source;
-  std::unique_ptr<schedule::ledger> ledger;
-  std::unique_ptr<schedule::epoch_book> book;
-  std::optional<schedule::failure_limit> failures;
-  schedule::departures departures;
-  late_workers late;
-  host_losses hosts;
-  std::map<std::uint32_t, joined_worker> workers;
-  lease_times times;
-  std::deque<upload_order> at_gate;  // at most the leased slots
-  std::uint64_t seek_number = 0;
-  std::uint64_t era = 0;
-  bool paused = false;  // by an operator
-  bool decision_due = false;
-  bool sacrificial = false;
-  bool finished_told = false;
-};
 
 using self_pointer = actors::self<scheduler_actor, scheduler_state>;
 

@@ -25,6 +25,12 @@ std::string why_not_executable(const std::string& file) {
 
 }  // namespace
 
+std::string own_program() {
+  std::error_code gone;
+  const auto file = std::filesystem::read_symlink("/proc/self/exe", gone);
+  return !gone && ::access(file.c_str(), X_OK) == 0 ? file.string() : "/proc/self/exe";
+}
+
 std::string path_of_environment() {
   const char* path = std::getenv("PATH");
   return path != nullptr ? path : "/bin:/usr/bin";

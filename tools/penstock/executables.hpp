@@ -1,4 +1,4 @@
-// Finds programs as a shell does. Used by verbs that start a program of the user's.
+// Finds programs as a shell does, and this one. Used by verbs that start programs.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -7,6 +7,9 @@
 #include <string_view>
 
 namespace penstock::cli {
+
+/// This program's path rather than /proc/self/exe, which ps would show as "exe"; the latter only if the file was replaced.
+[[nodiscard]] std::string own_program();
 
 /// $PATH, or "/bin:/usr/bin" if it is not set.
 [[nodiscard]] std::string path_of_environment();

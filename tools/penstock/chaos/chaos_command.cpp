@@ -6,6 +6,7 @@
 #include "runtime/control/socket_place.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/chaos/batch_journal.hpp"
+#include "tools/penstock/chaos/chaos_goal.hpp"
 #include "tools/penstock/chaos/chaos_result.hpp"
 #include "tools/penstock/chaos/fault_injector.hpp"
 #include "tools/penstock/chaos/stream_check.hpp"
@@ -141,35 +142,6 @@ playing play(const config& settings, fault_injector* enemy, std::atomic<Session*
   for (const epoch_report& e : all.report.epochs) all.digests.push_back(e.digest.value_or(""));
   for (const quarantine_report& q : all.report.quarantine) all.quarantined.insert(q.sample);
   return all;
-}
-
-// ---- the goal, and the time left ---------------------------------------------------------------------
-
-/// "100 faults, 2 a second on average; seed 7".
-std::string goal_of(const fault_injector_settings& n) {
-  std::string kinds;
-  for (const chaos_kind kind : n.kinds) kinds += (kinds.empty() ? "" : ", ") + std::string(name_of(kind));
-  std::string goal;
-  if (n.faults) goal = counted(*n.faults, "fault");
-  if (n.seconds) goal += (goal.empty() ? "faults for " : ", or ") + duration_for_people(*n.seconds);
-  goal += fmt::format(" of {}, {:g} a second on average; seed {}", kinds, n.rate, n.seed);
-  return goal;
-}
-
-/// The estimated time left, from the time that the faults so far have taken; empty below a second.
-std::string time_left_of(const fault_injector_settings& n, std::uint64_t faults, nanoseconds under_fire) {
-  std::optional<nanoseconds> left;
-  if (n.faults && faults > 0) {
-    const double each = static_cast<double>(under_fire.count()) / static_cast<double>(faults);
-    left = nanoseconds(
-        static_cast<std::int64_t>(each * static_cast<double>(*n.faults - std::min(*n.faults, faults))));
-  }
-  if (n.seconds) {
-    const nanoseconds rest = std::max(nanoseconds(*n.seconds) - under_fire, nanoseconds(0));
-    left = left ? std::min(*left, rest) : rest;
-  }
-  if (!left || *left < std::chrono::seconds(1)) return "";
-  return "; about " + duration_for_people(std::chrono::ceil<std::chrono::seconds>(*left)) + " left";
 }
 
 /// Timeouts are set for real storage on bad days; waiting for each of them would take hours. Shortens them to

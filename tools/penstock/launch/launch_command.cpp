@@ -68,27 +68,6 @@ std::string from_environment(const char* name, std::string otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
-/// Our path rather than /proc/self/exe, which ps would show as "exe"; the latter only if the file was
-/// replaced.
-std::string own_program() {
-  std::error_code gone;
-  const auto file = std::filesystem::read_symlink("/proc/self/exe", gone);
-  return !gone && ::access(file.c_str(), X_OK) == 0 ? file.string() : "/proc/self/exe";
-}
-
-/// Adds the ranks' meeting place and their common secret.
-result<void> add_meeting_place(launch_names& names) {
-  constexpr std::size_t secret_bytes = 32;
-  constexpr std::size_t name_bytes = 8;
-  auto secret = random_text(secret_bytes);
-  if (!secret) return tl::unexpected(std::move(secret.error()));
-  const auto name = random_text(name_bytes);
-  if (!name) return tl::unexpected(name.error());
-  names.group_secret = std::move(*secret);
-  names.group_address = fmt::format("@penstock-group/launch-{}-{}", ::getpid(), *name);
-  return {};
-}
-
 /// Sessions restart one by one, at their last positions.
 result<void> make_resumable(launch_work& work, const launch_options& o) {
   work.resumable = true;

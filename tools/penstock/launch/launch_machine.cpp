@@ -9,6 +9,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <fmt/format.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -53,6 +54,18 @@ result<std::string> random_text(std::size_t bytes) {
   std::string text;
   for (const unsigned char byte : drawn) text += fmt::format("{:02x}", byte);
   return text;
+}
+
+result<void> add_meeting_place(launch_names& names) {
+  constexpr std::size_t secret_bytes = 32;
+  constexpr std::size_t name_bytes = 8;
+  auto secret = random_text(secret_bytes);
+  if (!secret) return tl::unexpected(std::move(secret.error()));
+  const auto name = random_text(name_bytes);
+  if (!name) return tl::unexpected(name.error());
+  names.group_secret = std::move(*secret);
+  names.group_address = fmt::format("@penstock-group/launch-{}-{}", ::getpid(), *name);
+  return {};
 }
 
 }  // namespace penstock::cli

@@ -18,5 +18,7 @@ namespace penstock::cli {
 [[nodiscard]] result<std::uint16_t> free_port();
 /// This many random bytes from the kernel, as hexadecimal digits.
 [[nodiscard]] result<std::string> random_text(std::size_t bytes);
+/// Sets the address at which the ranks meet, and their common secret.
+[[nodiscard]] result<void> add_meeting_place(launch_names& names);
 
 }  // namespace penstock::cli
