@@ -112,7 +112,7 @@ class Tree(unittest.TestCase):
                 if "RPATH" in line or "RUNPATH" in line:
                     self.assertRegex(line, r"\[\$ORIGIN(/\.\.)*(/lib)?\]", path)
 
-    def test_the_cmake_package_names_no_place_outside_the_tree(self):
+    def test_the_cmake_package_names_no_path_outside_the_tree(self):
         for path in glob.glob(in_tree("lib/cmake/penstock/*.cmake")):
             with open(path) as file:
                 text = file.read()

@@ -141,7 +141,7 @@ class Packing(unittest.TestCase):
             self.assertEqual([oct(i.external_attr >> 16) for i in wheel.infolist()[1:3]], ["0o100644", "0o100755"])
             self.assertEqual(wheel.infolist()[0].date_time, (2023, 11, 14, 22, 13, 20))
 
-    def test_a_library_without_a_known_licence_is_no_part_of_a_release(self):
+    def test_a_library_without_a_known_licence_is_not_part_of_a_release(self):
         lines = ["%s 1.0\n" % name for name in self.pack.MATERIALS]
         with open(self.path("materials"), "w") as file:
             file.writelines(lines)
@@ -253,7 +253,7 @@ class Release(unittest.TestCase):
                 with open(path, "rb") as file:
                     self.assertNotIn(b"build/sysroot", file.read(), path)
 
-    def test_the_sums_are_those_of_the_files_and_the_bill_names_each_of_them(self):
+    def test_the_checksums_match_the_files_and_the_bill_of_materials_names_each(self):
         with open(os.path.join(RELEASE, "SHA256SUMS")) as file:
             sums = dict(reversed(line.split()) for line in file)
         self.assertEqual(set(sums) | {"SHA256SUMS"}, set(os.listdir(RELEASE)))

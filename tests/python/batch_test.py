@@ -27,7 +27,7 @@ class BatchTest(PackageTest):
                     batches[os.path.relpath(os.path.join(folder, name), out)] = numpy.load(os.path.join(folder, name))
         return batches
 
-    def test_the_bytes_are_those_of_penstock_run(self):
+    def test_the_bytes_match_those_of_penstock_run(self):
         expected = sorted(hashlib.sha256(a.tobytes()).hexdigest() for a in self.written(STREAM).values() if a.nbytes >= 8 * 4096)
         with self.session() as session:
             seen = sorted(hashlib.sha256(b["data"].tobytes()).hexdigest() for b in session.epoch(0))

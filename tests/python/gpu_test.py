@@ -32,7 +32,7 @@ class GpuTest(PackageTest):
         with self.session("host") as session:
             return [hashlib.sha256(batch["data"].tobytes()).hexdigest() for batch in session.epoch(epoch)]
 
-    def test_views_copies_and_digests_are_those_of_the_host_device(self):
+    def test_views_copies_and_digests_match_those_of_the_host_device(self):
         with self.session("host", digests=True) as session:
             expected = [hashlib.sha256(batch["data"].tobytes()).hexdigest() for batch in session]
             digests = [epoch["digest"] for epoch in session.report()["epochs"]]

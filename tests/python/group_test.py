@@ -251,7 +251,7 @@ class GroupTest(PackageTest):
             self.assertEqual(code, 1, out + err)
             self.assertRegex(err, "sampler.batch_size is [56] at rank . .*, but [56] at rank .")
 
-    def test_without_a_launcher_the_known_ones_are_named(self):
+    def test_without_a_launcher_the_error_names_the_known_ones(self):
         out = self.ran("""
             import penstock
             try:

@@ -30,7 +30,7 @@ class HomesTest(unittest.TestCase):
         homes.spread([])
         self.assertEqual({homes.of(shard) for shard in range(3)}, {NOWHERE})
 
-    def test_a_worker_that_comes_takes_over_no_more_than_makes_it_even(self):
+    def test_a_new_worker_takes_over_no_more_than_its_even_share(self):
         homes = Homes(4, NOWHERE)
         self.assertEqual(moved(homes, 4, [65]), [0, 1, 2, 3])
         self.assertEqual(len(moved(homes, 4, [65, 66])), 2)
@@ -67,7 +67,7 @@ class HomesTest(unittest.TestCase):
         pool = PoolWithHosts([{"id": 65 + at, "state": state} for at, state in enumerate(states)])
         self.assertEqual(SeenWorkers(pool, 0).on_hosts(), [65, 66, 67])
 
-    def test_whoever_begins_gets_the_workers_last_seen_without_another_look(self):
+    def test_a_new_pass_gets_the_workers_last_seen_without_asking_again(self):
         pool = PoolWithHosts([{"id": 65, "state": "ready"}])
         seen = SeenWorkers(pool, 0)
         self.assertEqual(seen.last_seen_on_hosts(), [65])  # there was no look yet

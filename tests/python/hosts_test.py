@@ -109,7 +109,7 @@ class HostsTest(LoaderCase):
 
     # ---- the same batches ----------------------------------------------------------------------------------------
 
-    def test_batches_of_a_dataset_of_the_program_are_the_local_ones(self):
+    def test_batches_of_a_dataset_of_the_program_match_local_ones(self):
         options = dict(batch_size=7, shuffle=True, seed=5)
         expected = self.local(Drawing(), **options)
         for num_workers in (0, 1):
@@ -119,14 +119,14 @@ class HostsTest(LoaderCase):
                 self.same(list(loader), expected)
                 self.assertTrue(loader.hosts_join_at.startswith("127.0.0.1:"))
 
-    def test_batches_of_a_dataset_of_a_module_are_the_local_ones_over_several_epochs(self):
+    def test_batches_of_a_dataset_of_a_module_match_local_ones_over_several_epochs(self):
         loader = self.loader(Squares(50), batch_size=4, persistent_workers=False, prefetch_factor=3)
         self.host(loader.hosts_join_at, 3)
         expected = self.local(Squares(50), batch_size=4)
         for _ in range(3):
             self.same(list(loader), expected)
 
-    def test_large_batches_are_the_local_ones(self):
+    def test_large_batches_match_local_ones(self):
         big = torch.arange(3_000_000, dtype=torch.int64)  # 24 MB of dataset; 6 MB a sample: more than a slot
         dataset = [(big[: 750_000 + index], index) for index in range(6)]
         loader = self.loader(dataset, batch_size=None)
@@ -207,7 +207,7 @@ class HostsTest(LoaderCase):
         self.assertGreaterEqual(len(kills), KILLS // 2)
         self.assertEqual(loader.bad_samples, [])
 
-    def test_a_sample_that_kills_remote_workers_is_named_as_a_local_one_is(self):
+    def test_a_sample_that_kills_remote_workers_is_named_like_a_local_one(self):
         options = dict(batch_size=5, on_bad_sample="skip", seed=3, pool={"quarantine": {"max_attempts": 2}, **RESTARTS})
         local = DataLoader(Drawing(20, poison=(7,)), num_workers=2, **options)
         expected = list(local)
@@ -218,7 +218,7 @@ class HostsTest(LoaderCase):
         self.assertEqual(told(loader), told(local))
         self.assertEqual([each["index"] for each in loader.bad_samples], [7])
 
-    def test_a_host_that_is_told_to_leave_ends_with_0_and_the_loader_goes_on(self):
+    def test_a_host_that_is_asked_to_leave_ends_with_0_and_the_loader_continues(self):
         options = dict(batch_size=4, seed=1)
         loader = self.loader(Drawing(120, wait=0.01), **options)
         leaving, other = (self.host(loader.hosts_join_at) for _ in range(2))
@@ -324,7 +324,7 @@ class HostsTest(LoaderCase):
                 for epoch in expected:
                     self.same(list(loader), epoch)
 
-    def test_a_pass_begins_with_the_workers_that_the_last_one_has_seen(self):
+    def test_a_pass_begins_with_the_workers_that_the_previous_one_saw(self):
         options = dict(num_workers=3, batch_size=3, seed=4)
         first, second = self.two_epochs(SharingLoader(DrawingShards(40), **options))
         loader = self.loader(DrawingShards(40), pool=RESTARTS, **options)
@@ -333,7 +333,7 @@ class HostsTest(LoaderCase):
         with unittest.mock.patch.object(penstock._loader, "LOOK_EVERY", 1000.0):  # a pass that waits for a look does not end
             self.same(list(loader), second)
 
-    def test_shards_move_to_hosts_that_come_and_from_those_that_are_lost(self):
+    def test_shards_move_to_new_hosts_and_away_from_lost_ones(self):
         for kind in (DrawingShards, Resuming):
             with self.subTest(dataset=kind.__name__):
                 expected, loader = self.shards(kind(120, wait=0.01))
@@ -350,7 +350,7 @@ class HostsTest(LoaderCase):
                 self.same(got + list(batches), expected)
                 self.assertEqual(loader.bad_samples, [])
 
-    def test_a_dataset_with_a_state_makes_little_again_when_its_host_is_lost(self):
+    def test_a_stateful_dataset_repeats_little_when_its_host_is_lost(self):
         log = os.path.join(self.folder, "log")
         dataset = Counting(200, log, lambda shard, value: time.sleep(0.005))
         options = dict(num_workers=2, batch_size=2, seed=3)
@@ -393,7 +393,7 @@ class HostsTest(LoaderCase):
         with self.assertRaisesRegex(penstock.sample_error, "sample 2 of shard 1"):
             list(loader)
 
-    def test_what_cannot_be_the_same_on_hosts_is_refused(self):
+    def test_arguments_that_hosts_cannot_follow_are_refused_with_what_to_pass(self):
         with self.assertRaisesRegex(penstock.config_error, "set it to the number of shards"):
             self.loader(Shards(4))
         with self.assertRaisesRegex(penstock.config_error, 'pass seeding="sample", which worker_init_fn changes'):
@@ -427,7 +427,7 @@ class HostsTest(LoaderCase):
         with self.assertRaises(penstock.job_timed_out_error):
             pool.options(timeout=0.3).submit(time.sleep, 60).result()
 
-    def test_a_job_that_may_begin_once_is_not_begun_again_when_its_host_is_lost(self):
+    def test_a_job_that_is_not_idempotent_is_not_started_again_when_its_host_is_lost(self):
         pool = self.pool()
         begun = os.path.join(self.folder, "begun")
 

@@ -41,7 +41,7 @@ class JoblibTest(PackageTest):
             self.assertEqual(joblib.Parallel()(joblib.delayed(square)(x) for x in range(200)), [x * x for x in range(200)])
             self.assertEqual(joblib.Parallel()(joblib.delayed(lambda x: -x)(x) for x in range(3)), [0, -1, -2])
 
-    def test_a_job_may_use_the_backend_in_turn(self):
+    def test_a_job_may_use_the_backend_itself(self):
         def inner(x):
             return sum(joblib.Parallel(n_jobs=2, backend="penstock")(joblib.delayed(abs)(y) for y in (x, x)))
         with joblib.parallel_backend("penstock", n_jobs=2):
@@ -58,7 +58,7 @@ class JoblibTest(PackageTest):
         with joblib.parallel_backend("penstock", n_jobs=1):
             self.assertEqual(joblib.Parallel()(joblib.delayed(os.getpid)() for _ in range(2)), [os.getpid()] * 2)
 
-    def test_an_exception_comes_through(self):
+    def test_an_exception_reaches_the_caller(self):
         with joblib.parallel_backend("penstock", n_jobs=2):
             with self.assertRaisesRegex(ValueError, "of job"):
                 joblib.Parallel()(joblib.delayed(fail)(x) for x in range(10))

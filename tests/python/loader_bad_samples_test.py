@@ -82,7 +82,7 @@ class LoaderBadSamplesTest(LoaderCase):
         (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
         self.assertEqual((listed["sample"], listed["work"], listed["causes"], listed["known"]), (7, "sample 7", ["SIGABRT"] * 2, False))
 
-    def test_a_pass_of_which_nothing_is_left_raises_with_the_first_samples_exception(self):
+    def test_a_pass_without_any_good_sample_raises_with_the_first_samples_exception(self):
         def fail(index):
             return 1 // (index - index)
         for policy in ("skip", "replace"):
@@ -92,7 +92,7 @@ class LoaderBadSamplesTest(LoaderCase):
             self.assertIn("in fail", str(caught.exception.__cause__))
             self.assertIsNone(next(batches, None))
 
-    def test_a_pass_of_which_a_batch_is_left_or_that_had_none_does_not_raise(self):
+    def test_a_pass_with_one_good_batch_or_without_batches_does_not_raise(self):
         def give(index):
             if index < 8:
                 raise ValueError(index)
@@ -115,7 +115,7 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertEqual(next(batches).tolist(), [8, 9, 10, 11])
 
     @notes_are_shown
-    def test_what_no_single_sample_raised_is_blamed_on_its_batch(self):
+    def test_an_exception_of_no_single_sample_is_blamed_on_its_batch(self):
         class Together(Values):
             def __getitems__(self, indices):
                 raise ValueError(indices)
@@ -177,7 +177,7 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertIn("in an earlier run", self.penstock("quarantine", "list", "--last")[1])
         self.assertIn("4 samples failed, 0 quarantined; 6 left out of batches in all", self.penstock("status", "--last")[1])
 
-    def test_a_sample_in_quarantine_says_how_it_gets_out(self):
+    def test_the_error_about_a_quarantined_sample_says_how_to_release_it(self):
         path = os.path.join(self.folder, "bad.jsonl")
         loader = SharingLoader(Values(int, 4), num_workers=2, quarantine=path)
         Quarantine(path, loader._fingerprint()).add(1, ["SIGSEGV"])
@@ -215,7 +215,7 @@ class LoaderBadSamplesTest(LoaderCase):
 
     # ---- status ---------------------------------------------------------------------------------------------------
 
-    def test_the_time_beside_a_sample_is_said_to_be_that_of_its_batch(self):
+    def test_the_time_next_to_a_sample_is_labelled_as_that_of_its_batch(self):
         process = self.program("""
             import time, torch
             from penstock.torch import DataLoader

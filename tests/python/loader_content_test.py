@@ -53,7 +53,7 @@ class LoaderContentTest(LoaderCase):
             self.assertTrue(self.equal(batch, other), "batch %d differs; %s" % (count - 1, where))
         return count
 
-    def test_labels_behind_a_last_batch_that_is_not_full_are_right_in_each_epoch(self):
+    def test_labels_after_a_last_batch_that_is_not_full_are_right_in_each_epoch(self):
         generator = torch.Generator().manual_seed(1)
         images = torch.randint(0, 256, (500, 3, 32, 32), dtype=torch.uint8, generator=generator)
         dataset = torch.utils.data.TensorDataset(images, torch.arange(500, dtype=torch.int64))
@@ -89,7 +89,7 @@ class LoaderContentTest(LoaderCase):
         for _ in range(3):
             self.same_batches(mine, TorchLoader(dataset, batch_sampler=sampler))
 
-    def test_a_batch_that_outgrows_its_slot_behind_one_that_did_not_is_right(self):
+    def test_a_batch_that_outgrows_its_slot_after_one_that_did_not_is_right(self):
         sizes = (100_000, 900_000, 1_100_000, 200_000, 3_000_000, 50_000, 1_048_000)
         dataset = Values(lambda index: {"data": torch.full((sizes[index % len(sizes)],), index, dtype=torch.uint8), "index": index,
                                         "text": "y" * sizes[index % len(sizes)]}, 21)
@@ -98,7 +98,7 @@ class LoaderContentTest(LoaderCase):
             self.assertEqual(self.same_batches(mine, TorchLoader(dataset, batch_size=1)), 21)
         self.assertEqual(mine._workers.pool.report()["workers"]["restarts"], 0)
 
-    def test_random_structures_that_grow_and_shrink_are_those_of_torchs_loader(self):
+    def test_random_structures_that_grow_and_shrink_match_those_of_torchs_loader(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
         draw, left = random.Random(SEED), BATCHES
         kept = []
@@ -130,7 +130,7 @@ class LoaderContentTest(LoaderCase):
         for batch, other in kept:
             self.assertTrue(self.equal(batch, other), "a kept batch changed")
 
-    def test_random_results_of_a_pool_are_those_of_the_function(self):
+    def test_random_results_of_a_pool_match_those_of_the_function(self):
         draw = random.Random(SEED)
         with penstock.Pool(2, loader={"slot_bytes": "256KiB"}) as pool:
             kept = []
@@ -179,7 +179,7 @@ class RoomTest(LoaderCase):
     def views(self, *tensors):
         return [memoryview(b"pickle"), *[memoryview(tensor.numpy()).cast("B") for tensor in tensors]]
 
-    def test_parts_in_memory_of_their_own_are_added_behind_the_tensors_and_change_none(self):
+    def test_parts_in_separate_memory_are_added_after_the_tensors_and_change_none(self):
         room = self.room()
         first, second = room.tensor(torch.int64, (10,)), room.tensor(torch.uint8, (3, 5))
         first.fill_(7)

@@ -70,7 +70,7 @@ class LoaderCopiesTest(LoaderCase):
             """)
         self.assertEqual(out.split(), ["66", "True"] * 2)
 
-    def test_an_adapter_as_accelerate_has_it_gets_a_loader_of_our_class_from_the_plain_one(self):
+    def test_an_adapter_like_accelerates_gets_a_loader_of_our_class_from_the_plain_one(self):
         # A module with accelerate's name and what its DataLoaderAdapter does; training_test.py has accelerate itself.
         out = self.ran("""
             import os, sys, types, warnings

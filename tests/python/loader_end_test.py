@@ -22,7 +22,7 @@ def threads_of(pid):
 
 
 class LoaderEndTest(LoaderCase):
-    def test_classes_of_a_program_without_a_guard_travel_and_come_back(self):
+    def test_classes_of_a_program_without_a_main_guard_reach_workers_and_return(self):
         out = self.ran("""
             import torch
             from penstock.torch import DataLoader
@@ -66,7 +66,7 @@ class LoaderEndTest(LoaderCase):
         process.wait()
         self.wait_until(lambda: not alive(worker), "the end of the worker", seconds=3)
 
-    def test_iterations_make_nothing_grow(self):
+    def test_iterations_leak_nothing(self):
         many = int(os.environ.get("PENSTOCK_TEST_ITERATIONS", "60"))
 
         def give(index):

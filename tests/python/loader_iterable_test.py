@@ -20,7 +20,7 @@ def kill_one(candidates):
 
 
 class LoaderIterableTest(LoaderCase):
-    def test_iterable_datasets_are_sharded_and_ordered_as_by_torch(self):
+    def test_iterable_datasets_are_sharded_and_ordered_as_torch_does_it(self):
         for workers, options in ((3, {"batch_size": 3}), (2, {"batch_size": 3, "drop_last": True}), (2, {"batch_size": None})):
             mine = list(SharingLoader(Shards(10), num_workers=workers, **options))
             theirs = list(torch.utils.data.DataLoader(Shards(10), num_workers=workers, multiprocessing_context="fork", **options))
@@ -39,7 +39,7 @@ class LoaderIterableTest(LoaderCase):
         del loader
         self.assertEqual(first, [batch.tolist() for batch in SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=3)])
 
-    def test_a_replacement_asks_a_dataset_that_has_a_state_to_continue_and_makes_nothing_twice(self):
+    def test_a_replacement_resumes_a_stateful_dataset_and_repeats_nothing(self):
         mark = os.path.join(self.folder, "mark")
 
         def die(shard, value):
@@ -56,7 +56,7 @@ class LoaderIterableTest(LoaderCase):
         again = [value for value, times in dataset.made().items() if times > 1]
         self.assertLessEqual(set(again), {1029})  # of the batch that was lost
 
-    def test_kills_at_any_moment_do_not_change_what_a_dataset_with_a_state_gives(self):
+    def test_kills_at_any_moment_do_not_change_what_a_stateful_dataset_yields(self):
         options = {"num_workers": 2, "batch_size": 3, "seed": 3}
         length = int(os.environ.get("PENSTOCK_TEST_KILLED", "150"))  # a kill for every 30 of them
         dataset = Counting(length, os.path.join(self.folder, "log"), lambda shard, value: time.sleep(0.001))
@@ -69,7 +69,7 @@ class LoaderIterableTest(LoaderCase):
                 kill_one(lambda: set(children_of(os.getpid())) - SharingLoader.pids())
         self.assertEqual(plain(batches), expected)
 
-    def test_a_worker_that_dies_after_its_shards_last_samples_gives_none_of_them_again(self):
+    def test_a_worker_that_dies_after_its_shards_last_samples_repeats_none_of_them(self):
         dataset = Counting(8, os.path.join(self.folder, "log"))
         loader = DataLoader(dataset, num_workers=1, batch_size=3, prefetch_factor=1)
         iterator = iter(loader)

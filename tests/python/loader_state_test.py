@@ -90,7 +90,7 @@ class LoaderStateTest(LoaderCase):
         with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 3"):
             DataLoader(Shards(20), num_workers=3, batch_size=2, seed=1).load_state_dict(state)
 
-    def test_a_dataset_with_a_state_continues_from_it_and_makes_nothing_again(self):
+    def test_a_stateful_dataset_continues_from_its_state_and_repeats_nothing(self):
         for workers in (2, 0):
             options = {"num_workers": workers, "batch_size": 2, "seed": 1}
             log = os.path.join(self.folder, "log")
@@ -117,7 +117,7 @@ class LoaderStateTest(LoaderCase):
                     with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 1"):
                         DataLoader(Counting(24, log), num_workers=1, batch_size=2, seed=1).load_state_dict(state)
 
-    def test_a_shard_that_has_ended_is_not_given_again_though_its_state_is_that_of_its_beginning(self):
+    def test_an_ended_shard_is_not_repeated_though_its_state_equals_the_initial_one(self):
         for workers, batches in ((2, 8), (0, 7)):  # the last one of each shard has fewer samples, so the shard is known to have ended
             options = {"num_workers": workers, "batch_size": 3, "seed": 1}
             dataset = Counting(20, os.path.join(self.folder, "log"))
@@ -184,7 +184,7 @@ class LoaderStateTest(LoaderCase):
             "single": {"shuffle": True, "batch_size": None},
         }
 
-    def test_batches_before_and_after_a_state_are_together_the_epoch(self):
+    def test_batches_before_and_after_a_state_make_up_the_epoch(self):
         def give(index):
             return torch.tensor([index, int(random.random() * 1e9)])
 
@@ -230,7 +230,7 @@ class LoaderStateTest(LoaderCase):
                 loader.load_state_dict(state)  # also in the loader whose state it is
                 self.assertEqual([index for index, _ in rows(loader)], [index for index, _ in rest], where)
 
-    def test_batches_of_an_iterable_dataset_before_and_after_a_state_are_together_the_epoch(self):
+    def test_batches_of_an_iterable_dataset_before_and_after_a_state_make_up_the_epoch(self):
         def numbers(batches):
             return [value for values, _ in batches for value in values]
         draw = random.Random(19)
@@ -289,7 +289,7 @@ class LoaderStateTest(LoaderCase):
                     next(iterator)
                     self.assertEqual(other.state_dict()["epoch"], 1)
 
-    def test_after_an_epochs_last_batch_a_resumed_loader_has_the_samplers_epoch_that_the_program_sets(self):
+    def test_after_an_epochs_last_batch_a_resumed_loader_uses_the_epoch_that_the_program_sets_on_its_sampler(self):
         data = list(range(12))
 
         def made(state=None):

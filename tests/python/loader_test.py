@@ -23,7 +23,7 @@ def pid_of_worker(index):
 class LoaderTest(LoaderCase):
     # ---- as torch's -----------------------------------------------------------------------------------------------
 
-    def test_batches_are_those_of_torchs_loader(self):
+    def test_batches_match_those_of_torchs_loader(self):
         def give(index):
             return {"array": numpy.full((3, 2), index), "pair": Pair(index, "w%d" % index), "flag": index % 2 == 0,
                     "tensors": [torch.arange(4) * index, torch.tensor(0.5, dtype=torch.bfloat16)], "none": torch.empty(0)}
@@ -39,7 +39,7 @@ class LoaderTest(LoaderCase):
             for batch, other in zip(batches, expected):
                 self.same(batch, other)
 
-    def test_shuffle_is_the_order_of_torchs_loader_for_the_same_generator(self):
+    def test_shuffle_gives_the_order_of_torchs_loader_for_the_same_generator(self):
         def orders(kind):
             loader = kind(Squares(), batch_size=8, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(3))
             return [[batch["index"].tolist() for batch in loader] for _ in range(2)]
@@ -47,7 +47,7 @@ class LoaderTest(LoaderCase):
         self.assertEqual(mine, orders(torch.utils.data.DataLoader))
         self.assertNotEqual(mine[0], mine[1])
 
-    def test_an_exception_is_raised_as_by_torch_and_the_next_batch_comes(self):
+    def test_an_exception_is_raised_as_torch_does_it_and_the_next_batch_follows(self):
         def give(index):
             if index == 5:
                 raise KeyError("at five")
@@ -74,7 +74,7 @@ class LoaderTest(LoaderCase):
         theirs = taken(torch.utils.data.DataLoader(Values(give, 16), batch_size=4, num_workers=2))
         self.assertEqual(mine, theirs)
 
-    def test_worker_init_fn_and_get_worker_info_are_torchs(self):
+    def test_worker_init_fn_and_get_worker_info_behave_as_in_torch(self):
         def begin(worker):
             info = torch.utils.data.get_worker_info()
             assert (info.id, info.num_workers) == (worker, 2) and len(info.dataset) == 64

@@ -63,7 +63,7 @@ class LoaderWatchTest(PackageTest):
         self.assertIn("sample 37", self.penstock("why", "--last")[1])
         self.assertNotIn("moving again", self.penstock("events", "--last")[1])
 
-    def test_no_verb_speaks_of_jobs_to_somebody_who_has_a_loader(self):
+    def test_no_verb_mentions_jobs_to_the_user_of_a_loader(self):
         self.loader(sample="os.abort() if index == 9 and not os.path.exists('died') and not open('died', 'w').close() else time.sleep(600 if index == 37 else 0)")
         self.wait_until(self.stalled, "the stall", seconds=60)
         for verb in (("status",), ("top", "--once"), ("describe", "scheduler"), ("events", "--all"), ("deaths",), ("why",), ("sessions",), ("quarantine", "list")):
@@ -76,14 +76,14 @@ class LoaderWatchTest(PackageTest):
         self.assertIn(loading, self.penstock("top", "--once")[1])
         self.assertRegex(self.penstock("events")[1], "while loading (sample 9|batch at position 8 of epoch 0)")
 
-    def test_why_tells_what_a_hang_is_about_before_that_is_a_stall(self):
+    def test_why_names_what_hangs_before_it_counts_as_a_stall(self):
         self.loader(sample="time.sleep(600 if index == 37 else 0)")
         now = self.wait_until(lambda: (w := self.asked("why")) and w["now"] and "sample 37" in w["now"]["waits_for"] and w["now"], "the wait", seconds=60)
         self.assertLess(now["seconds"], 10)
         self.assertEqual(now["verdict_after_seconds"], 5)
         self.assertEqual(self.asked("status")["workers"][now["worker"]]["current_sample"].split(" (")[0], "sample 37")
 
-    def test_a_sample_that_hangs_again_after_a_restart_is_told_as_one_that_hung_before(self):
+    def test_a_sample_that_hangs_again_after_a_restart_is_reported_as_having_hung_before(self):
         self.loader(sample="time.sleep(600 if index == 37 else 0)")
         self.wait_until(self.stalled, "the stall", seconds=60)
         first = self.stalled()
@@ -137,7 +137,7 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual([d["cause"] for d in deaths], ["hang"] * 3)
         self.assertEqual([d["work"] for d in deaths[1:]], ["sample 61"] * 2)
 
-    def test_a_step_that_takes_long_is_no_stall_and_limits(self):
+    def test_a_step_that_takes_long_is_the_limit_and_not_a_stall(self):
         self.loader(step="time.sleep(0 if step < 2 else 600)")
         self.wait_until(lambda: (self.asked("status") or {}).get("batches_delivered") == 3, "three batches", seconds=60)
         self.wait_until(lambda: self.asked("why")["limit"] == "consumer", "the limit", seconds=30)
@@ -146,7 +146,7 @@ class LoaderWatchTest(PackageTest):
         self.assertIsNone(self.asked("status")["stalled"])
         self.assertIn("3 batches, 18 % of epoch 0", self.penstock("sessions")[1])
 
-    def test_an_exception_that_ends_the_program_is_a_failure_and_its_cancelled_batches_are_none(self):
+    def test_an_exception_that_ends_the_program_is_a_failure_but_its_cancelled_batches_are_not(self):
         # At the exception, batches 8 and 9 of the second epoch are under way, and perhaps those before them.
         process = self.loader(sample="time.sleep(600 if index >= 32 and os.path.exists('second') else 0)",
                               step="epoch == 1 and step == 0 and open('second', 'w').close(); assert epoch == 0 or step < 5, 'the loss is NaN'")
@@ -194,7 +194,7 @@ class LoaderWatchTest(PackageTest):
         began = seconds_of(death["time"]) - death["lived_seconds"]
         self.assertGreater(began, seconds_of(started["time"]) - 1)
 
-    def test_metrics_of_a_loader_tell_how_long_its_consumer_waits(self):
+    def test_metrics_of_a_loader_show_how_long_its_consumer_waits(self):
         self.loader(sample="time.sleep(0.05)")
 
         def value(name):

@@ -90,7 +90,7 @@ class PoolTest(PackageTest):
             self.assertLessEqual(len(taken), (21 + 8 + 20) * 512)
             endless.close()
 
-    def test_an_exception_in_a_chunk_is_raised_at_its_turn_as_it_was(self):
+    def test_an_exception_in_a_chunk_is_raised_unchanged_at_its_turn(self):
         with self.pool() as pool:
             values = pool.map(odd_one, [3, 4, 5, 6], chunksize=4)
             self.assertEqual([next(values), next(values)], [3, 4])
@@ -167,7 +167,7 @@ class PoolTest(PackageTest):
                 print(shared["key"])
             """).strip(), "7")
 
-    def test_functions_without_a_module_travel_and_a_program_needs_no_main_guard(self):
+    def test_functions_without_a_module_reach_workers_and_a_program_needs_no_main_guard(self):
         out = self.ran("""
             import penstock
             factor = 3
@@ -193,7 +193,7 @@ class PoolTest(PackageTest):
                 result += 1
             numpy.testing.assert_array_equal(arrays[1], [0, 1, 2])
 
-    def test_an_exception_is_raised_here_with_the_traceback_from_there(self):
+    def test_an_exception_is_raised_in_the_caller_with_the_traceback_of_the_worker(self):
         with self.pool(1) as pool:
             with self.assertRaises(ZeroDivisionError) as caught:
                 pool.submit(lambda: 1 // 0).result(20)
@@ -271,7 +271,7 @@ class PoolTest(PackageTest):
             """)
         self.assertEqual(out, "[5, 7, 9]\n11 (8, 'yes') 5\n")
 
-    def test_arguments_of_other_executors_are_refused_with_what_serves_instead(self):
+    def test_arguments_of_other_executors_are_refused_with_what_to_use_instead(self):
         with self.assertRaisesRegex(TypeError, "max_tasks_per_child: fresh=True"):
             penstock.Pool(1, max_tasks_per_child=1)
         with self.pool(1, mp_context=None) as pool:
@@ -403,7 +403,7 @@ class PoolTest(PackageTest):
             fresh = pool.options(fresh=True)
             self.assertEqual(len({fresh.submit(os.getpid).result(30) for _ in range(3)}), 3)
 
-    def test_a_job_s_environment_is_that_of_the_worker_again_for_the_next_one(self):
+    def test_a_job_s_changes_to_the_environment_are_undone_for_the_next_one(self):
         def change():
             os.environ["OF_THE_JOB"] = "1"
             return os.environ.pop("PATH")
@@ -447,7 +447,7 @@ class PoolTest(PackageTest):
         self.assertEqual(last_error.count("in begin\n"), 1)
         self.assertIn("penstock.workers_exhausted_error: the initializer begin", last_error)
 
-    def test_an_initializer_that_cannot_be_made_again_in_a_worker_is_named(self):
+    def test_an_initializer_that_cannot_be_recreated_in_a_worker_is_named(self):
         with open(os.path.join(self.folder, "only_here.py"), "w") as file:
             file.write("def begin(): pass")
         self.assertIn("the initializer cannot be recreated in a worker: ModuleNotFoundError: No module named 'only_here'", self.ran("""

@@ -40,7 +40,7 @@ class RayTest(RayCase):
         super().tearDown()
         self.wait_until(lambda: ray.available_resources().get("CPU") == CPUS, lambda: "Ray has its CPUs back: %s" % ray.available_resources())
 
-    def test_the_stream_is_the_local_one_though_actors_and_hosts_are_killed_and_ray_replaces_them(self):
+    def test_the_stream_matches_a_local_one_though_actors_and_hosts_are_killed_and_ray_replaces_them(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
         draw = random.Random(SEED)
         samples = int(KILLS * BETWEEN * HOSTS * 200 + 1000)  # lasts about as long as the kills

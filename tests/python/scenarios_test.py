@@ -50,13 +50,13 @@ class ScenariosTest(PackageTest):
 
     # ---- S1 -------------------------------------------------------------------------------------------------------
 
-    def test_s1_alone_there_is_a_no_without_a_reason(self):
+    def test_s1_alone_the_refusal_has_no_reason(self):
         self.without_gpu()
         out = self.run_one("s1-alone", code=1)
         self.assertTrue(out.startswith("False\n"), out)
         self.assertRegex(out.splitlines()[-1], "CUDA|NVIDIA")
 
-    def test_s1_on_penstock_each_layer_is_looked_at_and_a_session_runs_without_a_gpu(self):
+    def test_s1_on_penstock_each_layer_is_checked_and_a_session_runs_without_a_gpu(self):
         self.without_gpu()
         penstock = os.path.dirname(os.environ["PENSTOCK_BIN"] + "/")
         out = self.run_one("s1-penstock", torch=False, environment={"PATH": penstock + os.pathsep + os.environ["PATH"]}).splitlines()

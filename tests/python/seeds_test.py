@@ -22,7 +22,7 @@ class SeedsTest(unittest.TestCase):
             self.assertEqual(direct.getstate(), by_setstate.getstate())
             self.assertEqual([direct.gauss(0, 1) for _ in range(700)], [by_setstate.gauss(0, 1) for _ in range(700)])
 
-    def test_the_words_are_those_of_splitmix64(self):
+    def test_the_words_match_those_of_splitmix64(self):
         generator = random.Random()
         _seeds.PythonGenerator(generator)(1234567)
         state = generator.getstate()[1]

@@ -21,7 +21,7 @@ class SessionTest(PackageTest):
     def digests_of(self, session):
         return [epoch["digest"] for epoch in session.report()["epochs"]]
 
-    def test_the_digests_are_those_of_penstock_run(self):
+    def test_the_digests_match_those_of_penstock_run(self):
         expected = self.digests(self.write("stream.toml", STREAM), "--workers", 3)
         with self.session(digests=True) as session:
             rows = sum(batch.rows for batch in session)
@@ -77,7 +77,7 @@ class SessionTest(PackageTest):
                 self.assertIn("source", batch)
             self.assertEqual(self.digests_of(session), expected)
 
-    def test_every_sample_of_an_epoch_comes_once(self):
+    def test_every_sample_of_an_epoch_is_delivered_once(self):
         with self.session() as session:
             seen = [sample for batch in session.epoch(0) for sample in batch.samples]
         self.assertEqual(sorted(seen), list(range(400)))
@@ -180,7 +180,7 @@ class SessionTest(PackageTest):
             session.stop(1, by="early stopping")
         self.assertEqual(self.ends_of(events), ["the session was asked to stop by early stopping", "it was stopped by early stopping"])
 
-    def test_an_exception_that_leaves_the_with_block_is_the_reason_of_the_end(self):
+    def test_an_exception_that_leaves_the_with_block_is_recorded_as_the_reason_for_the_end(self):
         class Diverged(Exception):
             pass
 

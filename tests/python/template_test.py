@@ -140,7 +140,7 @@ class TemplateTest(unittest.TestCase):
             wait_for(children, lambda found: len(found) == 2)
         self.assertEqual(set(), children(), "the pool's end left a process")
 
-    def test_a_template_that_dies_again_and_again_is_given_up(self):
+    def test_a_template_that_keeps_dying_is_abandoned(self):
         with penstock.Pool(1, loader={**TEMPLATE, "restart": {"intensity": {"max": 2}, "backoff": {"max": "1ms", "base": "1ms"}}}) as pool:
             pid = pool.submit(facts).result(60)[0]
             known = {pid}
@@ -176,7 +176,7 @@ class TemplateTest(unittest.TestCase):
 
 
 class LoaderTest(unittest.TestCase):
-    def test_batches_are_those_of_executed_workers(self):
+    def test_batches_match_those_of_executed_workers(self):
         def batches(method):
             loader = penstock.torch.DataLoader(Numbers(), batch_size=8, num_workers=2, seed=5, shuffle=True, pool={"loader": {"start_method": method}})
             return torch.cat(list(loader))
