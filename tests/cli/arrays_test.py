@@ -84,7 +84,7 @@ class ArraysTest(PenstockTest):
 
     # ---- what is refused -------------------------------------------------------------------------------------
 
-    def test_arrays_that_do_not_belong_together_or_are_of_no_use_are_refused(self):
+    def test_arrays_that_do_not_match_or_cannot_be_used_are_refused(self):
         ones = numpy.ones((5, 2))
         for arrays, expected in (({"a": ones, "b": numpy.ones(4)}, "has 5 rows, but '%s': its member 'b.npy' has 4 rows"),
                                  ({"a": numpy.array([{}, []], dtype=object)}, "has a member 'a.npy' that"),

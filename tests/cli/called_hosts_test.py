@@ -14,7 +14,7 @@ class CalledHostsTest(HostCase):
         host.terminate()
         return self.ends(host, EXIT_OK)
 
-    def test_the_digest_is_the_local_one_with_hosts_that_are_called_and_others_that_join(self):
+    def test_the_digest_matches_a_local_run_with_called_hosts_and_joining_ones(self):
         shape = dict(samples=4000, epochs=1)
         secret = self.secret("secret")
         with_secret = dict(secret=("--secret-file", secret))
@@ -101,7 +101,7 @@ class CalledHostsTest(HostCase):
         self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(**shape))
         self.leaves(host)
 
-    def test_peers_without_the_secret_cost_a_host_nothing(self):
+    def test_peers_without_the_secret_do_not_affect_a_host(self):
         host, address = self.listening_host(2)
         name, port = address.rsplit(":", 1)
         peers = []

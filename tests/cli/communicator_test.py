@@ -234,7 +234,7 @@ class EmbeddedTest(Training):
     def test_a_signal_stops_all_embedded_ranks_at_one_step(self):
         self.check_that_a_signal_stops_all_at_one_step()
 
-    def test_an_asynchronous_error_in_an_embedded_rank_makes_all_go_back_and_continue(self):
+    def test_an_asynchronous_error_in_an_embedded_rank_makes_all_return_to_the_agreed_step(self):
         if GPUS:
             self.skipTest("NCCL itself does not fail on request")
         self.environment.update(PENSTOCK_FAKE_NCCL="error-at:50", PENSTOCK_FAKE_NCCL_ONCE=self.write("once", ""))
@@ -302,12 +302,12 @@ class TroubledLibraryTest(Training):
             self.skipTest("NCCL itself does not fail on request")
         self.environment["PENSTOCK_FAKE_NCCL_ONCE"] = self.write("once", "")
 
-    def test_an_asynchronous_error_of_one_rank_makes_all_go_back_and_continue(self):
+    def test_an_asynchronous_error_of_one_rank_makes_all_return_to_the_agreed_step(self):
         self.environment["PENSTOCK_FAKE_NCCL"] = "error-at:50"
         _, numbers = self.finish(self.launch(self.config(6)), 6 * 24)
         self.assertGreaterEqual(len(numbers), 2)
 
-    def test_an_abort_that_hangs_costs_the_owners_process_and_not_the_training(self):
+    def test_an_abort_that_hangs_ends_the_owners_process_but_not_the_training(self):
         self.environment["PENSTOCK_FAKE_NCCL"] = "abort-hangs"
         process = self.launch(self.config(LONG))
         self.wait_for_step(process, 40)

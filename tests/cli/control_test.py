@@ -420,7 +420,7 @@ class ControlTest(PenstockTest):
             code, out, err = self.penstock(*arguments, "--json")
             self.assertEqual((code, json.loads(out)["error"]["kind"]), (EXIT_NO_TARGET, "no_target"), (arguments, out))
 
-    def test_a_missing_worker_is_refused_with_those_that_there_are(self):
+    def test_a_missing_worker_is_refused_with_a_list_of_those_that_exist(self):
         self.live()
         self.assertEqual(self.penstock("scale", 3)[0], EXIT_OK)
         self.wait_until(lambda: len(self.status()["workers"]) == 3, "three workers")

@@ -53,7 +53,7 @@ class CustomHostsTest(HostCase):
 
     # ---- the stream ------------------------------------------------------------------------------------------
 
-    def test_the_digest_is_the_local_one_with_two_hosts_and_beside_local_workers(self):
+    def test_the_digest_matches_a_local_run_with_two_hosts_and_next_to_local_workers(self):
         expected = self.digests_of(self.alone())
         for workers in (0, 1):
             with self.subTest(local_workers=workers):
@@ -93,7 +93,7 @@ class CustomHostsTest(HostCase):
         self.assertEqual(report["quarantine"], [])
         self.ends(host, EXIT_OK)
 
-    def test_a_sample_that_kills_worker_programs_is_named_and_quarantined_as_a_local_one_is(self):
+    def test_a_sample_that_kills_worker_programs_is_named_and_quarantined_like_a_local_one(self):
         shape = dict(samples=200, epochs=1, options='kill = "17"')
         local = self.alone(**shape)
         process = self.begin(self.custom(**shape))
@@ -158,7 +158,7 @@ class CustomHostsTest(HostCase):
         self.assertEqual(self.digests_of(self.report_of(process)), self.digests_of(self.alone(path=data, options=options)))
         self.ends(host, EXIT_OK)
 
-    def test_data_that_changes_on_a_host_costs_that_host_and_not_the_session(self):
+    def test_data_that_changes_on_a_host_ends_that_host_and_not_the_session(self):
         data, copy = (self.write(name, "x\n" * 4000) for name in ("data", "copy"))
         shape = dict(path=data, options='count = "yes"', wait_us=2000, epochs=1)
         process = self.begin(self.custom(**shape))
@@ -199,7 +199,7 @@ class CustomHostsTest(HostCase):
         os.chmod(path, 0o755)
         return path
 
-    def test_a_program_that_never_answers_is_given_up_after_its_deadline_once_for_all_workers(self):
+    def test_a_program_that_never_answers_is_abandoned_after_one_deadline_for_all_workers(self):
         process = self.begin(self.custom(more='[loader.hang]\nstart_deadline = "1s"\n'))
         address, since = self.address(), time.monotonic()
         host = self.serving(address, 16, program=self.hanging_program())

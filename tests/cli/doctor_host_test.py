@@ -75,7 +75,7 @@ class DoctorHostTest(HostCase):
         _, err = process.communicate(timeout=30)
         self.assertNotIn(b"was refused", err)
 
-    def test_a_host_that_listens_is_asked_like_a_session_also_while_it_works_for_one(self):
+    def test_a_listening_host_answers_like_a_session_even_while_it_works_for_one(self):
         secret = self.secret("secret")
         with_secret = ("--secret-file", secret)
         host, address = self.listening_host(2, secret=with_secret)
@@ -95,7 +95,7 @@ class DoctorHostTest(HostCase):
         host.terminate()
         self.ends(host, EXIT_OK)
 
-    def test_what_does_not_work_is_one_failed_row_with_a_remedy(self):
+    def test_each_fault_is_one_failed_row_with_a_remedy(self):
         right, wrong = self.secret("right"), self.secret("wrong")
         self.begin(self.config(workers=1, hosts='secret_file = "%s"\n' % right, samples=1000000, epochs=1))
         address = self.address()
@@ -112,7 +112,7 @@ class DoctorHostTest(HostCase):
         rows = self.ask(address, secret=(), expect=EXIT_NOT_MET)
         self.assertEqual([one for one, row in rows.items() if row["status"] == "fail"], ["host.secret"])
 
-    def test_a_peer_that_says_nothing_costs_some_seconds_and_one_row(self):
+    def test_a_silent_peer_delays_doctor_by_seconds_and_fails_one_row(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             began = time.monotonic()
             rows = self.ask("127.0.0.1:%d" % silent.getsockname()[1], expect=EXIT_NOT_MET)

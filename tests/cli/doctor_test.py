@@ -195,7 +195,7 @@ class RealMachineTest(DoctorTest):
                    "worker.cuda-free", "data.dataset", "data.sample"):
             self.assertEqual(rows[id]["status"], "ok", rows[id])
 
-    def test_a_gpu_that_is_asked_for_and_missing_fails(self):
+    def test_a_requested_gpu_that_is_missing_fails(self):
         if os.path.exists("/dev/nvidiactl"):
             self.skipTest("this machine has a GPU")
         report, rows = self.examine(self.config, "--device", "cuda", "--deep")

@@ -27,7 +27,7 @@ class EmbeddingTest(PenstockTest):
     def check_gone(self, pids):
         self.wait_until(lambda: not any(alive(int(pid)) for pid in pids), "the end of all workers", seconds=2)
 
-    def test_exit_with_a_live_session_ends_with_the_code_asked_for_and_leaves_no_worker(self):
+    def test_exit_with_a_live_session_keeps_its_exit_code_and_leaves_no_worker(self):
         begin = time.monotonic()
         said = self.embed("exit", expect=7)
         self.assertLess(time.monotonic() - begin, 10)

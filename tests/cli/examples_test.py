@@ -65,7 +65,7 @@ class Examples(harness.PenstockTest):
         self.example("01_run_config", wrong, expect=1)
         self.example("01_run_config", expect=2)
 
-    def test_an_own_dataset_delivers_each_line_of_a_file_once(self):
+    def test_a_custom_dataset_delivers_each_line_of_a_file_once(self):
         lines = ["a", "to be or not to be", "", "x" * 300, "that is", "the question"]
         out = self.example("02_own_dataset", self.write("poem.txt", "\n".join(lines) + "\n"))
         seen = dict(re.findall(r"^ +(\d+) (.*)$", out, re.M))
@@ -86,7 +86,7 @@ class Examples(harness.PenstockTest):
         embedded = self.digests(config, "--set", "gpu.placement=embedded")
         self.assertEqual(self.digests(config, "--set", "gpu.placement=process"), embedded)
 
-    def test_a_missing_own_dataset_is_reported_in_its_own_words(self):
+    def test_a_missing_custom_dataset_is_reported_with_its_own_error(self):
         done = subprocess.run([os.path.join(harness.BIN, "02_own_dataset"), "nowhere.txt"], capture_output=True,
                               text=True, cwd=self.folder, env=self.environment, timeout=60)
         self.assertEqual(done.returncode, 1)
@@ -177,7 +177,7 @@ class Examples(harness.PenstockTest):
                 self.assertEqual(losses[rank], losses[0])  # to the last digit
             self.assertLess(float(losses[0][4]), 0.8 * float(losses[0][0]))
 
-    def test_the_example_configs_are_sound_by_the_strictest_rules(self):
+    def test_the_example_configs_pass_the_strict_check(self):
         import numpy
         from PIL import Image
         configs = glob.glob(os.path.join(SOURCES, "configs", "*.toml")) + [os.path.join(SOURCES, "photos.toml")]

@@ -16,7 +16,7 @@ class GpuArchitecturesTest(PenstockTest):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout.strip()
 
-    def test_each_gpu_gets_its_code_once_and_a_newer_one_that_of_an_older_one(self):
+    def test_each_gpu_gets_its_code_once_and_a_newer_gpu_gets_that_of_an_older_one(self):
         self.program("nvcc", "compute_80\ncompute_86\ncompute_90")
         self.assertEqual(self.named("9.0\n9.0\n8.6"), "90-real;86-real")
         self.assertEqual(self.named("12.0\n9.0\n10.0"), "80-virtual;90-real")

@@ -118,7 +118,7 @@ class HedgeTest(PenstockTest):
         self.assertEqual(len(report["workers"]["deaths"]), 4)  # two of the first attempt
         self.assertEqual([e["digest"] for e in report["epochs"]], self.digests_of(poison % (STALLED - 1, 0)))
 
-    def test_a_run_that_is_paused_and_resumed_while_two_load_a_batch_continues(self):
+    def test_a_run_that_is_paused_and_resumed_while_two_workers_load_a_batch_continues(self):
         process = self.begin(self.config(self.STALL % 2 + '\nstall_reads = "2"'))
         self.wait_for_hedge()
         self.assertEqual(self.penstock("pause", "--session", "h")[0], EXIT_OK)

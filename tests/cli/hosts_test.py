@@ -12,7 +12,7 @@ KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", 12))
 class HostsTest(HostCase):
     # ---- the stream ------------------------------------------------------------------------------------------
 
-    def test_the_digest_is_the_local_one_with_one_and_three_hosts_and_beside_local_workers(self):
+    def test_the_digest_matches_a_local_run_with_one_and_three_hosts_and_next_to_local_workers(self):
         shape = dict(samples=800, dataset='wait = "1ms"')
         expected = self.local_digests(**shape)
         for count, workers in ((1, 0), (3, 0), (2, 1)):
@@ -26,7 +26,7 @@ class HostsTest(HostCase):
                 for host in hosts:
                     self.ends(host, EXIT_OK)
 
-    def test_the_bytes_are_those_of_files_and_the_host_finds_them_elsewhere(self):
+    def test_the_bytes_match_the_files_though_the_host_has_them_elsewhere(self):
         data, copy = os.path.join(self.folder, "data"), os.path.join(self.folder, "copy")
         os.mkdir(data)
         for i in range(200):
@@ -92,7 +92,7 @@ class HostsTest(HostCase):
         self.assertEqual(code, EXIT_OK, err)
         return [json.loads(line) for line in out.splitlines()]
 
-    def test_a_host_is_described_with_all_that_is_known_of_it(self):
+    def test_describe_shows_all_that_is_known_about_a_host(self):
         process = self.begin(self.config(samples=100000, dataset='wait = "2ms"', epochs=1))
         alpha = self.host(self.address(), 2, "alpha")
         self.joined(2)
@@ -124,7 +124,7 @@ class HostsTest(HostCase):
         process.communicate(timeout=30)
         self.ends(again, EXIT_OK)
 
-    def test_a_record_of_an_older_version_that_lacks_facts_of_a_host_gets_a_sentence(self):
+    def test_describe_says_so_if_the_record_of_an_older_version_lacks_facts_about_a_host(self):
         process = self.begin(self.config(samples=100000, dataset='wait = "2ms"', epochs=1))
         self.host(self.address(), 1, "alpha")
         self.joined(1)
@@ -193,7 +193,7 @@ class HostsTest(HostCase):
         self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(**shape))
         self.ends(host, EXIT_OK)
 
-    def test_events_tell_of_hosts_and_stay_in_the_record(self):
+    def test_events_report_hosts_and_stay_in_the_record(self):
         secret, wrong = self.secret("right"), self.secret("wrong")
         process = self.begin(self.config(samples=2000, dataset='wait = "4ms"', epochs=1, hosts='secret_file = "%s"\nwait = "30s"\n' % secret))
         address = self.address()
@@ -332,7 +332,7 @@ class HostsTest(HostCase):
             if death["cause"] == "host":
                 self.assertIsNone(death["sample"], death)
 
-    def test_a_sample_that_kills_workers_is_named_and_quarantined_as_a_local_one_is(self):
+    def test_a_sample_that_kills_workers_is_named_and_quarantined_like_a_local_one(self):
         shape = dict(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}]', epochs=1)
         local = self.run_json(self.write("local.toml", synthetic(**shape)), "--workers", 2, "--digest")
         process = self.begin(self.config(**shape))
@@ -403,7 +403,7 @@ class HostsTest(HostCase):
         process.terminate()
         process.communicate()
 
-    def test_sigterm_to_the_workers_too_costs_no_sample_an_attempt(self):
+    def test_sigterm_to_host_and_workers_costs_no_sample_an_attempt(self):
         process = self.begin(self.config(samples=800, dataset='wait = "4ms"', epochs=1))
         address = self.address()
         leaving, other = self.host(address, 2, "leaving"), self.host(address, 2, "other")
@@ -425,7 +425,7 @@ class HostsTest(HostCase):
         self.assertIn("no loader host has joined for 1 s", err)
         self.assertLess(time.monotonic() - started, 15)
 
-    def test_a_session_that_loses_its_last_host_goes_on_with_the_next_one(self):
+    def test_a_session_that_loses_its_last_host_continues_with_the_next_one(self):
         shape = dict(samples=600, dataset='wait = "4ms"', epochs=1)
         process = self.begin(self.config(**shape))
         address = self.address()
@@ -436,7 +436,7 @@ class HostsTest(HostCase):
         self.host(address, 2, "second")
         self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(samples=600, epochs=1))
 
-    def test_a_host_whose_workers_cannot_work_leaves_and_the_session_goes_on(self):
+    def test_a_host_whose_workers_cannot_work_leaves_and_the_session_continues(self):
         for script, why in (("#!/bin/sh\necho no disk; exit 78\n", "no disk"), ("#!/nowhere/sh\n", "/penstock-worker'")):
             with self.subTest(script=script):
                 programs = tempfile.mkdtemp(dir=self.folder)
@@ -516,7 +516,7 @@ class HostsTest(HostCase):
                 self.assertEqual(causes, [("host", None)] if lost else [])
                 bad.kill()
 
-    def test_a_transfer_that_takes_longer_than_lost_after_is_no_silence(self):
+    def test_a_transfer_that_takes_longer_than_lost_after_does_not_count_as_silence(self):
         shape = dict(samples=24, bytes="2MiB", batch=8, epochs=1)
         process = self.begin(self.config(hosts=INSECURE + 'lost_after = "1s"\n', **shape))
 
@@ -574,7 +574,7 @@ class HostsTest(HostCase):
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         slow.kill()
 
-    def test_peers_without_the_secret_cost_a_session_nothing(self):
+    def test_peers_without_the_secret_do_not_affect_a_session(self):
         process = self.begin(self.config(samples=400))
         host, port = self.address().rsplit(":", 1)
         peers = []

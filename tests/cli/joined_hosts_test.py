@@ -19,7 +19,7 @@ class JoinedHostsTest(HostCase):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             return taken.getsockname()[1]
 
-    def test_two_sessions_have_half_each_the_one_that_stays_has_all_and_the_host_ends_with_the_last(self):
+    def test_two_sessions_get_half_each_the_remaining_one_gets_all_and_the_host_ends_with_the_last(self):
         shapes = {"first": dict(samples=16000), "second": dict(samples=3000, bytes="100B")}
         local = {name: self.local_digests(epochs=1, **shape) for name, shape in shapes.items()}
         first, one = self.session("first", **shapes["first"])
@@ -45,7 +45,7 @@ class JoinedHostsTest(HostCase):
         err = self.ends(host, EXIT_OK)
         self.assertEqual(err.count("connecting to the session at %s: connecting: Connection refused; trying again" % late), 1, err)
 
-    def test_a_session_that_is_killed_leaves_its_workers_to_the_other_and_has_them_again_when_it_is_back(self):
+    def test_a_session_that_is_killed_leaves_its_workers_to_the_other_and_gets_them_back_when_it_returns(self):
         shape = dict(samples=20000)
         killed, one = self.session("killed", samples=10**6)
         other, two = self.session("other", **shape)
@@ -61,7 +61,7 @@ class JoinedHostsTest(HostCase):
         self.stop(killed=back)
         self.ends(host, EXIT_OK)
 
-    def test_a_session_that_does_not_come_back_is_given_up_and_the_host_fails_with_it_at_the_end(self):
+    def test_a_session_that_does_not_return_is_abandoned_and_the_host_fails_at_the_end(self):
         killed, one = self.session("killed", samples=10**6, workers=1, hosts=INSECURE + 'wait = "1s"\n')  # with a worker, it does not wait itself
         other, two = self.session("other", samples=10**6)
         host = self.joining(2, one, two)
@@ -73,7 +73,7 @@ class JoinedHostsTest(HostCase):
         self.stop(other=other)
         self.assertIn("has not come back for 1 s", self.ends(host, EXIT_FAILED))
 
-    def test_a_session_that_refuses_the_host_costs_the_others_nothing_and_the_host_ends_with_78(self):
+    def test_a_session_that_refuses_the_host_does_not_affect_the_others_and_the_host_ends_with_78(self):
         data, text = self.raw_dataset("data", 40)
         fewer, _ = self.raw_dataset("fewer", 39)
         refusing, one = self.session("refusing", text=text)
@@ -98,7 +98,7 @@ class JoinedHostsTest(HostCase):
         self.ends(host, EXIT_OK)
         self.stop(second=second)
 
-    def test_sigterm_lets_it_leave_all_sessions(self):
+    def test_sigterm_makes_the_host_leave_all_sessions(self):
         shape = dict(samples=1600)
         sessions = [self.session(name, workers=1, **shape) for name in ("first", "second")]
         host = self.joining(4, *[address for _, address in sessions])
@@ -108,7 +108,7 @@ class JoinedHostsTest(HostCase):
         for process, _ in sessions:
             self.check(process, self.local_digests(epochs=1, **shape))
 
-    def test_more_sessions_than_workers_take_turns_and_are_not_told_of_refused_connections(self):
+    def test_more_sessions_than_workers_take_turns_and_report_no_refused_connections(self):
         shape = dict(samples=400)
         sessions = [self.session("s%d" % i, dataset='wait = "2ms"', **shape) for i in range(3)]
         host = self.joining(1, *[address for _, address in sessions])
@@ -119,7 +119,7 @@ class JoinedHostsTest(HostCase):
             self.assertNotIn("refused", self.penstock("events", "--last", "--session", name)[1])
         self.assertRegex(self.ends(host, EXIT_OK), r"joining the session at \S+: a has no free worker yet: it works for s\d; trying again")
 
-    def test_an_address_is_given_once(self):
+    def test_an_address_may_be_given_only_once(self):
         code, _, err = self.penstock("host", "--insecure", "--join", "a:1", "--join", "a:1")
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("'a:1' is joined twice", err)

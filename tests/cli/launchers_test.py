@@ -278,7 +278,7 @@ exec "%s" "$@"
         secret = ("--secret-file", self.secret) if secret else ()
         return self.start("host", "--on", "one", "--join", "127.0.0.1:%d" % self.port, *secret, *arguments)
 
-    def test_hosts_by_ssh_leave_at_sigterm_and_the_session_goes_on(self):
+    def test_hosts_by_ssh_leave_at_sigterm_and_the_session_continues(self):
         self.fake_ssh(self.HERE)
         session = self.session()
         hosts = self.by_ssh("--on", "two", "--workers", "2", "--json")
@@ -292,7 +292,7 @@ exec "%s" "$@"
         self.finished(session)
         self.assertEqual(last.wait(timeout=60), EXIT_OK)
 
-    def test_what_a_host_by_ssh_is_told_arrives_as_it_was_written(self):
+    def test_arguments_of_a_host_by_ssh_arrive_unchanged(self):
         self.fake_ssh(self.HERE)
         told = os.path.join(self.folder, "told")
         os.chmod(self.write("bin/other", '#!/bin/sh\nfor word; do printf "%%s\\n" "$word"; done >"%s"\ncat /proc/self/fd/4 >>"%s"\n' % (told, told)), 0o755)

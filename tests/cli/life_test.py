@@ -69,7 +69,7 @@ class LifeTest(PenstockTest):
         self.assertLess(report["workers"]["ended_unexpectedly"], len(report["workers"]["deaths"]))
         self.assertEqual(self.penstock("status")[0], EXIT_NO_SESSION)
 
-    def test_a_life_that_is_ended_by_stop_delivered_the_beginning_of_the_same_stream(self):
+    def test_a_life_ended_by_stop_has_delivered_a_prefix_of_the_same_stream(self):
         text = synthetic(samples=100000, batch=8, epochs=1, dataset='wait = "2ms"')
         config = self.write("short.toml", text)
         run = self.start("run", config, "--workers", 2, "--sink", "npy", "--out", "some", "--json", "--quiet")

@@ -40,7 +40,7 @@ class EnvironmentTest(MapTest):
 
 
 class ProcessTest(MapTest):
-    def test_a_command_that_signals_its_process_group_costs_its_worker_nothing(self):
+    def test_a_command_that_signals_its_process_group_does_not_affect_its_worker(self):
         found, _ = self.map("--command", self.script("trap '' TERM; kill 0; echo \"$PPID\""), items=["a", "b"], workers=1)
         self.assertEqual([(line["status"], line["attempts"]) for line in found], [("ok", 1)] * 2)
         self.assertEqual(len({line["result"]["stdout"] for line in found}), 1)  # one worker all the time

@@ -186,7 +186,7 @@ class CommandTest(MapTest):
         self.assertIn("line 2 of", summary["error"]["message"])
         self.assertIn("contains a NUL byte", summary["error"]["message"])
 
-    def test_a_line_with_a_byte_that_no_argument_can_hold_costs_the_others_nothing_where_bad_lines_are_skipped(self):
+    def test_where_bad_lines_are_skipped_a_line_with_a_byte_that_no_argument_can_hold_does_not_affect_the_others(self):
         with open(self.path("in"), "wb") as file:
             file.write(b"a\nb\0c\n\0\nd\n")
         found, summary = self.map("--command", "echo", "--on-bad-line", "skip", "--set", "log.level=warn")
@@ -359,7 +359,7 @@ class FunctionTest(MapTest):
         self.assertIn("no function 'dubble'; it has: ", summary["error"]["message"])
         self.assertIn("double", summary["error"]["message"])
 
-    def test_a_death_of_a_worker_costs_a_job_nothing_but_another_attempt(self):
+    def test_a_death_of_a_worker_costs_a_job_only_another_attempt(self):
         found, _ = self.map(self.config(), "--function", "kill_once", items=["1", "2", "3"])
         self.assertEqual([(line["status"], line["result"], line["attempts"]) for line in found], [("ok", "alive", 2)] * 3)
 

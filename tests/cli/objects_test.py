@@ -97,7 +97,7 @@ class TokensTest(ObjectsTest):
             numpy.save(os.path.join(self.data, "a-%d.npy" % number), self.random.integers(0, 1000, 700, dtype=numpy.int32))
         self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/a-{0..2}.npy"], more="")
 
-    def test_an_index_below_a_listed_beginning_is_asked_for(self):
+    def test_an_index_below_a_listed_prefix_is_requested(self):
         self.serve()
         self.megatron()
         os.makedirs(os.path.join(self.data, "m-more"))
@@ -119,7 +119,7 @@ class TokensTest(ObjectsTest):
             self.digests(self.config("s3://bucket/data/m-*.bin", more=more), "--workers", 3)
             self.assertLess(server.count(".idx"), 3 * 6)  # the session reads them, the workers do not
 
-    def test_a_stream_that_was_stopped_or_lost_workers_continues_alike(self):
+    def test_a_stream_that_was_stopped_or_lost_workers_continues_with_the_same_batches(self):
         server = self.serve()
         self.flat()
         config = self.config("s3://bucket/data")
@@ -165,7 +165,7 @@ class TokensTest(ObjectsTest):
         self.assertLess(server.count() - len(listed), 100)
         self.assertLess(time.monotonic() - begin, 60)
 
-    def test_what_was_read_once_comes_from_the_cache_of_all_workers(self):
+    def test_bytes_that_were_read_once_come_from_the_cache_of_all_workers(self):
         server = self.serve()
         self.flat()
         config = self.config("s3://bucket/data", cache=os.path.join(self.folder, "cache"))
@@ -394,7 +394,7 @@ class PicturesTest(ObjectsTest):
         self.write("served/bucket/data/list.txt", "".join(name + "\n" for name in self.names()))
         self.same_stream(self.config, [os.path.join(self.data, "list.txt"), "s3://bucket/data/list.txt", server.address + "/bucket/data/list.txt"])
 
-    def test_errors_change_nothing_and_a_stopped_stream_continues_alike(self):
+    def test_errors_change_nothing_and_a_stopped_stream_continues_with_the_same_batches(self):
         server = self.serve()
         self.photos()
         local = self.config(self.data, name="local.toml")
@@ -443,7 +443,7 @@ class PicturesTest(ObjectsTest):
         for path in ("s3://bucket/data/list.txt", os.path.join(self.data, "list.txt")):
             self.assertRegex(self.refused(self.config(path)), r"the list '\S+' names 'c/other\.webp', which is no picture: names of pictures end in \.jpg, \.jpeg or \.png")
 
-    def test_pictures_that_arrive_damaged_are_asked_for_again(self):
+    def test_pictures_that_arrive_damaged_are_requested_again(self):
         server = self.serve()
         self.photos()
         expected = self.digests(self.config(self.data, name="local.toml"))

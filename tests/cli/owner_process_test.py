@@ -141,7 +141,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertIn(17, [f["sample"] for f in report["failures"]])
         self.check_sums(report)
 
-    def test_a_run_that_is_resumed_after_a_batch_that_was_left_out_is_the_same_stream(self):
+    def test_a_run_resumed_after_a_batch_was_left_out_delivers_the_same_stream(self):
         # Half of the samples are broken, so many batches draw replacements, some of them from the skipped batch.
         faults = "".join('[[dataset.faults]]\nsample = %d\nkind = "throw"\ntimes = 0\n' % sample for sample in range(0, 64, 2))
         rules = '[loader]\non_bad_sample = "replace"\n[gpu.restart]\nintensity = { max = 20 }\n'

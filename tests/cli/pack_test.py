@@ -131,7 +131,7 @@ device = "host"
         self.assertEqual(self.pack(), first)
         self.assertEqual({name: os.stat(os.path.join(self.out, name)).st_mtime_ns for name in os.listdir(self.out)}, before)
 
-    def test_other_settings_other_pictures_and_shards_of_others_are_refused(self):
+    def test_different_settings_different_pictures_and_foreign_shards_are_refused(self):
         self.pack()
         self.assertIn("the same pictures with another --shard-size, --resize, --quality, --restart-markers, --compress or --frame-size", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
         self.write(os.path.join(self.photos, "class0", "new.jpg"), "x")

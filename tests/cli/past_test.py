@@ -115,7 +115,7 @@ class PastTest(PenstockTest):
         self.assertEqual(self.answer("sessions", "--ended")["ended"][0]["killed_at_stop"], 1)
         self.assertEqual([w["id"] for w in status["workers"] if w["last_death"]], [stuck["id"]])
 
-    def test_what_a_stop_at_once_kills_is_told_as_what_it_is(self):
+    def test_workers_killed_by_a_stop_at_once_are_reported_as_such(self):
         process = self.live("hurried", synthetic(samples=100000, epochs=100, dataset='wait = "20ms"'), "--set", "gpu.placement=process")
         self.wait_until(lambda: any(w["current_sample"] for w in self.answer("status")["workers"]), "work")
         self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)

@@ -40,26 +40,26 @@ class PausedHostsTest(HostCase):
         self.assertEqual((report["workers"]["ended_unexpectedly"], report["quarantine"]), (0, []))
         self.ends(host, EXIT_OK)
 
-    def test_a_machine_that_stands_still_loses_neither_host_nor_session(self):
+    def test_a_suspended_machine_loses_neither_host_nor_session(self):
         session, host, expected = self.running()
         for seconds in (1.2 * LOST_AFTER, BRIEFLY, 2 * LOST_AFTER):
             self.pause(self.tree_of(session) + self.tree_of(host), seconds)
             time.sleep(0.3)  # it runs between two pauses
         self.check(session, host, expected, lost=False)
 
-    def test_a_session_that_stands_still_blames_no_sample_and_its_host_joins_again(self):
+    def test_a_suspended_session_blames_no_sample_and_its_host_joins_again(self):
         session, host, expected = self.running()
         self.pause([session.pid], 1.5 * LOST_AFTER)
         self.check(session, host, expected, lost=True)
 
-    def test_a_session_and_a_host_that_stand_still_for_less_than_lost_after_lose_nobody(self):
+    def test_a_session_and_a_host_suspended_for_less_than_lost_after_do_not_lose_each_other(self):
         session, host, expected = self.running()
         for process in (session, host):
             self.pause(self.tree_of(process), BRIEFLY)
             time.sleep(0.3)
         self.check(session, host, expected, lost=False)
 
-    def test_a_host_that_stands_still_is_lost_without_blame_and_joins_again(self):
+    def test_a_suspended_host_is_lost_without_blame_and_joins_again(self):
         session, host, expected = self.running()
         self.pause(self.tree_of(host), 1.5 * LOST_AFTER)
         self.check(session, host, expected, lost=True)

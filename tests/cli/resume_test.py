@@ -106,7 +106,7 @@ class ResumeTest(PenstockTest):
             self.run_json(slow, "--batches", 1, *option)
         self.assertEqual([name for name in os.listdir(self.folder) if name.endswith("-lock")], [])
 
-    def test_progress_after_a_resume_is_that_of_the_whole_stream(self):
+    def test_progress_after_a_resume_covers_the_whole_stream(self):
         config = self.write("slow.toml", synthetic(samples=4000, batch=8, epochs=1, dataset='wait = "20ms"'))
         state = os.path.join(self.folder, "state")
         self.run_json(config, "--set", 'dataset.wait="0s"', "--batches", 400, "--state", state)

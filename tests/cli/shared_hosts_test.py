@@ -13,7 +13,7 @@ class SharedHostsTest(HostCase):
         host.terminate()
         return self.ends(host, EXIT_OK)
 
-    def test_two_sessions_have_half_each_and_the_one_that_stays_has_all(self):
+    def test_two_sessions_get_half_each_and_the_remaining_one_gets_all(self):
         host, address = self.listening_host(self.WORKERS)
         shapes = {"first": dict(samples=16000, epochs=1), "second": dict(samples=3000, epochs=1, bytes="100B")}
         local = {name: self.local_digests(**shape) for name, shape in shapes.items()}

@@ -67,7 +67,7 @@ class StorageTest(StoreTest):
         signed = ["Authorization" in headers for _, headers in server.requests]
         self.assertTrue(any(signed) and not all(signed))  # those of s3:// are, those of http:// are not
 
-    def test_a_session_that_stands_still_while_a_store_answers_goes_on(self):
+    def test_a_session_suspended_while_a_store_answers_continues(self):
         server = self.serve()
         expected = self.local()
         asked, go = threading.Event(), threading.Event()
@@ -222,7 +222,7 @@ class StorageTest(StoreTest):
 
     # ---- the cache ------------------------------------------------------------------------------------------------
 
-    def test_what_was_read_once_comes_from_the_cache_of_all_workers(self):
+    def test_bytes_that_were_read_once_come_from_the_cache_of_all_workers(self):
         server = self.serve()
         config = self.config("s3://bucket/shards", cache=os.path.join(self.folder, "cache"))
         expected = self.local()
@@ -246,7 +246,7 @@ class StorageTest(StoreTest):
 
     # ---- what is refused --------------------------------------------------------------------------------------------
 
-    def test_what_cannot_pass_by_itself_is_refused_at_once_and_named(self):
+    def test_permanent_errors_are_reported_at_once_and_named(self):
         server = self.serve()
         self.assertIn("'s3://bucket/none.tar' answers HTTP 404 NoSuchKey: there is no such object", self.refused("s3://bucket/none.tar"))
         self.assertLessEqual(server.count("none.tar"), 2)  # once with a progress bar, once by the session
@@ -262,11 +262,11 @@ class StorageTest(StoreTest):
         server.ranges = False
         self.assertIn("does not support range requests", self.refused(server.address + "/bucket/shards/t-000.tar"))
 
-    def test_a_server_that_is_not_there_is_named(self):
+    def test_an_unreachable_server_is_named(self):
         self.environment["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
         self.assertRegex(self.refused("s3://bucket/shards/t-000.tar"), r"'s3://bucket/shards/t-000\.tar' cannot be fetched: .*127\.0\.0\.1.* \(5 attempts\)")
 
-    def test_a_server_that_is_not_trusted_is_named_and_asked_once(self):
+    def test_an_untrusted_server_is_named_and_asked_once(self):
         server = self.serve()
         # It speaks no TLS at all.
         self.assertRegex(self.refused(server.address.replace("http:", "https:") + "/bucket/shards/t-000.tar"), r"cannot be fetched over TLS: ")
@@ -318,7 +318,7 @@ class StorageTest(StoreTest):
         server.fault = lambda request: lambda handler: handler.error(400, "ExpiredToken")
         self.assertIn("answers HTTP 400 ExpiredToken: the credentials have expired", self.refused("s3://bucket/shards/t-000.tar"))
 
-    def test_credentials_are_asked_for_by_the_checks_and_never_shown(self):
+    def test_the_checks_look_for_credentials_and_never_show_them(self):
         self.environment["AWS_PROFILE"] = "none"
         del self.environment["AWS_ACCESS_KEY_ID"], self.environment["AWS_SECRET_ACCESS_KEY"]
         code, out, err = self.penstock("check-config", self.config("s3://bucket/shards"))

@@ -49,7 +49,7 @@ class SupervisionTest(PenstockTest):
 
     # ---- logs ------------------------------------------------------------------------------------------------
 
-    def test_the_log_of_a_dead_worker_is_there_as_previous(self):
+    def test_the_log_of_a_dead_worker_is_available_as_previous(self):
         self.live(text=ENDLESS + self.worker_program("echo I am $$; echo and this is stderr >&2"))
         first = jsons(self.penstock("logs", "worker/0", "--json")[1])
         self.assertEqual([line["text"] for line in first][1:], ["and this is stderr"])

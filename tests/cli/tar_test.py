@@ -149,7 +149,7 @@ class TarTest(PenstockTest):
         self.check_samples(samples)
 
     @unittest.skipIf(webdataset is None, "webdataset is not installed")
-    def test_samples_equal_those_of_shards_that_webdataset_wrote_and_its_own_reader_groups_alike(self):
+    def test_samples_of_shards_that_webdataset_wrote_equal_those_of_its_own_reader(self):
         samples = self.some_samples()
         self.write_with_webdataset(samples)
         self.check_samples(samples)
@@ -328,7 +328,7 @@ class TarTest(PenstockTest):
         self.run_json(config, "--digest", "--batches", 7, "--state", "state", "--workers", 1)
         self.assertEqual(self.run_json(config, "--digest", "--state", "state", "--workers", 3)["epochs"][-1]["digest"], whole[-1])
 
-    def test_damaged_frames_fail_their_samples_and_without_a_seek_table_the_way_out_is_named(self):
+    def test_damaged_frames_fail_their_samples_and_without_a_seek_table_the_error_says_what_to_do(self):
         self.photographs()
         folder = self.compress("--frame-size", "4KiB")
         config = self.config(path="compressed")

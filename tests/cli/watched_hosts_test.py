@@ -20,7 +20,7 @@ class WatchedHostsTest(HostCase):
     def metrics(self):
         return dict(line.rsplit(" ", 1) for line in self.penstock("metrics")[1].splitlines() if line.startswith("penstock_host"))
 
-    def test_status_and_top_have_a_section_of_hosts_with_their_rates_and_cores(self):
+    def test_status_and_top_have_a_section_about_hosts_with_their_rates_and_cores(self):
         process = self.begin(self.config(**ENDLESS))
         address = self.address()
         hosts = [self.host(address, 2, name) for name in ("alpha", "beta")]
@@ -53,7 +53,7 @@ class WatchedHostsTest(HostCase):
         self.assertNotIn("waiting for", self.text("status"))
         self.stop(process, host)
 
-    def test_a_lost_host_is_named_with_the_reason_until_it_is_back_and_its_counters_go_on(self):
+    def test_a_lost_host_is_named_with_the_reason_until_it_is_back_and_its_counters_continue(self):
         process = self.begin(self.config(workers=1, **ENDLESS))
         address = self.address()
         stays, lost = self.host(address, 1, "stays"), self.host(address, 1, "lost")
@@ -124,7 +124,7 @@ class WatchedHostsTest(HostCase):
         self.assertEqual(why["limit"], "decode", why)
         self.stop(process, host)
 
-    def test_a_session_without_hosts_has_no_section_of_them(self):
+    def test_a_session_without_hosts_has_no_section_about_them(self):
         self.start("run", self.write("plain.toml", synthetic(**ENDLESS)), "--quiet", "--workers", 1, "--set", "name=h")
         self.assertEqual(self.penstock("wait", "--session", "h", "--timeout", "30s")[0], EXIT_OK)
         for verb in (("status",), ("top", "--once")):
