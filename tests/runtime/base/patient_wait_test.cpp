@@ -43,7 +43,7 @@ TEST_CASE("a wait ends when what it waits for comes, and at its deadline otherwi
   CHECK(late.ran == 10s);
 }
 
-TEST_CASE("a wait without patience looks once") {
+TEST_CASE("a wait without patience checks once") {
   awaited there{.needs = 0s};
   CHECK(there.comes_within(0s));
   awaited late{.needs = 1s};

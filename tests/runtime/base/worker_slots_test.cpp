@@ -21,7 +21,7 @@ TEST_CASE("without a number in the config, a worker has as many slots as fit in 
   CHECK(slots_of_a_pool_worker(usual) == 3);
 }
 
-TEST_CASE("a number of slots in the config holds for slots of any size") {
+TEST_CASE("a number of slots in the config applies to slots of any size") {
   loader_config chosen;
   for (const std::uint32_t slots : {1U, 2U, 24U, 1024U}) {
     chosen.slots_per_worker = slots;

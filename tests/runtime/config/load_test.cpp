@@ -44,7 +44,7 @@ TEST_CASE("numbers and booleans may come out of references") {
   CHECK(good->values.loader.workers == 6);
 }
 
-TEST_CASE("names from other loaders are answered with their name here, or with why there is none") {
+TEST_CASE("a name from another loader gets a hint with the name here, or with why there is none") {
   const std::string complaints = complaints_of(load_text(
       synthetic +
       "[loader]\nprefetch_factor = 2\npin_memory = true\ncollate_fn = \"f\"\n[gpu]\ndtype = \"fp16\"\n"));
@@ -269,7 +269,7 @@ TEST_CASE("absolute paths, empty paths and plain program names stay as they are"
   CHECK(result->values.loader.command == std::vector<std::string>{"my-worker"});
 }
 
-TEST_CASE("a session without a name is called like its file") {
+TEST_CASE("a session without a name is named after its file") {
   const temporary_folder folder;
   const auto name_for = [&](const std::string& file) {
     folder.write(file, synthetic);
@@ -325,7 +325,7 @@ TEST_CASE("a cycle of includes through a symbolic link is found") {
   CHECK(result.error().diagnostics[0].help == "a.toml -> a.toml");
 }
 
-TEST_CASE("a file that is not there, or is a folder, is an I/O error") {
+TEST_CASE("a missing file, or a folder in its place, is an I/O error") {
   const temporary_folder folder;
   source_request request;
   request.working_folder = folder.path();
@@ -343,7 +343,7 @@ TEST_CASE("a file that is not there, or is a folder, is an I/O error") {
   CHECK(result.error().diagnostics[0].message == "cannot read .: it is a folder; a config file is a TOML file");
 }
 
-TEST_CASE("mistakes on the command line are reported even when the file is not there") {
+TEST_CASE("mistakes on the command line are reported even when the file is missing") {
   source_request request;
   request.file = "/nowhere/at/all.toml";
   request.working_folder = "/";

@@ -51,7 +51,7 @@ TEST_CASE("load_config throws every mistake, rendered without colour") {
   CHECK_FALSE(thrown.message.ends_with('\n'));
 }
 
-TEST_CASE("load_config says with another code that the file cannot be read") {
+TEST_CASE("load_config reports a file that cannot be read with another code") {
   const failure thrown = failure_of([] { load_config("/nowhere/at/all.toml"); });
   CHECK(thrown.code == errc::io);
   CHECK(thrown.os_code == ENOENT);

@@ -28,7 +28,7 @@ error: unknown key 'wokers' in [loader]
 )");
 }
 
-TEST_CASE("the caret stands below its value behind tabs and wide characters") {
+TEST_CASE("the caret is below its value after tabs and wide characters") {
   CHECK(shown("[dataset]\ntype = \"synthetic\"\n[loader.env]\n\"漢字\"\t=\t7 # é\n") == R"(
 error: '漢字' in [loader.env] must be a string
  --> test.toml:4:8
@@ -72,8 +72,7 @@ error: 'name' is given twice
 
 // The reason for the key scanner (toml_scan.hpp): toml++ stops at the first duplicate key and does not say
 // where the first one is.
-TEST_CASE(
-    "every key that is given twice is shown with both places, and the mistakes behind it are shown too") {
+TEST_CASE("every key that is given twice is shown with both places, and so are the mistakes after it") {
   CHECK(shown("[dataset]\ntype = \"synthetic\"\ntype = \"raw\"\n[log]\nlevel = \"info\"\n[dataset]\nsamples "
               "= \"many\"\n") ==
         R"(

@@ -63,7 +63,7 @@ TEST_CASE("a text is scanned up to where it stops being TOML") {
   }
 }
 
-TEST_CASE("keys that are given twice are found, wherever they stand") {
+TEST_CASE("keys that are given twice are found, wherever they are") {
   using names = std::vector<std::string>;
   CHECK(clashing("a = 1\nb = 2\n[c]\na = 1\n[d]\na = 1\n").empty());
   CHECK(clashing("a = 1\n\"a\" = 2\n") == names{"a after a"});

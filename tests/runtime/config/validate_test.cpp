@@ -191,7 +191,7 @@ TEST_CASE("a value that is itself wrong is not reported as a contradiction, too"
         }) == keys{"sampler.world_size"});
 }
 
-TEST_CASE("a complaint about a config without a text can be shown") {
+TEST_CASE("a diagnostic about a config without a text can be shown") {
   penstock::config values = sound();
   values.gpu.buffers = 0;
   CHECK(fmt::format("\n{}", render(validate(values), colour::off)) == R"(

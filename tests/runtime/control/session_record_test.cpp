@@ -58,7 +58,7 @@ TEST_CASE("a torn last line is not read") {
   CHECK(read_record(record.path()).value() == std::vector<std::string>{"one"});
 }
 
-TEST_CASE("a rewritten record has the new lines under the same name, and takes more") {
+TEST_CASE("a rewritten record has the new lines under the same name, and accepts more") {
   const runtime_folder here;
   session_record record = made("photos");
   REQUIRE(record.append("one\ntwo\n"));

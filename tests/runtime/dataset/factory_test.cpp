@@ -65,7 +65,7 @@ TEST_CASE("a worker refuses the index of another dataset type, or none at all") 
   CHECK(make_dataset(all, -1).error().code == errc::protocol);
 }
 
-TEST_CASE("a dataset that is not there is refused when it is prepared") {
+TEST_CASE("a missing dataset is refused when it is prepared") {
   config all;
   all.dataset.path = "/nowhere/at/all";
   CHECK(prepare_dataset(all).error().code == errc::dataset);

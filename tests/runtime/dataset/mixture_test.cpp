@@ -52,7 +52,7 @@ std::string refusal(const config& all) {
 
 }  // namespace
 
-TEST_CASE("a mixture numbers its samples dataset after dataset, and each says which one it is from") {
+TEST_CASE("a mixture numbers its samples dataset by dataset, and each sample names its dataset") {
   const temporary_folder folder;
   folder.write("raw/0", std::string(5000, 'x') + std::string(5000, 'y'));
   config all = mixture({synthetic("a", 1, 3, fill_kind::stamp), synthetic("b", 2, 4, fill_kind::memset)});
@@ -94,7 +94,7 @@ TEST_CASE("datasets that differ in their tensors are refused, and both are named
         "'a' has data uint8 [5000], and 'b' has data int16 [5000]");
 }
 
-TEST_CASE("what is wrong with one dataset of a mixture is said with its name") {
+TEST_CASE("an error in one dataset of a mixture names that dataset") {
   config all = mixture({synthetic("a", 1, 3, fill_kind::stamp), synthetic("b", 1, 3, fill_kind::stamp)});
   all.datasets[1].dataset.type = dataset_type::raw;
   all.datasets[1].dataset.path = "/nowhere/at/all";
@@ -105,7 +105,7 @@ TEST_CASE("what is wrong with one dataset of a mixture is said with its name") {
   CHECK(refusal(all).find("'b'") != std::string::npos);
 }
 
-TEST_CASE("texts of two shard datasets share a tensor as long as the longest of both") {
+TEST_CASE("texts of two shard datasets share a tensor that fits the longest of both") {
   const temporary_folder folder;
   const auto shards = [&](const std::string& name, const std::string& text) {
     folder.write(name + ".tar", testing::archive_of({{"0.txt", text}}));

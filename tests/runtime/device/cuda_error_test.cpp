@@ -9,7 +9,7 @@
 using namespace penstock;
 using namespace penstock::device;
 
-TEST_CASE("a code is the kind of failure that decides what is done about it") {
+TEST_CASE("a code maps to the kind of failure that decides how it is handled") {
   CHECK(kind_of(cudaErrorMemoryAllocation) == errc::device_out_of_memory);
   CHECK(kind_of(cudaErrorNoKernelImageForDevice) == errc::device_image);
   CHECK(kind_of(cudaErrorDevicesUnavailable) == errc::device_busy);
@@ -18,7 +18,7 @@ TEST_CASE("a code is the kind of failure that decides what is done about it") {
   CHECK(kind_of(cudaErrorInvalidValue) == errc::device_unavailable);
 }
 
-TEST_CASE("an error of a stream capture is a mistake in the program and never costs the context") {
+TEST_CASE("an error of a stream capture is a mistake in the program and never loses the context") {
   for (int code = 900; code <= 908; ++code) {
     CAPTURE(code);
     CHECK(is_capture_error(static_cast<cudaError_t>(code)));

@@ -63,7 +63,7 @@ TEST_CASE("the GPU gives the host device's bytes, for random shapes, and no othe
   REQUIRE(one.run(*cuda, fill_device_memory) == one.run(*host));
 }
 
-TEST_CASE("a large batch of photographs is the host device's, bit for bit") {
+TEST_CASE("a large batch of photographs equals the host device's, bit for bit") {
   const auto type = GENERATE(dtype::uint8, dtype::float16, dtype::bfloat16, dtype::float32);
   random_case one(1);
   one.settings = {image_layout::nchw, type, {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
@@ -186,7 +186,7 @@ TEST_CASE("the consumer's calls leave a thread without a context as they found i
   }).join();
 }
 
-TEST_CASE("a caller on one GPU that takes batches from another stays where it was", "[two]") {
+TEST_CASE("a caller on one GPU that takes batches from another keeps its current device", "[two]") {
   int count = 0;
   REQUIRE(cudaGetDeviceCount(&count) == cudaSuccess);
   if (count < 2) SKIP("this machine shows " << count << " GPU: two are needed");

@@ -42,7 +42,7 @@ TEST_CASE("NVML lists the processes on a GPU and the memory of each") {
   CHECK(seen->at(1).pid == 55);
 }
 
-TEST_CASE("an unused GPU has no processes, and that is an answer") {
+TEST_CASE("an unused GPU is reported as having no processes") {
   set_processes("");
   device::nvml n = fake();
   REQUIRE(n.start());
@@ -75,7 +75,7 @@ TEST_CASE("an NVML that refuses to start says why, with its code") {
   CHECK(started.error().message == "what the fake says");
 }
 
-TEST_CASE("processes are named for people where such a process is known here") {
+TEST_CASE("processes are shown with their name if this machine has them") {
   const std::string words = device::in_words({{::getpid(), 512U << 20U}, {4'000'000, 0}});
   CHECK(words.find("pid " + std::to_string(::getpid()) + " (test_device, 512 MiB), pid 4000000 (0 B)") == 0);
 }

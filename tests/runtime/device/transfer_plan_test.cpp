@@ -65,7 +65,7 @@ TEST_CASE("an image with two channels cannot be normalised with three means") {
   CHECK(plan_transfer(slot, {image_layout::nchw, dtype::uint8, {}, {1, 1, 1}}));
 }
 
-TEST_CASE("float16 is the nearest one, ties to even, for values all over the range") {
+TEST_CASE("float16 rounds to nearest, ties to even, over the whole range") {
   std::uint32_t bits = 1;
   for (int i = 0; i < 200'000; ++i) {
     bits = bits * 1664525U + 1013904223U;

@@ -69,7 +69,7 @@ TEST_CASE("a silent host is lost after lost_after") {
   CHECK(book.hosts(begin).empty());
 }
 
-TEST_CASE("time in which the session did not run is no silence of its hosts") {
+TEST_CASE("time in which the session did not run does not count as silence of its hosts") {
   host_book book({.first_place = 65, .places = 4, .lost_after = 5s});
   REQUIRE(book.joined(1, card_of(7), begin));
   static_cast<void>(book.advance(begin));
@@ -113,7 +113,7 @@ TEST_CASE("three damaged batches in a row cost the whole host, two do not") {
   CHECK(book.hosts(begin).size() == 1);
 }
 
-TEST_CASE("rates are those of the last ten seconds") {
+TEST_CASE("rates cover the last ten seconds") {
   host_book book({.first_place = 65, .places = 4});
   REQUIRE(book.joined(1, card_of(7), begin));
   for (int i = 0; i < 60; ++i) book.received(1, 100, 1000, begin + i * 500ms);
@@ -142,7 +142,7 @@ TEST_CASE("a scaled host runs that many workers, in its lowest places, and all o
   CHECK(seen.places == those{65, 66, 67, 68, 69});
 }
 
-TEST_CASE("scaling a host also fills places of it that an operator has drained") {
+TEST_CASE("scaling a host also fills its places that an operator has drained") {
   host_book book({.first_place = 65, .places = 8});
   for (const connection_id id : {1, 2}) REQUIRE(book.joined(id, card_of(7), begin));
   static_cast<void>(book.advance(begin));

@@ -17,7 +17,7 @@ host_card host_named(std::uint64_t process, const std::string& name = "alpha") {
 
 }  // namespace
 
-TEST_CASE("what a host sent is remembered by its name when it is gone and comes back as another process") {
+TEST_CASE("a host's totals are kept by its name when it leaves and comes back as another process") {
   host_records records;
   records.came(host_named(7));
   records.received(host_named(7), 8, 800);
@@ -40,7 +40,7 @@ TEST_CASE("what a host sent is remembered by its name when it is gone and comes 
   CHECK(back.refused.damaged == 0);
 }
 
-TEST_CASE("a host that leaves is not lost, and neither is a name while another process of it is here") {
+TEST_CASE("a host that leaves is not lost, nor is a name while another process of that name is connected") {
   host_records records;
   records.came(host_named(7));
   records.came(host_named(8));
@@ -53,7 +53,7 @@ TEST_CASE("a host that leaves is not lost, and neither is a name while another p
   CHECK(records.all(early).at(0).losses.at("closed") == 1);
 }
 
-TEST_CASE("the cores that a host uses are those of all its connections in the last 10 s") {
+TEST_CASE("the cores that a host uses are the sum over its connections in the last 10 s") {
   host_records records;
   records.came(host_named(7));
   CHECK_FALSE(records.cores_of(host_named(7)));
@@ -79,7 +79,7 @@ TEST_CASE("a connection that counts from zero again, or a process that is gone, 
   CHECK_FALSE(records.cores_of(host_named(7)));
 }
 
-TEST_CASE("names are bounded, and those that are here are kept") {
+TEST_CASE("the number of names is bounded, and those of connected hosts are kept") {
   host_records records;
   records.came(host_named(1, "stays"));
   for (std::uint64_t i = 2; i < 2000; ++i) {

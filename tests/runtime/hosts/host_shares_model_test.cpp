@@ -185,7 +185,8 @@ class model {
 
 }  // namespace
 
-TEST_CASE("in a million random steps no worker is given twice, and once needs are steady shares are, too") {
+TEST_CASE(
+    "in a million random steps no worker is given to two sessions, and steady needs get steady shares") {
   model tried(testing::seed_of_this_run("host shares"));
   for (int i = 0; i < 1'000'000; ++i) tried.step();
   CHECK(tried.came > 1'000);

@@ -78,7 +78,9 @@ TEST_CASE("the only session of a host has all of its workers, whatever it needs"
   CHECK(host.changes() == 0);
 }
 
-TEST_CASE("sessions that need more than there is have equal shares, and a late one gets its share within a second") {
+TEST_CASE(
+    "sessions that need more than all workers get equal shares, and a late one gets its share within a "
+    "second") {
   shared_host host(9);
   host.set(1, 100);
   host.run(20s);
@@ -102,7 +104,9 @@ TEST_CASE("workers are shared in proportion to what the sessions need") {
   CHECK(host.of(2) == 5);
 }
 
-TEST_CASE("a session whose consumer stops keeps one worker; the others have the rest within ten seconds, and give it back") {
+TEST_CASE(
+    "a session whose consumer stops keeps one worker; the others get the rest within ten seconds, and give "
+    "it back") {
   shared_host host(8);
   host.set(1, 100);
   host.set(2, 100);
@@ -138,7 +142,7 @@ TEST_CASE("a session that ends leaves its workers to the others at once") {
   CHECK(host.of(1) == 4);
 }
 
-TEST_CASE("sessions that need less than there is keep what they have") {
+TEST_CASE("sessions that need less than all workers keep what they have") {
   shared_host host(8);
   host.set(1, 1);
   host.run(10s);
@@ -161,7 +165,7 @@ TEST_CASE("more sessions than workers have one each, and the rest wait until one
   CHECK(host.of(3) == 1);
 }
 
-TEST_CASE("a worker is offered to another session only when the one before has handed it over") {
+TEST_CASE("a worker is offered to another session only after the previous one has handed it over") {
   host_shares shares({.workers = 2});
   const steady_time now{1h};
   CHECK(shares.calls(1, now));
@@ -178,7 +182,7 @@ TEST_CASE("a worker is offered to another session only when the one before has h
   CHECK_FALSE(shares.calls(1, now + 300ms));
 }
 
-TEST_CASE("a session that has called and does not come back is forgotten") {
+TEST_CASE("a session that has called and does not return is forgotten") {
   host_shares shares({.workers = 2});
   steady_time now{1h};
   CHECK(shares.calls(1, now));
@@ -210,7 +214,7 @@ TEST_CASE("workers that one session rests go to the others, except one, and come
   CHECK(host.of(2) == 4);
 }
 
-TEST_CASE("the only session of a host keeps the workers that rest, until another one comes") {
+TEST_CASE("the only session of a host keeps the workers that rest, until another one joins") {
   shared_host host(8);
   host.set(1, 100);
   host.run(1s);
@@ -252,7 +256,7 @@ TEST_CASE("a session that has sent its host away is not forgotten while it may b
   CHECK_FALSE(shares.is_dismissed(1));
 }
 
-TEST_CASE("a session that has sent its host away is not forgotten because the host stood still") {
+TEST_CASE("a session that has sent its host away is not forgotten because the host was suspended") {
   host_shares shares({.workers = 2});
   steady_time now{1h};
   CHECK(shares.calls(1, now));

@@ -19,7 +19,8 @@ steady_time run(join_attempts& attempts, steady_time now, nanoseconds time) {
 
 }  // namespace
 
-TEST_CASE("one connection finds out whether a session is there; when it has a place, the others follow at once") {
+TEST_CASE(
+    "one connection finds out whether a session answers; when it has a place, the others follow at once") {
   join_attempts attempts;
   CHECK(attempts.wanted(nothing_yet, first_try) == 1);
   CHECK(attempts.wanted({.all = 1, .connecting = 1}, first_try) == 0);
@@ -44,7 +45,7 @@ TEST_CASE("an address that does not answer is tried at longer and longer interva
   CHECK(attempts.wanted(nothing_yet, now + 300ms) == 1);  // it begins anew
 }
 
-TEST_CASE("a session that is lost is given up when it has not come back for as long as it said") {
+TEST_CASE("a lost session is abandoned when it has not returned within the time that it announced") {
   join_attempts attempts;
   for (int i = 0; i < 2; ++i) attempts.joined(60s);
   attempts.lost(first_try);
@@ -59,7 +60,7 @@ TEST_CASE("a session that is lost is given up when it has not come back for as l
   CHECK(attempts.wanted(nothing_yet, first_try + 1h) == 0);
 }
 
-TEST_CASE("time in which a host stands still does not bring it nearer to giving a session up") {
+TEST_CASE("time in which a host is suspended does not count towards abandoning a session") {
   join_attempts attempts({.look_every = 500ms});
   attempts.joined(60s);
   attempts.lost(first_try);

@@ -135,7 +135,7 @@ std::optional<child> reuse_pid(pid_t wanted) {
 
 }  // namespace
 
-TEST_CASE("of a stack that Python has written the frames nearest to the crash are kept") {
+TEST_CASE("the frames nearest to the crash are kept of a stack that Python wrote") {
   std::string output = "loading\nStack (most recent call first):\n";
   for (int frame = 0; frame < 15; ++frame) output += "  File \"f.py\", line " + std::to_string(frame) + " in f\n";
   CHECK(process::last_lines_without_stack(output + "penstock-stack: #0 main\n", 3) ==
@@ -236,7 +236,7 @@ TEST_CASE("what a child started dies with it") {
   CHECK(group_is_gone(started->pid));
 }
 
-TEST_CASE("a child limited to one core, and no other, gets time to exit before it is reaped") {
+TEST_CASE("only a child limited to one core gets time to exit before it is reaped") {
   cpu_set_t ours;
   REQUIRE(::sched_getaffinity(0, sizeof ours, &ours) == 0);
   if (CPU_COUNT(&ours) == 1) SKIP("this test itself is limited to one core");

@@ -30,7 +30,7 @@ class GroupProgramTest(RanksTest):
         ranks = self.start_all(4, 200)
         self.check_digests([self.end(one, 0)[0] for one in ranks], 4, 200)
 
-    def test_all_gathers_are_as_large_as_they_may_be_and_no_larger(self):
+    def test_all_gathers_up_to_the_limit_succeed_and_larger_ones_are_refused(self):
         ranks = self.start_all(4, 8, "--large", 65536)
         self.check_digests([self.end(one, 0)[0] for one in ranks], 4, 8)
         told = [self.end(one, 3)[1] for one in self.start_all(2, 8, "--large", 65537)]

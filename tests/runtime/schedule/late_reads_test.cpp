@@ -80,7 +80,7 @@ TEST_CASE("old times fade") {
   CHECK(*reads.limit() == late_reads::limit_min);
 }
 
-TEST_CASE("the percentiles follow those of all samples within an eighth, whatever they are") {
+TEST_CASE("the percentiles are within an eighth of those of all samples, whatever the samples") {
   std::mt19937_64 random(testing::seed_of_this_run("percentiles"));
   std::uint64_t steps = 0;
   while (steps < 300'000) {

@@ -95,7 +95,7 @@ TEST_CASE("while batches are slow a worker gets one lease at a time") {
     }
     CHECK(held.size() == 2);
   }
-  SECTION("but for a batch that lost its lease") {
+  SECTION("except for a batch that lost its lease") {
     books.worker_joined(b1, 8);
     const auto of_b = only<load_command>(books.advance());
     REQUIRE(of_b.size() == 1);
@@ -174,7 +174,7 @@ TEST_CASE("in strict order a late batch holds up all that follow it") {
   CHECK(uploads_without(books, {2}) == std::vector<stream_position>{0, 1});
 }
 
-TEST_CASE("in relaxed order as many batches as the window has places pass a late one") {
+TEST_CASE("in relaxed order as many batches pass a late one as the window allows") {
   const small_plan plan(64, 1);
   ledger books(relaxed(3), plan, {0, 64});
   for (std::uint32_t w = 0; w < 4; ++w) books.worker_joined({w, 1}, 16);
@@ -460,7 +460,7 @@ TEST_CASE("an impossible report of a living worker is detected") {
   SECTION("a slot that it does not have") {
     lie.lease.slot = 2;
   }
-  SECTION("a generation of the future") {
+  SECTION("a generation from the future") {
     ++lie.lease.generation;
   }
   SECTION("more rows than samples") {

@@ -57,7 +57,7 @@ std::string file_of(const folder& in, std::string_view ending) {
 
 }  // namespace
 
-TEST_CASE("what was kept is read again, and nothing else") {
+TEST_CASE("the cache returns the bytes that it kept, and no others") {
   const folder here;
   const auto cache = opened(here);
   const bytes whole = contents(5 * cache_block + 100);
@@ -97,7 +97,7 @@ TEST_CASE("a folder of the cache is private, and a new process finds what is in 
   CHECK_FALSE(opened(here)->object("x", whole.size() - 1)->has(0, 1));
 }
 
-TEST_CASE("bytes that were damaged, cut off or never reached the disk are not read") {
+TEST_CASE("damaged, truncated and unwritten bytes are not returned") {
   const folder here;
   const auto cache = opened(here);
   const bytes whole = contents(2 * cache_block);
@@ -126,7 +126,7 @@ TEST_CASE("bytes that were damaged, cut off or never reached the disk are not re
   }
 }
 
-TEST_CASE("objects that were used least lately are emptied when the folder outgrows its limit") {
+TEST_CASE("the least recently used objects are emptied when the folder outgrows its limit") {
   const folder here;
   const std::uint64_t each = 64 * cache_block;  // 1 MiB
   const auto cache = opened(here, 4 * each);
@@ -153,7 +153,7 @@ TEST_CASE("objects that were used least lately are emptied when the folder outgr
   CHECK(in_use->read(0, part));
 }
 
-TEST_CASE("readers see right bytes or none while others write and empty the same objects") {
+TEST_CASE("readers see correct bytes or none while others write and empty the same objects") {
   const folder here;
   const std::uint64_t each = 32 * cache_block;
   const bytes whole = contents(each);
@@ -217,7 +217,7 @@ TEST_CASE("a cache that is smaller than an epoch serves its share of every epoch
   CHECK(cache->shrink() <= objects / 2 * each);
 }
 
-TEST_CASE("what a new session needs stays, and what it does not need makes room") {
+TEST_CASE("objects that a new session needs stay, and others make room for them") {
   const folder here;
   constexpr std::uint64_t each = 64 * cache_block;  // 1 MiB
   const auto cache = opened(here, 4 * each);
@@ -237,7 +237,7 @@ TEST_CASE("what a new session needs stays, and what it does not need makes room"
   CHECK_FALSE(cache->object("new 5", each)->has(0, 1));
 }
 
-TEST_CASE("room is made from what no session uses, the oldest first, and only as much as is needed") {
+TEST_CASE("objects that no session uses make room, the oldest first, and only as much as needed") {
   std::mt19937_64 draw(11);
   for (int round = 0; round < 2000; ++round) {
     std::vector<kept_object> objects(draw() % 30);

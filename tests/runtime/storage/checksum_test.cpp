@@ -16,7 +16,7 @@ std::span<const std::byte> bytes_in(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("checksums of stores are those of the published check values") {
+TEST_CASE("the checksums of stores match the published check values") {
   const std::string_view digits = "123456789";
   CHECK(has_sum(bytes_in(digits), {sum_kind::crc32, "y/Q5Jg=="}) == true);             // cbf43926
   CHECK(has_sum(bytes_in(digits), {sum_kind::crc32c, "4waSgw=="}) == true);            // e3069283
@@ -30,7 +30,7 @@ TEST_CASE("checksums of stores are those of the published check values") {
   CHECK(has_sum(bytes_in("abd"), {sum_kind::sha256, "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0="}) == false);
 }
 
-TEST_CASE("a sum of eight bytes at a time is that of each byte alone, at every length") {
+TEST_CASE("a checksum of eight bytes at a time equals the one of single bytes, at every length") {
   std::string text;
   for (int i = 0; i < 40; ++i) {
     text += static_cast<char>(i * 37 + 11);
@@ -48,7 +48,7 @@ TEST_CASE("a sum of eight bytes at a time is that of each byte alone, at every l
   }
 }
 
-TEST_CASE("only sums of whole objects are taken from headers and tags") {
+TEST_CASE("only checksums of whole objects are taken from headers and tags") {
   CHECK(sum_in_header("X-Amz-Checksum-CRC64NVME", "rosUhgp5mIg=")->kind == sum_kind::crc64nvme);
   CHECK(sum_in_header("content-md5", "JfnnlDI7RTiF9RgfG2JNCw==")->kind == sum_kind::md5);
   CHECK_FALSE(sum_in_header("x-amz-checksum-crc32", "y/Q5Jg==-3"));

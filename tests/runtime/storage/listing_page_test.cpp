@@ -19,14 +19,14 @@ TEST_CASE("a page of objects is read with keys, sizes and versions") {
   CHECK(page->next == "to&ken");
 }
 
-TEST_CASE("an empty list, and the last page of one, go on nowhere") {
+TEST_CASE("an empty list and the last page of a list have no next page") {
   const auto page = parse_listing_page("<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>");
   REQUIRE(page);
   CHECK(page->objects.empty());
   CHECK(page->next.empty());
 }
 
-TEST_CASE("an answer that is no list is refused") {
+TEST_CASE("an answer that is not a list is refused") {
   CHECK_FALSE(parse_listing_page(""));
   CHECK_FALSE(parse_listing_page("<html><ListBucket></html>"));
   CHECK_FALSE(parse_listing_page("<ListBucketResult><Contents><Key>a</Key><Size>-1</Size></Contents></ListBucketResult>"));
@@ -42,7 +42,7 @@ TEST_CASE("every prefix of a page is read or refused") {
   CHECK(parse_listing_page(whole)->objects.front().key == "<&#x;&bad;");
 }
 
-TEST_CASE("the code of an error is read, and nothing else is taken for one") {
+TEST_CASE("the code of an error is read, and nothing else is mistaken for one") {
   CHECK(error_code_of("<?xml?><Error><Code>ExpiredToken</Code><Message>m</Message></Error>") == "ExpiredToken");
   CHECK(error_code_of("<html><Code>x</Code></html>").empty());
   CHECK(error_code_of("<Error><Code>with \x1b[31m escapes</Code></Error>").empty());

@@ -137,7 +137,9 @@ TEST_CASE("a range that was expected twice is read from the earlier request firs
   read(*here.object, {0, 1000});
 }
 
-TEST_CASE("what was expected and not read is forgotten after a while, and requested again if it is read after all") {
+TEST_CASE(
+    "an expected range that is not read is forgotten after a while, and requested again if it is read after "
+    "all") {
   server there;
   const stored here = object_on(there, nanoseconds(0));
   here.object->expect({{0, 1000}});
@@ -150,7 +152,7 @@ TEST_CASE("what was expected and not read is forgotten after a while, and reques
   CHECK(here.requests() == 4);
 }
 
-TEST_CASE("what was expected and is dropped frees its piece, and takes nothing from its neighbours") {
+TEST_CASE("dropping an expected range frees its piece, and does not affect its neighbours") {
   server there;
   const stored here = object_on(there, std::chrono::minutes(10));
   const byte_range first{0, 1000};

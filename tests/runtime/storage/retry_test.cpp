@@ -7,7 +7,7 @@
 using namespace penstock;
 using namespace std::chrono_literals;
 
-TEST_CASE("only what may pass by itself is transient") {
+TEST_CASE("only an error that may pass by itself is transient") {
   for (const int status : {408, 429, 500, 502, 503, 504}) CHECK(is_transient_status(status));
   for (const int status : {200, 206, 301, 400, 401, 403, 404, 405, 412, 416, 501, 505}) CHECK_FALSE(is_transient_status(status));
 }
@@ -27,14 +27,14 @@ TEST_CASE("pauses grow up to two seconds, and end") {
   CHECK_FALSE(pause_before(11, 17));
 }
 
-TEST_CASE("requests that failed together do not come back together") {
+TEST_CASE("requests that failed together are not retried together") {
   std::set<nanoseconds> pauses;
   for (std::uint64_t key = 0; key < 100; ++key) pauses.insert(*pause_before(5, key));
   CHECK(pauses.size() > 80);
   CHECK(pause_before(5, 1) == pause_before(5, 1));
 }
 
-TEST_CASE("a request counts as slow by what others took lately") {
+TEST_CASE("a request counts as slow if it takes longer than recent ones") {
   recent_times times;
   CHECK(times.slow() == 500ms);
   for (int i = 0; i < 200; ++i) times.add(50ms);
@@ -50,7 +50,7 @@ TEST_CASE("a request counts as slow by what others took lately") {
   CHECK(times.slow() == 1010ms);
 }
 
-TEST_CASE("more requests are sent at a time until their answers begin late") {
+TEST_CASE("more requests are sent at a time until their answers start late") {
   request_pace pace;
   for (int i = 0; i < 10'000; ++i) pace.answered(50ms, 60ms, 1000);
   CHECK(pace.at_once() == 64);
@@ -66,7 +66,7 @@ TEST_CASE("more requests are sent at a time until their answers begin late") {
   CHECK(pace.at_once() == 64);
 }
 
-TEST_CASE("requests that share a full link are not made more, and slow connections are") {
+TEST_CASE("the number of requests does not grow on a full link, and does on slow connections") {
   constexpr std::uint64_t bytes = 110'000;
   // 25 MB/s and 50 ms: eleven requests are under way before the first one's bytes come, and the rest share the link.
   request_pace shared;

@@ -55,7 +55,7 @@ TEST_CASE("HMAC-SHA-256 gives the sums of RFC 4231, with short and long keys") {
         "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
-TEST_CASE("requests of AWS's suite get its signatures") {
+TEST_CASE("the requests of AWS's test suite get the signatures given there") {
   CHECK(amz_date(suite_time) == "20150830T123600Z");
   CHECK(suite_signature("/", "") == "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31");
   CHECK(suite_signature("/", "Param1=value1&Param2=value2") ==
@@ -63,7 +63,7 @@ TEST_CASE("requests of AWS's suite get its signatures") {
   CHECK(suite_signature("/%E1%88%B4", "") == "8318018e0b0f223aa2bbf98705b62bb787dc9c0e678f255a891fd03141be5d85");
 }
 
-TEST_CASE("requests of Amazon's manual for S3 get its signatures") {
+TEST_CASE("the requests in Amazon's manual for S3 get the signatures printed there") {
   CHECK(manual_signature("/test.txt", "", {{"range", "bytes=0-9"}}) ==
         "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
   CHECK(manual_signature("/", "lifecycle=") == "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543");

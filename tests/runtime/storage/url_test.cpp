@@ -28,7 +28,7 @@ TEST_CASE("a URL that would show secrets, or names no server, is refused") {
   CHECK_FALSE(is_url("/data/s3://x"));
 }
 
-TEST_CASE("only what differs in scheme, host or port is another server") {
+TEST_CASE("only a different scheme, host or port makes another server") {
   const auto same = [](std::string_view a, std::string_view b) { return is_same_server(*parse_url(a), *parse_url(b)); };
   CHECK(same("http://host/a", "http://host:80/b"));
   CHECK(same("https://host/a", "https://host:443/b"));

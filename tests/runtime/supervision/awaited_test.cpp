@@ -283,7 +283,7 @@ TEST_CASE("jobs that wait while none runs wait for what the pool lacks") {
 TEST_CASE("a data loader waits for the sample that the worker of the awaited batch is loading") {
   progress_facts f = loading_job_78();
   CHECK(is_owed(f));
-  SECTION("named with where it stands") {
+  SECTION("named with its position") {
     f.standing[1] = "hrtimer_nanosleep";
     const awaited s = find_blocker(f);
     CHECK(s.kind == stall_kind::sample);
@@ -305,7 +305,7 @@ TEST_CASE("a data loader waits for the sample that the worker of the awaited bat
     CHECK(find_blocker(f).text == "worker/1, which has been setting up the dataset for 1 m 46 s");
     CHECK(find_blocker(f).usual == 60s);
   }
-  SECTION("not for another job whose number only ends alike") {
+  SECTION("not for another job whose number merely ends the same") {
     f.batch->job = 8;
     const awaited s = find_blocker(f);
     CHECK(s.kind == stall_kind::worker);
@@ -328,7 +328,8 @@ TEST_CASE("a data loader waits for the sample that the worker of the awaited bat
   }
 }
 
-TEST_CASE("a data loader's batch that hung before is known by its job, and a time limit is named") {
+TEST_CASE(
+    "a data loader's batch that hung before is recognised by its job, and a time limit is recommended") {
   progress_facts f = loading_job_78();
   f.status.hung.push_back({"sample 1237", 78, {{0, 40, std::chrono::system_clock::time_point(1h)}}});
   const awaited s = find_blocker(f);

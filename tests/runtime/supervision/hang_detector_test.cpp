@@ -106,7 +106,7 @@ TEST_CASE("a job's own timeout, too, does not count time in which the watcher wa
   }
 }
 
-TEST_CASE("a job's own timeout holds where each look is late") {
+TEST_CASE("a job's own timeout applies even if each poll is late") {
   watcher w(1, {30s, 10s, 24h});
   w.signs[0].busy = true;
   w.signs[0].work_mark = 5;

@@ -70,7 +70,9 @@ TEST_CASE("each hang of a sample counts the earlier ones, and not those of other
   CHECK(hangs_in_words(known[0]) == "2 times: in worker/0 at 12:00:00 after 40 s, in worker/3 at 12:05:00 after 1 m 2 s");
 }
 
-TEST_CASE("a second restart at a hanging sample counts even if the operator did not wait, and a crash there is no hang") {
+TEST_CASE(
+    "a second restart at a hanging sample counts even if the operator did not wait, and a crash there is not "
+    "a hang") {
   std::vector<hung_work> known;
   death_report first = restarted_at("tom.jpg", 40);
   note_hang(known, first);
@@ -97,7 +99,7 @@ TEST_CASE("a job is known by its number, whatever its work is called") {
   CHECK(other.hung_before == 0);
 }
 
-TEST_CASE("a job that a time limit ended is told as such") {
+TEST_CASE("a job that a time limit ended is reported as such") {
   std::vector<hung_work> known;
   death_report limited = restarted_in_job(501, "./job.sh");
   limited.cause = death_cause::hang;

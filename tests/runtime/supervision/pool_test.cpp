@@ -234,7 +234,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("one place that dies again and again within a second is not half the pool") {
+TEST_CASE("one place that dies repeatedly within a second does not count as half the pool") {
   world w(with_workers(5));
   w.start_all();
   for (std::uint32_t i = 1; i <= 3; ++i) {
@@ -457,7 +457,7 @@ TEST_CASE("a sacrificial worker that is not ready in time is given up and stoppe
   CHECK(w.given_up.size() == 1);
 }
 
-TEST_CASE("time in which the session stands still does not count against the sacrificial worker") {
+TEST_CASE("time in which the session is suspended does not count against the sacrificial worker") {
   world w(with_workers(1));
   w.start_all();
   w.children.want_sacrificial(true, w.now);

@@ -6,7 +6,7 @@ using namespace std::chrono_literals;
 using penstock::nanoseconds;
 using penstock::supervision::standstill_watch;
 
-TEST_CASE("a process that did not run between two looks stood still, for the time since the first one") {
+TEST_CASE("a process that did not run between two polls was suspended for the time since the first one") {
   standstill_watch watch(200ms);
   CHECK_FALSE(watch.look(100s, 0s));  // the first look has no predecessor
   watch.rests(100s, 0s);
@@ -17,7 +17,7 @@ TEST_CASE("a process that did not run between two looks stood still, for the tim
   CHECK_FALSE(watch.look(112s + 200ms, 0s));
 }
 
-TEST_CASE("neither long work nor a thread that had no core counts as a standstill") {
+TEST_CASE("neither long work nor a lack of cores counts as a standstill") {
   standstill_watch watch(200ms);
   watch.rests(100s, 4s);
   CHECK_FALSE(watch.look(105s, 8s));  // of 5 s it waited 4 s for a core

@@ -33,7 +33,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("decoding is a matter of workers while cores are free, and of less work when they are not") {
+TEST_CASE("the advice for decoding is more workers while cores are free, and less work when they are not") {
   config settings;
   const limit_advice more = advise(mostly(limit::decode), on_cores(16), settings);
   CHECK(more.what == limit::decode);
@@ -313,7 +313,7 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   CHECK_FALSE(contains(advise(mostly(limit::storage), around, {}).more.at(0), "restart"));
 }
 
-TEST_CASE("jobs and custom datasets whose workers wait are told so, without a guess at storage") {
+TEST_CASE("jobs and custom datasets learn that their workers wait, without a guess at storage") {
   limit_reading waits = mostly(limit::decode);
   waits.cpu = 0.01;
   limit_surroundings around = on_cores(2);

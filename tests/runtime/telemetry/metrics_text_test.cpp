@@ -158,7 +158,7 @@ TEST_CASE("the last 16 samples that are quarantined or failed are named once eac
   CHECK(has_line(page, R"(penstock_sample_failed_info{sample="cats/1",index="1",reason="it is not a picture"} 1)"));
 }
 
-TEST_CASE("a session without loader hosts has no series of them") {
+TEST_CASE("a session without loader hosts has no series about them") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   CHECK(metrics_text(facts, "1").find("penstock_host") == std::string::npos);

@@ -400,7 +400,7 @@ TEST_CASE("a run that is stopped while it is stuck keeps the limit that it had")
   CHECK(r.of(limit::order) > 0.9);
 }
 
-TEST_CASE("a pool's time is that of its functions, of its callers, or of its start") {
+TEST_CASE("a pool's time is attributed to its functions, its callers or its start") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.jobs = limited_jobs{5, 2, false, false};
@@ -431,7 +431,9 @@ TEST_CASE("a pool's time is that of its functions, of its callers, or of its sta
   CHECK(run(true, 0, 0ms) == limit::consumer);
 }
 
-TEST_CASE("a data loader's time is its consumer's while that does not wait, and otherwise its workers'") {
+TEST_CASE(
+    "a data loader's time is attributed to its consumer while that does not wait, and otherwise to its "
+    "workers") {
   const auto run = [](nanoseconds waits_a_look, bool busy, nanoseconds cpu_a_look) {
     limit_facts f;
     f.begun = made_up_pipeline::start();

@@ -93,7 +93,7 @@ TEST_CASE("an index of records knows their type, shape and where they begin") {
   CHECK(index->class_of(1) == 0);
 }
 
-TEST_CASE("an index of objects knows their sizes and versions, which are no part of the fingerprint") {
+TEST_CASE("an index of objects knows their sizes and versions, which are not part of the fingerprint") {
   listing list = small_listing_of_objects();
   const auto index = index_view::map(seal_index(list)->get());
   REQUIRE(index);

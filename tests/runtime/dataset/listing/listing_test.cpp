@@ -177,7 +177,7 @@ TEST_CASE("paths that do not lead to a dataset are refused with what was looked 
   CHECK(refusal(folder.path()).find("went through 1 class folder and") != std::string::npos);
 }
 
-TEST_CASE("a folder that may not be read is an error and not a gap") {
+TEST_CASE("a folder that may not be read is an error, not a gap") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   folder.write("a/closed/2.jpg", "x");

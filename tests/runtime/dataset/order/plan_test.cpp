@@ -63,7 +63,8 @@ TEST_CASE("the shuffle is a bijection around powers of two and squares") {
   }
 }
 
-TEST_CASE("the shuffle of more than 2^32 samples stays in range and never sends two indices to one place") {
+TEST_CASE(
+    "the shuffle of more than 2^32 samples stays in range and never sends two indices to one position") {
   for (const std::uint64_t n : {(1ULL << 32U) + 1, (1ULL << 40U) - 3, (1ULL << 62U) + 12345}) {
     const permutation order(n, 3, 4);
     std::set<std::uint64_t> reached;
@@ -92,7 +93,8 @@ TEST_CASE("all orders of four samples come up about equally often") {
   CHECK(chi_square < 57);  // 23 degrees of freedom: exceeded once in 10^4 by chance; the seed is fixed
 }
 
-TEST_CASE("an index goes everywhere equally often over the epochs, and neighbours do not stay together") {
+TEST_CASE(
+    "over the epochs an index visits all positions equally often, and neighbours do not stay together") {
   constexpr std::uint64_t n = 1000;
   std::array<int, 50> place{};
   std::array<int, 50> distance{};
@@ -113,7 +115,7 @@ TEST_CASE("an index goes everywhere equally often over the epochs, and neighbour
   CHECK(chi_square(distance) < 95 + 2);
 }
 
-TEST_CASE("epochs and seeds differ in their order and the same ones agree") {
+TEST_CASE("different epochs and seeds give different orders, and equal ones the same") {
   const plan_settings settings{.samples = 1000, .seed = 1, .batch_size = 64};
   plan_settings other_seed = settings;
   other_seed.seed = 2;

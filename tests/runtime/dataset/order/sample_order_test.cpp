@@ -186,7 +186,7 @@ TEST_CASE("a subset has the listed samples as often as they are listed, in their
         "index 10 (number 2 of the list) is too large: the dataset has 10 samples, counted from 0");
 }
 
-TEST_CASE("a window has each sample once an epoch, less than the window away from its place") {
+TEST_CASE("a window has each sample once an epoch, less than the window from its position") {
   dice between("orders of samples");
   for (int round = 0; round < 400; ++round) {
     const std::uint64_t samples = between(1, 300);
@@ -198,7 +198,7 @@ TEST_CASE("a window has each sample once an epoch, less than the window away fro
   }
 }
 
-TEST_CASE("a window crosses the edges of its blocks: somewhere every neighbour is exchanged") {
+TEST_CASE("a window crosses the edges of its blocks: no position separates samples for every seed") {
   std::vector<bool> crossed(99);
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const auto all = epoch_of(*window_order(100, 10), seed, 0);

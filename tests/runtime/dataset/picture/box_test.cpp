@@ -61,7 +61,7 @@ TEST_CASE("random boxes stay inside for hostile settings too") {
   }
 }
 
-TEST_CASE("random boxes keep to the area and ratio that were asked for, and use all of both") {
+TEST_CASE("random boxes keep to the requested area and ratio, and use the full range of both") {
   double least_area = 1;
   double most_area = 0;
   double least_ratio = 10;

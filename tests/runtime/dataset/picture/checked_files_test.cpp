@@ -12,7 +12,7 @@
 using namespace penstock;
 using namespace penstock::testing;
 
-TEST_CASE("what one worker has checked, the others know") {
+TEST_CASE("a file that one worker has checked is known to the others") {
   const unique_fd memory = checked_files::make(10).value();
   checked_files one(memory.get(), 10);
   const checked_files other(memory.get(), 10);
@@ -26,7 +26,7 @@ TEST_CASE("what one worker has checked, the others know") {
   CHECK_FALSE(other.holds(10, hash));
 }
 
-TEST_CASE("without memory of the session nothing is remembered") {
+TEST_CASE("without the session's memory no checked file is remembered") {
   const unique_fd memory = checked_files::make(10).value();
   std::array<checked_files, 3> none{checked_files(), checked_files(-1, 10), checked_files(memory.get(), 11)};
   for (checked_files& files : none) {

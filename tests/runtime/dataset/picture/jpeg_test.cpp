@@ -160,7 +160,7 @@ TEST_CASE("a truncated JPEG says so, even when the window was decoded before the
   CHECK(decode_all(file, size).error == "JPEG cannot be decoded: Premature end of JPEG file");
 }
 
-TEST_CASE("bytes behind the end-of-image marker do not matter") {
+TEST_CASE("bytes after the end-of-image marker do not matter") {
   const extent size{90, 70};
   bytes file = encode_jpeg(make_raster(size));
   const auto whole = decode_all(file, size);

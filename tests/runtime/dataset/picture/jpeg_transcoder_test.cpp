@@ -117,7 +117,7 @@ TEST_CASE("Adobe's segment is written once, so that CMYK stays inverted") {
   CHECK(made.find("Adobe", first + 1) == std::string::npos);
 }
 
-TEST_CASE("what is behind the picture is left out") {
+TEST_CASE("bytes after the picture are left out") {
   bytes file = encode_jpeg(make_raster(usual_size));
   const std::string made = transcoded(file);
   const bytes more = as_bytes("another picture");

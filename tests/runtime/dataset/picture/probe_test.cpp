@@ -37,7 +37,7 @@ TEST_CASE("headers give format, size and orientation") {
   CHECK(png->interlaced);
 }
 
-TEST_CASE("the orientation of a PNG is found before and behind its pixels") {
+TEST_CASE("the orientation of a PNG is found before and after its pixels") {
   bytes chunk =
       as_bytes(std::string_view("\0\0\0\x26"
                                 "eXIf",

@@ -104,7 +104,7 @@ TEST_CASE("a resize to the same size copies") {
   CHECK(equal);
 }
 
-TEST_CASE("an even area stays exactly even at every scale") {
+TEST_CASE("an area of one colour stays exactly that colour at every scale") {
   for (const std::uint8_t level : {0, 1, 127, 254, 255}) {
     raster picture{{311, 97}, 3, {}};
     picture.pixels.assign(311 * 97 * 3, level);
@@ -136,7 +136,7 @@ TEST_CASE("the result is within rounding of the triangle filter's definition") {
   }
 }
 
-TEST_CASE("a turned result is the straight one with its pixels moved") {
+TEST_CASE("a rotated result is the upright one with its pixels moved") {
   const raster picture = make_raster({50, 40});
   const pixel_box stored{4, 6, 31, 33};
   for (unsigned value = 1; value <= 8; ++value) {

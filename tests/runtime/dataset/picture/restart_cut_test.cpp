@@ -109,7 +109,7 @@ TEST_CASE("the part of a window has the bits of the file in grey and CMYK") {
   CHECK(compare_parts(with_markers(file), file, size, random) > 50);
 }
 
-TEST_CASE("markers of other tools serve as well, every so many MCUs or rows of them") {
+TEST_CASE("markers of other tools work too, after any number of MCUs or of rows of them") {
   random_source random(3, 0, 0);
   const extent size{192, 208};  // 12 x 13 MCUs
   for (const unsigned mcus : {1U, 2U, 3U, 4U, 6U, 12U, 24U, 36U, 48U}) {
@@ -166,7 +166,7 @@ TEST_CASE("files with lost, added or exchanged markers are decoded as a whole") 
   CHECK(is_cut(changed, corner));
 }
 
-TEST_CASE("no truncated file is cut") {
+TEST_CASE("a truncated file is never decoded in part") {
   const bytes good = usual_file();
   for (std::size_t length = 0; length < good.size(); ++length)
     REQUIRE_FALSE(is_cut({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length)}, corner));

@@ -214,7 +214,7 @@ TEST_CASE("raw datasets that cannot be divided into samples are refused") {
         fmt::format("the dataset '{}' does not exist", folder.path("gone")));
 }
 
-TEST_CASE("a file that was cut after it was listed fails the samples behind the cut, and only them") {
+TEST_CASE("a file that was truncated after it was listed fails the samples after the cut, and only them") {
   const temporary_folder folder;
   folder.write("0", "aabbccdd");
   auto dataset = open(folder, *list_raw(folder.path(), {2}, dtype::uint8));
@@ -244,7 +244,7 @@ TEST_CASE("storage that fails temporarily is a transient error, which is tried a
   }
 }
 
-TEST_CASE("more files than descriptors are kept are read correctly") {
+TEST_CASE("more files than may stay open are read correctly") {
   const temporary_folder folder;
   for (int i = 0; i < 150; ++i)
     folder.write(fmt::format("{}", 1000 + i), std::string(2, static_cast<char>(i)));
@@ -256,7 +256,7 @@ TEST_CASE("more files than descriptors are kept are read correctly") {
   }
 }
 
-TEST_CASE("the fingerprint of records changes with sizes, names and what a sample is") {
+TEST_CASE("the fingerprint of records changes with sizes, names and the form of a sample") {
   const temporary_folder folder;
   folder.write("0", "aabbccdd");
   const std::string two = list_raw(folder.path(), {2}, dtype::uint8)->fingerprint;

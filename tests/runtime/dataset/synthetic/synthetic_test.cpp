@@ -99,7 +99,7 @@ TEST_CASE("a synthetic dataset without a size, or with two, is refused") {
   CHECK_FALSE(synthetic_dataset::describe(config));
 }
 
-TEST_CASE("faults, work and waiting do not change what the dataset is") {
+TEST_CASE("faults, work and waiting do not change the fingerprint") {
   dataset_config config = settings(fill_kind::random, 1000);
   const std::string before = synthetic_dataset::describe(config)->fingerprint;
   config.faults = {{}};
@@ -163,7 +163,7 @@ TEST_CASE("random bytes are Philox keyed by seed, epoch and index, and memset on
   CHECK(load_one(same, 300) == bytes(40, std::byte{300 - 256}));
 }
 
-TEST_CASE("a synthetic sample is called by its number") {
+TEST_CASE("a synthetic sample is named by its number") {
   CHECK(make(settings(fill_kind::stamp, 1)).name_of(17) == "sample 17");
 }
 

@@ -153,7 +153,7 @@ TEST_CASE("seek tables that lie are refused, and the refusal names the numbers")
   begins([](std::string& f) { f.insert(0, "abc"); }, "has a seek table whose frames end at byte");
 }
 
-TEST_CASE("frames without contents are passed over") {
+TEST_CASE("empty frames are skipped") {
   const std::string text = numbers(2000);
   std::string file;
   auto writer = frame_writer::open(1);
@@ -202,7 +202,7 @@ TEST_CASE("a range is read from its frames alone, and the last frames are kept")
   CHECK(file.reads.size() == 21);
 }
 
-TEST_CASE("of many small frames, the last 256 are kept") {
+TEST_CASE("the last 256 of many small frames are kept") {
   const std::string text = numbers(300'000);
   text_file file(seekable(text, 1000));
   const auto frames = frames_in(file);
@@ -215,7 +215,7 @@ TEST_CASE("of many small frames, the last 256 are kept") {
   CHECK(file.reads.size() == 301);
 }
 
-TEST_CASE("what is expected of a file is read or dropped, also while it is indexed") {
+TEST_CASE("ranges that are expected of a file are read or dropped, even while it is indexed") {
   testing::named_contents members;
   for (int i = 0; i < 3000; ++i) members.emplace_back(fmt::format("{:06}.txt", i), numbers(static_cast<std::size_t>(i % 700)));
   const std::string archive = testing::archive_of(members);
@@ -237,7 +237,7 @@ TEST_CASE("what is expected of a file is read or dropped, also while it is index
   }
 }
 
-TEST_CASE("large frames are kept one at a time, and small ones get little memory again") {
+TEST_CASE("large frames are kept one at a time, and small ones then use little memory again") {
   const std::string large(15'000'000, 'x');
   text_file file(seekable(large + large + numbers(100'000), large.size()));
   const auto frames = frames_in(file);

@@ -80,7 +80,7 @@ TEST_CASE("shards that are missing, compressed or listed twice are refused and n
   CHECK(list_shards("").error().message.starts_with("no path is given"));
 }
 
-TEST_CASE("shards that are compressed with zstd are listed, but not next to what they were made of") {
+TEST_CASE("shards that are compressed with zstd are listed, but not next to the shards they were made from") {
   const temporary_folder folder;
   for (const char* const name : {"a.tar", "b.tar.zst", "c.tzst", "d.TAR.ZST", "e.zst"}) folder.write(name, "");
   CHECK(list_shards(folder.path())->names == names{"a.tar", "b.tar.zst", "c.tzst", "d.TAR.ZST"});

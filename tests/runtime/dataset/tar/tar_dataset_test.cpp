@@ -153,7 +153,7 @@ TEST_CASE("text, numbers, arrays and bytes become tensors, in the order of their
   CHECK(second.number<std::int64_t>(3) == -3);
 }
 
-TEST_CASE("of alternatives the first that a sample has is taken") {
+TEST_CASE("the first of the alternatives that a sample has is used") {
   const temporary_folder folder;
   folder.write("x.tar", archive_of({{"1.b", "bee"}, {"1.a", "ay"}, {"2.b", "bee"}}));
   const auto dataset = open(settings(folder, {{"x", "a;b"}}));
@@ -161,7 +161,7 @@ TEST_CASE("of alternatives the first that a sample has is taken") {
   CHECK(loaded_sample(*dataset, 1).text(0) == "bee");
 }
 
-TEST_CASE("pictures of one sample that are equally large get the same box") {
+TEST_CASE("pictures of equal size in one sample get the same box") {
   const temporary_folder folder;
   const std::string one = picture({90, 70});
   folder.write("x.tar", archive_of({{"1.jpg", one}, {"1.mask.jpg", one}}));
@@ -222,7 +222,7 @@ TEST_CASE("arrays of another form than the first sample's fail") {
   CHECK(failure_of(*dataset, 4).starts_with("its member .npy has elements of type '|O'"));
 }
 
-TEST_CASE("shards without a member that is asked for are refused, and what they have is named") {
+TEST_CASE("shards without a requested member are refused, and the error names what they have") {
   const temporary_folder folder;
   folder.write("x.tar", archive_of({{"1.jpg", "x"}, {"1.txt", "x"}, {"2.jpg", "x"}}));
   CHECK(refusal(settings(folder)) ==
@@ -252,7 +252,7 @@ TEST_CASE("a shard that changes while it is used fails its samples, and no other
   CHECK(failure_of(*dataset, 1).empty());  // still open
 }
 
-TEST_CASE("members far from each other are read as well as neighbours") {
+TEST_CASE("members far from each other are read like neighbours") {
   const temporary_folder folder;
   folder.write("a.tar",
                archive_of({{"1.txt", "one"}, {"2.txt", std::string(300'000, 'x')}, {"1.json", "{}"}}));
@@ -262,7 +262,7 @@ TEST_CASE("members far from each other are read as well as neighbours") {
   CHECK(sample.text(1) == "{}");
 }
 
-TEST_CASE("other members or another order of shards are another dataset") {
+TEST_CASE("different members or a different order of shards make another dataset") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.txt", "one"}, {"1.json", ""}}));
   folder.write("b.tar", archive_of({{"2.txt", "two"}, {"2.json", ""}}));
@@ -278,7 +278,7 @@ TEST_CASE("other members or another order of shards are another dataset") {
   CHECK(one != fingerprint("a.tar", {{"x", "txt"}}));
 }
 
-TEST_CASE("shards without an end marker or with an archive behind it are named in notices") {
+TEST_CASE("shards without an end marker or with an archive after it are named in notices") {
   const temporary_folder folder;
   std::string archive;
   append_tar_member(archive, "1.txt", "one");

@@ -250,7 +250,7 @@ TEST_CASE("damaged, compressed and empty shards are refused and named, and leave
   CHECK(files_in(folder.path()) == std::vector<std::string>{"a.tar", "b.tar", "c.tar", "d.tar"});
 }
 
-TEST_CASE("several that need the same index at once get equal ones, and one file remains") {
+TEST_CASE("processes that need the same index at once get equal ones, and one file remains") {
   const temporary_folder folder;
   for (int shard = 0; shard < 8; ++shard) {
     testing::named_contents members;
@@ -288,7 +288,7 @@ TEST_CASE("an index takes less than 40 bytes a sample besides its keys, with fou
   CHECK(find(folder.path()).index.file_bytes() - key_bytes <= 40 * samples);
 }
 
-TEST_CASE("a record that cannot be right is refused, and nothing outside the index is read") {
+TEST_CASE("an impossible record is refused, and nothing outside the index is read") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.jpg", "x"}, {"1.cls", "7"}, {"2.jpg", "x"}}));
   const std::string path = find(folder.path()).path;

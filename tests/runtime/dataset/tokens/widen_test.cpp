@@ -40,7 +40,7 @@ void compare(std::mt19937_64& draw) {
 
 }  // namespace
 
-TEST_CASE("tokens of every type become the same ids at every alignment, and nothing is written beside them") {
+TEST_CASE("tokens of every type become the same ids at every alignment, and nothing is written around them") {
   std::mt19937_64 draw(4096);
   for (int i = 0; i < 500; ++i) {
     compare<std::uint8_t, std::int32_t>(draw);
