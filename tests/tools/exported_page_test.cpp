@@ -34,7 +34,7 @@ json ended(const std::string& id) {
 
 }  // namespace
 
-TEST_CASE("pages of two sessions become one, with each metric once and each line's session") {
+TEST_CASE("pages of two sessions become one, with each metric once and the session on each line") {
   const std::string head = "# HELP a_total Things {of} any kind.\n# TYPE a_total counter\n";
   const std::string none = "# HELP b_info Nothing yet.\n# TYPE b_info gauge\n";
   cli::merged_pages all;

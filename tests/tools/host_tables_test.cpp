@@ -55,7 +55,7 @@ std::size_t widest(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a session without loader hosts says nothing of them") {
+TEST_CASE("a session without loader hosts does not mention them") {
   session_status s;
   s.session = "photos";
   CHECK(section(s).empty());
@@ -77,7 +77,7 @@ TEST_CASE("the status shows each host with its workers, rates, round trip and co
   CHECK(has(cli::status_for_people(telemetry::as_json(s), {}, 80), text));
 }
 
-TEST_CASE("a session that has ended has no hosts any more") {
+TEST_CASE("a session that has ended no longer has hosts") {
   session_status s = with_hosts(2);
   s.state = "ended";
   CHECK(section(s).empty());
@@ -123,7 +123,7 @@ TEST_CASE("lost hosts are named with the reason, the last ones first, and the ot
   CHECK_FALSE(has(text, "left"));
 }
 
-TEST_CASE("top shows as many hosts as there is room for, those that are not well first, and sums up the rest") {
+TEST_CASE("top shows as many hosts as there is room for, unhealthy ones first, and sums up the rest") {
   session_status s = with_hosts(100);
   s.hosts[70].state = "draining";
   s.workers[2 * 80].state = "starting";
@@ -138,7 +138,7 @@ TEST_CASE("top shows as many hosts as there is room for, those that are not well
   CHECK(cli::host_lines(telemetry::as_json(with_hosts(3)), 4, 80).size() == 4);
 }
 
-TEST_CASE("the hosts of a pool have jobs a second") {
+TEST_CASE("the hosts of a pool show jobs per second") {
   session_status s = with_hosts(1);
   s.jobs.emplace();
   CHECK(has(section(s), "jobs/s"));

@@ -270,7 +270,7 @@ TEST_CASE("for a session that could not record its end, the list says when it wa
   CHECK(cli::end_in_words(one).starts_with("died, last seen "));
 }
 
-TEST_CASE("of a killed session it is known how old its last status was") {
+TEST_CASE("for a killed session the age of its last status is known") {
   json line = json::parse(status_line(7, run_outcome::running));
   line["time"] = "2026-11-24T02:13:03.500000Z";
   const cli::past_session past({header, line.dump()}, "2026-11-24T02:13:07.000000Z");

@@ -5,7 +5,7 @@
 
 using namespace penstock::cli;
 
-TEST_CASE("a rate has its noun in the singular for one a second") {
+TEST_CASE("a rate of one a second has a singular noun") {
   CHECK(rate_for_people(1, "sample") == "1 sample/s");
   CHECK(rate_for_people(0.6, "sample") == "1 sample/s");
   CHECK(rate_for_people(0, "sample") == "0 samples/s");

@@ -56,7 +56,7 @@ TEST_CASE("without an answer from NVML the line is left out") {
   CHECK(gpu_lines(status_with(std::nullopt)).find("NVML") == std::string::npos);
 }
 
-TEST_CASE("the sacrificial worker is called so") {
+TEST_CASE("the sacrificial worker is labelled as such") {
   CHECK(cli::worker_name({{"id", 3}, {"sacrificial", false}}) == "worker/3");
   CHECK(cli::worker_name({{"id", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
   CHECK(cli::worker_name({{"worker", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
@@ -155,7 +155,8 @@ TEST_CASE("the status of a pool shows its jobs, by function and by worker, and n
     CHECK(text.find(word) == std::string::npos);
 }
 
-TEST_CASE("the progress of a data loader is that of its batches, and cancelled jobs are named only where there are some") {
+TEST_CASE(
+    "the progress of a data loader counts its batches, and cancelled jobs are named only if there are any") {
   session_status s = pool_status();
   CHECK(cli::progress_of_jobs(telemetry::as_json(s)) == "26 of 40 jobs");
   s.jobs->cancelled = 3;
@@ -195,7 +196,7 @@ bool has_words_of_pools(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("of a data loader, every table has batches and samples, and no word of pools") {
+TEST_CASE("the tables about a data loader show batches and samples, and use no word of pools") {
   const auto status = telemetry::as_json(loader_status());
   std::string text = cli::status_for_people(status, {}, 0);
   INFO(text);
@@ -267,8 +268,7 @@ TEST_CASE("without a width no line of the status is broken, and with one all are
 }
 
 TEST_CASE(
-    "on 80 columns the last death can be read, with a sacrificial worker and when it is not needed any "
-    "more") {
+    "on 80 columns the last death can be read, with a sacrificial worker and when it is no longer needed") {
   auto answer = telemetry::as_json(pool_status());
   answer.erase("jobs");
   auto& workers = answer.at("workers");
@@ -323,7 +323,7 @@ TEST_CASE("the progress of a resumed run is that of the whole stream") {
   CHECK(cli::status_for_people(status, {}, 0).find("384 samples delivered, 3184 before this run") != std::string::npos);
 }
 
-TEST_CASE("a percentage is not one less because its share has no exact binary number") {
+TEST_CASE("a percentage is not rounded down because its share is not exact in binary") {
   CHECK(cli::percent_of({{"progress", 0.29}}) == "29 %");
   CHECK(cli::percent_of({{"progress", 0.2999}}) == "29 %");
 }
@@ -397,7 +397,7 @@ TEST_CASE("why prints times and rates as plain numbers") {
                   "nothing to do for 3 %") != std::string::npos);
 }
 
-TEST_CASE("the table of why is about the time that its sentence is about, and names reads only where they are timed") {
+TEST_CASE("the table of why covers the same time as its sentence, and names reads only if they are timed") {
   auto why = why_of_two_workers();
   why["limits"] = {{"start", 0.6}, {"decode", 0.4}};
   why["beginning"] = 0.5;
@@ -500,7 +500,7 @@ TEST_CASE("status gives no advice to limit the time of a job that its time limit
   CHECK(told().find("a time limit does: [jobs] timeout") != std::string::npos);
 }
 
-TEST_CASE("status names a sample that has hung, and so does describe of the worker that has it now") {
+TEST_CASE("status names a sample that has hung, and so does describe for the worker that now has it") {
   session_status s = status_with(std::nullopt);
   s.hung.push_back({"cats/tom.jpg", {}, {{0, 40, std::chrono::system_clock::time_point(std::chrono::hours(12))}}});
   s.workers.resize(2);
@@ -549,7 +549,7 @@ TEST_CASE("a data loader shows how far its pass is and when that will end") {
   CHECK(cli::progress_of_jobs(status) == "75 batches, 36 % of epoch 2");
 }
 
-TEST_CASE("why tells what is awaited now, and when that becomes a stall") {
+TEST_CASE("why says what is awaited now, and when that becomes a stall") {
   nlohmann::ordered_json why = why_of_two_workers();
   why["now"] = {{"seconds", 3.2}, {"waits_for", "worker/1, which has been loading sample 37 for 3.2 s"}, {"worker", 1}, {"verdict_after_seconds", 5}};
   CHECK(cli::why_for_people(why, 0).find("Now the consumer has been waiting 3.2 s for its next batch: for worker/1, which has been loading sample 37 for 3.2 s. "

@@ -18,7 +18,7 @@ json run(const char* outcome) {
 
 }  // namespace
 
-TEST_CASE("a worker that was killed at the stop is told in one line, and several are counted") {
+TEST_CASE("a worker that was killed at the stop is reported in one line, and several are counted") {
   const json died{{"worker", 1}, {"text", "worker 1 ended: SIGSEGV"}, {"death", {{"pid", 5}, {"ignored_stop_seconds", nullptr}}}};
   const cli::stop_cost one(run("finished"), json::array({died, killed(0)}), "process");
   CHECK(one.killed_for_people() == "worker 0 (pid 17) was killed\n");

@@ -74,7 +74,8 @@ TEST_CASE("the rate is that of the last seconds, with the mean of ten next to it
   CHECK(has(screen, "(mean of 10 s: 220)"));
 }
 
-TEST_CASE("a single look shows the rate of the status, because nothing may be delivered between two looks") {
+TEST_CASE(
+    "a single screen shows the rate of the status, because nothing may be delivered between two polls") {
   json then = look(100, 3200, 1);
   then.at("status").update({{"rate", 102.4}, {"uptime_seconds", 100}, {"batches_delivered", 200}, {"bytes_uploaded", 320'000}});
   const auto screen = top_screen({then, then, then, true}, "", {100, 24}, 0, false);
@@ -266,7 +267,7 @@ TEST_CASE("a stall is on the screen of a session and of a pool, with what is wai
             "stalled  8 s, waiting for worker/0, which is starting"));
 }
 
-TEST_CASE("of a data loader, top shows batches, and counts those that are loading as status does") {
+TEST_CASE("for a data loader, top shows batches, and counts those that are loading as status does") {
   json now = look(10, 0, 1);
   json& s = now.at("status");
   s["jobs"] = {{"of_batches", true}, {"submitted", 9}, {"waiting", 1}, {"running", 2}, {"ok", 6}, {"failed", 0}, {"cancelled", 0},

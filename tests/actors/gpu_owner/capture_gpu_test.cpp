@@ -160,9 +160,7 @@ void use_batches_inside(Session& session, Batch& held, const captured_step& step
 
 }  // namespace
 
-TEST_CASE(
-    "300 captured and replayed steps do not disturb the session, nor it their captures, in each capture "
-    "mode") {
+TEST_CASE("300 captured and replayed steps and the session do not disturb each other, in each capture mode") {
   const auto mode =
       GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed);
   // Batches that are destroyed are released on the legacy default stream, which is ordered with blocking

@@ -169,7 +169,7 @@ TEST_CASE("while the consumer keeps all buffers, uploads wait and keep their slo
   s.release(third.buffer);
 }
 
-TEST_CASE("a batch that does not lie in the arena is refused and named") {
+TEST_CASE("a batch outside the arena is refused and named") {
   stage s(2);
   s.begin();
   std::string expected;
@@ -334,7 +334,7 @@ TEST_CASE("an owner suspended for longer than the deadline does not report a hun
   s.release(std::get<ready_batch>(batch).buffer);
 }
 
-TEST_CASE("a copy may wait for the consumer's stream for any time") {
+TEST_CASE("a copy may wait for the consumer's stream for any length of time") {
   stage s(2);
   s.flight_deadline = 20ms;
   s.device->hang();

@@ -68,10 +68,8 @@ TEST_CASE_METHOD(lone_rank,
   CHECK(rank.hand_out() == 1);
 }
 
-TEST_CASE_METHOD(
-    lone_rank,
-    "what the group has settled is in the next report at once: another coordinator may have to find it "
-    "there") {
+TEST_CASE_METHOD(lone_rank,
+                 "the next report has what the group has agreed on, because a new coordinator may need it") {
   rank.say(join_group{""});
   rank.answer(group_phase::describing);
   rank.answer(group_phase::running, true);
@@ -108,8 +106,9 @@ TEST_CASE("a rank that arrives after its group has finished delivers the rest al
   CHECK(rank.news.outcome == group_outcome::finished);
 }
 
-TEST_CASE_METHOD(running_rank,
-                 "a rank without answers stops handing out, and continues when answers come again") {
+TEST_CASE_METHOD(
+    running_rank,
+    "a rank that gets no answers stops handing out batches, and continues when answers arrive again") {
   CHECK(rank.hand_out());
   world.pass(9s);
   CHECK(rank.hand_out());

@@ -37,7 +37,7 @@ TEST_CASE("a stall that was over before the end is forgotten, and one that the e
   }
 }
 
-TEST_CASE("a program that failed has this outcome and its reason, unless its run had ended before") {
+TEST_CASE("a program that failed is recorded as failed, with its reason, unless its run had already ended") {
   host::board board("loader", "embedded");
   CHECK(board.ended_if_running(run_outcome::stopped, start, "an exception in the program: KeyError"));
   CHECK(board.status().outcome == run_outcome::failed);
@@ -49,7 +49,7 @@ TEST_CASE("a program that failed has this outcome and its reason, unless its run
   CHECK(whole.status().outcome == run_outcome::finished);
 }
 
-TEST_CASE("a data loader that knows the length of its pass says how far it is and when the pass ends") {
+TEST_CASE("a data loader that knows the length of its pass shows its progress and when the pass ends") {
   host::board board("loader", "embedded");
   board.begun(start);
   board.loader_pass(2, 10, 30);
@@ -63,7 +63,7 @@ TEST_CASE("a data loader that knows the length of its pass says how far it is an
   CHECK_FALSE(s.eta_seconds);
 }
 
-TEST_CASE("what hung and what deaths cost is in the status, and a restart on request costs nothing") {
+TEST_CASE("status has what hung and what deaths cost, and no cost for a requested restart") {
   host::board board("stream", "embedded");
   death_report d;
   d.cause = death_cause::signal;
@@ -85,7 +85,9 @@ TEST_CASE("what hung and what deaths cost is in the status, and a restart on req
   CHECK(board.status().deaths_cost.waited_seconds == 1.5);
 }
 
-TEST_CASE("what a data loader leaves out counts as done but not as delivered, and only what this run quarantined as quarantined") {
+TEST_CASE(
+    "samples that a data loader leaves out count as done but not as delivered, and as quarantined only if "
+    "this run did it") {
   host::board board("loader", "embedded");
   board.loader_batch_taken(0, 3, 1, start + 1s);
   board.loader_batch_taken(0, 0, 4, start + 2s);
@@ -100,7 +102,7 @@ TEST_CASE("what a data loader leaves out counts as done but not as delivered, an
   CHECK(r.quarantine[1].known);
 }
 
-TEST_CASE("the batches of a data loader count as those of a session do") {
+TEST_CASE("a data loader's batches are counted like a session's") {
   host::board board("loader", "embedded");
   board.begun(start);
   board.loader_batch_taken(3, 16, 0, start + 1s);

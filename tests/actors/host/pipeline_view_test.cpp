@@ -15,7 +15,7 @@ using namespace penstock;
 using namespace penstock::testing;
 using namespace std::chrono_literals;
 
-TEST_CASE("top and a stall report name the same one") {
+TEST_CASE("top and a stall report name the same process") {
   supervision::progress_facts f = asking();
   SECTION("a worker") {
     f.under_way = {batch_at(2, batch_stage::leased)};
@@ -54,7 +54,8 @@ session_status pool_that_runs(const arena::flight_recorders& flights, const std:
 
 }  // namespace
 
-TEST_CASE("the jobs of a pool, and those of its functions, are counted once: as waiting until a worker has begun them") {
+TEST_CASE(
+    "a pool's jobs, in total and by function, count once, and as waiting until a worker has started them") {
   auto flights = arena::flight_recorders::create(3);
   REQUIRE(flights);
   session_status s = pool_that_runs(*flights, {"shrink (job 5)", "shrink (job 6)", "sample 3 (job 7)"});

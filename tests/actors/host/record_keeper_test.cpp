@@ -132,7 +132,7 @@ TEST_CASE("a sample that was released is not in the record's last list") {
   CHECK(all.back().at("quarantine").empty());
 }
 
-TEST_CASE("the end writes everything that happened until then, once") {
+TEST_CASE("at its end a session writes everything that happened until then, once") {
   made_up s;
   host::record_keeper keeper(s.source());
   for (int i = 0; i < 700; ++i) s.tell(std::to_string(i));  // more than one answer holds
@@ -183,7 +183,9 @@ TEST_CASE("a session whose folder cannot be written runs without a record") {
   CHECK(control::find_records().empty());
 }
 
-TEST_CASE("a long status is current within a second or two, and the time of the last write says that the session lives") {
+TEST_CASE(
+    "a long status is current within a second or two, and the time of the last write shows that the session "
+    "is alive") {
   made_up s;
   s.padding = std::string(10'000, 'x');
   host::record_keeper keeper(s.source());

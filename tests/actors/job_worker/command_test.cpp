@@ -212,7 +212,7 @@ TEST_CASE("a worker whose watching process was killed starts another before it n
   CHECK(ends(pids[0]));
 }
 
-TEST_CASE("a script without #! is run by the shell, and a program of another machine is not") {
+TEST_CASE("a script without #! is run by the shell, and a program for another machine is not") {
   commands pool;
   const std::string script = pool.folder() + "/script";
   std::ofstream(script) << "echo \"$0 [$1]\"\n";

@@ -56,7 +56,7 @@ TEST_CASE("a deadline that passes says what is full") {
   CHECK(refused.error().message.find("1 of at most 1 jobs wait") != std::string::npos);
 }
 
-TEST_CASE("a thread waits for itself once the process has run for 10 s without a change, however long it was suspended") {
+TEST_CASE("a thread counts as waiting for itself after 10 s without a change in which its process ran") {
   admission a(100, 100);
   const auto held = a.kept(1, 100);
   held->owner = this_thread();

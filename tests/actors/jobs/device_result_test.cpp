@@ -21,7 +21,7 @@ lent_buffers two_buffers() {
 
 }  // namespace
 
-TEST_CASE("jobs that have waited for a device buffer for 10 s hear whose results hold all of them") {
+TEST_CASE("after 10 s of waiting for a device buffer, the error says whose results hold all of them") {
   lent_buffers buffers = two_buffers();
   steady_time now{1h};
   CHECK_FALSE(looks(buffers, now, 20));
@@ -34,7 +34,7 @@ TEST_CASE("jobs that have waited for a device buffer for 10 s hear whose results
   CHECK_FALSE(looks(buffers, now, 20));
 }
 
-TEST_CASE("callers of a suspended program have held no device buffer meanwhile") {
+TEST_CASE("time in which the program was suspended does not count as holding a device buffer") {
   lent_buffers buffers = two_buffers();
   steady_time now{1h};
   buffers.lend(7, now);

@@ -60,7 +60,9 @@ TEST_CASE("statistics list the functions that were called, with their latest cou
   CHECK(std::tuple(now.functions[1].name, now.functions[1].failed) == std::tuple("encode", 1u));
 }
 
-TEST_CASE("where the program decides which jobs have succeeded, a job that has ended runs until then, and its tries count once") {
+TEST_CASE(
+    "where the program decides which jobs succeeded, an ended job counts as running until then, and its "
+    "tries once") {
   job_counts counts(true);
   counts.name_functions({"command"});
   for (int i = 0; i < 4; ++i) counts.submit();

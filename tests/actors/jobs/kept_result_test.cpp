@@ -30,7 +30,7 @@ struct three_slots {
 
 }  // namespace
 
-TEST_CASE("a place lends all of its slots but one; the next result is copied when it is looked at") {
+TEST_CASE("a place lends all of its slots but one; the next result is copied when its bytes are read") {
   three_slots slots;
   const auto a = slots.result(0);
   const auto b = slots.result(1);

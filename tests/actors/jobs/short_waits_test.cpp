@@ -19,12 +19,12 @@ int polls_in(short_waits& pool, int waits, bool in_time) {
 
 }  // namespace
 
-TEST_CASE("where jobs end in time every wait polls") {
+TEST_CASE("while jobs end in time every wait polls") {
   short_waits pool(2);
   CHECK(polls_in(pool, 100, true) == 100);
 }
 
-TEST_CASE("where jobs take longer, waits poll less and less, down to one in 65") {
+TEST_CASE("while jobs take longer, waits poll less and less, down to one in 65") {
   short_waits pool(2);
   // 1 + 1, 1 + 2, 1 + 4, ... 1 + 64 waits
   CHECK(polls_in(pool, 134, false) == 7);

@@ -227,7 +227,9 @@ steady_time time_with_gaps() {
 
 }  // namespace
 
-TEST_CASE("whoever stood still while waiting for a parcel, or for room for one, gives the other side its time") {
+TEST_CASE(
+    "a process suspended while it waits for a parcel, or for room for one, still gives the other side its "
+    "time") {
   pair_of_ends ends;
   readings = 0;
   const unique_fd file = sealed_file("abc");

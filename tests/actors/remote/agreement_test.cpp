@@ -41,7 +41,7 @@ TEST_CASE("with --data a host reads nothing outside of its folders") {
   CHECK(path_on_host("https://data.org/a/../b", {{"https://data.org/a", "https://data.org/a"}}).starts_with("refused: "));
 }
 
-TEST_CASE("a path of the host is told as the session calls it") {
+TEST_CASE("a path of the host is reported as the session names it") {
   config here;
   here.loader.hosts.path_map = {{"/data", "/mnt"}, {"/data/b", "/fast"}};
   using lists = std::vector<std::vector<std::string>>;
@@ -53,7 +53,7 @@ TEST_CASE("a path of the host is told as the session calls it") {
   CHECK(arguments_of_session({}, here, {}) == lists{{}});
 }
 
-TEST_CASE("a folder of the host may be several of the session's") {
+TEST_CASE("one folder of the host may stand for several of the session's") {
   using lists = std::vector<std::vector<std::string>>;
   config here;
   here.loader.hosts.path_map = {{"/data", "/mnt"}};
@@ -67,7 +67,7 @@ TEST_CASE("a folder of the host may be several of the session's") {
         "the host has worker arguments [\"/x/a\"], but the session has worker arguments [\"/y/a\"]");
 }
 
-TEST_CASE("with --data the files that a list names are below its folders, too") {
+TEST_CASE("with --data the files that a list names must be below its folders, too") {
   const string_map own{{"/data", "/mnt"}, {"s3://data", "s3://data"}};
   CHECK(check_list("/mnt/list.txt", "# all\r\n\r\na.tar\n/mnt/{000..127}.tar\ns3://data/c.tar", own));
   for (const char* outside : {"../a.tar", "/etc/passwd", "/mnt/../etc/passwd", "{a,../../b}.tar", "{.,x}./a.tar", ".{,}./a.tar", "s3://other/a.tar", "/mntx/a.tar"}) {
@@ -77,7 +77,7 @@ TEST_CASE("with --data the files that a list names are below its folders, too") 
   }
 }
 
-TEST_CASE("what differs is named with both values") {
+TEST_CASE("a difference is reported with both values") {
   CHECK(difference_of_versions("1.0", protocol::version, "1.0").empty());
   CHECK(difference_of_versions("0.9", protocol::version, "1.0") == "the host runs penstock 0.9, but the session runs penstock 1.0");
   CHECK(difference_of_versions("1.0", protocol::version + 1, "1.0").starts_with("the host speaks protocol"));
@@ -88,7 +88,7 @@ TEST_CASE("what differs is named with both values") {
         "the host's dataset has the fingerprint abd, but the session's has abc");
 }
 
-TEST_CASE("versions of a program that differ or lack are named with both values") {
+TEST_CASE("versions of a program that differ or are missing are reported with both values") {
   const string_map here{{"Python", "3.11.2"}, {"torch", "2.5.0"}};
   CHECK(difference_of_facts(here, {{"Python", "3.11.2"}, {"torch", "2.5.0"}, {"numpy", "1"}}).empty());
   CHECK(difference_of_facts(here, {{"Python", "3.12.0"}, {"torch", "2.5.0"}}) ==

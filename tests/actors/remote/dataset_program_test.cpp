@@ -10,7 +10,7 @@
 using namespace penstock;
 using namespace penstock::hosts;
 
-TEST_CASE("a program's file that is written or replaced is another file") {
+TEST_CASE("a program's file that was written to or replaced counts as another file") {
   const auto folder = std::filesystem::temp_directory_path() / ("penstock-program-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const std::string path = folder / "worker";

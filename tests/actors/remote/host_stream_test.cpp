@@ -84,7 +84,7 @@ void write_to(int socket, std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("messages and batches arrive whole, also while both sides send") {
+TEST_CASE("messages and batches arrive whole, even while both sides send") {
   auto [one, two] = two_sockets();
   host_stream host(std::move(one), nullptr);
   host_stream session(std::move(two), nullptr);
@@ -103,7 +103,7 @@ TEST_CASE("the same with a secret") {
   exchange(host, session);
 }
 
-TEST_CASE("with another secret neither side goes on") {
+TEST_CASE("with different secrets neither side continues") {
   auto [one, two] = two_sockets();
   host_stream host(std::move(one), tls_of(group::tls_role::client, "a secret of the hosts"));
   host_stream session(std::move(two), tls_of(group::tls_role::server, "another secret of hosts"));
@@ -142,7 +142,7 @@ TEST_CASE("a thread that waits for a batch is woken by the end of its connection
 
 // ---- time ------------------------------------------------------------------------------------------------------
 
-TEST_CASE("a thread that stood still for an hour blames no silence on its peer") {
+TEST_CASE("a thread that was suspended for an hour does not blame its peer for silence") {
   auto [one, two] = two_sockets();
   host_stream session(std::move(two), nullptr, &test_time);
   int calls = 0;
@@ -194,7 +194,7 @@ TEST_CASE("a peer that is silent while this thread runs is silent") {
   CHECK(passed - before < 200ms);
 }
 
-TEST_CASE("bytes that arrive slowly are no silence, not even parts of one TLS record") {
+TEST_CASE("bytes that arrive slowly do not count as silence, not even parts of one TLS record") {
   const bool encrypted = GENERATE(false, true);
   auto [near, relay_in] = two_sockets();
   auto [relay_out, far] = two_sockets();
@@ -236,7 +236,7 @@ TEST_CASE("bytes that arrive slowly are no silence, not even parts of one TLS re
   CHECK(passed - before > 160ms);
 }
 
-TEST_CASE("whoever receives for long shows that it lives") {
+TEST_CASE("a side that receives for a long time still shows that it is alive") {
   auto [one, two] = two_sockets();
   host_stream session(std::move(two), nullptr, &test_time);
   int calls = 0;

@@ -114,7 +114,9 @@ struct pool_and_host {
 
 }  // namespace
 
-TEST_CASE("a row begins before its job is sent, and later rows wait here, where they can be revoked") {
+TEST_CASE(
+    "a row is marked as started before its job is sent, and later rows wait here, where they can be "
+    "revoked") {
   pool_and_host of;
   of.lease(0, {11, 12, 13});
   of.lease(1, {14});
@@ -144,7 +146,7 @@ TEST_CASE("a lease whose rows are all revoked is reported, and nothing is sent")
   CHECK(of.reported.back().rows == 2);
 }
 
-TEST_CASE("a stop waits for the job in hand, and no job begins after it") {
+TEST_CASE("a stop waits for the running job, and no job starts after it") {
   pool_and_host of;
   of.lease(0, {1, 2});
   CHECK(of.sent() == 1);
@@ -159,7 +161,8 @@ TEST_CASE("a stop waits for the job in hand, and no job begins after it") {
   CHECK(of.state(0, 1) == row_state::waiting);
 }
 
-TEST_CASE("results that fit the slot no more travel outside it, and too large ones fail their job alone") {
+TEST_CASE(
+    "results that no longer fit the slot are sent outside it, and one that is too large fails only its job") {
   pool_and_host of;
   of.lease(0, {1, 2, 3});
   CHECK(of.sent() == 1);
@@ -174,7 +177,7 @@ TEST_CASE("results that fit the slot no more travel outside it, and too large on
   CHECK_FALSE(of.jobs->land(of.session, {static_cast<std::uint8_t>(row_state::finished), 0, 2 << 20}, false));
 }
 
-TEST_CASE("a damaged result is asked for again, and the end of an unknown job ends the connection") {
+TEST_CASE("a damaged result is requested again, and the end of an unknown job ends the connection") {
   pool_and_host of;
   CHECK_FALSE(of.ends({}));
   of.lease(0, {1});
@@ -213,7 +216,7 @@ TEST_CASE("files are offered once, before the first job after them, and sent to 
   CHECK_FALSE(of.jobs->answered(of.session, {4, false}));
 }
 
-TEST_CASE("the host's flight page speaks of the session's row, and its marks of the session's job") {
+TEST_CASE("the host's flight page names the session's row, and its marks name the session's job") {
   pool_and_host of;
   const unique_fd file(::memfd_create("marks", MFD_CLOEXEC));
   REQUIRE(::ftruncate(file.get(), 16 * 8) == 0);

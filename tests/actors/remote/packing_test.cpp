@@ -75,7 +75,7 @@ TEST_CASE("compressed bytes arrive whole, whatever their number") {
   }
 }
 
-TEST_CASE("what does not become smaller travels as it is, and the rest takes less") {
+TEST_CASE("data that does not shrink is sent unchanged, and other data takes fewer bytes") {
   for (const compress_rule how : {compress_rule::lz4, compress_rule::zstd}) {
     auto with = packer::open(how);
     const auto bytes = some_bytes(2'000'000);
@@ -103,7 +103,7 @@ TEST_CASE("unwanted bytes are skipped, and the next ones arrive") {
   CHECK(received == bytes);
 }
 
-TEST_CASE("a damaged part is noticed, and a part that claims too much ends the connection") {
+TEST_CASE("a damaged part is detected, and a part that claims too many bytes ends the connection") {
   for (const compress_rule how : {compress_rule::lz4, compress_rule::zstd}) {
     auto with = packer::open(how);
     const std::vector<std::byte> bytes(1000, std::byte{7});

@@ -5,7 +5,7 @@
 using namespace penstock;
 using namespace std::chrono_literals;
 
-TEST_CASE("troubles of what is tried again and again are logged once, and new ones at most once a second") {
+TEST_CASE("a problem that repeats with each attempt is logged once, and new problems at most once a second") {
   hosts::trouble_filter filter;
   const steady_time start{1h};
   CHECK(filter.is_news("refused", start));
@@ -16,7 +16,7 @@ TEST_CASE("troubles of what is tried again and again are logged once, and new on
   CHECK(logged == 10);
 }
 
-TEST_CASE("a trouble that comes again after it was over is logged again, but not within a second") {
+TEST_CASE("a problem that returns after it was over is logged again, but not within a second") {
   hosts::trouble_filter filter;
   const steady_time start{1h};
   CHECK(filter.is_news("lost", start));

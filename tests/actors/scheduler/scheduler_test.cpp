@@ -121,7 +121,7 @@ TEST_CASE("a report on a lease that the worker does not hold makes the superviso
   CHECK(fences[0].reason.find("slot 9 generation 9") != std::string::npos);
 }
 
-TEST_CASE("a worker's death is decided, and its leases go to another worker") {
+TEST_CASE("once a worker's death is decided, its leases go to another worker") {
   stage s;
   told_worker a;
   told_worker b;

@@ -162,7 +162,7 @@ TEST_CASE("a dataset that cannot be made, described or set up ends the run with 
   }
 }
 
-TEST_CASE("of a dataset that crashes before its first sample, deaths and the final error name the step") {
+TEST_CASE("if a dataset crashes before its first sample, deaths and the final error name the step") {
   struct step {
     std::string in, phase, words;
   };

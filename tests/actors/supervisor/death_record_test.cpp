@@ -77,7 +77,7 @@ TEST_CASE("a death in a data loader has the index of its sample, and one in coll
   CHECK_FALSE(as_report(died_of(SIGSEGV, "sample 3 of shard 1 (job 78)"), ending, decision, work_kind::batches, start).sample);
 }
 
-TEST_CASE("of a worker that an operator had killed at once, the death says what it worked on and for how long") {
+TEST_CASE("the death of a worker that an operator killed at once says what it worked on and for how long") {
   supervision::termination ending({}, start);
   ending.kill(start + 40s);
   static_cast<void>(ending.advance(start + 40s));
@@ -98,14 +98,14 @@ TEST_CASE("of a worker that an operator had killed at once, the death says what 
   CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::samples) + supervisor::history_text(d, work_kind::samples) == "was killed on request");
 }
 
-TEST_CASE("a worker that a stop gave no time is not called one that did not stop in time") {
+TEST_CASE("a worker that was given no time to stop is not reported as late") {
   const death_report d = as_report(died_of(SIGKILL, "cat.jpg"), stopped_but_did_not(100ms), {}, work_kind::samples, start + 3s);
   CHECK(d.path == "cat.jpg");
   CHECK_FALSE(d.job);
   CHECK(supervisor::end_text(d).starts_with("was killed right after the stop, without time to finish"));
 }
 
-TEST_CASE("of a SIGKILL that the session did not send, the words say so") {
+TEST_CASE("the text about a SIGKILL that the session did not send says so") {
   const supervision::termination ending({}, start);
   death_report d = as_report(died_of(SIGKILL, "cat.jpg"), ending, {}, work_kind::samples, start + 3s);
   CHECK(supervisor::end_text(d) == "ended: SIGKILL");
@@ -114,7 +114,7 @@ TEST_CASE("of a SIGKILL that the session did not send, the words say so") {
   CHECK(supervision::text_of_outside_kill(false).ends_with("; OOM kills are not counted here"));
 }
 
-TEST_CASE("a death is only a detail where the end of the job that it is blamed on is told") {
+TEST_CASE("a death that is reported as the end of a job is not reported a second time") {
   death_report d;
   d.cause = death_cause::signal;
   CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::jobs, true));  // it was idle
@@ -126,7 +126,7 @@ TEST_CASE("a death is only a detail where the end of the job that it is blamed o
   CHECK(supervisor::is_told_as_job(d, work_kind::jobs, false));
 }
 
-TEST_CASE("a job that its time limit ended again needs no advice to set one") {
+TEST_CASE("a job that its time limit has ended gets no advice to set one") {
   death_report d;
   d.cause = death_cause::hang;
   d.job = 501;

@@ -53,8 +53,7 @@ struct in_use {
 
 }  // namespace
 
-TEST_CASE(
-    "a process that dies costs other ranks their communicator, one whose program has finished does not") {
+TEST_CASE("a dying process ends the other ranks' communicator, unless its program has finished") {
   in_use dies;
   const auto told = dies.one.ended(false).told;
   REQUIRE(told.size() == 2);

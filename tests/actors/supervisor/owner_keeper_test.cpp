@@ -119,7 +119,7 @@ TEST_CASE("an owner gets the config first, then its partitions, then the uploads
   CHECK(s.times_opened == 1);
 }
 
-TEST_CASE("the waits of the owner's sink count while they last, and those of dead owners too") {
+TEST_CASE("the waits of the owner's sink count while they last, and so do those of dead owners") {
   stage s;
   told_owner first;
   s.be_ready(1, first);

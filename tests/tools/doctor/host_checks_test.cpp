@@ -49,7 +49,7 @@ struct fault {
 
 }  // namespace
 
-TEST_CASE("a machine that can join has no row to mend, and only rows about hosts") {
+TEST_CASE("a machine that can join has no failed row, and only rows about hosts") {
   for (const auto& [id, r] : host_rows(joinable())) {
     INFO(id << ": " << r.observed << r.why);
     CHECK(id.starts_with("host."));

@@ -61,7 +61,7 @@ TEST_CASE("a restarted rank has no rate, and an unresponsive one is marked") {
   CHECK(text.find("no answer") != std::string::npos);
 }
 
-TEST_CASE("a group is well if every rank answers, is ok and moves") {
+TEST_CASE("a group is healthy if every rank answers, is ok and makes progress") {
   CHECK(all_well(group_of({rank(0, 1), rank(1, 1)})));
   json one = rank(1, 1);
   one["status"]["state"] = "paused";
@@ -126,7 +126,7 @@ TEST_CASE("hosts that join one rank each are lines of their own") {
   CHECK_THAT(text, ContainsSubstring("loader-3  1      draining      1/2"));
 }
 
-TEST_CASE("a group without hosts has no section of them") {
+TEST_CASE("a group without hosts has no section about them") {
   const std::string text = group_for_people(group_of({rank(0, 100)}), nullptr, 0, 200);
   CHECK(std::ranges::count(text, '\n') == 3);
 }

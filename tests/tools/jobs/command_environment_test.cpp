@@ -7,7 +7,7 @@ using namespace penstock::cli;
 using config_file::provenance_kind;
 using strings = std::vector<std::string>;
 
-TEST_CASE("commands get the GPUs and cores that workers of a pool do not, and no secret of a group") {
+TEST_CASE("commands get the GPUs and cores that workers of a pool do not get, but not a group's secret") {
   const config_file::loaded_config loaded;
   config settings;
   CHECK(give_callers_environment(

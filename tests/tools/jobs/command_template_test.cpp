@@ -34,7 +34,7 @@ TEST_CASE("the item may be a part of a word, occur more than once, and be the pr
   CHECK(split("--in={}{}", "x") == words{"--in=xx"});
 }
 
-TEST_CASE("without a place for it the item becomes the last argument") {
+TEST_CASE("without a placeholder the item becomes the last argument") {
   CHECK(split("gzip -9", "my file") == words{"gzip", "-9", "my file"});
   CHECK(split("true", "") == words{"true", ""});
 }

@@ -48,7 +48,7 @@ struct pipe_pair {
 
 }  // namespace
 
-TEST_CASE("lines are the same in whatever pieces their bytes come") {
+TEST_CASE("lines are the same however their bytes are split") {
   const std::string text("a\n\nlong line\r\n\0x\nno end", 23);
   const texts expected{"a", "", "long line\r", std::string("\0x", 2), "no end"};
   for (std::size_t piece = 1; piece <= text.size(); ++piece) CHECK(texts_of(split(text, piece)) == expected);

@@ -38,7 +38,7 @@ TEST_CASE("any bytes that a command writes survive a line of JSON") {
   CHECK(written_as(output_format::raw, line_rule::text, line_of_command(text)).out == text);
 }
 
-TEST_CASE("base64 is that of RFC 4648") {
+TEST_CASE("base64 follows RFC 4648") {
   CHECK(base64("") == "");
   CHECK(base64("f") == "Zg==");
   CHECK(base64("fo") == "Zm8=");
