@@ -175,7 +175,7 @@ std::vector<event> worker_watch::look(const std::vector<worker_status>& workers,
   }
   if (std::exchange(degraded_, degraded) != degraded) {
     news.push_back(degraded ? event_of(event_kind::degraded, "fewer workers are left than were requested")
-                            : event_of(event_kind::recovered, "all workers that were requested are there again"));
+                            : event_of(event_kind::recovered, "all requested workers are back"));
   }
   return news;
 }

@@ -40,7 +40,7 @@ result<void> compare(self_pointer self, worker_ref who, std::vector<std::string>
   }
   if (*s.functions == names) return {};
   return refuse(errc::worker_program,
-                "worker {} serves other functions than the first worker: {} instead of {}; was its program "
+                "worker {} serves different functions than the first worker: {} instead of {}; was its program "
                 "replaced in the meantime?",
                 who.worker, words(names), words(*s.functions));
 }

@@ -61,7 +61,7 @@ result<void> Pool::body::prepare_hosts() {
   program->nonce = drawn();
   if (hosted_.marks >= 0) {
     struct stat facts {};
-    if (::fstat(hosted_.marks, &facts) != 0) return refuse_os(errc::system, errno, "looking at the file of marks");
+    if (::fstat(hosted_.marks, &facts) != 0) return refuse_os(errc::system, errno, "reading the size of the file of job marks");
     auto marks = hosts::job_marks::map(hosted_.marks, static_cast<std::uint64_t>(facts.st_size));
     if (!marks) return tl::unexpected(std::move(marks.error()));
     program->marks = std::make_unique<const hosts::job_marks>(std::move(*marks));

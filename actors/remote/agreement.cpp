@@ -98,7 +98,7 @@ std::string difference_of_datasets(const dataset_description& here, const protoc
   if (there.fingerprint != here.fingerprint)
     return fmt::format("the host's dataset has the fingerprint {}, but the session's has {}", there.fingerprint, here.fingerprint);
   const auto tensors = protocol::from_wire(there.tensors);
-  if (!tensors || *tensors != here.tensors) return "the host's dataset has other tensors than the session's";
+  if (!tensors || *tensors != here.tensors) return "the host's dataset has different tensors than the session's";
   return {};
 }
 

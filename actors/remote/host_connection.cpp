@@ -226,7 +226,7 @@ result<void> host_connection::join(host_stream& to) {
   auto place = to.wait_for<to_host>(answer_deadline);
   if (!place) return tl::unexpected(std::move(place.error()));
   if (const auto* no = std::get_if<refused>(&*place)) return refuse(no->for_good ? errc::config : errc::io, "it refuses: {}", no->why);
-  if (!std::holds_alternative<place_given>(*place)) return refuse(errc::io, "it gives no place");
+  if (!std::holds_alternative<place_given>(*place)) return refuse(errc::io, "it did not assign a place");
   {
     const std::lock_guard hold(mutex_);
     if (leaves_) return refuse(errc::stopped, "this host leaves");
@@ -256,7 +256,7 @@ result<void> host_connection::work(host_stream& to) {
     if (std::exchange(heard, last) != last)
       silence.restart(now());
     else if (silence.is_over(now()))
-      return refuse(errc::io, "nothing was heard for {}", duration_for_people(lost_after));
+      return refuse(errc::io, "it was silent for {}", duration_for_people(lost_after));
   }
 }
 

@@ -229,7 +229,7 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
     gone.caller->gone(news.refused ? call_refused_after : call_again_after, news.refused ? news.why : "");
   } else if (!news.refused && !gone.known && !all_closed_ && ++unknown_ <= unknown_logged) {
     log::warn("hosts", "a connection that wanted to join as a loader host was refused: {}{}", news.why,
-              unknown_ == unknown_logged ? " (more of them are not logged)" : "");
+              unknown_ == unknown_logged ? " (further ones are not logged)" : "");
   }
   if (!all_closed_) tell_refusal(gone, news);
   if (all_closed_ && connections_.empty()) all_closed_->set_value();
@@ -281,7 +281,7 @@ struct host_hub::command_visitor {
     if (left || hub.all_closed_)
       log::info("hosts", "{} has left", who);
     else
-      log::warn("hosts", "{} is lost: {}; others do its work", who, news.why);
+      log::warn("hosts", "{} is lost: {}; other workers take over", who, news.why);
     if (!hub.all_closed_)
       hub.listener_(left ? event_kind::host_left : event_kind::host_lost, news.card.name,
                     left ? who + " has left" : fmt::format("{} is lost: {}", who, news.why));

@@ -66,7 +66,7 @@ bool host_hub::send_away(const std::string& name) {
   for (const host_view& view : book_.hosts(now())) {
     if (view.card.name != name) continue;
     if (!std::exchange(found, true))
-      listener_(event_kind::draining, name, fmt::format("host {} finishes what it holds and leaves", name));
+      listener_(event_kind::draining, name, fmt::format("host {} is finishing its batches before it leaves", name));
     log::info("hosts", "loader host {} ({}, pid {}) is asked to leave", name, view.card.address, view.card.pid);
     for (const std::uint32_t place : view.places) {
       if (entry* const of = entry_at(place)) of->connection->order(ask_to_leave{});

@@ -68,7 +68,7 @@ result<void> answer(host_stream& peer, nanoseconds patience, const Other& other)
 result<void> answer_probe_of_host(host_stream& peer, nanoseconds patience, const std::function<std::string(const from_host&)>& difference) {
   return answer<from_host, to_host>(peer, patience, [&](const from_host& found, std::string& to) -> result<void> {
     if (!std::holds_alternative<dataset_found>(found) && !std::holds_alternative<program_found>(found))
-      return refuse(errc::protocol, "it said that it only asks");
+      return refuse(errc::protocol, "it announced that it would only ask questions");
     to = difference(found);
     return {};
   });
@@ -78,7 +78,7 @@ result<void> answer_probe_of_session(host_stream& peer, const std::string& versi
   peer.put(from_host(host_hello{.penstock = version, .name = name, .pid = ::getpid(), .process = 0, .workers = workers}));
   if (auto ok = peer.flush(connect_within); !ok) return ok;
   return answer<to_host, from_host>(peer, asked_for_at_most, [](const to_host&, std::string&) -> result<void> {
-    return refuse(errc::protocol, "it said that it only asks");
+    return refuse(errc::protocol, "it announced that it would only ask questions");
   });
 }
 

@@ -97,13 +97,13 @@ result<std::shared_ptr<host_program>> host_program::make(process::io_thread& io,
   auto file = create_memory_file("penstock-pool-setup", "the session's code");
   if (!file) return tl::unexpected(std::move(file.error()));
   if (const int status = write_all(file->get(), std::as_bytes(std::span(code))); status != 0)
-    return refuse_os(errc::out_of_memory, status, "keeping the session's code");
+    return refuse_os(errc::out_of_memory, status, "storing the session's code");
   made->code_ = std::move(*file);
   if (marks_bytes == 0) return made;
-  auto marks = create_memory_file("penstock-marks", "the marks of jobs");
+  auto marks = create_memory_file("penstock-marks", "the file of job marks");
   if (!marks) return tl::unexpected(std::move(marks.error()));
   if (::ftruncate(marks->get(), static_cast<off_t>(marks_bytes)) != 0)
-    return refuse_os(errc::out_of_memory, errno, "making the marks of jobs");
+    return refuse_os(errc::out_of_memory, errno, "setting the size of the file of job marks");
   auto mapped = job_marks::map(marks->get(), marks_bytes);
   if (!mapped) return tl::unexpected(std::move(mapped.error()));
   made->marks_file_ = std::move(*marks);

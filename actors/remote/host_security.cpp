@@ -26,7 +26,7 @@ result<group::group_address> parse_address(std::string_view text) {
   const char* const digits = colon == std::string_view::npos ? end : text.data() + colon + 1;
   const auto [stop, status] = std::from_chars(digits, end, port);
   if (host.empty() || status != std::errc{} || stop != end)
-    return refuse(errc::config, "'{}' is no address: it must be HOST:PORT", printable(shortened(text, 60)));
+    return refuse(errc::config, "'{}' is not an address: it must be HOST:PORT", printable(shortened(text, 60)));
   return group::group_address{group::group_address::kind::tcp, std::string(host), port};
 }
 

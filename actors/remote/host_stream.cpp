@@ -90,7 +90,7 @@ result<void> host_stream::secure(nanoseconds at_most) {
     tls_->take(out);
     if (auto ok = send_all(out, at_most); !ok) return ok;
     if (tls_->established()) return {};
-    if (until.is_over(time_())) return refuse(errc::io, "nothing was heard in time");
+    if (until.is_over(time_())) return refuse(errc::io, "it sent nothing in time");
     if (auto ok = look(POLLIN, at_most); !ok) return ok;
     if (auto ok = read(); !ok) return ok;
   }
@@ -167,7 +167,7 @@ result<void> host_stream::send_all(std::string_view bytes, nanoseconds silence_m
       continue;
     }
     if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return refuse_os(errc::io, errno, "writing to the connection");
-    if (taken.is_over(time_())) return refuse(errc::io, "nothing was taken for {}", duration_for_people(silence_max));
+    if (taken.is_over(time_())) return refuse(errc::io, "it read nothing for {}", duration_for_people(silence_max));
     waited = true;
     const bool may_read = tls_ == nullptr || tls_->established();
     if (auto ok = look(static_cast<short>(may_read ? POLLOUT | POLLIN : POLLOUT), silence_max); !ok) return ok;
@@ -235,7 +235,7 @@ result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_
       if (auto ok = flush(silence_max); !ok) return ok;
     }
     if (*got > 0 || !unread().empty()) continue;
-    if (silence.is_over(time_())) return refuse(errc::io, "nothing was heard for {}", duration_for_people(silence_max));
+    if (silence.is_over(time_())) return refuse(errc::io, "it was silent for {}", duration_for_people(silence_max));
     if (auto ok = look(POLLIN, silence_max); !ok) return ok;
   }
   return {};

@@ -156,7 +156,7 @@ result<Variant> host_stream::wait_for(nanoseconds at_most) {
     auto message = next<Variant>();
     if (!message) return tl::unexpected(std::move(message.error()));
     if (*message) return std::move(**message);
-    if (until.is_over(time_())) return refuse(errc::io, "nothing was heard in time");
+    if (until.is_over(time_())) return refuse(errc::io, "it sent nothing in time");
     if (auto ok = look(1 /* POLLIN */, at_most); !ok) return tl::unexpected(std::move(ok.error()));
     if (auto ok = read(); !ok) return tl::unexpected(std::move(ok.error()));
   }

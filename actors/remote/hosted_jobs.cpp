@@ -29,7 +29,7 @@ hosted_jobs::~hosted_jobs() {
 
 result<void> hosted_jobs::give(const protocol::parcel_label& label, const unique_fd& file) const {
   const auto sent = protocol::send_parcel(parcels_.get(), label, file.get(), parcel_deadline);
-  if (!sent || !*sent) return refuse(errc::system, "the worker does not take a file");
+  if (!sent || !*sent) return refuse(errc::system, "the worker does not accept a file");
   return {};
 }
 
@@ -62,7 +62,7 @@ result<protocol::to_worker> hosted_jobs::take(host_stream& from, const job_follo
 
 result<void> hosted_jobs::ended(host_stream& to, const protocol::jobs_done& news, bool digests) {
   if (!job_ || news.slot != 0 || news.generation != generation_ || news.rows != 1)
-    return refuse(errc::protocol, "its worker ended a job that it does not have");
+    return refuse(errc::protocol, "its worker reported the end of a job that it does not have");
   outcome& last = last_.emplace();
   const auto row = slot().read(0);
   last.news.how = static_cast<std::uint8_t>(row_state::failed);

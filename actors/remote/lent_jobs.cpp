@@ -81,7 +81,7 @@ void lent_jobs::offer_files(host_stream& to) {
 }
 
 result<void> lent_jobs::answered(host_stream& to, const file_answer& news) {
-  if (unanswered_ == 0 || !offered_.contains(news.number)) return refuse(errc::protocol, "it answers what was not asked");
+  if (unanswered_ == 0 || !offered_.contains(news.number)) return refuse(errc::protocol, "it answered a question that was not asked");
   if (!news.wanted) {
     --unanswered_;
     return {};
@@ -160,7 +160,7 @@ void lent_jobs::row_over() {
 result<std::string> lent_jobs::land(host_stream& from, const job_over& news, bool digests) {
   const auto how = static_cast<row_state>(news.how);
   if (!job_ || (how != row_state::finished && how != row_state::failed && how != row_state::too_large))
-    return refuse(errc::protocol, "it ended a job that it does not have");
+    return refuse(errc::protocol, "it reported the end of a job that it does not have");
   const auto bytes_max = std::max<std::uint64_t>(elsewhere_max_, slots_->slot(0).size());
   if (news.bytes > bytes_max) return refuse(errc::protocol, "it announced a result of {} bytes, but at most {} are allowed", news.bytes, bytes_max);
   auto room = make_room(news.bytes);
@@ -204,7 +204,7 @@ result<void> lent_jobs::end(row_state how, std::uint64_t bytes, nanoseconds busy
     if (!file) return tl::unexpected(std::move(file.error()));
     const auto sent =
         protocol::send_parcel(parcels_.get(), {lease.slot, lease.generation, row_, bytes}, file->get(), lent_parcel_deadline);
-    if (!sent || !*sent) return refuse(errc::system, "the pool does not take a large result");
+    if (!sent || !*sent) return refuse(errc::system, "the pool does not accept a large result");
   }
   slot().end(row_, how, elsewhere || bytes == 0 ? 0 : *next_result_, bytes, elsewhere, busy);
   if (!elsewhere && bytes > 0) next_result_ = arena::job_next_result(*next_result_, bytes);

@@ -234,7 +234,7 @@ std::string loader_host::admit(session_number session, const std::string& name) 
     guests_[session].name = name;
     return {};
   }
-  if (shares_.is_dismissed(session)) return fmt::format("{} has left this session, as it was told to", facts_.name);
+  if (shares_.is_dismissed(session)) return fmt::format("{} has left this session on request", facts_.name);
   const std::uint32_t has = shares_.held(session);
   if (has > 0) return fmt::format("{} gives this session {} of its {}", facts_.name, has, counted(settings_.workers, "worker"));
   std::vector<std::string> others;
@@ -322,12 +322,12 @@ void loader_host::joined_ended(const connection_end& end) {
     case how::unfit: return give_up(end.session, end.why);
     case how::session_over:
       attempts.finish();
-      if (serves_others(end.session)) log::info("host", "the session at {} is over; others go on", where);
+      if (serves_others(end.session)) log::info("host", "the session at {} is over; others continue", where);
       return;
     case how::lost: break;
   }
   if (end.placed || attempts.failed(now())) return trouble(end.session, end.why.message);
-  give_up(end.session, {errc::io, fmt::format("the session at {} has not come back for {}: {}", where,
+  give_up(end.session, {errc::io, fmt::format("the session at {} has not returned for {}: {}", where,
                                               duration_for_people(attempts.wait()), end.why.message), 0});
 }
 
@@ -337,7 +337,7 @@ void loader_host::give_up(session_number session, failure why) {
   for (const auto& one : connections_) {
     if (one->joins() == session) one->leave(true);
   }
-  if (serves_others(session)) log::warn("host", "{}; other sessions go on", why.message);
+  if (serves_others(session)) log::warn("host", "{}; other sessions continue", why.message);
   if (!failed_) failed_ = std::move(why);
 }
 

@@ -81,7 +81,7 @@ result<std::size_t> size_of_part(host_stream& from, std::size_t most, nanosecond
   if (auto ok = from.read_raw(std::as_writable_bytes(std::span(&size, 1)), silence_max); !ok)
     return tl::unexpected(std::move(ok.error()));
   if (size > 0 && size <= most) return size;
-  return refuse(errc::protocol, "a part of {} bytes is said to be packed into {}", most, size);
+  return refuse(errc::protocol, "a part claims to pack {} bytes into {}", most, size);
 }
 
 }  // namespace

@@ -274,7 +274,7 @@ result<void> remote_connection::hear_host() {
     auto message = stream_.next<from_host>();
     if (!message) return tl::unexpected(std::move(message.error()));
     if (!*message) return {};
-    if (!place_) return refuse(errc::protocol, "it spoke before it had a place");
+    if (!place_) return refuse(errc::protocol, "it sent a message before it had a place");
     if (auto ok = std::visit(from_host_visitor{*this}, **message); !ok) return ok;
   }
 }
@@ -328,7 +328,7 @@ result<void> remote_connection::land(const batch_follows& batch) {
 }
 
 result<void> remote_connection::land_job(const job_over& job) {
-  if (!jobs_) return refuse(errc::protocol, "it ended a job that it does not have");
+  if (!jobs_) return refuse(errc::protocol, "it reported the end of a job that it does not have");
   note_receiving(nanoseconds(0));  // the worker has one job at a time, and waits
   auto wrong = jobs_->land(stream_, job, around_->digests);
   note_received();

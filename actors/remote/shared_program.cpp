@@ -30,7 +30,7 @@ std::map<std::uint64_t, shelved_file> file_shelf::all() const {
 
 result<job_marks> job_marks::map(int file, std::uint64_t bytes) {
   mapping memory = map_shared(file, {0, bytes});
-  if (!memory || bytes < 2 * sizeof(std::uint64_t)) return refuse_os(errc::system, errno, "mapping the marks of jobs");
+  if (!memory || bytes < 2 * sizeof(std::uint64_t)) return refuse_os(errc::system, errno, "mapping the file of job marks");
   return job_marks(std::move(memory));
 }
 

@@ -83,7 +83,7 @@ struct carry_out {
   }
   void operator()(const supervision::killing_begins& why) {
     const auto pid = s.owner->pid();
-    const std::string what = pid ? "killing " + owner_in_words(*pid) : "giving up the start of the GPU owner";
+    const std::string what = pid ? "killing " + owner_in_words(*pid) : "giving up on starting the GPU owner";
     log::warn("gpu", "{}: {}", what, why.reason);
   }
   void operator()(const supervision::uploads_lost& lost) {

@@ -76,7 +76,7 @@ struct carry_out {
   }
   void operator()(const supervision::killing_worker& why) {
     if (!why.pid)
-      return log::warn("supervisor", "giving up the start of worker {}: {}", why.who.worker, why.reason);
+      return log::warn("supervisor", "giving up on starting worker {}: {}", why.who.worker, why.reason);
     const bool of_a_job = why.cause == death_cause::hang && s.around.settings.work == work_kind::jobs && has_work(s.around.flights->read(why.who.worker));
     log::write(of_a_job ? log::level::debug : log::level::warn, "supervisor",
                fmt::format("killing worker {} (pid {}): {}", why.who.worker, *why.pid, why.reason));

@@ -84,7 +84,7 @@ def _why_not(imports: "_Imports", usual: set[tuple[str, str]]) -> str:
     """Why this process must not be forked; empty if it may."""
     count = _threads()
     if count > 1:
-        return f"{imports.of_threads or 'making the dataset or the initializer'} has started a thread ({count} threads in all)"
+        return f"{imports.of_threads or 'making the dataset or the initializer'} has started a thread ({count} threads in total)"
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return f"{imports.last or 'making the dataset'} has initialized CUDA"

@@ -61,7 +61,7 @@ void collective_book::complete(std::uint64_t number) {
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const collective_report& said = ranks_[rank].said;
     if (said.done != number || said.digest == 0 || said.digest == digest) continue;
-    disagree(rank, fmt::format("would get another result of collective operation {} than the other ranks: a "
+    disagree(rank, fmt::format("would get a different result of collective operation {} than the other ranks: a "
                                "program that enters an operation again must pass the same bytes",
                                number));
     return;

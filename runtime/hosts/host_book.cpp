@@ -194,7 +194,7 @@ std::vector<book_command> host_book::advance(steady_time now) {
     if (now - one.heard >= settings_.lost_after) silent.push_back(id);
   }
   for (const connection_id id : silent)
-    lose(id, loss_cause::silent, fmt::format("nothing was heard for {}", duration_for_people(settings_.lost_after)));
+    lose(id, loss_cause::silent, fmt::format("it was silent for {}", duration_for_people(settings_.lost_after)));
   return std::exchange(outbox_, {});
 }
 

@@ -290,7 +290,7 @@ void link_stream::look() {
   if (stage_ == stage::closed) return;
   if (silence_.is_over(now()) && !std::exchange(silent_, true)) {
     const std::string why =
-        fmt::format("nothing was heard for {} ms",
+        fmt::format("it was silent for {} ms",
                     std::chrono::duration_cast<std::chrono::milliseconds>(silence_.limit()).count());
     if (!calls_.silent) return end(std::nullopt, why);
     calls_.silent(why);

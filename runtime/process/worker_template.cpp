@@ -89,7 +89,7 @@ void worker_template::give_up(std::uint32_t worker) {
     return it->second->give_up();
   const auto given_up = book_.give_up(worker);
   if (!given_up) return;
-  refuse({given_up->order}, {errc::system, "the start was given up while its template was " + text_, 0});
+  refuse({given_up->order}, {errc::system, "the start was abandoned while its template was " + text_, 0});
   // A template that does not answer hangs; one that is still preparing is no longer needed, or hangs as well.
   if (!given_up->kill) return;
   if (control_) control_->give_up();

@@ -28,13 +28,13 @@ void job_bounds::entered(std::uint64_t bytes) {
 }
 
 void job_bounds::begun(std::uint64_t jobs) {
-  PENSTOCK_CHECK(jobs <= waiting_, "{} jobs of {} have begun", jobs, waiting_);
+  PENSTOCK_CHECK(jobs <= waiting_, "{} of {} jobs have started", jobs, waiting_);
   waiting_ -= jobs;
   ++changes_;
 }
 
 void job_bounds::ended(std::uint64_t bytes) {
-  PENSTOCK_CHECK(bytes <= arguments_, "{} bytes of arguments of {} are freed", bytes, arguments_);
+  PENSTOCK_CHECK(bytes <= arguments_, "{} of {} bytes of arguments are freed", bytes, arguments_);
   arguments_ -= bytes;
   freed_ += bytes;
   ++changes_;

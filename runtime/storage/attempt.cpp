@@ -208,7 +208,7 @@ outcome attempt::status_outcome() const {
 
 outcome attempt::body_outcome() const {
   if (!request_.expected_tag.empty() && tag().empty())
-    return failed(kind::transient, "answers without the ETag or time of modification that it had when it was listed");
+    return failed(kind::transient, "answers without the ETag or modification time that it had when it was listed");
   if (!request_.expected_tag.empty() && tag() != request_.expected_tag) {
     outcome changed = failed(kind::refused, "changed since it was listed");
     changed.why.code = errc::dataset;

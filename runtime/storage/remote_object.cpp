@@ -53,7 +53,7 @@ result<transfer_answer> remote_object::answer_to(const transfers::ticket& ticket
   auto answer = store_->transfers_->wait(ticket);
   if (!answer && answer.error().code == errc::dataset)
     return refuse(errc::io,
-                  "changed since it was indexed (its ETag or time of modification is another one): start the session again "
+                  "changed since it was indexed (its ETag or modification time is different): start the session again "
                   "when it is complete");
   if (answer && answer->object_bytes != facts_.bytes)
     return refuse(errc::io, "changed since it was indexed ({} bytes then, {} now): start the session again when it is complete",

@@ -20,7 +20,7 @@ void append_encoded(std::string& to, char c) {
 }  // namespace
 
 result<url> parse_url(std::string_view text) {
-  if (!is_url(text)) return refuse(errc::config, "'{}' is no s3, http or https URL", printable(text));
+  if (!is_url(text)) return refuse(errc::config, "'{}' is not an s3, http or https URL", printable(text));
   const std::string_view scheme = text.substr(0, text.find("://"));
   const std::string_view rest = text.substr(scheme.size() + 3);
   const std::size_t slash = rest.find('/');

@@ -244,7 +244,7 @@ awaited workers_of(const progress_facts& f) {
 
 awaited operator_who_paused(std::string_view what) {
   return {stall_kind::operator_,
-          fmt::format("an operator, who paused the {}; `penstock resume` continues it", what)};
+          fmt::format("an operator, who paused the {}; `penstock resume` ends the pause", what)};
 }
 
 bool runs(const worker_status& w, std::uint64_t job) {

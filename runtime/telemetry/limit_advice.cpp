@@ -322,7 +322,7 @@ struct writer {
               "",
               fmt::format("The GPU owner limits you: its process was suspended (SIGSTOP, a debugger or a freezer) for {} % of the time.",
                           percent(r.owner_frozen)),
-              {fmt::format("If it still is, `penstock describe gpu` says so, and `kill -CONT {}` continues it. It is replaced after "
+              {fmt::format("If it still is, `penstock describe gpu` says so, and `kill -CONT {}` resumes it. It is replaced after "
                            "{} without a heartbeat ([loader.hang] heartbeat_timeout).",
                            around.owner_pid ? std::to_string(*around.owner_pid) : "PID",
                            duration_for_people(settings.loader.hang.heartbeat_timeout))}};
@@ -413,7 +413,7 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
   const std::string pid = around.stalled_pid ? std::to_string(*around.stalled_pid) : "PID";
   if (stall.kind == "operator") return "`penstock resume` ends the pause.";
   if (stall.kind == "gpu" && stall.text.ends_with("is suspended")) {
-    return fmt::format("`kill -CONT {}` continues it. It is replaced after {} without a heartbeat ([loader.hang] heartbeat_timeout).",
+    return fmt::format("`kill -CONT {}` resumes it. It is replaced after {} without a heartbeat ([loader.hang] heartbeat_timeout).",
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
@@ -433,7 +433,7 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
                        duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.worker && stall.text.ends_with("is suspended")) {
-    return fmt::format("`kill -CONT {}` continues it. It is killed and replaced after {} without a heartbeat ([loader.hang] "
+    return fmt::format("`kill -CONT {}` resumes it. It is killed and replaced after {} without a heartbeat ([loader.hang] "
                        "heartbeat_timeout).",
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }

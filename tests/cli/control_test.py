@@ -127,7 +127,7 @@ class ControlTest(PenstockTest):
             with self.subTest(question=question):
                 code, _, err = self.penstock(*question)
                 self.assertEqual(code, EXIT_TIMED_OUT, err)
-                self.assertIn("pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` continues it".format(process.pid), err)
+                self.assertIn("pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` resumes it".format(process.pid), err)
         code, out, _ = self.penstock("why", "--json")
         self.assertEqual(code, EXIT_TIMED_OUT, out)
         self.assertIn("is suspended (SIGSTOP)", json.loads(out)["error"]["message"])

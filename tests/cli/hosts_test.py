@@ -138,7 +138,7 @@ class HostsTest(HostCase):
         self.write(self.only_record(), re.sub(r'"cores":\d+,', "", text))
         code, _, err = self.penstock(*told)
         self.assertEqual(code, 1, err)
-        self.assertIn("another version of penstock ran this session, and says too little of host/alpha to describe it here (key 'cores' not found)", err)
+        self.assertIn("another version of penstock ran this session, and recorded too little about host/alpha to describe it here (key 'cores' not found)", err)
 
     def only_record(self):
         (path,) = glob.glob(os.path.join(self.folder, "penstock", "*.record"))

@@ -29,7 +29,7 @@ class JoinedHostsTest(HostCase):
         self.check(second, local["second"])
         self.share(first=4)
         self.check(first, local["first"])
-        self.assertIn("the session at %s is over; others go on" % two, self.ends(host, EXIT_OK))
+        self.assertIn("the session at %s is over; others continue" % two, self.ends(host, EXIT_OK))
 
     def test_an_address_that_does_not_answer_is_named_once_and_tried_until_a_session_is_there(self):
         port = self.free_port()
@@ -68,10 +68,10 @@ class JoinedHostsTest(HostCase):
         self.share(killed=1, other=1)
         killed.kill()
         killed.communicate()
-        self.line_of(host, b"the session at %s has not come back for 1 s: .*; other sessions go on" % one.encode())
+        self.line_of(host, b"the session at %s has not returned for 1 s: .*; other sessions continue" % one.encode())
         self.share(other=2)
         self.stop(other=other)
-        self.assertIn("has not come back for 1 s", self.ends(host, EXIT_FAILED))
+        self.assertIn("has not returned for 1 s", self.ends(host, EXIT_FAILED))
 
     def test_a_session_that_refuses_the_host_does_not_affect_the_others_and_the_host_ends_with_78(self):
         data, text = self.raw_dataset("data", 40)
@@ -79,7 +79,7 @@ class JoinedHostsTest(HostCase):
         refusing, one = self.session("refusing", text=text)
         other, two = self.session("other", samples=10**6)
         host = self.joining(2, one, two, arguments=("--data", "%s=%s" % (data, fewer)))
-        self.line_of(host, b"the host's dataset has 39 samples, but the session's has 40; other sessions go on")
+        self.line_of(host, b"the host's dataset has 39 samples, but the session's has 40; other sessions continue")
         self.share(other=2)
         self.stop(other=other, refusing=refusing)
         self.assertIn("39 samples", self.ends(host, EXIT_CONFIG))

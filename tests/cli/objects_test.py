@@ -441,7 +441,7 @@ class PicturesTest(ObjectsTest):
         self.assertIn("names must be relative to the list", self.refused(self.config("s3://bucket/data/list.txt")))
         self.write("served/bucket/data/list.txt", "c/deep/er/0.jpg\nc/other.webp\n")
         for path in ("s3://bucket/data/list.txt", os.path.join(self.data, "list.txt")):
-            self.assertRegex(self.refused(self.config(path)), r"the list '\S+' names 'c/other\.webp', which is no picture: names of pictures end in \.jpg, \.jpeg or \.png")
+            self.assertRegex(self.refused(self.config(path)), r"the list '\S+' names 'c/other\.webp', which is not a picture: names of pictures end in \.jpg, \.jpeg or \.png")
 
     def test_pictures_that_arrive_damaged_are_requested_again(self):
         server = self.serve()

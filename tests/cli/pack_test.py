@@ -133,7 +133,7 @@ device = "host"
 
     def test_different_settings_different_pictures_and_foreign_shards_are_refused(self):
         self.pack()
-        self.assertIn("the same pictures with another --shard-size, --resize, --quality, --restart-markers, --compress or --frame-size", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
+        self.assertIn("the same pictures with a different --shard-size, --resize, --quality, --restart-markers, --compress or --frame-size", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
         self.write(os.path.join(self.photos, "class0", "new.jpg"), "x")
         self.assertIn("made from other pictures", self.pack(expect=EXIT_USAGE)["error"]["message"])
         os.remove(os.path.join(self.photos, "class0", "new.jpg"))
@@ -283,10 +283,10 @@ device = "host"
         shard = os.path.join(plain, "shard-000000.tar")
         compress = ["pack", plain, "--out", self.out, "--compress", "zstd"]
         self.expect_ok(*compress)
-        self.refuse("made with another --compress or --frame-size", *compress, "--frame-size", "8KiB")
+        self.refuse("made with a different --compress or --frame-size", *compress, "--frame-size", "8KiB")
         facts = os.stat(shard)
         os.utime(shard, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
-        self.refuse("and another time of modification: choose another --out, or remove the shards", *compress)
+        self.refuse("and a different modification time: choose another --out, or remove the shards", *compress)
         os.remove(os.path.join(self.out, "shard-000000.tar.zst"))
         self.expect_ok(*compress)
         os.remove(os.path.join(self.out, "pack.json"))

@@ -307,7 +307,7 @@ class PastTest(PenstockTest):
         self.assertEqual(kinds[-1], "ended")
         self.assertRegex(self.penstock("events", "--last")[1].splitlines()[-1], "died: killed, crashed, or the machine stopped")
         self.assertRegex(self.penstock("status", "--last")[1], r"^died, last seen \d+ s ago: killed, crashed, or the machine stopped")
-        self.assertIn("it could not say: killed, crashed, or the machine stopped", self.penstock("sessions", "--ended")[1])
+        self.assertIn("cause unknown: killed, crashed, or the machine stopped", self.penstock("sessions", "--ended")[1])
 
     def test_the_last_status_of_a_killed_session_is_hardly_older_than_its_end(self):
         process = self.live("victim", ENDLESS, "--set", "loader.workers=8")

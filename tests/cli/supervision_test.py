@@ -70,7 +70,7 @@ class SupervisionTest(PenstockTest):
         code, out, err = self.penstock("logs", "worker/0")
         self.assertEqual(code, EXIT_OK)
         self.assertIn("penstock-stack: signal 11", out)
-        self.assertEqual(err, "no output yet from the present process; its predecessor's last lines (penstock logs worker/0 --previous):\n")
+        self.assertEqual(err, "no output yet from the current process; its predecessor's last lines (penstock logs worker/0 --previous):\n")
 
     def test_logs_can_be_followed_until_the_session_ends(self):
         process = self.live(text=ENDLESS + self.worker_program("echo begin $$"))
@@ -351,7 +351,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED, err)
         why = "executing '%s' has not returned for 300 ms: its file system does not answer" % path
         self.assertIn("could not be started: " + why, json.loads(out)["error"])
-        self.assertIn("giving up the start of worker 0: " + why, err)
+        self.assertIn("giving up on starting worker 0: " + why, err)
         self.assertNotRegex(out + err, r"\(pid (0|-\d+)\)")
 
     def test_a_fault_in_every_sample_ends_the_run_as_systematic(self):

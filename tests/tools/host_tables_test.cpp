@@ -112,13 +112,13 @@ TEST_CASE("lost hosts are named with the reason, the last ones first, and the ot
     host_record& lost = s.host_records.emplace_back();
     lost.name = "beta-" + std::to_string(i);
     lost.address = "10.0.0.8:1";
-    lost.lost_why = "nothing was heard for 5 s";
+    lost.lost_why = "it was silent for 5 s";
     lost.lost_seconds = 100 - 10 * i;
   }
   s.host_records.emplace_back().name = "left";
   const std::string text = section(s);
   INFO(text);
-  CHECK(has(text, "\nlost: beta-4 (10.0.0.8:1) 60 s ago: nothing was heard for 5 s\nlost: beta-3 "));
+  CHECK(has(text, "\nlost: beta-4 (10.0.0.8:1) 60 s ago: it was silent for 5 s\nlost: beta-3 "));
   CHECK(has(text, "\nlost: 2 hosts more\n"));
   CHECK_FALSE(has(text, "left"));
 }

@@ -246,7 +246,7 @@ TEST_CASE("the last event says how the session ended, and why") {
   CHECK(result_of(failed, {{"verb", "events"}, {"after", 6}}).at("events").empty());
   CHECK(failed.summary().at("reason") == "the dataset is gone");
   const cli::past_session killed({header, event_line(1, event_kind::run_started)}, "later");
-  CHECK(last_of(killed, 0).at("text") == "died: killed, crashed, or the machine stopped: it could not say");
+  CHECK(last_of(killed, 0).at("text") == "died: killed, crashed, or the machine stopped: the cause is unknown");
 }
 
 TEST_CASE("on a narrow terminal the list of ended sessions shortens no reason") {

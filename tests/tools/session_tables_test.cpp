@@ -365,7 +365,7 @@ TEST_CASE("a session that is over says so while its program holds it") {
   s.state = "ok";
   s.outcome = run_outcome::finished;
   auto status = telemetry::as_json(s);
-  const std::string held = "\nfinished: everything is delivered; the program (pid 4711) holds the session until it closes it\n";
+  const std::string held = "\nfinished: everything is delivered; the program (pid 4711) keeps the session open until it closes it\n";
   CHECK(cli::status_for_people(status, {}, 200).find(held) != std::string::npos);
   status["state"] = "ended";
   CHECK(cli::status_for_people(status, {}, 200).find(held) == std::string::npos);

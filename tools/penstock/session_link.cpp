@@ -194,7 +194,7 @@ std::string suspension(int pid, const std::filesystem::path& record) {
   const auto ago = std::filesystem::file_time_type::clock::now() - written;
   const auto when = std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now() - ago);
   const std::string since = gone ? "" : fmt::format("suspended since {} UTC: ", without_year(utc_for_people(telemetry::as_utc(when))));
-  return fmt::format("{1}the session's process (pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` continues it", pid, since);
+  return fmt::format("{1}the session's process (pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` resumes it", pid, since);
 }
 
 }  // namespace

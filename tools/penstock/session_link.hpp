@@ -78,7 +78,7 @@ struct session_answer {
 /// "the session's process (pid 17) is suspended (SIGSTOP); after `kill -CONT 17` it carries out this request". Empty: it is running, or cannot be examined from here.
 [[nodiscard]] std::string if_suspended(int pid);
 /// "suspended since 11-24 18:39:44 UTC: the session's process (pid 17) is suspended (SIGSTOP); `kill -CONT 17`
-/// continues it". Empty: the process runs, cannot be seen from here, or has ended.
+/// resumes it". Empty: the process runs, cannot be seen from here, or has ended.
 [[nodiscard]] std::string suspension_of(const std::filesystem::path& session);
 [[nodiscard]] std::string suspension_of(const std::filesystem::path& socket, int pid);
 /// The same for the session that writes this record.

@@ -188,7 +188,7 @@ class file_search {
     const std::size_t slash = pattern.rfind('/');
     if (slash > wildcard)
       return refuse(errc::dataset,
-                    "'{}' has a wildcard in the name of a folder: in s3:// paths they stand behind the last '/'",
+                    "'{}' has a wildcard in the name of a folder: in s3:// paths it must come after the last '/'",
                     printable(pattern));
     const std::string wanted = pattern.substr(slash + 1);
     const std::size_t before = all_.size();

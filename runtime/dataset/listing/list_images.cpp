@@ -216,7 +216,7 @@ result<listing> list_named(const std::string& path, const store_options& options
                                    "folder is its class",
                     printable(path), printable(name));
     if (!is_picture_name(name))
-      return refuse(errc::dataset, "the list '{}' names '{}', which is no picture: names of pictures end in .jpg, .jpeg or .png and do "
+      return refuse(errc::dataset, "the list '{}' names '{}', which is not a picture: names of pictures end in .jpg, .jpeg or .png and do "
                                    "not begin with a dot",
                     printable(path), printable(name));
     if (const std::string_view one = class_folder(name); !one.empty()) classes.emplace(one);

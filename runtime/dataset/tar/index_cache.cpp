@@ -93,7 +93,7 @@ result<void> fits(const tar_index& index, const shard_list& shards) {
   for (std::uint64_t i = 0; i < index.shards(); ++i) {
     const indexed_shard shard = index.shard(i);
     if (shard.name != shards.names[i])
-      return refuse(errc::dataset, "names '{}' in the place of '{}'", printable(shard.name),
+      return refuse(errc::dataset, "names '{}' instead of '{}'", printable(shard.name),
                     printable(shards.names[i]));
     const auto now = version_of(shards, i);
     if (!now) return tl::unexpected(now.error());

@@ -234,7 +234,7 @@ result<void> megatron_index::all_lengths(std::vector<std::uint32_t>& lengths) co
     if (token > begin) lengths.push_back(static_cast<std::uint32_t>(token - begin));
   }
   if (sequence != sequences_ || token != tokens_)
-    return refuse(errc::dataset, "has documents of {} tokens in all, but its .bin holds {}", token, tokens_);
+    return refuse(errc::dataset, "has documents of {} tokens in total, but its .bin holds {}", token, tokens_);
   return {};
 }
 

@@ -239,7 +239,7 @@ tl::expected<void, tls_failure> tls_stream::feed(std::string_view from_peer, std
 }
 
 void tls_stream::write(std::string_view plain) {
-  PENSTOCK_CHECK(established_, "nothing is encrypted before the peer is known");
+  PENSTOCK_CHECK(established_, "cannot encrypt before the handshake is complete");
   const tls_library& ssl = body_->ssl;
   ssl.ERR_clear_error();
   // A buffer in memory takes everything.

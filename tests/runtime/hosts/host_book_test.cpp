@@ -63,8 +63,8 @@ TEST_CASE("a silent host is lost after lost_after") {
   const auto commands = book.advance(begin + 5s);
   REQUIRE(all_of<vacate_place>(commands).size() == 1);
   CHECK(all_of<vacate_place>(commands)[0].lost);
-  CHECK(all_of<close_connection>(commands).at(0).why == "nothing was heard for 5 s");
-  CHECK(all_of<host_went>(commands).at(0).why == "nothing was heard for 5 s");
+  CHECK(all_of<close_connection>(commands).at(0).why == "it was silent for 5 s");
+  CHECK(all_of<host_went>(commands).at(0).why == "it was silent for 5 s");
   CHECK(all_of<host_went>(commands).at(0).lost == loss_cause::silent);
   CHECK(book.hosts(begin).empty());
 }

@@ -22,12 +22,12 @@ TEST_CASE("a host's totals are kept by its name when it leaves and comes back as
   records.came(host_named(7));
   records.received(host_named(7), 8, 800);
   records.refused(host_named(7), bad_transfer::late);
-  records.went(host_named(7), loss_cause::silent, "nothing was heard for 5 s", early);
+  records.went(host_named(7), loss_cause::silent, "it was silent for 5 s", early);
   const auto lost = records.all(early + 12s).at(0);
   CHECK(lost.name == "alpha");
   CHECK_FALSE(lost.here);
   CHECK(lost.lost_seconds == 12.0);
-  CHECK(lost.lost_why == "nothing was heard for 5 s");
+  CHECK(lost.lost_why == "it was silent for 5 s");
   records.came(host_named(8));
   records.received(host_named(8), 2, 200);
   const auto back = records.all(early + 20s).at(0);

@@ -247,7 +247,7 @@ TEST_CASE("jobs that wait while none runs wait for what the pool lacks") {
   }
   SECTION("a pause") {
     f.status.state = "paused";
-    CHECK(find_blocker(f).text == "an operator, who paused the pool; `penstock resume` continues it");
+    CHECK(find_blocker(f).text == "an operator, who paused the pool; `penstock resume` ends the pause");
   }
   SECTION("a probation") {
     f.status.workers.push_back(worker_in(sacrificial, "starting"));

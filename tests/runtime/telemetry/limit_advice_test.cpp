@@ -71,7 +71,7 @@ TEST_CASE("during a stall the advice says only what the stream waits for, and wh
   CHECK(advice.what == limit::wire);
   around.stalled->text = "waiting for the GPU owner (pid 17), whose process is suspended";
   around.stalled_pid = 17;
-  CHECK(advise(mostly(limit::wire), around, config()).more.front().starts_with("`kill -CONT 17` continues it. It is replaced after 10 s"));
+  CHECK(advise(mostly(limit::wire), around, config()).more.front().starts_with("`kill -CONT 17` resumes it. It is replaced after 10 s"));
   around.stalled = stall_report{"sample", "waiting for worker/3, which has been loading sample 5", 56, 3};
   REQUIRE(advise(mostly(limit::order), around, config()).more.size() == 1);
   config settings;
@@ -177,15 +177,15 @@ TEST_CASE("what is suspended can be continued with the command shown") {
   limit_surroundings around = on_cores(2);
   around.stalled = stall_report{"gpu", "waiting for the GPU owner (pid 17), whose process is suspended", 13.2, std::nullopt};
   around.stalled_pid = 17;
-  CHECK(advise(mostly(limit::wire), around, {}).more.front().starts_with("`kill -CONT 17` continues it. It is replaced after 10 s"));
+  CHECK(advise(mostly(limit::wire), around, {}).more.front().starts_with("`kill -CONT 17` resumes it. It is replaced after 10 s"));
   around.stalled = stall_report{"worker", "waiting for worker/3, which has batch 7, but whose process (pid 19) is suspended", 6, 3};
   around.stalled_pid = 19;
-  CHECK(advise(mostly(limit::order), around, {}).more.front().starts_with("`kill -CONT 19` continues it. It is killed and replaced"));
+  CHECK(advise(mostly(limit::order), around, {}).more.front().starts_with("`kill -CONT 19` resumes it. It is killed and replaced"));
   limit_reading r = mostly(limit::start, 0.9);
   r.owner_frozen = 0.9;
   around = on_cores(2);
   around.owner_pid = 17;
-  CHECK(contains(advise(r, around, {}).more.front(), "`kill -CONT 17` continues it"));
+  CHECK(contains(advise(r, around, {}).more.front(), "`kill -CONT 17` resumes it"));
 }
 
 namespace {

@@ -85,7 +85,7 @@ json rank_with_host(int number) {
   s["hosts_called"] = {"10.0.0.7:7077"};
   s["hosts"] = {{{"name", "loader-1"}, {"address", "10.0.0.7:7077"}, {"pid", 33}, {"state", "ready"}, {"workers", {64, 65}},
                  {"samples_per_second", 150.0}, {"bytes_per_second", 1.5e6}, {"round_trip_seconds", 0.0002}, {"cpu_cores", 1.5}}};
-  s["hosts_lost"] = {{{"name", "loader-2"}, {"address", "10.0.0.8:7077"}, {"why", "nothing was heard for 5 s"}, {"seconds", 10 + number}}};
+  s["hosts_lost"] = {{{"name", "loader-2"}, {"address", "10.0.0.8:7077"}, {"why", "it was silent for 5 s"}, {"seconds", 10 + number}}};
   s["workers"].push_back({{"id", 64}, {"pid", 8}, {"state", "ready"}});
   s["workers"].push_back({{"id", 65}, {"pid", 9}, {"state", "starting"}});
   return one;
@@ -103,7 +103,7 @@ TEST_CASE("a host that ranks share is one line with their sums, and names the ra
 calling 10.0.0.7:7077
 host      ranks  state  workers  samples/s  MB/s    trip  cores  address
 loader-1  0-1,3  ready      3/6        450   4.5  200 us    4.5  10.0.0.7:7077
-lost: loader-2 (10.0.0.8:7077) 10 s ago: nothing was heard for 5 s
+lost: loader-2 (10.0.0.8:7077) 10 s ago: it was silent for 5 s
 )");
 }
 

@@ -200,7 +200,7 @@ void add_headroom_command(verb_table& verbs) {
       ->type_name("SINK")
       ->capture_default_str();
   verb.add_option("--step", o->step, "additional time that the program works on each batch")->type_name("TIME");
-  verb.add_option("--seconds", o->seconds, "how long to measure in all; what limits the feed is measured over 10 s")
+  verb.add_option("--seconds", o->seconds, "how long to measure in total; what limits the feed is measured over 10 s")
       ->type_name("TIME")
       ->capture_default_str();
   verb.add_flag("--json", o->as_json, "print one JSON object");

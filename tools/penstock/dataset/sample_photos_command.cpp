@@ -46,7 +46,7 @@ void add_sample_photos_command(verb_table& verbs) {
                               {{"penstock sample-photos photos", "200 of them, for the examples of the documentation"},
                                {"penstock sample-photos photos 10000", "enough to measure with: 400 MB"}}},
                              [o] { return draw(*o); });
-  verb.add_option("FOLDER", o->folder, "where their folders are made")->required();
+  verb.add_option("FOLDER", o->folder, "the folder to create the class folders in")->required();
   takes_whole_number(verb.add_option("COUNT", o->count, "how many")->capture_default_str(), {1, sample_photos_max});
   verb.add_flag("--json", o->as_json, "as one JSON object");
 }

@@ -138,7 +138,7 @@ constexpr check job_checks[] = {
     {"data.sample", data, "a worker loads the first samples", "all of them load",
      "repair or remove the files that fail", check_sample},
     {"isolate", loader, "workers 0, 1, N; then the GPU without and with pinning; then all (--isolate)",
-     "every step passes", "repair what the first failing step names; later steps depend on it",
+     "every step passes", "fix what the first failing step reports; later steps depend on it",
      check_isolation},
 };
 
@@ -157,7 +157,7 @@ constexpr check loader_host_checks[] = {
     {"host.clock", machine, "the difference between the clocks", "less than a minute",
      "set the clocks (NTP): no batch depends on them, but times in logs and events do not match", check_clocks},
     {"host.data", data, "whether the session's dataset exists on this machine", "it can be listed",
-     "mount or copy the data; name its place with --data FROM=TO or [loader.hosts] path_map", check_data_here},
+     "mount or copy the data; give its folder with --data FROM=TO or [loader.hosts] path_map", check_data_here},
     {"host.fingerprint", data, "whether it is the same dataset as the session's", "the same type, samples, tensors and fingerprint; for Python the same versions, for a custom dataset the same program",
      "make the data the same on both machines: copy it again, or correct --data", check_same_data},
     {"host.cores", loader, "cores for workers", "", "", check_cores},

@@ -242,7 +242,7 @@ void add_pack_command(verb_table& verbs) {
        "then reads only "
        "the parts of a file that it needs, which takes workers less time. Progressive files become "
        "sequential. "
-       "What is behind the end of a picture is left out.\n\n"
+       "Bytes after the end of a picture are left out.\n\n"
        "With --compress zstd, shards become .tar.zst files of frames that are read one by one. Texts and "
        "arrays become smaller, JPEGs do not. FOLDER may also be tar shards (a shard, a folder of them, a "
        "pattern): they are compressed as they are, or decompressed without --compress.\n\n"

@@ -118,7 +118,7 @@ result<std::optional<pack_state>> read_state(const std::string& folder, const pa
         printable(folder),
         state.settings.fingerprint != settings.fingerprint
             ? "other pictures"
-            : "the same pictures with another --shard-size, --resize, --quality, --restart-markers, --compress or --frame-size");
+            : "the same pictures with a different --shard-size, --resize, --quality, --restart-markers, --compress or --frame-size");
   }
   for (const packed_shard& shard : state.shards) {
     struct ::stat facts {};

@@ -117,7 +117,7 @@ result<void> begin_or_continue(const shard_list& shards, const std::string& out,
   auto found = read_repack_state(out);
   if (!found) return tl::unexpected(std::move(found.error()));
   if (*found && (**found).frame_size != frame_size)
-    return refuse(errc::usage, "'{}' holds shards made with another --compress or --frame-size: {}", printable(out), way_out);
+    return refuse(errc::usage, "'{}' holds shards made with a different --compress or --frame-size: {}", printable(out), way_out);
   repack_state state = *found ? **found : repack_state{frame_size, {}};
   for (std::size_t i = 0; i < made.size(); ++i) {
     auto source = source_of(shards, i);
@@ -131,7 +131,7 @@ result<void> begin_or_continue(const shard_list& shards, const std::string& out,
       if (known->second != *source)
         return refuse(errc::usage, "'{}' holds '{}', made from a '{}' of {} bytes; that in '{}' has {} bytes{}: {}", printable(out), name,
                       known->second.name, known->second.bytes, printable(shards.folder), source->bytes,
-                      known->second.bytes == source->bytes ? " and another time of modification" : "", way_out);
+                      known->second.bytes == source->bytes ? " and a different modification time" : "", way_out);
       made[i].was_there = true;
       made[i].bytes = static_cast<std::uint64_t>(facts.st_size);
     }

@@ -179,7 +179,7 @@ std::uint64_t past_session::deaths_of(bool workers) const {
 
 /// How it ended, in the words of the last event about that.
 std::string past_session::reason() const {
-  if (died_) return "killed, crashed, or the machine stopped: it could not say";
+  if (died_) return "killed, crashed, or the machine stopped: the cause is unknown";
   for (auto e = events_.rbegin(); e != events_.rend(); ++e) {
     const std::string kind = text_in(*e, "kind");
     if (kind == "run_finished" || kind == "run_stopped" || kind == "run_failed") return text_in(*e, "text");

@@ -34,7 +34,7 @@ std::string time_since(const json& time) {
 
 std::string why_ended(const json& ended) {
   if (const json& why = ended.at("failure"); why.is_string()) return one_line(why.get<std::string>());
-  if (has_died(ended)) return "it could not say: killed, crashed, or the machine stopped";
+  if (has_died(ended)) return "cause unknown: killed, crashed, or the machine stopped";
   return ended.at("outcome") == "stopped" ? one_line(text_of(ended.at("reason"))) : "";
 }
 

@@ -84,7 +84,7 @@ int follow(const std::filesystem::path& socket, json question, json seen, const 
   }
 }
 
-/// How many lines of a predecessor to show where the present process is silent.
+/// How many lines of a predecessor to show where the current process is silent.
 constexpr std::uint32_t previous_lines = 20;
 
 /// A process that replaces a dead one has written nothing yet: what matters is why that one died.
@@ -95,7 +95,7 @@ bool show_predecessor(const log_options& o, const std::filesystem::path& socket,
   if (!answer || !answer->value("ok", false)) return false;
   const json& lines = answer->at("result").at("lines");
   if (lines.empty()) return false;
-  say(fmt::format("no output yet from the present process; its predecessor's last lines (penstock logs {} --previous{}):",
+  say(fmt::format("no output yet from the current process; its predecessor's last lines (penstock logs {} --previous{}):",
                   printable(o.target), choice_in_words(o.choice)));
   last_processes last;
   for (const json& line : lines) tell(line, how, last);

@@ -111,7 +111,7 @@ std::string lost_for_people(const json& status) {
   const auto left_out = kind == work_kind::batches ? status.value("samples_done", std::uint64_t{0}) - status.value("samples_delivered", std::uint64_t{0}) : 0;
   if (kind == work_kind::jobs || failed + quarantined + left_out == 0) return "";
   const std::string text = fmt::format("{} failed, {} quarantined", counted(failed, "sample"), quarantined);
-  return left_out == 0 ? text : fmt::format("{}; {} left out of batches in all", text, left_out);
+  return left_out == 0 ? text : fmt::format("{}; {} left out of batches in total", text, left_out);
 }
 
 bool is_stalled(const json& status) {
@@ -270,7 +270,7 @@ std::string state_of_stream(const json& s) {
 /// For a live session whose stream is over; otherwise empty.
 std::string held_for_people(const json& s) {
   if (s.value("outcome", "running") != "finished" || s.at("state") == "ended") return "";
-  return fmt::format("finished: everything is delivered; the program (pid {}) holds the session until it closes it", text_of(s.at("pid")));
+  return fmt::format("finished: everything is delivered; the program (pid {}) keeps the session open until it closes it", text_of(s.at("pid")));
 }
 
 /// How the number of workers is tuned; empty if it is not.

@@ -240,7 +240,7 @@ int describe(const describe_options& given) {
     const std::string_view what = lacks.what();
     return refuse_with(exit_failed,
                        {errc::protocol,
-                        fmt::format("another version of penstock ran this session, and says too little of {} to describe it here ({}); "
+                        fmt::format("another version of penstock ran this session and recorded too little about {} to describe it here ({}); "
                                     "`penstock status --json` shows what it says",
                                     printable(o.target), what.substr(what.find("] ") == std::string_view::npos ? 0 : what.find("] ") + 2)),
                         0},
