@@ -1,4 +1,4 @@
-// What the session tells a connection of a host.
+// Messages from the session to a connection of a host.
 #include "actors/remote/host_connection.hpp"
 
 namespace penstock::hosts {

@@ -11,7 +11,7 @@ namespace penstock::hosts {
 
 class cpu_account {
  public:
-  /// Begins to count.
+  /// Starts counting.
   void start() { before_ = -of_this_thread(); }
   void ended(hosted_worker& worker) { before_ += worker.cpu(); }
   /// `running`: null if no worker runs.

@@ -30,7 +30,7 @@ class host_caller : public std::enable_shared_from_this<host_caller> {
   void start();
   /// The host has said how many workers it offers.
   void offers(std::uint32_t workers);
-  /// A connection has agreed with the session: what was wrong before is over.
+  /// A connection has been admitted: earlier problems are over.
   void joined() { troubles_.forget(); }
   /// A connection has ended. Calls again, after at least `pause`. `why`: why it could not be used.
   void gone(nanoseconds pause, const std::string& why = {});

@@ -9,7 +9,7 @@
 namespace penstock::hosts {
 
 /// Tries each address of the name. Blocks: for at most `at_most` an address, and for as long as the system's resolver
-/// needs. `wake` readable: gives up. Refuses (errc::io).
+/// needs. Gives up when `wake` becomes readable. Refuses (errc::io).
 result<unique_fd> connect_to(const group::group_address& at, nanoseconds at_most, int wake = -1);
 
 }  // namespace penstock::hosts

@@ -63,13 +63,13 @@ struct connection_end {
   failure why{};               ///< of busy, lost and unfit
 };
 
-/// What a connection tells its host, on the connection's thread.
+/// What a connection reports to its host, on the connection's thread.
 struct connection_listener {
   /// Lists the dataset of a session, or takes its code, once for all connections. May take minutes.
   std::function<result<std::shared_ptr<const ready_dataset>>(const session_offer&)> prepare;
   /// A session of this name has called, or has answered. Returns why it must wait; empty: it may have a worker.
   std::function<std::string(session_number session, const std::string& name)> admit;
-  /// The worker of an admitted session is free again. `left`: it was told to leave.
+  /// The worker of an admitted session is free again. `left`: it was asked to leave.
   std::function<void(session_number session, const std::atomic<bool>& left)> released;
   /// How many workers an admitted session may have.
   std::function<std::uint32_t(session_number session)> offered;
@@ -164,7 +164,7 @@ class host_connection {
   bool had_place_ = false;
   bool busy_here_ = false;  // the session must wait for a worker
   bool digests_ = false;
-  std::uint32_t offered_ = 0;  // as told to the session
+  std::uint32_t offered_ = 0;  // as last reported to the session
   bool leaving_told_ = false;
   bool session_over_ = false;
   std::optional<patient_deadline> leaving_;  // `drain`, since the host began to leave

@@ -50,7 +50,7 @@ result<std::shared_ptr<const ready_dataset>> host_datasets::prepare(const sessio
   if (mine->made) return mine->made;
   if (mine->failures != failures) return tl::unexpected(mine->last_failure);  // another connection tried while this one waited
   auto made = make(offer);
-  const std::lock_guard hold(mutex_);  // forget_unused() looks at it
+  const std::lock_guard hold(mutex_);  // forget_unused() reads it
   if (made) {
     mine->made = *made;
   } else {
@@ -112,7 +112,7 @@ result<std::shared_ptr<const prepared_dataset>> host_datasets::list(const config
   auto listed = prepare_dataset(here, {}, here.image.decoder);
   if (!listed) return tl::unexpected(std::move(listed.error()));
   for (const std::string& notice : listed->notices) log::warn("dataset", "{}", notice);
-  const std::lock_guard hold(mutex_);  // forget_unused() looks at it
+  const std::lock_guard hold(mutex_);  // forget_unused() reads it
   mine->made = std::make_shared<const prepared_dataset>(std::move(*listed));
   return mine->made;
 }

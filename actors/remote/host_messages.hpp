@@ -1,5 +1,5 @@
 // The messages between a session and a connection of a loader host (actors/remote/host_stream.hpp). Raw bytes follow only welcome and
-// what is named so: as many as the message says.
+// the messages marked so: as many as the message says.
 //
 //   host                                          session
 //         <------------------------- session_calls   only if the session has connected
@@ -15,7 +15,7 @@
 //         <---------------- job_follows, raw bytes   in a pool: one job at a time
 //     job_over, raw bytes, digest --------------->   send_again
 //         <--------------------------- file_offered   a file that jobs need
-//     file_answer ------------------------------->   file_follows, raw bytes, if the host has not got it
+//     file_answer ------------------------------->   file_follows, raw bytes, if the host does not have it
 //     flight_seen, output_line ------------------->   signal_place
 //     place_ended --------------------------------->
 //     host_leaves -------------------------------->   session_over
@@ -23,7 +23,7 @@
 //     host_offers -------------------------------->   how many workers the session may have
 //     pong <--------------------------------> ping
 //
-// `penstock doctor --host` says that it only asks, by the magic number of its first message, and gets no place:
+// `penstock doctor --host` only asks questions, as the magic number of its first message says, and gets no place:
 //
 //     probe_asked, raw bytes --------------------->   any number of times, also dataset_found and program_found
 //         <---------------------- probe_told, raw bytes

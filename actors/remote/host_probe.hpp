@@ -39,7 +39,7 @@ struct probe_settings {
   std::string version;  ///< of penstock
 };
 
-/// Who answered what. A text that is not empty says what went wrong; then the fields after it are unknown.
+/// The peer and its answers. A text that is not empty says what went wrong; then the fields after it are unknown.
 struct probe_answers {
   enum class peer : std::uint8_t { none, session, host };
   peer who = peer::none;
@@ -62,7 +62,7 @@ class host_probe {
   /// Connects, agrees and measures. Takes at most about half a minute.
   explicit host_probe(const probe_settings& settings);
   [[nodiscard]] const probe_answers& answers() const noexcept { return answers_; }
-  /// Tells the session what was found here; returns how it differs from the session's. Refuses (errc::io).
+  /// Sends the session what was found here; returns how it differs from the session's. Refuses (errc::io).
   result<std::string> compare(from_host found);
 
  private:

@@ -23,14 +23,14 @@
 
 namespace penstock::hosts {
 
-/// How often each side shows within [loader.hosts] lost_after that it lives.
+/// How many signs of life each side sends within [loader.hosts] lost_after.
 inline constexpr auto signs_a_silence = 8;
 
 [[nodiscard]] inline steady_time now() {
   return std::chrono::steady_clock::now();
 }
 
-/// The xxHash3 of bytes that come in pieces.
+/// The xxHash3 of bytes that arrive in pieces.
 class running_digest {
  public:
   running_digest();
@@ -54,10 +54,10 @@ class host_stream {
   /// Both sides prove the secret, if there is one. Refuses (errc::io; errc::config for a wrong secret).
   result<void> secure(nanoseconds at_most);
 
-  /// Called on the using thread at least every 200 ms while a call waits or transfers bytes.
+  /// Called at least every 200 ms while a call waits or transfers bytes, on the thread of that call.
   void while_busy(std::function<void()> call) { while_busy_ = std::move(call); }
   /// While read_raw() receives, calls put_something() whenever nothing has been sent for `every`, and sends what it puts. Otherwise the
-  /// peer would hear nothing until all of its bytes have arrived.
+  /// peer would receive nothing until all of its bytes have arrived.
   void while_receiving(nanoseconds every, std::function<void()> put_something) {
     say_every_ = every;
     say_something_ = std::move(put_something);
@@ -78,7 +78,7 @@ class host_stream {
   /// The next complete message that has arrived. Refuses (errc::protocol) anything else.
   template <class Variant>
   result<std::optional<Variant>> next();
-  /// Whether next() has one. The socket does not report a message again that came together with others.
+  /// Whether next() has one. The socket does not report a message again that arrived together with others.
   [[nodiscard]] bool has_message() const;
   /// Reads what has arrived, without waiting. Refuses (errc::io) when the connection has ended.
   result<void> read();

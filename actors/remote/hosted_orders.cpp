@@ -1,4 +1,4 @@
-// What the session tells a hosted worker.
+// Messages from the session to a hosted worker.
 #include "actors/protocol/tensors.hpp"
 #include "actors/remote/hosted_worker.hpp"
 

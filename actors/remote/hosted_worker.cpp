@@ -35,7 +35,7 @@ struct hosted_worker::shared_part {
   std::vector<int> signals;  // before it has started
   bool unwanted = false;
 
-  std::mutex mutex;  // guards the rest: what the io thread tells
+  std::mutex mutex;  // guards the rest: what the io thread reports
   std::optional<result<pid_t>> started;
   unique_fd link;
   unique_fd parcels;

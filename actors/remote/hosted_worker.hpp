@@ -43,7 +43,7 @@ struct hosted_worker_deps {
   std::shared_ptr<const ready_dataset> dataset;
   bool digests = false;
   std::uint32_t number = 0;               ///< of the connection, on this host
-  std::shared_ptr<const unique_fd> wake;  ///< an eventfd: there is something to hear
+  std::shared_ptr<const unique_fd> wake;  ///< an eventfd: readable when there is news
 };
 
 class hosted_worker {
@@ -79,7 +79,7 @@ class hosted_worker {
   [[nodiscard]] nanoseconds cpu();
 
  private:
-  /// The process on the io thread, and what that thread tells.
+  /// The process on the io thread, and what that thread reports.
   struct shared_part;
   struct loaded {
     std::uint32_t generation = 0;

@@ -34,7 +34,7 @@ class landing_slots {
   /// Whether a batch of that many bytes fits a slot at all.
   [[nodiscard]] bool holds(std::uint64_t bytes) const noexcept { return slots_ && bytes <= layout_.bytes; }
   [[nodiscard]] std::uint64_t slot_bytes() const noexcept { return layout_.bytes; }
-  /// Why these bytes may not land; empty: they may. `late`: no lease waits for them any more, which is no fault of the host.
+  /// Why these bytes may not land; empty: they may. `late`: no lease waits for them any longer, which is not a fault of the host.
   [[nodiscard]] std::string misfit(const batch_follows& batch, bool& late) const;
   /// Only if holds() and no misfit().
   [[nodiscard]] std::span<std::byte> room(const batch_follows& batch) const {

@@ -45,7 +45,7 @@ class lent_jobs {
 
   /// A descriptor that becomes readable when a large argument arrives; -1: nothing waits for one.
   [[nodiscard]] int waits_on() const noexcept { return waits_ ? parcels_.get() : -1; }
-  /// Makes the page of the host's worker say which row of the session's slots it works on. Notes what the job has marked.
+  /// Replaces the host's row in its worker's page by the row of the session's slot. Records what the job has marked.
   void translate(arena::flight_reading& page, std::int64_t mark) const;
 
  private:

@@ -129,7 +129,7 @@ bool loader_host::is_done() const {
   return none_left && connections_.empty();
 }
 
-/// Until the host has left or, after joining, has no session any more.
+/// Until the host has left or, after joining, no longer has a session.
 void loader_host::serve(std::unique_lock<std::mutex>& hold) {
   const auto is_over = [](const auto& one) { return one->over(); };
   while (!is_done()) {
@@ -187,7 +187,7 @@ void loader_host::accept(accepted_call call) {
   changed_.notify_all();
 }
 
-/// Tells the shares what was measured. Has connections leave whose workers other sessions are to get.
+/// Reports measurements to the shares. Asks connections to leave if other sessions are to get their workers.
 void loader_host::share() {
   if (leaves_) return;
   for (const session_number session : shares_.sessions()) {
@@ -198,7 +198,7 @@ void loader_host::share() {
   for (const session_number session : shares_.sessions()) hand_over(session);
 }
 
-/// Those without a worker leave first: an operator lets fewer run.
+/// Those without a worker leave first: an operator has scaled the session down.
 void loader_host::hand_over(session_number session) {
   const std::uint32_t surplus = shares_.surplus(session);
   if (surplus == 0) return;
@@ -269,7 +269,7 @@ void loader_host::released(session_number session, const std::atomic<bool>& left
   if (door_) log::info("host", "session {} is gone{}", printable(gone.name), guests_.empty() ? "; waiting for the next one" : "");
 }
 
-/// Once: all connections of the session hear of it.
+/// Acts only once: every connection of the session calls it.
 void loader_host::sent_away(session_number session) {
   {
     const std::lock_guard hold(mutex_);

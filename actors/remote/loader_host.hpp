@@ -43,8 +43,8 @@ class loader_host {
   loader_host(const loader_host&) = delete;
   loader_host& operator=(const loader_host&) = delete;
 
-  /// Works until leave() is done or, after joining, all sessions are over. Refuses, then, where one of them has refused this host
-  /// (errc::config) or has not come back (errc::io).
+  /// Works until leave() is done or, after joining, all sessions are over. Then fails if one of them has refused this host
+  /// (errc::config) or has not returned (errc::io).
   result<void> run();
   /// From any thread. Workers finish their leases first, unless `at_once`.
   void leave(bool at_once);

@@ -17,7 +17,7 @@ namespace penstock::hosts {
 
 inline constexpr std::size_t packed_at_once = 256 * 1024;
 
-/// Used by one thread.
+/// Not thread-safe.
 class packer {
  public:
   /// Null for `none`. Refuses (errc::config) if the library is missing.

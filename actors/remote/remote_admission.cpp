@@ -66,7 +66,7 @@ result<void> remote_connection::admit() {
   return {};
 }
 
-/// `penstock doctor --host` looks at this session as a host would, and gets no place.
+/// `penstock doctor --host` examines this session as a host would, and gets no place.
 result<void> remote_connection::answer_probe() {
   stream_.limit(protocol::frame_bytes_max);
   welcome invitation{around_->session, around_->config, around_->digests};

@@ -160,7 +160,7 @@ result<void> remote_connection::hear_session() {
   const ssize_t got = ::recv(link_.get(), some.data(), some.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return {};
   if (got <= 0) {
-    // The session has given up this worker, and kills it as well.
+    // The session has given up on this worker, and kills it as well.
     ::shutdown(link_.get(), SHUT_RDWR);
     link_.reset();
     return {};

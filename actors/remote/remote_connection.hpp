@@ -1,6 +1,6 @@
 // The session's end of a connection: a thread that speaks with one connection of a loader host. It receives the bytes of batches
 // into the slots of the connection's place, relays everything else between the host's worker and the session, and mirrors the
-// worker's flight page. Orders come from host_hub, which also hears the news, both in order.
+// worker's flight page. host_hub sends the orders and gets the news, each in order.
 //
 // For the session the connection is a worker: what the worker's link carries passes unchanged through a socket pair, except that
 // the report of a batch waits until its bytes are complete and right.
@@ -204,7 +204,7 @@ class remote_connection {
   std::unique_ptr<lent_jobs> jobs_;  // instead of them, in a pool
   arena::flight_reading flight_;  // as last mirrored
   steady_time mirrored_at_{};
-  std::uint32_t signs_ = 0;  // of life that this connection made up, so far
+  std::uint32_t signs_ = 0;  // of life, made up by this connection so far
   struct {
     std::uint64_t number = 0;
     steady_time sent{};
@@ -212,7 +212,7 @@ class remote_connection {
   } pings_;
   bool starting_ = false;
   bool refused_ = false;
-  std::string host_;  // its name, once it has said it
+  std::string host_;  // its name, once it has sent it
   std::thread thread_;
 };
 

@@ -32,7 +32,7 @@ void remote_connection::mirror(const flight_seen& seen) {
   show_flight();
 }
 
-/// While the host's messages wait behind a transfer, or nothing is heard, the worker must not seem to hang: lost_after decides
+/// While the host's messages wait behind a transfer, or nothing arrives, the worker must not seem to hang: lost_after decides
 /// (rule H5).
 void remote_connection::stand_in() {
   if (!link_ || now() - mirrored_at_ <= silent_after) return;
@@ -65,7 +65,7 @@ connection_figures remote_connection::figures() const {
   return seen;
 }
 
-/// `loading`: how long the worker took for what arrives now. It will need about as long for the next.
+/// `loading`: how long the worker took to load the batch that is arriving. The next one will take about as long.
 void remote_connection::note_receiving(nanoseconds loading) {
   const std::lock_guard hold(mutex_);
   receives_ = {now(), loading};

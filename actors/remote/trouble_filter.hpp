@@ -1,4 +1,4 @@
-// Which failures are logged of something that is tried again and again. Pure; used by loader_host and host_caller.
+// Decides which failures of a repeated attempt are logged. Pure; used by loader_host and host_caller.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -32,7 +32,7 @@ struct prepared_dataset {
   std::vector<prepared_dataset> parts;  ///< of a mixture, else empty
   bool in_store = false;                ///< its files, or those of a part, are objects behind URLs
 
-  /// What make_dataset needs in a worker: an index for each dataset, -1 for one without; behind the only one, `checked`.
+  /// What make_dataset needs in a worker: an index for each dataset, -1 for one without; after the only one, `checked`.
   [[nodiscard]] std::vector<int> descriptors() const;
 };
 

@@ -25,7 +25,7 @@ struct pooled_file {
 /// Thread-safe, unlike the local files in it.
 class file_pool {
  public:
-  /// `store`: of URLs, else none.
+  /// `store`: for URLs, else null.
   file_pool(std::shared_ptr<object_store> store, file_check check);
 
   [[nodiscard]] bool is_remote() const noexcept { return store_ != nullptr; }

@@ -33,7 +33,7 @@ struct open_file {
   std::uint64_t bytes = 0;  ///< its size when it was opened
 };
 
-/// Follows links, and opens without blocking: a FIFO never holds it up. Refuses (errc::io) what is no regular
+/// Follows links, and opens without blocking: a FIFO never holds it up. Refuses (errc::io) what is not a regular
 /// file, with errno where there is one.
 result<open_file> open_for_reading(const std::string& path);
 

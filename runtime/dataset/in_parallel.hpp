@@ -11,7 +11,7 @@ namespace penstock {
 /// Enough requests at a time that their latency does not add up.
 inline constexpr unsigned requests_at_once = 64;
 
-/// work(i) for all i < count, on as many threads; on this one if that is 1. No more begin after a refusal. Returns the
+/// work(i) for all i < count, on as many threads; on this one if that is 1. None starts after a refusal. Returns the
 /// refusal with the lowest i.
 result<void> in_parallel(std::size_t count, unsigned threads, const std::function<result<void>(std::size_t)>& work);
 

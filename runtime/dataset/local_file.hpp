@@ -22,7 +22,7 @@ class local_file final : public readable {
   /// A file that had this size, and for size_and_time this time of modification, when it was listed.
   local_file(std::string path, std::uint64_t bytes, std::int64_t modified_ns, file_check check = file_check::size_and_time)
       : path_(std::move(path)), bytes_(bytes), modified_ns_(modified_ns), check_(check) {}
-  /// As it is now. Refuses (errc::io) what cannot be opened, (errc::dataset) what is no regular file.
+  /// As it is now. Refuses (errc::io) what cannot be opened, (errc::dataset) what is not a regular file.
   static result<std::unique_ptr<local_file>> open(const std::string& path);
 
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return bytes_; }

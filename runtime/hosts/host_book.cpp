@@ -30,7 +30,7 @@ bool host_book::joined(connection_id id, const host_card& card, steady_time now)
     ++place;
   }
   if (connections_.contains(id) || place >= settings_.first_place + settings_.places) return false;
-  if (connections_.empty()) looked_ = now;  // until now there was nothing to look at
+  if (connections_.empty()) looked_ = now;  // until now there was nothing to watch
   connections_[id] = {card.process, place, now};
   places_[place] = id;
   const auto [at, is_new] = hosts_.try_emplace(card.process);
@@ -225,7 +225,7 @@ std::vector<host_view> host_book::hosts(steady_time now) const {
       view.bytes_per_second += static_cast<double>(part.bytes);
     }
     if (one.received.empty()) continue;
-    // A host that has just begun is measured over the time since then.
+    // A new host is measured over the time since its first batch.
     const auto since = std::clamp<nanoseconds>(now - one.received.front().when, rate_step, rate_window);
     view.samples_per_second /= std::chrono::duration<double>(since).count();
     view.bytes_per_second /= std::chrono::duration<double>(since).count();

@@ -1,5 +1,5 @@
-// The loader hosts of one session (rules H1-H10, H16): who is here, which place each remote worker has, who works or rests, who is
-// silent, lost or leaving. Pure: events and the time come in, commands come out of advance(). Driven by actors/remote/host_hub.
+// The loader hosts of one session (rules H1-H10, H16): which ones are present, silent, lost or leaving, which place each remote worker
+// has, and which workers rest. Pure: events and the time come in, commands come out of advance(). Driven by actors/remote/host_hub.
 //
 // Behind each connection one worker at a time runs, or none while the connection rests: an operator wants fewer workers of that
 // host. A host is the connections of one `penstock host`.
@@ -29,7 +29,7 @@ struct book_settings {
   std::uint32_t places = 0;
   nanoseconds lost_after{5'000'000'000};
   std::uint32_t bad_transfers_max = 3;     ///< in a row, of one host
-  nanoseconds late_look{1'000'000'000};  ///< time between two looks that are further apart does not count as silence
+  nanoseconds late_look{1'000'000'000};  ///< time between two calls of advance() that are further apart does not count as silence
 };
 
 /// What a connection says about its host.
@@ -107,7 +107,7 @@ class host_book {
   /// `when`: the last time that anything arrived.
   void heard(connection_id connection, steady_time when);
   void answered(connection_id connection, nanoseconds round_trip);
-  /// How many workers the host offers by now.
+  /// How many workers the host now offers.
   void offers(connection_id connection, std::uint32_t workers);
   /// The worker behind this connection finishes its batches, and none follows.
   void leaving(connection_id connection);
@@ -115,7 +115,7 @@ class host_book {
   void emptied(connection_id connection);
   void closed(connection_id connection, const std::string& why);
   void received(connection_id connection, std::uint64_t samples, std::uint64_t bytes, steady_time now);
-  /// A batch arrived, but not as it should.
+  /// A batch arrived damaged, late or in the wrong size.
   void spoilt(connection_id connection, bad_transfer kind, const std::string& how);
   /// How many workers each host of this name has, the smallest number; empty: there is none.
   [[nodiscard]] std::optional<std::uint32_t> workers_of(const std::string& name) const;

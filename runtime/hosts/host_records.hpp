@@ -29,7 +29,7 @@ class host_records {
   void used(const host_card& of, connection_id connection, nanoseconds total, steady_time now);
   void closed(connection_id connection) { used_.erase(connection); }
 
-  /// Cores in use, of the last 10 s; empty: not known yet.
+  /// Cores in use over the last 10 s; empty: not known yet.
   [[nodiscard]] std::optional<double> cores_of(const host_card& card) const;
   /// By name.
   [[nodiscard]] std::vector<host_record> all(steady_time now) const;

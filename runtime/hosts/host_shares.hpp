@@ -36,7 +36,7 @@ struct share_settings {
   nanoseconds rest{5'000'000'000};
   nanoseconds call_again{5'000'000'000};  ///< a session that has no worker and has not called for that long is gone
   nanoseconds dismissed_for{600'000'000'000};  ///< the same for one that was dismissed: it may have been suspended
-  nanoseconds late_look{1'000'000'000};  ///< time between two calls of advance() that are further apart is no silence (rule H17)
+  nanoseconds late_look{1'000'000'000};  ///< time between two calls of advance() that are further apart does not count as silence (rule H17)
 };
 
 class host_shares {

@@ -1,4 +1,4 @@
-// When a loader host connects to one of the sessions that it joins, how many times, and when it gives that session up (rules H9 and H14).
+// When a loader host connects to one of the sessions that it joins, how many times, and when it gives up on that session (rules H9 and H14).
 // Pure: events and the time come in. Driven by actors/remote/loader_host, which has one for each `--join`.
 //
 //   one connection at a time, later after each failure -- it gets a place --> as many as host_shares offers
@@ -21,7 +21,7 @@ struct attempt_settings {
   nanoseconds look_every{500'000'000};    ///< a host that runs asks what is wanted() at least this often
 };
 
-/// The connections to a session that there are.
+/// The current connections to a session.
 struct connections_now {
   std::uint32_t all = 0;
   std::uint32_t connecting = 0;  ///< of them: the session has not answered yet
@@ -39,11 +39,11 @@ class join_attempts {
   void left();
   /// A connection that had a place is lost.
   void lost(steady_time now);
-  /// A connection got no place. False: the session is given up.
+  /// A connection got no place. False: give up on the session.
   [[nodiscard]] bool failed(steady_time now);
   /// A session answered, but this host has no worker for it yet.
   void busy(steady_time now) { again_at_ = now + settings_.call_again; }
-  /// Nothing is tried any more.
+  /// No more attempts are made.
   void finish() { over_ = true; }
 
   /// How many connections to make now. Time between two calls in which this host did not run is not time without the session (rule H17).

@@ -60,7 +60,7 @@ attempt::attempt(const curl_library& curl, const transfer_request& request, cons
   set(CURLOPT_FOLLOWLOCATION, 0L);
   set(CURLOPT_ERRORBUFFER, error_.data());
   set(CURLOPT_CONNECTTIMEOUT_MS, 5000L);
-  // A connection on which nothing comes for this long is given up.
+  // A connection on which nothing arrives for this long is abandoned.
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME, 8L);
   set(CURLOPT_TCP_NODELAY, 1L);

@@ -23,7 +23,7 @@ class attempt {
 
   [[nodiscard]] CURL* handle() const noexcept { return easy_; }
   [[nodiscard]] steady_time began() const noexcept { return began_; }
-  /// When the answer's first line came.
+  /// When the answer's first line arrived.
   [[nodiscard]] std::optional<steady_time> answered() const noexcept { return answered_; }
   /// How it ended, given the result that libcurl reports.
   struct outcome {

@@ -105,7 +105,7 @@ std::unique_ptr<cached_object> block_cache::object(const std::string& identity, 
   unique_fd data = open_sized(path + ".data", bytes);
   unique_fd sums = open_sized(path + ".sums", sum_bytes(bytes));
   if (!data || !sums) return nullptr;
-  // Reads do not change it: this is when the object was used.
+  // Reading does not change the time of modification, which says when the object was last used.
   ::futimens(sums.get(), nullptr);
   return std::unique_ptr<cached_object>(
       new cached_object(shared_from_this(), std::move(data), std::move(sums), bytes));

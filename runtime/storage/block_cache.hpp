@@ -37,7 +37,7 @@ class block_cache : public std::enable_shared_from_this<block_cache> {
   /// The session needs this object, though perhaps not soon.
   void will_use(const std::string& identity, std::uint64_t bytes);
 
-  /// Makes room, if there is too little. Called as blocks are added; by hand in tests. Returns the bytes that are left.
+  /// Makes room, if there is too little. Called as blocks are added, and directly by tests. Returns the bytes that are left.
   std::uint64_t shrink();
 
  private:

@@ -12,7 +12,7 @@
 namespace penstock {
 namespace {
 
-/// Tables for eight bytes at a time: entry [k][b] is the sum of byte b with k zero bytes behind it.
+/// Tables for eight bytes at a time: entry [k][b] is the sum of byte b followed by k zero bytes.
 using crc_tables = std::array<std::array<std::uint64_t, 256>, 8>;
 
 constexpr crc_tables tables_of(std::uint64_t reflected_polynomial) {

@@ -22,7 +22,7 @@ struct stated_sum {
 /// "MD5", "CRC-64/NVME", ...
 std::string_view name_of(sum_kind kind) noexcept;
 
-/// What a header says of the whole object; none for other headers, and for sums of parts ("...-3"). `name`: in any case.
+/// The checksum of the whole object in a header; none for other headers, and for sums of parts ("...-3"). `name`: in any case.
 std::optional<stated_sum> sum_in_header(std::string_view name, std::string_view value);
 /// An ETag that may be an MD5: 32 hex digits in quotes.
 std::optional<stated_sum> sum_in_tag(std::string_view tag);

@@ -1,4 +1,4 @@
-// Who signs requests to S3, and where its server is: from the environment and from the files that AWS's own tools use. The
+// The keys that sign requests to S3, and the address of its server: from the environment and from the files that AWS's own tools use. The
 // parsing is pure. Used by the object store.
 #pragma once
 

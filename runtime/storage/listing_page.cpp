@@ -7,7 +7,7 @@
 namespace penstock {
 namespace {
 
-/// What stands between <name> and </name>, from `at` on, which moves behind it. S3 repeats no element inside itself.
+/// The text between <name> and </name>, from `at` on, which moves past it. S3 nests no element inside itself.
 std::optional<std::string_view> element(std::string_view xml, std::string_view name, std::size_t& at) {
   const std::string open = fmt::format("<{}>", name);
   const std::string close = fmt::format("</{}>", name);

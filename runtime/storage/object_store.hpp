@@ -61,7 +61,7 @@ class remote_object final : public readable, public std::enable_shared_from_this
     std::vector<byte_range> awaits;  ///< the ranges that it is expected to serve
     transfers::ticket ticket{};
     std::mutex taking{};  ///< guards `contents`: a ticket's answer is taken once
-    std::shared_ptr<const std::vector<std::byte>> contents{};  ///< once it has come
+    std::shared_ptr<const std::vector<std::byte>> contents{};  ///< once it has arrived
   };
   [[nodiscard]] bool is_whole(byte_range range) const noexcept { return range.at == 0 && range.bytes == facts_.bytes; }
   [[nodiscard]] bool may_be_cached() const noexcept;
@@ -113,7 +113,7 @@ class object_store : public std::enable_shared_from_this<object_store> {
   // Objects with ranges that are expected and not yet read.
   void add_unread(const remote_object* object, std::weak_ptr<remote_object> itself);
   void remove_unread(const remote_object* object);
-  /// Lets them forget what has not been read for long. Looks only now and then.
+  /// Makes them forget what has not been read for a long time. Checks only now and then.
   void forget_unread(steady_time now);
 
   mutable std::mutex mutex_;

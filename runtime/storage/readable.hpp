@@ -1,4 +1,4 @@
-// Bytes that can be read at any place: a file, or an object of a store. The one seam between datasets and where their data
+// Bytes that can be read at any offset: a file, or an object of a store. The one seam between datasets and where their data
 // is.
 #pragma once
 
@@ -28,7 +28,7 @@ class readable {
   /// Fills `into` from byte `at`. Refuses (errc::io, with errno where there is one), in words that follow a name ("cannot
   /// be read: ..."), what cannot be read, an end before that, and contents that are not those that were opened.
   virtual result<void> read(std::uint64_t at, std::span<std::byte> into) = 0;
-  /// These ranges will be read soon, each once: storage that is far away may begin to fetch them. Does not wait.
+  /// These ranges will be read soon, each once: remote storage may begin to fetch them. Does not wait.
   virtual void expect(std::vector<byte_range> ranges) { static_cast<void>(ranges); }
   /// This range will not be read after all. Does nothing if it was not expected, or has been read.
   virtual void drop(byte_range range) { static_cast<void>(range); }

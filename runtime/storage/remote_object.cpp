@@ -119,7 +119,7 @@ void remote_object::forget_unread(steady_time expected_until) {
   if (pieces_.empty()) store_->remove_unread(this);
 }
 
-/// Of those that begin alike, the one that was requested first: the others may belong to the next epoch.
+/// Of those with the same beginning, the one that was requested first: the others may belong to the next epoch.
 std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator remote_object::piece_with(byte_range range) {
   const auto covers = [&](const auto& one) {
     const byte_range& has = one.second->range;

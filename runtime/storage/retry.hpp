@@ -15,11 +15,11 @@ namespace penstock {
 bool is_transient_status(int status) noexcept;
 
 /// The pause before attempt `attempt` (2, 3, ...): 5 ms, 10 ms, then four times as long each time up to 2 s, times a factor between
-/// 0.5 and 1 that is drawn from `key`, so that workers that failed together do not come back together. None: that was the last
+/// 0.5 and 1 that is drawn from `key`, so that workers that failed together do not retry together. None: that was the last
 /// attempt. An error that happens now and then is over at once; a server that restarts gets seconds.
 std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noexcept;
 
-/// Times that requests took lately.
+/// How long recent requests took.
 class recent_times {
  public:
   void add(nanoseconds time) noexcept;
@@ -44,8 +44,8 @@ class recent_times {
 
 /// How many requests are sent at a time, and when a second one is sent for the same bytes.
 ///
-/// Second: when an answer does not begin, or does not end, for much longer than others lately. They are at most a tenth of all, so
-/// that a server that is slow as a whole does not get twice the load. At a time: more and more, until answers begin
+/// A second one is sent when an answer takes much longer to begin, or to end, than recent ones. They are at most a tenth of all, so
+/// that a server that is slow as a whole does not get twice the load. The number at a time grows until answers begin
 /// late because requests wait for each other, or arrive slowly because they share the link; beyond that, more would only hide
 /// which of them are slow, and let later batches take the link from the next one.
 class request_pace {

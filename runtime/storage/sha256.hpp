@@ -1,5 +1,5 @@
 // SHA-256 and HMAC-SHA-256, by OpenSSL's libcrypto.so.3, which is opened when the first digest is needed. Used by signature.cpp
-// (credentials.cpp checks that it is there) and actors/remote/dataset_program.cpp.
+// (credentials.cpp checks that it is installed) and actors/remote/dataset_program.cpp.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -1,4 +1,4 @@
-// AWS Signature Version 4: what an S3 server wants to see in a request. Pure; time is an argument. Used by the object
+// AWS Signature Version 4: what an S3 server expects in a request. Pure; time is an argument. Used by the object
 // store.
 #pragma once
 

@@ -43,7 +43,7 @@ class transfers::exchange {
   }
 
   transfer_request request;
-  steady_time deadline = never;  ///< by the loop's running_clock; `never`: it has not been looked at
+  steady_time deadline = never;  ///< by the loop's running_clock; `never`: it has not been handled yet
   std::uint64_t key = 0;
   std::list<attempt> running;  ///< the first one, and others while it is slow
   unsigned attempts = 0;
@@ -306,7 +306,7 @@ class transfers::loop {
   CURLM* multi_;
   std::vector<ticket> active_;
   std::size_t in_flight_ = 0;
-  running_clock ran_{clock::now(), look_every};  // a server that was not listened to is not slow
+  running_clock ran_{clock::now(), look_every};  // a server whose answer was not read is not slow
   request_pace pace_;
   transfer_counts in_this_loop_;
 

@@ -26,7 +26,7 @@ struct transfer_request {
   std::string expected_tag;     ///< refuse an answer with another one; empty: take any
   std::uint64_t bytes_max = 0;  ///< without a range: of the body
   bool may_sign = false;
-  bool is_whole = false;  ///< the range is the whole object: checksums are of use
+  bool is_whole = false;  ///< the range is the whole object: checksums can be checked
 };
 
 struct transfer_answer {
@@ -34,7 +34,7 @@ struct transfer_answer {
   std::string tag;                ///< the ETag, else "modified " and Last-Modified, else empty
   std::uint64_t object_bytes = 0;  ///< of the whole object, if the request had a range
   std::vector<stated_sum> sums;    ///< of the whole object, as the store states them; not its tag
-  bool tag_may_be_sum = true;      ///< false: it is encrypted so that its tag is no MD5
+  bool tag_may_be_sum = true;      ///< false: it is encrypted so that its tag is not an MD5
 };
 
 /// Signs requests. The transfers call it for each attempt.

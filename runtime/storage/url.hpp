@@ -25,7 +25,7 @@ bool is_same_server(const url& a, const url& b);
 /// Every byte but letters, digits and -._~ (and '/', if `keep_slashes`) as %XX: RFC 3986, as S3 signs it.
 std::string percent_encoded(std::string_view text, bool keep_slashes);
 
-/// Encodes what may not stand in a URL's path; leaves '%' alone.
+/// Encodes what a URL's path may not contain; leaves '%' alone.
 std::string path_as_sent(std::string_view path);
 
 }  // namespace penstock

@@ -13,7 +13,7 @@ namespace penstock {
 
 class arrays_dataset final : public Dataset {
  public:
-  /// `path`: the .npz file, or the folder with the files. `store`: of URLs, else none.
+  /// `path`: the .npz file, or the folder with the files. `store`: for URLs, else null.
   arrays_dataset(array_index index, std::string path, std::shared_ptr<object_store> store);
 
   dataset_description describe() override { return index_.description(); }

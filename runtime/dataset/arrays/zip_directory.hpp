@@ -25,7 +25,7 @@ struct zip_member {
 /// Fills `into` from byte `at` of the archive.
 using archive_reader = std::function<result<void>(std::uint64_t at, std::span<std::byte> into)>;
 
-/// The central directory, in its order. Refuses (errc::dataset, one sentence without the file's name) what is no zip
+/// The central directory, in its order. Refuses (errc::dataset, one sentence without the file's name) what is not a zip
 /// archive, is cut off, has a directory of more than 64 MiB or members outside of the file, the same name twice,
 /// and what is not read (above).
 result<std::vector<zip_member>> read_zip_directory(const archive_reader& read, std::uint64_t archive_bytes);

@@ -17,7 +17,7 @@ struct file_kind {
   std::string_view one;   ///< "shard"
   std::string_view many;  ///< "shards"
   std::string_view text;  ///< "*.tar"
-  /// Whether a file of a folder belongs to the dataset, by its name. An object with another name is taken for a folder.
+  /// Whether a file of a folder belongs to the dataset, by its name. An object with another name counts as a folder.
   bool (*belongs)(std::string_view name);
   /// Files that are not listed, but whose facts are wanted: the indexes of token files. May be null.
   bool (*is_beside)(std::string_view name) = nullptr;
@@ -28,7 +28,7 @@ struct found_files {
   std::string folder;  ///< what the names are relative to, without a slash at its end; "" is "/"
   std::vector<std::string> names;  ///< relative or absolute, in the order of the dataset; at least one, none twice
   std::vector<std::string> notices;
-  std::shared_ptr<object_store> store;  ///< of URLs, else none
+  std::shared_ptr<object_store> store;  ///< for URLs, else null
   std::vector<object_facts> facts;      ///< then: of each file
 
   std::unordered_map<std::string, object_facts> beside;  ///< objects that is_beside takes, by their URLs
@@ -41,11 +41,11 @@ struct found_files {
 
 /// `path` is one file; a folder: all files directly in it that belong, in byte order; a pattern: braces ({000..127}, {a,b})
 /// are expanded first, in order, then *, ? and [] in each result, in byte order; or a list: a text file with a file or
-/// pattern in each line, relative to it, but for lines that are empty or begin with #. A path that exists is taken
+/// pattern in each line, relative to it, except for lines that are empty or begin with #. A path that exists is taken
 /// literally. Refuses (errc::dataset, errc::io) what is missing, a pattern without a match, and a file listed twice. It
 /// opens only lists.
 ///
-/// "s3://bucket/..." takes the same forms, with wildcards behind the last '/'. A path that ends in '/', or in no name that
+/// "s3://bucket/..." takes the same forms, with wildcards after the last '/' only. A path that ends in '/', or in no name that
 /// belongs, is a folder, and a pattern is never taken literally. "http://..." and "https://..." are one file, a list or a
 /// pattern of braces. A list names files or objects, not both. Refuses (errc::config, errc::io) also what object_store refuses.
 result<found_files> find_files(const std::string& path, const file_kind& kind, const store_options& options = {});

@@ -22,7 +22,7 @@ struct listed_file {
   std::uint32_t label = 0;    ///< class: image-folder only
   std::uint64_t size = 0;     ///< in bytes; 0 for a dangling link
   std::uint64_t data_at = 0;  ///< where samples begin in the file: npy only
-  std::uint32_t tag_size = 0;  ///< of an object: its version, behind the name
+  std::uint32_t tag_size = 0;  ///< of an object: its version, after the name
 };
 
 struct listing {
@@ -58,7 +58,7 @@ using listing_progress = std::function<void(std::uint64_t)>;
 
 /// Classes are the folders directly below `path`; without any, the flat folder is one class, named ".".
 /// Samples are in byte order of (class, path within the class). Refuses (errc::dataset, or errc::io with
-/// errno) a path that is missing or no folder, a folder anywhere below that cannot be read, and a tree
+/// errno) a path that is missing or not a folder, a folder anywhere below that cannot be read, and a tree
 /// without a single picture. Notices: pictures next to class folders; folders that contain themselves through
 /// a link.
 result<listing> list_image_folder(const std::string& path, const listing_progress& progress = {});

@@ -1,4 +1,4 @@
-// A mixture in a worker: passes each sample on to the dataset that it is of. Used by factory.
+// A mixture in a worker: passes each sample on to its dataset. Used by factory.
 #pragma once
 
 #include <penstock/dataset.hpp>

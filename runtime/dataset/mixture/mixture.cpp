@@ -28,7 +28,7 @@ std::string text_of(std::span<const tensor_spec> tensors) {
   return shortened(fmt::format("{}", fmt::join(all, ", ")), 200);
 }
 
-/// What both fit into, if they differ in nothing but the most entries that a sample may have.
+/// The larger of both, if they differ only in how many entries a sample may have.
 std::optional<tensor_spec> common(const tensor_spec& a, tensor_spec b, bool tokens) {
   // Token datasets fill all entries of doc_lengths, however many there are.
   const bool any_length = a.length != length_rule::exact || (tokens && a.name == "doc_lengths");

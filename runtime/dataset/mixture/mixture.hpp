@@ -29,7 +29,7 @@ result<dataset_description> describe_mixture(std::span<const mixed_dataset_confi
 result<sampling> sampling_of_mixture(const config& mixture, std::span<const dataset_description> parts,
                                      std::span<const sampling> orders);
 
-/// "web:" stands before the names of the samples of web.
+/// "web:" precedes the names of the samples of web.
 std::string name_in_mixture(const std::string& dataset, const std::string& sample);
 
 }  // namespace penstock

@@ -25,7 +25,7 @@ namespace penstock {
 class image_folder_dataset final : public Dataset {
  public:
   /// `root`: what the names in the index are relative to. `by`: cpu for whoever needs pixels, whatever the config
-  /// says. `checked`: from the session, if the device may decode. `store`: of URLs, else none.
+  /// says. `checked`: from the session, if the device may decode. `store`: for URLs, else null.
   image_folder_dataset(index_view index, const image_config& config, std::string root, decoder_rule by,
                        checked_files checked = {}, std::shared_ptr<object_store> store = nullptr);
 

@@ -18,7 +18,7 @@ namespace penstock {
 /// crash.
 class record_dataset final : public Dataset {
  public:
-  /// `path`: as in [dataset]. `store`: of URLs, else none.
+  /// `path`: as in [dataset]. `store`: for URLs, else null.
   record_dataset(index_view index, const std::string& path, std::shared_ptr<object_store> store = nullptr);
 
   static dataset_description describe(const index_view& index);

@@ -23,7 +23,7 @@ namespace penstock {
 /// The frames of a file, from its seek table. Refuses what seek_table_bytes, parse_seek_table and the file refuse.
 result<std::vector<zstd_frame>> read_frames(readable& file);
 
-/// Keeps the last frames: up to 256, of 16 MiB together; or one that is larger. Used by one thread.
+/// Keeps the last frames: up to 256, of 16 MiB in total; or one that is larger. Not thread-safe.
 class frame_reader {
  public:
   /// Refuses (errc::config) if libzstd is missing. Otherwise the first read() does.

@@ -234,7 +234,7 @@ class folder_lock {
   bool held_ = false;
 };
 
-/// Removes what killed builders left. Call it with the lock: without it they may be alive.
+/// Removes what killed builders left. Call it with the lock: otherwise they may be alive.
 void remove_leftovers(const place& where) {
   std::error_code fault;
   const std::string beginning = where.file + ".new-";
@@ -273,7 +273,7 @@ result<found_index> keep_in_memory(std::span<const shard_index> shards) {
   return found_index{std::move(*file), std::move(*index), "", true, {}};
 }
 
-/// Waits for another process that builds in this place. Its index, if it fits then.
+/// Waits for another process that builds the index here. Returns its index if that fits.
 std::optional<found_index> wait_for_builder(folder_lock& lock, const place& where, const shard_list& shards,
                                             const std::function<void(const index_progress&)>& told) {
   for (const auto until = clock::now() + lock_patience; !lock.try_take() && clock::now() < until;) {

@@ -121,7 +121,7 @@ class part_of_shard {
   part_of_shard(readable& from, const read_sizes& sizes, tar_parser begin, const file_progress& progress)
       : parser(std::move(begin)), reader_(from, sizes), progress_(progress) {}
 
-  /// Up to the first header at `until` or behind it, or to the archive's end. Call it again to continue.
+  /// Up to the first header at `until` or after it, or to the archive's end. Call it again to continue.
   result<void> read(std::uint64_t until) {
     constexpr std::uint64_t told_every = 4 * MiB;
     if (const auto range = parser.wanted()) told_ = range->at;

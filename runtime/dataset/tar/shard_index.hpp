@@ -46,9 +46,9 @@ struct shard_index {
 class shard_grouping {
  public:
   void add(const tar_member& member);
-  /// Numbers extensions as `other` does. Call it first. Parts of a shard that number them alike are appended sooner.
+  /// Numbers extensions as `other` does. Call it first. Parts of a shard that number them in the same way are appended faster.
   void number_extensions_as(const shard_grouping& other);
-  /// The members of another part of the shard, behind those that were added.
+  /// The members of another part of the shard, after those that were added.
   void append(shard_grouping behind);
   /// Fills offsets, records, extensions and members of `to`. Refuses (errc::dataset) more than 2^32 - 2 samples, or 4 GiB
   /// of records. Call it once.
@@ -110,8 +110,8 @@ class shard_grouping {
 
 /// Reads the headers of a shard and groups its members; contents of larger members are skipped. `path` is opened,
 /// `name` is what the index and messages call it. `parts` are read at the same time: each begins with the first block that looks
-/// like a header, and counts if the part before it ends there; else all is read from there on again. Adds the bytes that it has passed to `progress`. Refuses
-/// (errc::dataset, errc::io) with the shard's name what the parser refuses, files that cannot be read, are no
+/// like a header, and counts if the part before it ends there; else everything from there on is read again. Adds the bytes that it has passed to `progress`. Refuses
+/// (errc::dataset, errc::io) with the shard's name what the parser refuses, files that cannot be read, are not
 /// regular files or change meanwhile, and compressed shards, except those named .tar.zst that have
 /// a seek table.
 result<shard_index> read_shard(const std::string& path, const std::string& name, unsigned parts,

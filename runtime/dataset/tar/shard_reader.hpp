@@ -19,7 +19,7 @@ namespace penstock {
 
 class shard_reader {
  public:
-  /// `folder`: what the shards' names are relative to; `store`: of a URL, else none. The index must outlive the reader.
+  /// `folder`: what the shards' names are relative to; `store`: for a URL, else none. The index must outlive the reader.
   shard_reader(const tar_index& index, std::string folder, std::shared_ptr<object_store> store);
 
   /// The contents of these members of one shard, in the order given; valid until the next call. Refuses (errc::io,

@@ -30,7 +30,7 @@ struct tar_index::header {
   std::array<char, 8> magic;
   std::uint32_t version;
   std::uint32_t reserved;
-  std::uint64_t checksum;  // XXH3-64 of everything behind this field
+  std::uint64_t checksum;  // XXH3-64 of everything after this field
   std::uint64_t total_bytes;
   std::uint64_t samples;
   std::uint64_t shards;
@@ -111,7 +111,7 @@ class summing_writer {
   XXH3_state_t sum_;
 };
 
-/// Equal exactly when the shards name the same members at the same places.
+/// Equal exactly when the shards name the same members at the same offsets.
 std::string fingerprint_of_shards(std::span<const shard_index> shards) {
   fingerprint_hash hash("tar");
   hash.add_number(shards.size());

@@ -215,7 +215,7 @@ tl::unexpected<failure> tar_parser::wrong(std::string_view what) const {
 
 void tar_parser::go_to(std::uint64_t at) noexcept {
   at_ = at;
-  // Some writers leave out the padding behind the last member.
+  // Some writers leave out the padding after the last member.
   state_ = at >= archive_bytes_ ? state::ended : state::header;
 }
 

@@ -55,9 +55,9 @@ class tar_parser {
   /// or contents that end beyond the archive, and names or records above 1 MiB. After a refusal it cannot be used.
   result<std::optional<tar_member>> take(std::span<const std::byte> bytes);
 
-  /// Takes the plain members at the beginning of `bytes`, which begin at wanted(): regular files whose header says everything
-  /// about them, as almost all members of most archives. Calls use(member) for each; names are valid meanwhile. Stops at
-  /// anything else, which is for take(), at the end of `bytes`, and at the first header at `until` or behind it. False: it took none.
+  /// Takes the plain members at the beginning of `bytes`, which begin at wanted(): regular files that their header describes
+  /// completely, as in most archives. Calls use(member) for each; its name is valid during the call. Stops at anything else
+  /// (call take()), at the end of `bytes`, and at the first header at or after `until`. False: it took none.
   template <class Use>
   bool take_plain(std::span<const std::byte> bytes, std::uint64_t until, const Use& use) {
     const std::uint64_t begin = at_;
@@ -71,13 +71,13 @@ class tar_parser {
     return at_ != begin;
   }
 
-  /// Whether it wants a header, and nothing that it has read says anything about the members behind it: a parser that begins
+  /// Whether it wants a header, and nothing that it has read concerns later members: a parser that begins
   /// there finds the same ones.
   [[nodiscard]] bool is_between_members() const noexcept;
 
   /// Whether the archive had ended with a block of zeros. Without one it may have been cut between members.
   [[nodiscard]] bool has_end_marker() const noexcept { return state_ == state::marked_end; }
-  /// Bytes behind the end marker and its usual padding: another archive may have been appended.
+  /// Bytes after the end marker and its usual padding: another archive may have been appended.
   [[nodiscard]] std::uint64_t bytes_after_end() const noexcept;
 
  private:

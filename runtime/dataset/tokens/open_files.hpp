@@ -17,7 +17,7 @@ namespace penstock {
 
 class open_token_files {
  public:
-  /// `store`: of URLs, else none.
+  /// `store`: for URLs, else null.
   open_token_files(std::string folder, std::shared_ptr<object_store> store)
       : folder_(std::move(folder)), files_(std::move(store), file_check::size_when_opened) {}
 

@@ -57,7 +57,7 @@ result<dtype> examine_flat(dtype flat, token_file& file) {
   return flat;
 }
 
-/// The objects that are indexes of files, by the numbers of the files. A listing has told of most; the others are asked for.
+/// The objects that are indexes of files, by the numbers of the files. A listing has returned most of them; the others are requested.
 result<std::vector<std::optional<object_facts>>> indexes_of_objects(const found_files& found) {
   std::vector<std::optional<object_facts>> all(found.names.size());
   std::vector<std::size_t> asked;
@@ -85,7 +85,7 @@ result<std::vector<std::optional<object_facts>>> indexes_of_objects(const found_
   return all;
 }
 
-/// Opens files and tells their facts.
+/// Opens files and returns their facts.
 class token_file_examiner {
  public:
   token_file_examiner(const found_files& found, dtype flat) : found_(found), flat_(flat) {}

@@ -29,7 +29,7 @@ struct token_file_list {
   std::vector<token_file> files;  ///< at least one, none empty
   std::uint64_t tokens = 0;
   std::vector<std::string> notices;
-  std::shared_ptr<object_store> store;  ///< of URLs, else none
+  std::shared_ptr<object_store> store;  ///< for URLs, else null
 
   // As they were listed. Refuse as local_file does.
   [[nodiscard]] std::shared_ptr<readable> open(const token_file& file) const;
@@ -38,7 +38,7 @@ struct token_file_list {
 
 /// Opens and examines every file that find_files finds: token files are *.bin and *.npy. A .bin with an .idx next to it is
 /// Megatron's, another one is flat: tokens of [dataset] dtype. Refuses (errc::dataset, errc::config, errc::io) what
-/// find_files refuses, and what is empty, no token file, or of another type of token than the files before it.
+/// find_files refuses, and a file that is empty, is not a token file, or has another type of token than the files before it.
 result<token_file_list> list_token_files(const dataset_config& dataset, const store_options& options = {});
 
 /// token_file_list::folder for this path.

@@ -25,11 +25,11 @@ namespace penstock {
 inline constexpr std::int32_t ignored_target = -100;
 
 /// Tensors: tokens [L] and targets [L], int32, or int64 with a vocab beyond 2^31. With boundaries = "pack" also
-/// doc_lengths, int32 [D]: 0, then where each document of the sequence ends, where its unused places end (L), and L
-/// in all entries that are left. Files are read with pread, not mapped: a truncated file is an error, not a SIGBUS.
+/// doc_lengths, int32 [D]: 0, the end of each document of the sequence, then the end of its unused places (L), which
+/// fills the remaining entries. Files are read with pread, not mapped: a truncated file is an error, not a SIGBUS.
 class tokens_dataset final : public Dataset {
  public:
-  /// `store`: of URLs, else none.
+  /// `store`: for URLs, else null.
   tokens_dataset(token_index index, const dataset_config& settings, std::shared_ptr<object_store> store);
 
   static dataset_description describe(const token_index& index, const dataset_config& settings);
@@ -43,7 +43,7 @@ class tokens_dataset final : public Dataset {
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
 
  private:
-  /// What of a read is in one file.
+  /// The part of a read that is in one file.
   struct part {
     std::uint64_t file;
     std::uint64_t begin;  ///< token within the file

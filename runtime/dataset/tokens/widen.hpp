@@ -59,7 +59,7 @@ template <class Number, class Token>
   return most;
 }
 
-/// widen() as it is fastest with AVX2.
+/// The fastest widen() with AVX2.
 template <class Number, class Token, class Id>
 [[gnu::target("avx2")]] inline Number widen_avx2(const Token* from, Id* tokens, Id* targets, std::size_t count) noexcept {
   constexpr std::size_t alignment = 32;
@@ -80,7 +80,7 @@ template <class Number, class Token, class Id>
 
 #endif
 
-/// widen() as it is fastest on this machine.
+/// The fastest widen() on this machine.
 template <class Number, class Token, class Id>
 Number widen_fast(const Token* from, Id* tokens, Id* targets, std::size_t count) noexcept {
 #ifdef __x86_64__
