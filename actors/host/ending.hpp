@@ -27,7 +27,7 @@ class ending {
   void close();
   /// Who asked the session to stop; only the first one counts. Empty: the program.
   void asked_by(std::string_view who);
-  [[nodiscard]] std::string who_asked() const;  ///< empty: nobody
+  [[nodiscard]] std::string who_asked() const;  ///< empty: no one has
   /// The program has failed for this reason; ignored after asked_by().
   void failed_by(std::string_view why);
   [[nodiscard]] std::string why_failed() const;  ///< empty: it has not

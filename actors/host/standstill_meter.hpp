@@ -1,4 +1,4 @@
-// Makes an event of each time in which this process stood still (rule W26). Used on the io thread.
+// Publishes an event for each time in which this process was suspended (rule W26). Used on the io thread.
 #pragma once
 
 #include "runtime/supervision/standstill_watch.hpp"
@@ -10,7 +10,7 @@
 
 namespace penstock::host {
 
-/// "the session's process stood still for 12.3 s, from .. to ..": `ended` is the time at which it continued.
+/// "the session's process was suspended for 12.3 s, from .. to ..": `ended` is the time at which it continued.
 [[nodiscard]] event event_of_standstill(nanoseconds stood, std::chrono::system_clock::time_point ended);
 
 class standstill_meter {

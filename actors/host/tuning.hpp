@@ -25,7 +25,7 @@ class tuning {
   /// `workers`: the number at the start. In a pool tuning is off and stays off.
   tuning(const config& settings, work_kind work, std::uint32_t workers);
 
-  /// Looks at the run. If a step is due, takes it through `take`, which may refuse it.
+  /// Evaluates the run. If a step is due, takes it through `take`, which may refuse it.
   void look(const supervision::progress_facts& run, double waited_seconds, const std::vector<worker_look>& workers, steady_time now,
             const std::function<result<void>(const supervision::tuner_step&)>& take);
   /// `why` says who chose the number of workers: "6 workers were requested".

@@ -17,7 +17,7 @@ namespace penstock::host {
 [[nodiscard]] std::vector<worker_look> look_at_workers(const session_status& status,
                                                        const arena::flight_recorders& flights,
                                                        std::uint32_t sacrificial_place);
-/// Of other machines, in the places behind it. The kernel here knows nothing of them: `times_of` does; empty of a worker that is gone.
+/// Of other machines, in the places after it. This kernel does not know their times; `times_of` does, and returns none for a worker that is gone.
 using remote_times_of = std::function<std::optional<remote_times>(std::uint32_t worker)>;
 [[nodiscard]] std::vector<worker_look> look_at_remote_workers(const session_status& status, const arena::flight_recorders& flights,
                                                               std::uint32_t sacrificial_place, const remote_times_of& times_of);

@@ -79,7 +79,7 @@ result<void> check_memory_for(const config& c, const arena::geometry& shape, std
   return arena::check_memory(memory_need_of(c, shape, workers), arena::memory_limits());
 }
 
-/// The state's quarantined samples that the quarantine file does not list; a state has no more than their numbers.
+/// The state's quarantined samples that the quarantine file does not list; a state has only their numbers.
 std::vector<quarantine_report> only_in_state(const schedule::stream_state& state, const std::vector<quarantine_report>& listed) {
   std::set<std::uint64_t> known;
   for (const quarantine_report& one : listed) known.insert(one.sample);
@@ -94,7 +94,7 @@ std::vector<quarantine_report> only_in_state(const schedule::stream_state& state
 result<void> build(session_state& s, self_pointer self) {
   const config& c = s.around.settings;
   const auto& resumed = s.around.request.resumed;
-  // Only a custom dataset was not known before its first worker.
+  // Only a custom dataset is unknown until its first worker describes it.
   auto sampling =
       s.around.order ? result<penstock::sampling>(*s.around.order) : read_sampling(c, *s.dataset, -1);
   if (!sampling) return tl::unexpected(std::move(sampling.error()));

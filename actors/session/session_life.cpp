@@ -119,7 +119,7 @@ result<void> Session::body::try_start() {
   const std::uint32_t places = places_of(settings_.loader);  // all workers
   // And a recorder for the owner's process.
   if (auto ok = e->create_shared(places + 1, worker_cores_.node); !ok) return ok;
-  // In a group the other ranks must hear of a failure, so the actors start even then.
+  // In a group the other ranks must learn of a failure, so the actors start even then.
   std::optional<failure> trouble = options_.cannot_begin;
   // Before the dataset, which may take minutes to open.
   auto hosts = hosts::read_hosts(settings_.loader, workers_ > 0);

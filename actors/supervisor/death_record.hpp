@@ -48,7 +48,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 [[nodiscard]] std::string end_text(const death_report& death);
 [[nodiscard]] std::string end_text(const owner_death_report& death);
 
-/// The job's end says what people need to know of this death: it is only a detail. `jobs_are_told`: as in supervisor_settings.
+/// Whether the end of the job already reports this death, which is then only a detail. `jobs_are_told`: as in supervisor_settings.
 [[nodiscard]] bool is_told_as_job(const death_report& death, work_kind kind, bool jobs_are_told);
 
 /// ", while setting up the dataset": what a loader worker did if it died in this phase, before its first sample. Empty for other phases,

@@ -37,7 +37,7 @@ struct supervisor_settings {
   std::uint32_t landing_slots = 1;  ///< most of a worker on another machine
   std::string config;  ///< for open_dataset
   work_kind work = work_kind::samples;
-  bool jobs_are_told = false;  ///< the program tells how each job ended: deaths that jobs caused are details
+  bool jobs_are_told = false;  ///< the program reports how each job ended, so deaths caused by jobs are details
 };
 
 struct supervisor_surroundings {

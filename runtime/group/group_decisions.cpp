@@ -67,7 +67,7 @@ void group_book::find_silent(steady_time now) {
   }
 }
 
-/// This process stood still so long that the rank considered it lost: the rank closed its link and has been silent since.
+/// This process was suspended for so long that the rank considered it lost: the rank closed its link and has been silent since.
 bool group_book::missed_by(const place& s) const {
   return s.link_closed && clock_.stood_still() - s.stood_still > settings_.lost_after - 2 * settings_.beat();
 }

@@ -5,7 +5,7 @@
 namespace penstock::supervision {
 namespace {
 
-/// A session that was paused while its consumer asks for no batch stands still on purpose.
+/// A session that was paused while its consumer asks for no batch makes no progress on purpose.
 bool rests(const progress_facts& f) {
   return f.status.state == "paused" && !f.status.jobs && !f.consumer_waits && !f.owner_is_elsewhere;
 }

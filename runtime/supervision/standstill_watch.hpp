@@ -1,4 +1,4 @@
-// Notices afterwards that this process stood still: SIGSTOP, a debugger, a frozen container, a suspended machine.
+// Notices afterwards that this process was suspended: SIGSTOP, a debugger, a frozen container, a suspended machine.
 // Pure; driven by actors/host/standstill_meter, several times a second.
 #pragma once
 
@@ -18,7 +18,7 @@ class standstill_watch {
 
   /// Call before each piece of periodic work. `now`: of a clock that also runs while the machine is suspended. `core_wait`: the
   /// total time in which this thread could have run but had no core: an overloaded machine is not a standstill.
-  /// Returns how long the process stood still since rests(), if it did.
+  /// Returns how long the process was suspended since rests(), if it was.
   [[nodiscard]] constexpr std::optional<nanoseconds> look(nanoseconds now, nanoseconds core_wait) const {
     if (rested_ == nanoseconds::min()) return std::nullopt;
     const nanoseconds passed = now - rested_;

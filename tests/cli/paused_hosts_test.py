@@ -1,4 +1,4 @@
-"""Sessions and loader hosts that stand still for longer than lost_after, and workers in a debugger."""
+"""Sessions and loader hosts that are suspended for longer than lost_after, and workers in a debugger."""
 
 import contextlib
 
@@ -23,7 +23,7 @@ class PausedHostsTest(HostCase):
     def pause(self, pids, seconds):
         for number in (signal.SIGSTOP, signal.SIGCONT):
             for pid in random.sample(pids, len(pids)):
-                # A host that continues first ends workers that still stand still.
+                # A host that continues first ends workers that are still suspended.
                 with contextlib.suppress(*([ProcessLookupError] if number == signal.SIGCONT else [])):
                     signal_process(pid, number)
             if number == signal.SIGSTOP:

@@ -70,7 +70,7 @@ class mixed final : public sample_order {
     return one.order ? one.order->positions() : one.samples;
   }
 
-  /// Datasets of the same length must not be shuffled alike: each has its own seed.
+  /// Datasets of the same length must not be shuffled in the same way: each has its own seed.
   void walk(std::uint32_t dataset, std::uint64_t seed, std::uint64_t lap,
             std::span<std::uint64_t> places) const {
     const mixed_order& one = datasets_[dataset];

@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-/// Which sample stands at each position of an epoch: a pure function of (seed, epoch, position). Immutable,
+/// Which sample is at each position of an epoch: a pure function of (seed, epoch, position). Immutable,
 /// thread-safe; O(1) for each position, so a stream resumes anywhere at once.
 class sample_order {
  public:
@@ -39,12 +39,12 @@ result<std::shared_ptr<const sample_order>> balanced_order(std::span<const std::
                                                            std::uint64_t positions);
 
 /// Only these samples, in the order of the list or shuffled differently each epoch. An index that is listed twice is
-/// delivered twice in an epoch. Refuses (errc::dataset) an empty list, and, with its place in the list, an index that
+/// delivered twice in an epoch. Refuses (errc::dataset) an empty list, and, with its position in the list, an index that
 /// is not below `samples`.
 result<std::shared_ptr<const sample_order>> subset_order(std::vector<std::uint64_t> indices,
                                                          std::uint64_t samples, bool shuffle);
 
-/// Each sample once an epoch, less than `window` places from its own. Windows of 1 and 2 keep the order.
+/// Each sample once an epoch, less than `window` positions from its own. Windows of 1 and 2 keep the order.
 std::shared_ptr<const sample_order> window_order(std::uint64_t samples, std::uint64_t window);
 
 /// The same among shards in an order that is new each epoch: shard s has the samples from ends[s - 1] (0 for the

@@ -22,7 +22,7 @@ class checked_files {
 
   /// Remembers nothing.
   checked_files() noexcept = default;
-  /// Remembers nothing if the descriptor is none of make() for as many samples. It may be closed afterwards.
+  /// Remembers nothing unless the descriptor is from make() for as many samples. It may be closed afterwards.
   checked_files(int fd, std::uint64_t samples) noexcept;
 
   [[nodiscard]] static std::uint64_t hash_of(std::span<const std::byte> file) noexcept;

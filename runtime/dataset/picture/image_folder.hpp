@@ -24,7 +24,7 @@ namespace penstock {
 /// row). If the device may decode, also encoded (encoded_picture).
 class image_folder_dataset final : public Dataset {
  public:
-  /// `root`: what the names in the index are relative to. `by`: cpu for whoever needs pixels, whatever the config
+  /// `root`: what the names in the index are relative to. `by`: cpu for callers that need pixels, whatever the config
   /// says. `checked`: from the session, if the device may decode. `store`: for URLs, else null.
   image_folder_dataset(index_view index, const image_config& config, std::string root, decoder_rule by,
                        checked_files checked = {}, std::shared_ptr<object_store> store = nullptr);

@@ -30,10 +30,10 @@ std::uint64_t bits_from(const std::uint8_t* data, std::size_t bit) noexcept {
   return __builtin_bswap64(word) << (bit % 8);
 }
 
-// Zeros behind the data, as far as reading may go before it is noticed.
+// Zeros after the data, as far as reading may go before the end is noticed.
 constexpr std::size_t padding = 64;
 
-/// Whether this is no possible number of coefficients in a block, or the table has no entry.
+/// Whether this is not a possible number of coefficients in a block, or the table has no entry.
 bool is_odd(unsigned coefficients) noexcept {
   return (coefficients > 64 && coefficients < block_ends) || coefficients >= not_looked_up;
 }
@@ -143,7 +143,7 @@ bool jpeg_checker::take_scan(octets segment) noexcept {
   return segment[7] == 0 && segment[8] == 63 && segment[9] == 0;
 }
 
-/// Adds the codes after `all` whose own bits are among those looked up; the number behind the last one need not be.
+/// Adds the codes after `all` whose own bits are among those looked up; the number after the last one need not be.
 jpeg_checker::entry jpeg_checker::join(const huffman_table& ac, entry all, std::size_t index) noexcept {
   for (int more = 0; more < 3; ++more) {
     const unsigned bits = all & entry_bits;

@@ -23,7 +23,7 @@ class jpeg_checker {
   // Codes of at most this many bits are looked up at once, and as many of them together as lie within these bits.
   static constexpr unsigned looked_up = 12;
 
-  // The low six bits: how many bits of the data a lookup takes, numbers behind codes included. The rest: how many
+  // The low six bits: how many bits of the data a lookup takes, numbers after codes included. The rest: how many
   // coefficients that makes, or one of the marks in the source file.
   using entry = std::uint16_t;
   struct huffman_table {

@@ -18,7 +18,7 @@ struct jpeg_segment {
   std::span<const std::uint8_t> payload;  ///< after its length
   std::size_t begin = 0, end = 0;         ///< in the file; it begins with its marker
 };
-/// The segment at `at`, behind fill bytes. Empty: there is none, or it is cut short.
+/// The segment at `at`, after fill bytes. Empty: there is none, or it is cut short.
 std::optional<jpeg_segment> jpeg_segment_at(std::span<const std::uint8_t> file, std::size_t at) noexcept;
 /// The one after the start of the image. Empty also if the file does not begin with that.
 std::optional<jpeg_segment> first_jpeg_segment(std::span<const std::uint8_t> file) noexcept;

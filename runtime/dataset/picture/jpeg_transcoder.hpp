@@ -22,7 +22,7 @@ struct transcoded_jpeg {
 };
 
 /// A sequential JPEG in one scan, with optimised tables, all segments of metadata, and markers as restart_interval_for()
-/// says: the same bytes for the same file and library. What is behind the picture is left out. Empty if libjpeg cannot
+/// says: the same bytes for the same file and library. Bytes after the picture are left out. Empty if libjpeg cannot
 /// write it so: its MCUs have more than ten blocks, or its components share a table that changes between scans.
 /// Refuses (errc::sample) what libjpeg refuses, its warnings about corrupt data, more than 500 scans, and a lack of memory.
 result<std::optional<transcoded_jpeg>> add_restart_markers(std::span<const std::byte> file);

@@ -20,7 +20,7 @@ class restart_cutter {
   };
 
   /// Decoding the part gives the bits that decoding the file gives. Empty if it saves nothing, or if the file is not
-  /// sequential, 8 bits, in one scan, with markers that stand in order, an interval of whole rows of MCUs or of a whole
+  /// sequential, 8 bits, in one scan, with markers in order, an interval of whole rows of MCUs or of a whole
   /// fraction of a row, and an end-of-image marker: the file as a whole is decoded then, or refused. What it skips
   /// is not checked. `request` has the rule window_only. Throws std::bad_alloc only.
   std::optional<part> cut(std::span<const std::byte> file, const jpeg_request& request);

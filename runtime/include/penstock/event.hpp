@@ -43,7 +43,7 @@ enum class event_kind : std::uint8_t {
   stalled,  ///< a batch is due but nothing has moved for 5 s, or jobs wait for a device buffer that callers
             ///< have held for 10 s; text: what it waits for
   progress_again,  ///< the opposite
-  suspended,       ///< noticed afterwards: the session's process or its machine stood still; text: from when to when
+  suspended,       ///< noticed afterwards: the session's process or its machine was suspended; text: from when to when
   job_failed,      ///< of a pool: poisoned, timed out or lost with its worker; text: which job, and why
   group_joining,   ///< text: the rank, and where the group meets
   group_joined,    ///< all ranks have arrived, and their settings agree

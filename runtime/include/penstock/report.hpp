@@ -51,7 +51,7 @@ struct epoch_report {
   std::uint64_t replaced = 0;
   std::uint64_t batches = 0;
   /// With order = "relaxed": batches that this process delivered before an earlier one of the plan, and the most
-  /// places by which one was ahead of the first undelivered one.
+  /// positions by which one was ahead of the first undelivered one.
   std::uint64_t early_batches = 0;
   std::uint64_t most_early = 0;
   /// Only if digests were requested. Over the batches in plan order, so relaxed and strict epochs have the same one.
@@ -299,7 +299,7 @@ struct worker_status {
 struct refused_transfers {
   std::uint64_t damaged = 0;     ///< other bytes arrived than were sent
   std::uint64_t wrong_size = 0;  ///< the batch did not fit its lease
-  std::uint64_t late = 0;        ///< no lease waited for it any more; not charged
+  std::uint64_t late = 0;        ///< no lease waited for it any longer; does not count against the host
 };
 
 /// A loader host (`penstock host`) that has joined.

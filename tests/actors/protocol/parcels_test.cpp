@@ -219,7 +219,7 @@ nanoseconds passed{0};
 std::function<void()> when_read_thrice = [] {};
 int readings = 0;
 
-/// Between two readings this process stood still for an hour.
+/// Between two readings this process was suspended for an hour.
 steady_time time_with_gaps() {
   if (++readings == 3) when_read_thrice();
   return steady_time(passed += 1h);

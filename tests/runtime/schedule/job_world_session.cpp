@@ -357,7 +357,7 @@ void job_world::check_idle(std::uint32_t number, const place& p) const {
     // Its patience begins when it is submitted or its worker leaves, whichever is later, and the job waits for a worker that is back.
     if (elsewhere && (!job.may_leave || books_.next_look() || takes_work(*job.request.place))) continue;
     must(has_free_slot(number) || books_.next_look(),
-         "a worker stands still behind results that could be copied");
+         "a worker is blocked by results that could be copied");
     if (!has_free_slot(number)) return;
     const bool patient = now_ < job.died_at + slots_of_4k.suspect_patience;
     const bool avoids = !alone && job.died_of_it == number && anyone_but(number) && patient;
