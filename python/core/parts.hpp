@@ -45,7 +45,7 @@ class part_views {
     for (const part& each : parts_) bytes += rounded_up(each.bytes.size());
     return bytes;
   }
-  /// Copies the parts that lie in `memory`, which is about to be used for something else or unmapped.
+  /// Copies the parts that are in `memory`, which is about to be used for something else or unmapped.
   void copy_out_of(std::span<const std::byte> memory) {
     for (part& each : parts_) {
       if (!overlap(each.bytes, memory)) continue;
@@ -81,7 +81,7 @@ class part_views {
   struct part {
     Py_buffer held{};
     std::span<const std::byte> bytes;
-    std::vector<std::byte> copy;  // of bytes that lay where the result is written
+    std::vector<std::byte> copy;  // of bytes that were where the result is written
   };
   static std::size_t rounded_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
   static bool overlap(std::span<const std::byte> one, std::span<const std::byte> other) {

@@ -219,7 +219,7 @@ void session_core::while_waiting() {
     all_lent_for_.reset();
     return;
   }
-  // Of a longer time this process was suspended for a part, and so was the thread that was to drop a batch.
+  // If more time has passed, this process was suspended for part of it, and so was the thread that should drop a batch.
   all_lent_for_ = all_lent_for_ ? *all_lent_for_ + std::min(since, 2 * called_every) : std::chrono::nanoseconds(0);
   const std::chrono::nanoseconds at_most = settings_.gpu.hold_timeout;
   if (*all_lent_for_ < at_most) return;

@@ -177,7 +177,7 @@ std::uint32_t fork_worker_on_order(int socket, const nb::object& unsafe) {
                                 [] { PyOS_AfterFork_Parent(); }, [] { PyOS_AfterFork_Child(); }});
 }
 
-/// The state of a Mersenne Twister of which no number has been drawn, as CPython's random.Random keeps it: the place of the next
+/// The state of a Mersenne Twister of which no number has been drawn, as CPython's random.Random keeps it: the index of the next
 /// word, then the words. They are SplitMix64's numbers from the seed (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
 /// Generators, 2014), each the lower half of 64 bits and then the upper one.
 struct twister_state {

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 __all__ = ["Homes", "SeenWorkers"]
 
-LOOK_EVERY = 0.5  # seconds, for hosts that have come or gone
+LOOK_EVERY = 0.5  # seconds, for hosts that have joined or left
 ON_HOSTS_MAX = 256  # workers of a session
 GONE = ("draining", "stopped", "failed")  # states of workers that load no further batch
 
@@ -15,7 +15,7 @@ class Homes:
     """Shards are spread evenly. One moves only if its worker is gone, or if another has two shards fewer.
 
     Args:
-        nowhere: the number of a worker that does not come: batches wait for it until there is another.
+        nowhere: a number that no worker has: batches wait for it until there is another worker.
     """
 
     def __init__(self, shards: int, nowhere: int) -> None:
@@ -27,7 +27,7 @@ class Homes:
     def spread(self, workers: Sequence[int]) -> None:
         """Gives each shard one of these workers, those that are there now."""
         if not workers:
-            return  # others will come
+            return  # others will join
         held: dict[int, list[int]] = {worker: [] for worker in workers}
         homeless: list[int] = []
 

@@ -1,6 +1,6 @@
 """Pickles a function of the program once, instead of with each job, as long as its pickle would stay the same. Used by _parts.py.
 
-Workers cannot import such a function, so it travels by value (_by_value.py): 20 us in the program and as much in a worker, for a
+Workers cannot import such a function, so it is sent by value (_by_value.py): 20 us in the program and as much in a worker, for a
 function of one line. A kept function is pickled once, and a worker unpickles it once. Jobs cannot tell the difference, because only small
 functions that can neither change nor keep anything are kept: defined at the top level of the program; not using variables of the program
 other than modules, constants, what workers can import, and functions like itself; and not storing into globals or attributes. A function
@@ -96,11 +96,11 @@ class _Known:
             return None
         try:
             parts = _parts_of(self.function)
-            # Which submodules of a package travel along depends on what has been imported.
+            # Which submodules of a package are pickled with it depends on what has been imported.
             packages = any(hasattr(value, "__path__") for each in parts or () for value in each.values)
             modules = len(sys.modules) if packages else None
             pickled = b"" if parts is None else _by_value.dumps(self.function)
-        except Exception:  # told when the whole call is pickled
+        except Exception:  # raised again when the whole call is pickled
             parts, pickled = None, b""
         if parts is None or len(pickled) > LONGEST:
             self._changes = MOST_CHANGES

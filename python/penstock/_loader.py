@@ -29,7 +29,7 @@ torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 
 TELL_EVERY = 1.0  # seconds, while a batch is awaited
-LOOK_EVERY = 0.25  # seconds, for hosts that have come or gone while a shard's batch is awaited
+LOOK_EVERY = 0.25  # seconds, for hosts that have joined or left while a shard's batch is awaited
 
 
 class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]

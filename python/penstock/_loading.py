@@ -203,7 +203,7 @@ class _Shard:
 
 
 class _StatesOnHost:
-    """As _shards.ShardStates, whose file is on the program's machine: a state comes with a batch, and leaves with the next one."""
+    """As _shards.ShardStates, whose file is on the program's machine: a state arrives with a batch, and is returned with the next one."""
 
     known: Optional[_shards.ShardState] = None
 

@@ -39,7 +39,7 @@ def sample_rng() -> Any:
     return numpy.random.Generator(numpy.random.PCG64(_current))
 
 
-TwisterState = ctypes.c_uint32 * 625  # the place of the next word, then the words
+TwisterState = ctypes.c_uint32 * 625  # the index of the next word, then the words
 
 
 def _state_address(generator: random.Random) -> Optional[int]:

@@ -21,7 +21,7 @@ class Call:
     def give(self, parts: Sequence[Part]) -> None: ...
 
 def fill_twister(address: int, seed: int) -> None:
-    """Writes the state of a Mersenne Twister: 625 words of 32 bits, the place of the next one and then 624 made from a seed (64 bits)."""
+    """Writes the state of a Mersenne Twister: 625 words of 32 bits, the index of the next one and then 624 made from a seed (64 bits)."""
 
 def session_file(number: int) -> int:
     """On a loader host, during a job: the descriptor of a file that the program has published. The caller closes it."""

@@ -6,11 +6,11 @@
 // kill from outside looks like one by the sample. Samples hit elsewhere are blamed like any other, tried
 // alone and cleared.
 //
-// It hits an owner's process only after a batch of that process has been acknowledged: three deaths without a
-// batch in ten minutes end a run (16, 17), and here the fault injector would be the cause. For the same
-// reason it spares a worker's place when [loader.restart] intensity allows no further death that is not
-// blamed on a sample. If a kind of fault finds no victim, another kind takes its turn. Only workers with a
-// sample are made to hang: the others have no deadline to miss.
+// It hits an owner's process only after a batch of that process has been acknowledged: an owner that is killed
+// earlier waits longer each time before it restarts (rule D18). It spares a worker's place when
+// [loader.restart] intensity allows no further death that is not blamed on a sample, because the run could
+// then end (rules D16 and D17). If a kind of fault finds no victim, another kind takes its turn. Only workers
+// with a sample are made to hang: the others have no deadline to miss.
 #pragma once
 
 #include "runtime/base/clock.hpp"

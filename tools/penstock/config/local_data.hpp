@@ -9,7 +9,7 @@
 namespace penstock::cli {
 
 /// What a run would refuse about the files of [dataset]: what was found, and what was expected. Empty: nothing, or only reading more would
-/// show it. Looks at names, of arrays and token files also at their heads; of a folder of pictures only until it finds the first one. Does not
+/// show it. Checks names, and the headers of arrays and token files; in a folder of pictures it stops at the first one. Does not
 /// ask servers.
 [[nodiscard]] std::optional<std::string> trouble_with_files(const config& settings);
 

@@ -1,4 +1,4 @@
-// The batches of a run by their places, from its config and dataset alone. Used by plan and replay.
+// The batches of a run by their positions, from its config and dataset alone. Used by plan and replay.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -62,7 +62,7 @@ class replayed_stream {
     settings.gpu.placement = placement_rule::embedded;
     settings.scheduler.order = order_rule::strict;
     settings.group.communicator = communicator_kind::none;
-    // A run may have been told to deliver more epochs than the file says.
+    // A run may have had more epochs (--epochs) than the file says.
     settings.sampler.epochs = std::max(settings.sampler.epochs, first.before.epoch + 1);
     return settings;
   }

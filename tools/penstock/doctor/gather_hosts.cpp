@@ -54,7 +54,7 @@ found_here list_here(const std::string& settings_of_session, const string_map& d
   return found;
 }
 
-/// A thread of its own lists: storage that does not answer must not keep this command waiting. Such a thread is left behind; the caller
+/// A separate thread lists the dataset: storage that does not answer must not keep this command waiting. Such a thread is abandoned; the caller
 /// ends the process without waiting for it.
 found_here list_within(const hosts_request& request, const std::string& settings, bool& hangs) {
   const std::chrono::milliseconds deadline = request.deadline;

@@ -30,7 +30,7 @@ struct host_options {
   bool json = false;
 };
 
-/// The same command there, without what is said about this machine.
+/// The same command for the other machine, without the options about this one.
 std::vector<std::string> arguments_there(const host_options& o) {
   std::vector<std::string> all;
   for (const std::string& one : o.settings.sessions) all.insert(all.end(), {"--join", one});

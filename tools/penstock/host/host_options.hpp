@@ -1,4 +1,4 @@
-// What `penstock host` and `penstock doctor --host` take alike.
+// The options that `penstock host` and `penstock doctor --host` share.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -27,8 +27,8 @@ double seconds_of(const rank_facts& rank) {
   return std::chrono::duration<double>(rank.ended - rank.began).count();
 }
 
-/// That a session has delivered. The totals are those of its last process; the entries of its epochs, which include what
-/// earlier runs have delivered of them, are those of all.
+/// The samples that a session has delivered. Its totals cover only its last process; the entries of its epochs cover all
+/// of its processes, and what earlier runs have delivered of these epochs.
 std::optional<std::uint64_t> samples_of(const nlohmann::ordered_json& rank, bool restarted) {
   const auto totals = rank.find("totals");
   if (totals == rank.end() || !totals->is_object() || !totals->contains("samples")) return std::nullopt;

@@ -126,7 +126,7 @@ exported make_page(ended_sessions_reader& reader) {
   for (const control::found_session& s : control::find_sessions()) {
     if (!s.alive) continue;
     seen[s.name] = look_at(s, records);
-    if (seen[s.name].suspended) {  // each question would wait in vain, and then stay in its backlog
+    if (seen[s.name].suspended) {  // each request would time out, and then stay in its backlog
       asked.emplace_back(s.name, std::async(std::launch::deferred, [] { return std::string(); }));
       continue;
     }

@@ -34,7 +34,7 @@ class ordered_pictures {
     for (unsigned i = 0; i < threads; ++i)
       threads_.emplace_back([this](const std::stop_token& stopped) { work(stopped); });
   }
-  /// Requests all threads to stop before it joins the first.
+  /// Asks all threads to stop before it joins the first one.
   ~ordered_pictures() {
     for (std::jthread& thread : threads_) thread.request_stop();
   }

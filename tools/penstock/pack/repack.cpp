@@ -60,7 +60,7 @@ class archive_copy {
       if (!member) return about_source(path_, member.error());
       if (!*member) continue;
       const std::string_view its_key = split_member_name((*member)->name).key;
-      // What precedes the header (long names, records) belongs to the member: the copy ends behind the member before it.
+      // What precedes the header (long names, records) belongs to the member: the copy ends after the member before it.
       if (its_key != key || its_key.empty()) {
         if (auto ok = copy_until(members_end_); !ok) return ok;
         key = its_key;

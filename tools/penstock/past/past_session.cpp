@@ -199,7 +199,7 @@ json past_session::end_event(std::uint64_t number) const {
 }
 
 std::optional<double> past_session::status_age_seconds() const {
-  // The status of a finished stream changes no more, and is not written again.
+  // The status of a finished stream no longer changes, and is not written again.
   if (!status_.is_object() || text_in(status_, "outcome") != "running") return std::nullopt;
   const auto written = time_of_utc(status_time_);
   const auto ended = time_of_utc(ended_);

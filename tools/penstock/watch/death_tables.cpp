@@ -87,7 +87,7 @@ std::string failures_without_death(const json& cost) {
   return failed == 0 ? "" : counted(failed, "sample") + " failed without a death (`penstock events`)";
 }
 
-/// Suggests its last output; or describe, for a process that wrote nothing, as after SIGKILL.
+/// Suggests `logs`, or `describe` if the process wrote nothing, as after SIGKILL.
 std::string look_into(const json& death) {
   const bool of_worker = death.contains("worker");
   const std::string target = of_worker ? "worker/" + text_of(death.at("worker")) : "gpu";

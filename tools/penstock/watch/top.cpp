@@ -23,7 +23,7 @@ using json = nlohmann::ordered_json;
 
 constexpr auto rates_over = 3s;     // long enough to be steady, short enough to be current
 constexpr auto mean_over = 10s;     // for comparing runs
-constexpr auto once_interval = 300ms;  // for --once: rates of workers need two looks
+constexpr auto once_interval = 300ms;  // for --once: rates of workers need two polls
 constexpr std::chrono::milliseconds screen_deadline = 2s;
 
 /// Polls the session; keeps the samples for rates and the last event.
@@ -69,7 +69,7 @@ class watcher {
   std::string last_event_;
 };
 
-/// The failure of a look: a session that does not answer may be suspended.
+/// The failure of a poll: a session that does not answer may be suspended.
 int refuse_look(const top_options& o, const std::filesystem::path& socket, failure why) {
   if (const std::string suspended = suspension_of(socket); !suspended.empty()) why.message += ": " + suspended;
   return refuse_unreached(o.choice, why);

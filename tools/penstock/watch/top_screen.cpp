@@ -83,7 +83,7 @@ rates rates_between(const json& before, const json& now) {
   return r;
 }
 
-/// A single look has no time to measure: the rates are those that the session says, of the last 10 s.
+/// A single poll spans no time: the rates are those that the session reports, over the last 10 s.
 rates rates_told(const json& status, rates measured) {
   if (!status.value("rate", json()).is_number()) return measured;
   const double rate = number(status, "rate");

@@ -70,7 +70,7 @@ std::string paragraph_below(const std::string& text, std::size_t width) {
 
 std::string table_of_shares(const json& why, std::size_t width) {
   const work_kind kind = kind_of_answer(why);
-  const json later = why.value("limits_after_beginning", json());  // the verdict is about this time
+  const json later = why.value("limits_after_beginning", json());  // the sentence is about this time
   const json& shares = later.is_object() ? later : why.at("limits");
   const double rest = later.is_object() ? 1 - why.value("beginning", 0.0) : 1;
   std::vector<std::vector<std::string>> rows;
@@ -109,7 +109,7 @@ std::string figures_of_workers(const json& why, std::size_t width) {
   return text + "\n";
 }
 
-/// The facts of a wait that is no stall yet; empty: nothing is awaited.
+/// The facts of a wait that is not a stall yet; empty: nothing is awaited.
 std::string now_in_words(const json& why) {
   const json now = why.value("now", json());
   if (!now.is_object()) return "";
