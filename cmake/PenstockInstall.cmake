@@ -9,8 +9,8 @@ set(PENSTOCK_LIBEXEC_DIR libexec/penstock)
 find_program(PENSTOCK_PATCHELF patchelf)
 mark_as_advanced(PENSTOCK_PATCHELF)
 
-# What is found at run time is found from the place of the file that needs it. The old tag (DT_RPATH) counts for the
-# libraries behind our libraries too; the new one would leave a bundled library to the machine's copy of its neighbour.
+# Run paths are relative to the file that needs them. The old tag (DT_RPATH) also applies to what our libraries load in
+# turn; with the new one (DT_RUNPATH), a bundled library would load the machine's copy of its neighbour.
 function(penstock_relocatable target from_there_to_lib)
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "${from_there_to_lib}")
   target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)

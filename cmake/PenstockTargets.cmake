@@ -125,7 +125,7 @@ function(penstock_test name)
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
   endif()
   if(PENSTOCK_SANITIZE AND NOT arg_LABEL STREQUAL "unit")
-    # tools/test would not run it: built by its name, run by hand.
+    # Not in `all`, because tools/test would not run it: build it by name, and run it by hand.
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     return()
   endif()

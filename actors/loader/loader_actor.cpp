@@ -34,7 +34,7 @@ struct loader_state {
   batch_layout layout;
   std::optional<arena::slots_view> slots;
   std::optional<arena::flight_writer> flight;
-  std::optional<child::link_watch> link;  // of a custom dataset
+  std::optional<child::link_watch> link;  // only for a custom dataset
   std::optional<lease_runner> runner;
   bool over = false;
 };

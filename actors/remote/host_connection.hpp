@@ -28,7 +28,7 @@ struct host_facts {
   process::io_thread* io = nullptr;
   std::shared_ptr<const group::tls_context> tls{};  ///< null: not encrypted
   int lifeline = -1;
-  std::string version;  ///< of penstock
+  std::string version;  ///< penstock's
   std::string name;
   std::uint64_t process = 0;  ///< a random number
   std::uint32_t workers = 1;  ///< of this host, for all sessions

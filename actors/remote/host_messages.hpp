@@ -70,7 +70,7 @@ auto inspect(Inspector& f, wire_fact& x) {
 
 struct dataset_found {
   protocol::dataset_described dataset;
-  std::vector<wire_fact> program{};  ///< of a custom dataset
+  std::vector<wire_fact> program{};  ///< only for a custom dataset
 };
 template <class Inspector>
 auto inspect(Inspector& f, dataset_found& x) {

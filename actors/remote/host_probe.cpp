@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr nanoseconds connect_within = 5s;
-constexpr nanoseconds answer_within = 10s;  // of a session that is busy
+constexpr nanoseconds answer_within = 10s;  // a session may be busy
 constexpr nanoseconds asked_for_at_most = 60s;
 constexpr nanoseconds silence_max = 5s;
 constexpr std::size_t round_trips = 16;

@@ -36,7 +36,7 @@ struct probe_settings {
   group::group_address address;
   std::string secret_file;
   bool insecure = false;
-  std::string version;  ///< of penstock
+  std::string version;  ///< penstock's
 };
 
 /// The peer and its answers. A text that is not empty says what went wrong; then the fields after it are unknown.
@@ -49,8 +49,8 @@ struct probe_answers {
   std::string no_secret;
   std::string name;  ///< of the session or the host
   std::string other_version;
-  std::uint32_t workers = 0;  ///< of a host
-  welcome invitation{};       ///< of a session
+  std::uint32_t workers = 0;  ///< only for a host
+  welcome invitation{};       ///< only for a session
   std::string not_measured;
   nanoseconds round_trip{0};  ///< the median
   double bytes_per_second = 0;  ///< from the host to the session

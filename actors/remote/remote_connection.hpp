@@ -36,11 +36,11 @@ namespace penstock::hosts {
 /// What all connections of a session have in common.
 struct connection_deps {
   std::string session;
-  std::string version;  ///< of penstock
+  std::string version;  ///< penstock's
   std::string config;   ///< protocol::config_as_bytes
-  dataset_description dataset;                      ///< of a stream
-  string_map program_facts{};                       ///< of a custom dataset's worker program
-  std::shared_ptr<const shared_program> program{};  ///< of a pool; null: a stream
+  dataset_description dataset;                      ///< only for a stream
+  string_map program_facts{};                       ///< only for a custom dataset: its worker program's
+  std::shared_ptr<const shared_program> program{};  ///< null: a stream
   std::uint64_t process = 0;                             ///< a random number
   std::shared_ptr<const group::tls_context> tls{};           ///< of hosts that join; null: not encrypted
   std::shared_ptr<const group::tls_context> tls_of_calls{};  ///< of hosts that are called

@@ -26,7 +26,7 @@ struct session_state {
   protocol::peers others;
   std::optional<dataset_description> dataset;  // as described by the first worker
   arena::geometry shape;
-  std::uint32_t rows_max = 0;        // of a slot
+  std::uint32_t rows_max = 0;        // per slot
   std::set<std::uint32_t> prepared;  // partitions that are already reserved and attached
   bool built = false;
   bool failed = false;

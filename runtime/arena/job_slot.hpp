@@ -55,7 +55,7 @@ struct job_reading {
   std::uint64_t argument_offset = 0;
   std::uint64_t argument_bytes = 0;
   std::uint64_t result_offset = 0;
-  std::uint64_t result_bytes = 0;  ///< of a failed or too_large row: size of the error (job_error.hpp)
+  std::uint64_t result_bytes = 0;  ///< for a failed or too_large row: size of the error (job_error.hpp)
   steady_time begun{};             ///< meaningless while waiting
   nanoseconds busy{0};             ///< run time; only of finished rows
 };

@@ -20,7 +20,7 @@ struct tensor_place {
   std::uint64_t row_bytes = 0;  ///< bytes of one sample
   std::uint64_t offset = 0;     ///< of row 0 from the beginning of the slot; a multiple of layout_alignment
   std::optional<std::size_t> lengths =
-      std::nullopt;  ///< of a tensor with a length_rule: where its lengths are
+      std::nullopt;  ///< for a tensor with a length_rule: where its lengths are
 
   /// Bytes of one entry along the first axis; only for tensors that have one.
   [[nodiscard]] std::uint64_t entry_bytes() const noexcept { return row_bytes / spec.shape.front(); }

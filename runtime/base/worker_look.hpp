@@ -27,7 +27,7 @@ struct worker_look {
   nanoseconds core_wait{0};  ///< time in which it could run but had no core
   std::uint64_t samples = 0;
   bool remote = false;       ///< on a loader host
-  nanoseconds receiving{0};  ///< of a remote one: time in which its batches were on their way here
+  nanoseconds receiving{0};  ///< for a remote one: time in which its batches were on their way here
 };
 
 }  // namespace penstock

@@ -29,7 +29,7 @@ struct prepared_dataset {
   dataset_description description;
   sampling order;                       ///< set by prepare_stream only
   std::vector<std::string> notices;     ///< for the log
-  std::vector<prepared_dataset> parts;  ///< of a mixture, else empty
+  std::vector<prepared_dataset> parts;  ///< of a mixture; otherwise empty
   bool in_store = false;                ///< its files, or those of a part, are objects behind URLs
 
   /// What make_dataset needs in a worker: an index for each dataset, -1 for one without; after the only one, `checked`.

@@ -19,7 +19,7 @@ struct pooled_file {
   std::string path;
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;  ///< for file_check::size_and_time
-  std::string tag;               ///< of an object
+  std::string tag;               ///< an object's version; otherwise empty
 };
 
 /// Thread-safe, unlike the local files in it.

@@ -22,7 +22,7 @@ class alarm {
   /// Fires once, at that time or a little later; at once if the time has passed. Replaces the previous time.
   /// Postponing costs no system call, so it may be done often.
   void set(steady_time at);
-  /// Called on the alarm's thread. When this returns, the previous function is no longer called.
+  /// Sets the function to call on the alarm's thread. When this returns, the previous one is no longer called.
   void on_ring(std::function<void()> call);
 
  private:

@@ -78,7 +78,7 @@ struct group_view {
   /// Steps that no rank repeats: all ranks had a snapshot that contains them. Never shrinks.
   std::uint64_t agreed = 0;
   group_outcome outcome = group_outcome::none;
-  std::optional<group_cause> cause{};  ///< of a failure: the first one
+  std::optional<group_cause> cause{};  ///< the first cause of a failure
   bool operator==(const group_view&) const = default;
 };
 
@@ -139,7 +139,7 @@ struct communicator_order {
   enum class act : std::uint8_t { none, make, use, abort };
   act what = act::none;
   std::uint64_t number = 0;
-  std::string id{};  ///< of `make`
+  std::string id{};  ///< only for `make`
   bool operator==(const communicator_order&) const = default;
 };
 

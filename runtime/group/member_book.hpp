@@ -60,7 +60,7 @@ struct abort_communicator {
 /// The last command: this rank ends.
 struct end_rank {
   group_outcome how = group_outcome::none;
-  std::optional<group_cause> cause{};  ///< of a failure
+  std::optional<group_cause> cause{};  ///< only after a failure
 };
 
 using member_command = std::variant<send_report, make_communicator, abort_communicator, end_rank>;

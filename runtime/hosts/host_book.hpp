@@ -38,7 +38,7 @@ struct host_card {
   std::string address;
   std::int32_t pid = 0;
   std::uint64_t process = 0;  ///< a random number that distinguishes processes of the same name
-  std::string version{};      ///< of penstock
+  std::string version{};      ///< penstock's
   std::uint32_t cores = 0;    ///< that its workers may use
   std::uint32_t workers = 1;  ///< that it offers this session
   std::uint32_t workers_of_all = 1;  ///< of its sessions

@@ -61,7 +61,7 @@ using job_id = std::uint64_t;
 
 struct job_book_settings {
   std::uint32_t max_attempts = 3;
-  std::uint32_t rows_max = 256;          ///< of a lease
+  std::uint32_t rows_max = 256;          ///< per lease
   nanoseconds bundle_goal{1'000'000};    ///< expected work of a bundle
   nanoseconds room_patience{1'000'000};  ///< how long a result may stay in a slot that is needed
   /// How long a suspect waits for a worker other than the one that it killed.
@@ -83,7 +83,7 @@ struct job_request {
   /// Bytes taken in the slot, rounded up. For an argument in a memfd: the whole slot, so that it is not
   /// bundled.
   std::uint64_t argument_bytes = 0;
-  nanoseconds limit{0};     ///< of one run; 0: none
+  nanoseconds limit{0};     ///< for one run; 0: none
   bool idempotent = true;   ///< false: never begun twice
   bool fresh = false;       ///< only in a process that has run nothing else
   bool holds_slot = false;  ///< its result, of any size, stays in the slot: result_gone() must follow
@@ -184,7 +184,7 @@ struct row_reading {
   bool keeps_slot = false;
   steady_time begun{};
   nanoseconds busy{0};
-  std::uint64_t bytes_elsewhere = 0;  ///< of a finished row: size of its result outside of the slot
+  std::uint64_t bytes_elsewhere = 0;  ///< for a finished row: size of its result outside of the slot
 };
 
 /// Rows first .. first + rows.size() - 1 of a lease. Earlier rows are unchanged since an earlier reading.

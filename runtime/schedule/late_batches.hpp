@@ -33,7 +33,7 @@ class late_batches {
 
   late_reads times_;
   std::uint64_t noted_ = 0;
-  std::map<stream_position, steady_time> begun_;  // leased, by the time of the latest lease
+  std::map<stream_position, steady_time> begun_;  // leased batches, with the time of the latest lease
   std::optional<stream_position> head_;
   steady_time head_since_{};
 };

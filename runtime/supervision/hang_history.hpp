@@ -13,7 +13,7 @@
 namespace penstock::supervision {
 
 inline constexpr std::size_t hung_work_max = 64;  ///< kept of a run
-inline constexpr std::size_t hangs_kept = 16;     ///< of a sample or job
+inline constexpr std::size_t hangs_kept = 16;     ///< per sample or job
 inline constexpr double hangs_from_seconds = 5;   ///< a stall is reported after the same time (rule W15)
 
 /// Whether the worker was killed because it hung: by the session, or by an operator once it had worked on something for 5 s.

@@ -8,7 +8,7 @@ namespace penstock::telemetry {
 namespace {
 
 constexpr std::int64_t bucket_ns = 100'000'000;
-constexpr std::size_t loads_kept = 15;   // of each worker
+constexpr std::size_t loads_kept = 15;   // per worker
 constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // how long a wait may take to be settled
 constexpr std::size_t known_max = 8192;  // passages; far more than any stream has under way
 

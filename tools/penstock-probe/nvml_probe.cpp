@@ -83,7 +83,7 @@ nlohmann::json facts_of(const nvml& n, nvml::gpu gpu) {
 
 // ---- links
 
-constexpr unsigned links_max = 36;  // of one GPU; today's have up to 18
+constexpr unsigned links_max = 36;  // per GPU; today's have up to 18
 constexpr unsigned link_to_switch = 2;
 constexpr unsigned peer_over_nvlink = 2;
 

@@ -36,7 +36,7 @@ struct indexed_array {
   std::string_view tensor;
   std::string_view file;  ///< relative to [dataset] path; empty: the path itself
   std::uint64_t file_bytes = 0;
-  std::string_view tag;       ///< of an object: its version
+  std::string_view tag;       ///< an object's version; otherwise empty
   std::uint64_t data_at = 0;  ///< in the file, or in the index
   bool in_index = false;
 };

@@ -22,7 +22,7 @@ struct listed_file {
   std::uint32_t label = 0;    ///< class: image-folder only
   std::uint64_t size = 0;     ///< in bytes; 0 for a dangling link
   std::uint64_t data_at = 0;  ///< where samples begin in the file: npy only
-  std::uint32_t tag_size = 0;  ///< of an object: its version, after the name
+  std::uint32_t tag_size = 0;  ///< an object's version is stored after its name
 };
 
 struct listing {

@@ -189,7 +189,7 @@ jpeg_checker::entry jpeg_checker::single(const huffman_table& table, std::uint64
 /// One loop over all codes, with hardly a branch that depends on them: where blocks end cannot be foreseen.
 bool jpeg_checker::read_interval(std::uint64_t units, std::size_t bytes) noexcept {
   const std::size_t luma_blocks = std::size_t{luma_across_} * luma_down_;
-  const std::size_t blocks = luma_blocks + 2;  // of a unit
+  const std::size_t blocks = luma_blocks + 2;  // per unit
   std::array<const entry*, 7> first{};
   std::array<const entry*, 7> rest{};
   std::array<const component*, 7> of{};

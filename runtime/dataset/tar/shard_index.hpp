@@ -30,7 +30,7 @@ struct shard_index {
   std::uint64_t bytes = 0;             ///< of the archive
   std::uint64_t file_bytes = 0;        ///< fewer if it is compressed
   std::int64_t modified_ns = 0;        ///< since 1970; of an object 0
-  std::string tag;                     ///< of an object: its version, as object_facts has it
+  std::string tag;                     ///< an object's version, as object_facts has it; otherwise empty
   std::vector<std::uint32_t> offsets;  ///< of each sample's record in `records`
   std::string records;                 ///< see record_codec.hpp
   std::vector<shard_extension> extensions;

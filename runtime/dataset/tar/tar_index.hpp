@@ -24,7 +24,7 @@ struct indexed_shard {
   std::uint64_t bytes = 0;       ///< of the archive
   std::uint64_t file_bytes = 0;  ///< fewer if it is compressed
   std::int64_t modified_ns = 0;
-  std::string_view tag;  ///< of an object: its version
+  std::string_view tag;  ///< an object's version; otherwise empty
   std::uint64_t first_sample = 0;
   std::uint64_t samples = 0;
   std::uint64_t members = 0;

@@ -19,7 +19,7 @@ struct token_file {
   std::uint64_t data_at = 0;  ///< where the tokens begin: npy only
   std::uint64_t tokens = 0;
   std::uint64_t index_bytes = 0;  ///< of the .idx next to it; 0: there is none
-  std::string tag;                ///< of an object: its version
+  std::string tag;                ///< an object's version; otherwise empty
   std::string index_tag;          ///< likewise, of its .idx
 };
 

@@ -65,7 +65,7 @@ PENSTOCK_API const char* name_of(event_kind kind) noexcept;
 /// One event. Fields that do not apply to its kind are empty.
 struct event {
   std::uint64_t number = 0;                    ///< 1, 2, 3, ...: a gap means that events were lost
-  std::chrono::system_clock::time_point time;  ///< of a death: when it was noticed
+  std::chrono::system_clock::time_point time;  ///< for a death, when it was noticed
   event_kind kind = event_kind::run_started;
   std::optional<std::uint32_t> worker;
   std::optional<std::uint32_t> incarnation;

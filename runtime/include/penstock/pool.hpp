@@ -46,9 +46,9 @@ PENSTOCK_API const char* name_of(job_status status) noexcept;
 /// Why a job failed.
 struct job_failure {
   job_status status = job_status::exception;
-  std::string type{};                 ///< of an exception: its type
+  std::string type{};                 ///< the exception's type, if there was one
   std::string text{};                 ///< one sentence
-  std::string traceback{};            ///< of an exception, if it brought one
+  std::string traceback{};            ///< the exception's, if it has one
   std::vector<std::string> causes{};  ///< deaths of workers, or of GPU owners, blamed on it, oldest first
   std::uint32_t attempts = 0;         ///< how many times it was started
   std::optional<std::chrono::nanoseconds> ran{};  ///< how long its last attempt ran; empty: never started
@@ -88,7 +88,7 @@ class PENSTOCK_API Argument {
 };
 
 struct job_options {
-  std::optional<std::chrono::nanoseconds> timeout{};  ///< of one run; none: [jobs] timeout
+  std::optional<std::chrono::nanoseconds> timeout{};  ///< for one run; none: [jobs] timeout
   std::optional<bool> idempotent{};                   ///< none: [jobs] idempotent
   std::optional<bool> fresh{};                        ///< none: [jobs] fresh
   /// The preferred worker, because it has what the job needs; none: any. Another worker runs the job if this

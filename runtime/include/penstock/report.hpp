@@ -254,7 +254,7 @@ struct run_report : workers_report, owner_report {
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
   run_outcome outcome = run_outcome::running;
-  std::optional<failure> error;  ///< of a failed run
+  std::optional<failure> error;  ///< only if the run failed
   device_report device;
   std::vector<epoch_report> epochs;
 
@@ -272,8 +272,8 @@ struct run_report : workers_report, owner_report {
   bool pinned = false;  ///< the device reads the arena directly
   hedge_counts hedges;
 
-  std::optional<pool_statistics> jobs{};  ///< of a pool
-  std::optional<group_status> group{};    ///< of a rank
+  std::optional<pool_statistics> jobs{};  ///< only for a pool
+  std::optional<group_status> group{};    ///< only for a rank of a group
 };
 
 struct worker_status {
@@ -309,10 +309,10 @@ struct host_status {
   std::int32_t pid = 0;                ///< there
   std::string state;                   ///< joining, ready, draining
   std::vector<std::uint32_t> workers;  ///< ids of its workers here
-  double samples_per_second = 0;       ///< of the last 10 s, like the next one
+  double samples_per_second = 0;       ///< over the last 10 s, like the next one
   double bytes_per_second = 0;
   double round_trip_seconds = 0;
-  std::string version{};              ///< of penstock
+  std::string version{};              ///< penstock's
   std::uint32_t cores = 0;            ///< that its workers may use
   std::uint32_t workers_offered = 0;  ///< to this session
   std::uint32_t workers_wanted = 0;   ///< the same, or fewer after `penstock scale host/NAME`
@@ -355,7 +355,7 @@ struct stall_report {
   std::string text;                     ///< "waiting for worker/3, which has ..."
   double seconds = 0;                   ///< since the last progress
   std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker
-  std::string sample{};                 ///< of a data loader: the sample that this worker is loading, if known
+  std::string sample{};                 ///< in a data loader: the sample that this worker is loading, if known
   std::uint32_t hung_before = 0;        ///< how often that, or the worker's sample, has hung before
 };
 
@@ -385,7 +385,7 @@ struct session_status {
   std::uint64_t samples_done = 0;
   /// Samples before the position where this run began: not 0 if it was resumed, or is a restarted rank.
   std::uint64_t samples_before = 0;
-  std::uint64_t batches_expected = 0;  ///< of a data loader: those of its current pass; 0: unknown
+  std::uint64_t batches_expected = 0;  ///< in a data loader: those of its current pass; 0: unknown
   std::uint64_t batches_done = 0;      ///< the same: delivered or left out so far
   std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device
   std::uint32_t slots_per_worker = 0;  ///< batches that a worker may hold; 0 until the dataset is known
@@ -412,8 +412,8 @@ struct session_status {
   std::optional<owner_death_report> last_owner_death{};
   death_costs deaths_cost{};
   std::vector<hung_work> hung{};  ///< the last 64
-  std::optional<pool_statistics> jobs{};  ///< of a pool
-  std::optional<group_status> group{};    ///< of a rank
+  std::optional<pool_statistics> jobs{};  ///< only for a pool
+  std::optional<group_status> group{};    ///< only for a rank of a group
   /// empty: there is progress, or nothing is due; checked every second
   std::optional<stall_report> stalled{};
   std::optional<std::chrono::system_clock::time_point> started{};  ///< when the first batch was requested
@@ -422,7 +422,7 @@ struct session_status {
   std::optional<double>
       rate{};  ///< samples, of a pool jobs, per second of the last 10 s; empty: not measured yet
   std::optional<double> eta_seconds{};  ///< at this rate; empty: unknown
-  std::string failure{};                ///< of a failed run
+  std::string failure{};                ///< only if the run failed
   limits_status limits{};
 };
 

@@ -42,7 +42,7 @@ TEST_CASE("an address that does not answer is tried at longer and longer interva
   CHECK(attempts.failed(now + 24h));
   attempts.joined(60s);
   attempts.lost(now);
-  CHECK(attempts.wanted(nothing_yet, now + 300ms) == 1);  // it begins anew
+  CHECK(attempts.wanted(nothing_yet, now + 300ms) == 1);  // it begins again
 }
 
 TEST_CASE("a lost session is abandoned when it has not returned within the time that it announced") {

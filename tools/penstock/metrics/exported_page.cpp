@@ -21,7 +21,7 @@ using json = nlohmann::ordered_json;
 using telemetry::metric_labels;
 using telemetry::metrics_page;
 
-constexpr std::size_t reason_bytes = 200;  // of a label
+constexpr std::size_t reason_bytes = 200;  // in a label
 constexpr std::string_view info = "penstock_session_info{";
 
 /// Empty for null.

@@ -40,7 +40,7 @@ std::span<const std::uint8_t> octets(std::string_view file) {
   return {reinterpret_cast<const std::uint8_t*>(file.data()), file.size()};
 }
 
-/// The file with a segment behind its first two bytes.
+/// The file with a segment after its first two bytes.
 bytes with_segment(const bytes& file, unsigned marker, std::string_view contents) {
   const std::size_t length = contents.size() + 2;
   const bytes segment{std::byte{0xff}, static_cast<std::byte>(marker), static_cast<std::byte>(length >> 8U),

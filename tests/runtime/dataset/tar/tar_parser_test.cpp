@@ -87,7 +87,7 @@ TEST_CASE("plain members are taken without take(), up to where reading is to sto
   const auto all = std::as_bytes(std::span(archive));
   const auto note = [&](const tar_member& member) { names.emplace_back(member.name); };
   CHECK_FALSE(parser.take_plain(all.first(511), archive.size(), note));
-  CHECK(parser.take_plain(all, 1500, note));  // behind the second header, before the third
+  CHECK(parser.take_plain(all, 1500, note));  // after the second header, before the third
   CHECK(names == std::vector<std::string>{"1.jpg", "1.cls"});
   REQUIRE(parser.wanted());
   CHECK(parser.wanted()->at == 2048);

@@ -1,4 +1,4 @@
-// What the fast conversion of tokens writes, beside the plain loop.
+// What the fast conversion of tokens writes, compared with the plain loop.
 #include "runtime/dataset/tokens/widen.hpp"
 
 #include <catch2/catch_test_macros.hpp>
