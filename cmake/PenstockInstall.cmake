@@ -28,7 +28,7 @@ function(penstock_install_program target place)
   endif()
 endfunction()
 
-# penstock_shared_library(TARGET EXPORT name CONTAINS folders... LINKS folders...): what programs of others link. It
+# penstock_shared_library(TARGET EXPORT name CONTAINS folders... LINKS folders...): what users' programs link. It
 # exports what CONTAINS marks with PENSTOCK_API and nothing else, above all nothing of the libraries inside.
 function(penstock_shared_library target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXPORT" "CONTAINS;LINKS")
@@ -71,7 +71,7 @@ write_basic_package_version_file(penstockConfigVersion.cmake COMPATIBILITY SameM
 install(FILES "${PROJECT_BINARY_DIR}/penstockConfig.cmake" "${PROJECT_BINARY_DIR}/penstockConfigVersion.cmake"
   DESTINATION ${PENSTOCK_INSTALL_CMAKE_DIR} COMPONENT development)
 
-# The same for those who build without CMake: pkg-config --cflags --libs penstock (C++20 is theirs to ask for).
+# The same for those who build without CMake: pkg-config --cflags --libs penstock (they must request C++20 themselves).
 function(penstock_pkg_config pc_name pc_library pc_description)
   configure_file(cmake/install/penstock.pc.in ${pc_name}.pc @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/${pc_name}.pc" DESTINATION lib/pkgconfig COMPONENT development)

@@ -1,9 +1,9 @@
-# Tests written in Python: every test method of a file is one ctest test, and its name is the test's sentence. Where
-# each process would import much, a whole file is one test.
+# Tests written in Python: every test method of a file is one ctest test, and its name is the test's sentence. If
+# each process would import a lot, a whole file is one test.
 
 # penstock_find_python(VARIABLE [MODULE ...]): an interpreter that has these modules; empty if there is none. The one
-# on PATH may not be the distribution's, and may be a script that looks for the interpreter each time: the answer is
-# what it finds.
+# on PATH may not be the distribution's, and may be a script that looks for the interpreter each time: returns
+# what that finds.
 function(penstock_find_python variable)
   string(JOIN ", " modules sys ${ARGN})
   set(${variable} "" PARENT_SCOPE)
@@ -70,7 +70,7 @@ function(penstock_tests_of_python_file file)
 endfunction()
 
 # penstock_soak_test(NAME FILE METHODS CLASS.METHOD ... PYTHON PROGRAM TIMEOUT SECONDS ENVIRONMENT VARIABLES): these tests of FILE.py
-# again, as NAME and for longer. One that FILE.py does not have is an error here, or nobody would notice before the next soak.
+# again, as NAME and for longer. A test that FILE.py lacks is an error here: otherwise it would go unnoticed until the next soak.
 function(penstock_soak_test name file)
   cmake_parse_arguments(PARSE_ARGV 2 test "" "PYTHON;TIMEOUT" "METHODS;ENVIRONMENT")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file}.py)

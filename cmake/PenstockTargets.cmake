@@ -24,7 +24,7 @@ if(PENSTOCK_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${penstock_ccache};${PENSTOCK_CCACHE}")
 endif()
 
-# Errors only with the compiler that the project is developed with: another one has other opinions.
+# Errors only with the compiler that the project is developed with: others warn about other things.
 set(penstock_werror OFF)
 if(PENSTOCK_WERROR AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12
    AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -39,10 +39,10 @@ add_library(penstock_build_options INTERFACE)
 target_include_directories(penstock_build_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/runtime/include")
 target_compile_options(penstock_build_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Wimplicit-fallthrough>
-  # A name of one source does not shadow that of another source that is compiled with it.
+  # In a unity build -Wshadow would report names of different sources.
   $<$<COMPILE_LANGUAGE:CXX>:$<IF:$<BOOL:${PENSTOCK_UNITY}>,-Wno-subobject-linkage,-Wshadow>>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${penstock_werror}>>:-Werror>
-  # The same bits on every machine: no contraction of a * b + c behind our back.
+  # The same bits on every machine: no implicit contraction of a * b + c.
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -58,7 +58,7 @@ if(PENSTOCK_SANITIZE STREQUAL "address")
   target_compile_options(penstock_build_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(penstock_build_options INTERFACE -fsanitize=address,undefined)
 elseif(PENSTOCK_SANITIZE STREQUAL "thread")
-  # GCC warns of each fence in Asio's headers, of which ThreadSanitizer knows nothing.
+  # GCC warns of each fence in Asio's headers, because ThreadSanitizer does not support fences.
   target_compile_options(penstock_build_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer -Wno-tsan)
   target_link_options(penstock_build_options INTERFACE -fsanitize=thread)
 endif()
@@ -117,7 +117,7 @@ function(penstock_test name)
   penstock_unity(${name} MODELS ${arg_ALONE} ${arg_MODELS})
   target_link_libraries(${name} PRIVATE penstock_build_options ${arg_LINKS} Catch2::Catch2WithMain)
   if(PENSTOCK_SANITIZE)
-    # What is tried is instrumented; of the tests themselves that would triple the compile time.
+    # Only the tested code is instrumented: instrumenting the tests as well would triple the compile time.
     target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
     set_source_files_properties(${arg_MODELS} PROPERTIES COMPILE_OPTIONS -O1)
   elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
