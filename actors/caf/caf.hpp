@@ -245,7 +245,7 @@ class self {
   [[nodiscard]] auto& clock() const noexcept {
     return actor_->clock();
   }
-  /// The actor handles no further message. Destroys its state after the present handler.
+  /// The actor handles no further message. Destroys its state after the current handler.
   void quit() const {
     actor_->quit();
   }

@@ -121,7 +121,7 @@ class shared_self {
   void quit() const {
     actor_->actor().quit();
   }
-  /// Whether the thread that sent the present message runs the actor, with tell_and_run().
+  /// Whether the thread that sent the current message runs the actor, with tell_and_run().
   [[nodiscard]] bool run_by_sender() const noexcept {
     return actor_->run_by_sender();
   }

@@ -16,7 +16,7 @@
 // forbids an abort during such a call, so the abort waits for open scopes, and no new scope is opened
 // meanwhile. Unfinished work that was queued in a scope does not delay the abort: the abort ends that work.
 //
-// Events of an earlier communicator than the present one are dropped.
+// Events of an earlier communicator than the current one are dropped.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -89,7 +89,7 @@ class communicator_book {
   [[nodiscard]] bool usable() const noexcept { return stage_ == stage::made; }
   /// Whether an order that has already arrived will lead to a communicator.
   [[nodiscard]] bool pending() const noexcept { return stage_ == stage::making || next_.has_value(); }
-  /// The present number, or the last.
+  /// The current number, or the last.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] std::uint32_t open_scopes() const noexcept { return scopes_; }
   /// A scope of this communicator was opened: work of the program may depend on other ranks.
@@ -112,7 +112,7 @@ class communicator_book {
   std::uint64_t number_ = 0;
   std::uint64_t ordered_ = 0;   // the highest number that was ordered
   std::uint64_t unwanted_ = 0;  // this number and all before it must be aborted
-  std::optional<order> next_;   // waits until the present one is completely gone
+  std::optional<order> next_;   // waits until the current one is completely gone
   std::uint32_t scopes_ = 0;
   bool used_ = false;
   steady_time due_ = never;

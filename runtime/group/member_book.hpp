@@ -173,7 +173,7 @@ class member_book {
   steady_time may_until_{};              // until when it may hand out; real time
   /// What the newest order says.
   struct {
-    std::uint64_t number = 0;  // of the present coordinator's orders
+    std::uint64_t number = 0;  // of the current coordinator's orders
     communicator_order communicator;
     bool go = false;
     bool counted = false;  // this process has the rank

@@ -65,7 +65,7 @@ struct link_settings {
   nanoseconds handshake_deadline{5'000'000'000};
   /// Size limit of the bytes that the user may attach to a report or an order. 0: no attachments.
   std::size_t attachment_bytes_max = 0;
-  /// After this much silence a member opens another link next to the present one.
+  /// After this much silence a member opens another link next to the current one.
   [[nodiscard]] nanoseconds silence_max() const noexcept { return lost_after / 2; }
   /// After this much silence the coordinator closes a link: by then the rank is lost, and the order that says
   /// so was sent over it.

@@ -72,7 +72,7 @@ class device_queue {
   enum class cancelling : std::uint8_t { gone, unwanted, unknown };
   [[nodiscard]] cancelling cancel(std::uint64_t job);
   /// The owner is dead. Orders are repeated under `era`, except for jobs that depart now. Ignored unless
-  /// `era` is later than the present one.
+  /// `era` is later than the current one.
   [[nodiscard]] std::vector<device_departure> owner_lost(std::uint64_t era,
                                                          const std::optional<device_blame>& blamed);
   /// There will be no owner any more: every job departs. Add nothing from now on.

@@ -101,7 +101,7 @@ TEST_CASE("a communicator that is not made in time is broken, and can be aborted
   CHECK(only<begin_abort>(book.advance(begin_of_time + 2min)).size() == 1);
 }
 
-TEST_CASE("an order to make another one aborts the present one first") {
+TEST_CASE("an order to make another one aborts the current one first") {
   communicator_book book = made_one();
   book.make(2, "second", begin_of_time);
   const auto first = book.advance(begin_of_time);

@@ -30,7 +30,7 @@ TEST_CASE("when a rank is lost, all ranks abort the communicator and make a new 
 }
 
 TEST_CASE(
-    "a higher number of another coordinator's communicator breaks the present one, and the next is higher "
+    "a higher number of another coordinator's communicator breaks the current one, and the next is higher "
     "still") {
   small_group g(3, true, true);
   g.begin();

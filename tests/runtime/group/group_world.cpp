@@ -217,7 +217,7 @@ void group_world::wake(process& p) {
   }
 }
 
-/// A message of a group unknown to the present one.
+/// A message of a group unknown to the current one.
 bool group_world::former(const process& p) const {
   const group_view& known = p.book().view();
   return known.generation > 0 && group_of_.at(known.coordinator) != group_;
