@@ -100,7 +100,7 @@ json as_json(const session_status& status, const session_controls& controls) {
   return j;
 }
 
-/// What the consumer waits for at this moment, before that is a stall (rule W15); null: it does not wait, or has just begun to.
+/// What the consumer is waiting for, before that counts as a stall (rule W15); null: it does not wait, or has only just begun to.
 json awaited_now(const session_controls& controls, const session_status& status) {
   constexpr auto worth_telling = std::chrono::seconds(1);
   const auto since = controls.progress && !status.stalled ? controls.waits_since() : std::nullopt;

@@ -50,7 +50,7 @@ std::map<std::string, std::string> files_of(const run_kind& kind, const config& 
   return files;
 }
 
-/// What ends together with this run, for the answers of its verbs. A launcher that has exited no longer counts.
+/// Which processes end with this run, for the answers of its verbs. A launcher that has exited no longer counts.
 std::function<const char*()> end_of(session_scope scope) {
   return [scope, parent = ::getppid()] {
     if (scope == session_scope::parent && ::getppid() == parent) return "parent";

@@ -24,10 +24,10 @@ inline constexpr std::uint64_t probe_questions_max = 256;
 
 // ---- the side that is asked ----------------------------------------------------------------------------------
 
-/// A session answers. `difference`: between what the peer has found and what the session has. Returns, always with a refusal, when the
+/// Answers as a session. `difference`: between what the peer has found and what the session has. Returns, always with a refusal, when the
 /// peer is done.
 result<void> answer_probe_of_host(host_stream& peer, nanoseconds patience, const std::function<std::string(const from_host&)>& difference);
-/// A host answers that a session would call.
+/// Answers as a host that sessions call.
 result<void> answer_probe_of_session(host_stream& peer, const std::string& version, const std::string& name, std::uint32_t workers);
 
 // ---- the side that asks --------------------------------------------------------------------------------------

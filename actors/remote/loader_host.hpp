@@ -23,8 +23,8 @@
 namespace penstock::hosts {
 
 struct host_settings {
-  std::vector<std::string> sessions{};  ///< where to join: HOST:PORT; or empty, and
-  std::string listen;                   ///< where to wait for sessions
+  std::vector<std::string> sessions{};  ///< addresses to join: HOST:PORT; or empty, and
+  std::string listen;                   ///< the address at which to wait for sessions
   std::uint32_t workers = 1;
   std::string name;  ///< empty: this machine's
   std::string secret_file;

@@ -78,7 +78,7 @@ def prepare(marks: str, gate: str, first: int, announced: str = "") -> None:
         try:
             os.write(opened, b"r")
         except BlockingIOError:
-            pass  # other workers were ready before
+            pass  # other workers were ready first
     finally:
         os.close(opened)
 

@@ -1,4 +1,4 @@
-"""What a pass tells its workers: its Order, in a file in memory that they map. Used by _loader.py; the worker side is in _loading.py."""
+"""The Order that a pass publishes for its workers, in a file in memory that they map. Used by _loader.py; the worker side is in _loading.py."""
 
 import functools
 import importlib

@@ -5,7 +5,7 @@
 namespace penstock::supervision {
 namespace {
 
-/// A session that was paused while its consumer asks for no batch makes no progress on purpose.
+/// A session that is paused while its consumer asks for no batch has nothing to do.
 bool rests(const progress_facts& f) {
   return f.status.state == "paused" && !f.status.jobs && !f.consumer_waits && !f.owner_is_elsewhere;
 }

@@ -54,7 +54,7 @@ class hand_over_gate {
     const std::lock_guard hold(mutex_);
     return !std::exchange(begun_, true);
   }
-  /// Whether a step was answered with `wait` since the last call. Call after each open() and end(): whoever hands out
+  /// Whether a step was answered with `wait` since the last call. Call after each open() and end(): the thread that hands out
   /// batches must then ask again.
   [[nodiscard]] bool take_waiting() {
     const std::lock_guard hold(mutex_);

@@ -58,7 +58,7 @@ TEST_CASE("a config built in code must follow the rules of config files, and err
   CHECK(thrown_by([&] { static_cast<void>(Session::dry_run(c)); }).code == errc::config);
 }
 
-TEST_CASE("an automatic rank comes from the launcher's environment also in code") {
+TEST_CASE("an automatic rank comes from the launcher's environment in code, too") {
   config c = small(1);
   c.sampler.epochs = 1;
   c.sampler.rank = std::nullopt;

@@ -34,7 +34,7 @@ struct awaited {
 
 }  // namespace
 
-TEST_CASE("a wait ends when what it waits for comes, and at its deadline otherwise") {
+TEST_CASE("a wait ends when what it waits for arrives, and at its deadline otherwise") {
   awaited soon{.needs = 3s};
   CHECK(soon.comes_within(10s));
   CHECK(soon.ran == 3s);

@@ -175,7 +175,7 @@ TEST_CASE("time without polls does not count for a starting child, nor before th
   CHECK(detector.look(now, starting).size() == 1);
 }
 
-TEST_CASE("a child under a debugger may be stopped for any time") {
+TEST_CASE("a child under a debugger may be stopped for any length of time") {
   watcher w(1);
   w.signs[0].busy = true;
   w.signs[0].traced = true;

@@ -26,7 +26,7 @@ struct sheet_tile {
 /// for their names. An empty sheet has only its title.
 [[nodiscard]] rgb_picture contact_sheet(const std::string& title, const std::vector<sheet_tile>& tiles);
 
-/// Refuses (errc::usage) a name that ends as that of another picture format. `option`: "--out", for the message.
+/// Refuses (errc::usage) a name with the extension of another picture format. `option`: "--out", for the message.
 result<void> check_png_name(std::string_view option, const std::string& path);
 
 /// 8-bit RGB. Fails with errc::io.

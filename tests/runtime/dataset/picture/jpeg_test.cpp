@@ -120,7 +120,7 @@ TEST_CASE("a decoded window has the bits of the whole picture in tiny pictures")
   }
 }
 
-TEST_CASE("decoding comes near the pixels that were encoded") {
+TEST_CASE("decoded pixels are close to those that were encoded") {
   const testing::raster picture = make_raster({200, 150});
   jpeg_options options;
   options.quality = 100;
