@@ -23,7 +23,7 @@ class Gate:
         self.path = f"/proc/{os.getpid()}/fd/{self._write}"
 
     def open(self) -> None:
-        """Nobody needs to wait."""
+        """No worker needs to wait."""
         os.write(self._write, b"r")
 
     def close(self) -> None:

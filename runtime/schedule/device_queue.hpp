@@ -30,7 +30,7 @@ enum class device_end : std::uint8_t {
   poisoned,   ///< two owners died of it; see `causes`
   lost,       ///< not idempotent, and its owner died: the owner may have started it
   no_device,  ///< there is no device any more: see failure()
-  cancelled,  ///< before it was ordered, or nobody waited for its answer
+  cancelled,  ///< before it was ordered, or its answer was no longer wanted
 };
 
 struct device_departure {

@@ -1,4 +1,4 @@
-// Fails the run when so many samples fail that the cause must be systematic: [loader] max_failed_fraction
+// Fails the run when too many samples fail, because the cause must be systematic: [loader] max_failed_fraction
 // (rule S13). Used by the scheduler actor in addition to the ledger, which handles samples one by one.
 // Pure.
 #pragma once

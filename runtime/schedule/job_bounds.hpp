@@ -89,7 +89,7 @@ class job_bounds {
   void decided(std::uint64_t running, std::optional<job_id> held_back);
   /// No job runs, and none can start or be submitted until callers free results.
   [[nodiscard]] bool callers_hold_everything(steady_time now) const noexcept;
-  /// Call at least every `look_every` while any caller waits. Time in which nobody called does not count: the process may have been
+  /// Call at least every `look_every` while any caller waits. Time without such calls does not count: the process may have been
   /// suspended.
   [[nodiscard]] bool waits_for_itself(thread_number me, steady_time now);
 

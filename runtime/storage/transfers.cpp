@@ -29,7 +29,7 @@ constexpr unsigned redirects_max = 5;
 constexpr unsigned hedges_max = 4;
 /// After this many failures, two requests are sent at a time.
 constexpr unsigned failures_before_two = 2;
-/// A name that does not resolve and a port that nobody listens on are often mistakes.
+/// A name that does not resolve and a port without a listener are often mistakes.
 constexpr unsigned connections_max = 5;
 constexpr nanoseconds look_every = 1s;
 

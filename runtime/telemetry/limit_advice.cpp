@@ -103,7 +103,7 @@ struct writer {
                              counted(settings.scheduler.window, "batch", "batches"));
   }
 
-  /// Nobody times what the code of a job or of a custom dataset waits for.
+  /// Waits inside the code of a job or of a custom dataset are not timed.
   [[nodiscard]] bool runs_own_code() const { return around.work != work_kind::samples || type_of(settings) == dataset_type::custom; }
 
   limit_advice own_code_waits(const std::string& work) const {

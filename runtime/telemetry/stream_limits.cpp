@@ -147,7 +147,7 @@ void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double w
   from = std::max(from, counted_from_);
   while (from < to) {
     std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
-    // Without an owner nobody can take a batch, whatever holds up the next one.
+    // Without an owner no batch can be taken, whatever holds up the next one.
     limit cause = what;
     bool down = false;
     for (const outage& o : outages_) {

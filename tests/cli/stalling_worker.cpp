@@ -6,7 +6,7 @@
 //   stall_every, stall, stall_reads    which samples stall (index % stall_every == stall_every - 1), for how many seconds,
 //                                      and how often (1)
 //   slow_every, slow_factor            which samples always take longer, and how many times as long
-//   kill, kill_after                   this sample crashes its worker each time, after so many seconds
+//   kill, kill_after                   this sample crashes its worker each time, after that many seconds
 //   kill_once_every                    these samples crash their worker in their first attempt
 //   collate                            anything: a batch's bytes depend on all its samples
 // Used by hedge_test.py, custom_hosts_test.py and tools/bench/stalls.py.

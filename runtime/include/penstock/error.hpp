@@ -23,7 +23,7 @@ enum class errc : std::uint8_t {
   worker_program,        ///< the worker program is missing, not executable, or broken
   workers_exhausted,     ///< restarts did not help: no loader worker is left, or too few for too long
   protocol,              ///< a peer uses another protocol version or violates the protocol
-  quarantine_full,       ///< so many samples kill workers that the cause must be systematic
+  quarantine_full,       ///< too many samples kill workers: the cause must be systematic
   device_unavailable,    ///< no such device, no driver, or it cannot be used
   device_out_of_memory,  ///< the device's memory is too small for this request; the device stays usable
   device_busy,           ///< another session or process holds the device exclusively

@@ -47,7 +47,7 @@ void suspend_for(std::chrono::milliseconds time) {
     }
     ::_exit(0);
   }
-  ::raise(SIGSTOP);  // to this thread, which must not go on before it is stopped
+  ::raise(SIGSTOP);  // to this thread, which must not continue before it is stopped
   ::kill(other, SIGKILL);
   ::waitpid(other, nullptr, 0);
 }

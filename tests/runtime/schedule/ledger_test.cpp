@@ -82,7 +82,7 @@ TEST_CASE("while batches are slow a worker gets one lease at a time") {
     return only<load_command>(books.advance());
   };
   auto held = only<load_command>(books.advance());
-  REQUIRE(held.size() == 2);  // nobody knows yet how long a batch takes
+  REQUIRE(held.size() == 2);  // it is not known yet how long a batch takes
   CHECK(report(held[0], 50ms).empty());
   held = report(held[1], 60ms);
   REQUIRE(held.size() == 1);
