@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t deaths_kept = 1000;
 constexpr std::size_t failures_kept = 10'000;
-constexpr std::size_t quarantined_kept = 1000;  // for a loader, which has no limit of its own
+constexpr std::size_t quarantined_kept = 1000;  // of a loader, which has no limit of its own
 
 double seconds(nanoseconds time) {
   return std::chrono::duration<double>(time).count();

@@ -215,7 +215,7 @@ class LoaderBadSamplesTest(LoaderCase):
 
     # ---- status ---------------------------------------------------------------------------------------------------
 
-    def test_the_time_next_to_a_sample_is_labelled_as_that_of_its_batch(self):
+    def test_the_time_beside_a_sample_is_said_to_be_that_of_its_batch(self):
         process = self.program("""
             import time, torch
             from penstock.torch import DataLoader

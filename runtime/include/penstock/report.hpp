@@ -422,7 +422,7 @@ struct session_status {
   std::optional<double>
       rate{};  ///< samples, of a pool jobs, per second of the last 10 s; empty: not measured yet
   std::optional<double> eta_seconds{};  ///< at this rate; empty: unknown
-  std::string failure{};                ///< only if the run failed
+  std::string failure{};                ///< of a failed run
   limits_status limits{};
 };
 

@@ -416,7 +416,7 @@ TEST_CASE("a job is retried as often as requested, and its attempts add up") {
   CHECK(tries["kills"] == 1);
 }
 
-TEST_CASE("the pool learns once of each try that it ran, and whether it will be repeated") {
+TEST_CASE("the pool is told once of each try that it ran, and of one that is repeated as such") {
   bench b;
   b.input("works the third time\nexits with 3\nfails\nis cancelled\nnever reached the pool\n");
   map_rules rules;
