@@ -5,6 +5,7 @@
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/thrown.hpp"
+#include "runtime/base/xxh3.hpp"
 #include "runtime/config/load.hpp"
 
 #include <fmt/format.h>
@@ -18,9 +19,6 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace penstock::loader {
 namespace {
@@ -181,7 +179,7 @@ class sample_loader {
     }
     const std::string values = values_text(spec.type, bytes);
     fmt::print("  {:<{}}  {}{}  digest {:016x}{}{}\n", printable(spec.name), name_width_, shape_text(spec),
-               used, XXH3_64bits(bytes.data(), bytes.size()), values.empty() ? "" : "  = ", values);
+               used, xxh3_of(bytes), values.empty() ? "" : "  = ", values);
   }
 
   Dataset& dataset_;

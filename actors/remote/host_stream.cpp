@@ -7,9 +7,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -35,24 +32,6 @@ nanoseconds look_every(nanoseconds at_most) {
 }
 
 }  // namespace
-
-struct running_digest::state {
-  XXH3_state_t xxh;
-};
-
-running_digest::running_digest() : state_(std::make_unique<state>()) {
-  XXH3_64bits_reset(&state_->xxh);
-}
-
-running_digest::~running_digest() = default;
-
-void running_digest::add(std::string_view bytes) noexcept {
-  XXH3_64bits_update(&state_->xxh, bytes.data(), bytes.size());
-}
-
-std::uint64_t running_digest::value() const noexcept {
-  return XXH3_64bits_digest(&state_->xxh);
-}
 
 host_stream::host_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls, clock time)
     : socket_(std::move(socket)),
@@ -190,7 +169,7 @@ result<void> host_stream::flush(nanoseconds silence_max, std::span<const std::by
   };
   if (auto ok = send({messages.data(), messages.size()}); !ok) return ok;
   std::string_view rest(reinterpret_cast<const char*>(raw.data()), raw.size());
-  std::optional<running_digest> sent;
+  std::optional<xxh3> sent;
   if (digest) sent.emplace();
   while (!rest.empty()) {
     const std::string_view piece = rest.substr(0, piece_bytes);
@@ -220,7 +199,7 @@ result<std::size_t> host_stream::receive_raw(std::span<std::byte> to) {
   return got->size();
 }
 
-result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest) {
+result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_max, xxh3* digest) {
   patient_deadline silence = deadline_in(silence_max);
   while (!to.empty()) {
     const std::uint64_t before = received_bytes_;
@@ -242,12 +221,12 @@ result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_
 }
 
 result<std::string> host_stream::read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest) {
-  running_digest received;
+  xxh3 received;
   if (auto ok = read_raw(to, silence_max, digest ? &received : nullptr); !ok) return tl::unexpected(std::move(ok.error()));
   return digest ? compare(received, silence_max) : result<std::string>(std::string());
 }
 
-result<std::string> host_stream::compare(const running_digest& received, nanoseconds silence_max) {
+result<std::string> host_stream::compare(const xxh3& received, nanoseconds silence_max) {
   std::uint64_t sent = 0;
   if (auto ok = read_raw(std::as_writable_bytes(std::span(&sent, 1)), silence_max); !ok) return tl::unexpected(std::move(ok.error()));
   if (received.value() == sent) return std::string();

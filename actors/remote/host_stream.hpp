@@ -10,6 +10,7 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/base/xxh3.hpp"
 #include "runtime/net/tls/tls_stream.hpp"
 
 #include <atomic>
@@ -29,21 +30,6 @@ inline constexpr auto signs_a_silence = 8;
 [[nodiscard]] inline steady_time now() {
   return std::chrono::steady_clock::now();
 }
-
-/// The xxHash3 of bytes that arrive in pieces.
-class running_digest {
- public:
-  running_digest();
-  ~running_digest();
-  running_digest(const running_digest&) = delete;
-  running_digest& operator=(const running_digest&) = delete;
-  void add(std::string_view bytes) noexcept;
-  [[nodiscard]] std::uint64_t value() const noexcept;
-
- private:
-  struct state;
-  std::unique_ptr<state> state_;
-};
 
 class host_stream {
  public:
@@ -86,11 +72,11 @@ class host_stream {
   template <class Variant>
   result<Variant> wait_for(nanoseconds at_most);
   /// Reads the raw bytes after a message, and adds them to `digest`. Refuses (errc::io) when nothing arrives for `silence_max`.
-  result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max, running_digest* digest = nullptr);
+  result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max, xxh3* digest = nullptr);
   /// The same, and with `digest` reads the digest that the peer has sent. Returns how the bytes are damaged; empty: they are not.
   result<std::string> read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest);
   /// Reads the digest that follows bytes. Returns how these differ from what was sent; empty: they do not.
-  result<std::string> compare(const running_digest& received, nanoseconds silence_max);
+  result<std::string> compare(const xxh3& received, nanoseconds silence_max);
   /// Drops what read_checked() would read.
   result<void> skip_raw(std::uint64_t bytes, nanoseconds silence_max, bool digest = false);
 

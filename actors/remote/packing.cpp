@@ -97,7 +97,7 @@ result<std::unique_ptr<packer>> packer::open(compress_rule how) {
 
 result<void> send_packed(host_stream& to, packer& with, std::span<const std::byte> bytes, nanoseconds silence_max, bool digest) {
   std::vector<std::byte> part(sizeof(std::uint32_t) + packed_at_once);
-  running_digest sent;
+  xxh3 sent;
   while (!bytes.empty()) {
     const std::span<const std::byte> next = bytes.first(std::min(bytes.size(), packed_at_once));
     bytes = bytes.subspan(next.size());
@@ -117,7 +117,7 @@ result<void> send_packed(host_stream& to, packer& with, std::span<const std::byt
 
 result<std::string> receive_packed(host_stream& from, packer& with, std::span<std::byte> room, nanoseconds silence_max, bool digest) {
   std::vector<std::byte> part(std::min(room.size(), packed_at_once));
-  running_digest received;
+  xxh3 received;
   bool good = true;
   while (!room.empty()) {
     const std::span<std::byte> next = room.first(std::min(room.size(), packed_at_once));

@@ -4,11 +4,9 @@
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/stream_shape.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/xxh3.hpp"
 
 #include <fmt/ranges.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include <algorithm>
 #include <fstream>
@@ -42,7 +40,7 @@ std::string digest_of_transforms(const config& c) {
                   name_of(c.gpu.dtype), fmt::join(c.gpu.mean, ","), fmt::join(c.gpu.std, ","));
   if (i.decoder != decoder_rule::cpu)
     facts += fmt::format("; {} {}", static_cast<int>(i.decoder), i.gpu_share);
-  return fmt::format("{:016x}", XXH3_64bits(facts.data(), facts.size()));
+  return fmt::format("{:016x}", xxh3_of(std::as_bytes(std::span(facts))));
 }
 
 /// "web 0.7 tokens /data/web, books 0.3 tokens /data/books".

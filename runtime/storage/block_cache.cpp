@@ -4,6 +4,7 @@
 #include "runtime/base/read_at.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/base/xxh3.hpp"
 #include "runtime/storage/cache_room.hpp"
 
 #include <fcntl.h>
@@ -21,7 +22,7 @@ namespace penstock {
 namespace {
 
 std::uint32_t sum_of(std::span<const std::byte> block) noexcept {
-  const auto sum = static_cast<std::uint32_t>(XXH3_64bits(block.data(), block.size()));
+  const auto sum = static_cast<std::uint32_t>(xxh3_of(block));
   return sum == 0 ? 1 : sum;
 }
 

@@ -1,9 +1,9 @@
 #include "runtime/dataset/picture/checked_files.hpp"
 
-#define XXH_INLINE_ALL
+#include "runtime/base/xxh3.hpp"
+
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
@@ -37,7 +37,7 @@ checked_files::checked_files(int fd, std::uint64_t samples) noexcept {
 }
 
 std::uint64_t checked_files::hash_of(std::span<const std::byte> file) noexcept {
-  return std::max<std::uint64_t>(XXH3_64bits(file.data(), file.size()), 1);
+  return std::max<std::uint64_t>(xxh3_of(file), 1);
 }
 
 std::uint64_t* checked_files::entry(std::uint64_t index) const noexcept {

@@ -1,14 +1,13 @@
 #include <fmt/format.h>
 
-#define XXH_INLINE_ALL
 #include "runtime/base/check.hpp"
 #include "runtime/base/write_all.hpp"
+#include "runtime/base/xxh3.hpp"
 #include "runtime/dataset/fingerprint.hpp"
 #include "runtime/dataset/tar/tar_index.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -71,11 +70,11 @@ constexpr std::size_t checksummed_from = 24;
 /// Writes in large pieces and sums what it writes.
 class summing_writer {
  public:
-  explicit summing_writer(int fd) : fd_(fd) { XXH3_64bits_reset(&sum_); }
+  explicit summing_writer(int fd) : fd_(fd) {}
 
   void add(const void* bytes, std::size_t size) {
     const auto* const from = static_cast<const std::byte*>(bytes);
-    XXH3_64bits_update(&sum_, from, size);
+    sum_.add(std::span(from, size));
     if (pending_.size() + size > piece) flush();
     if (size > piece) {
       write({from, size});
@@ -92,7 +91,7 @@ class summing_writer {
     flush();
     return os_code_;
   }
-  [[nodiscard]] std::uint64_t sum() const noexcept { return XXH3_64bits_digest(&sum_); }
+  [[nodiscard]] std::uint64_t sum() const noexcept { return sum_.value(); }
 
  private:
   static constexpr std::size_t piece = 1 * MiB;
@@ -108,7 +107,7 @@ class summing_writer {
   int fd_;
   int os_code_ = 0;
   std::vector<std::byte> pending_;
-  XXH3_state_t sum_;
+  xxh3 sum_;
 };
 
 /// Equal exactly when the shards name the same members at the same offsets.
@@ -236,8 +235,7 @@ bool tar_index::tables_fit() const noexcept {
 }
 
 bool tar_index::checksum_holds() const noexcept {
-  const auto all = memory_.bytes().subspan(checksummed_from);
-  return XXH3_64bits(all.data(), all.size()) == head().checksum;
+  return xxh3_of(memory_.bytes().subspan(checksummed_from)) == head().checksum;
 }
 
 const tar_index::header& tar_index::head() const noexcept {

@@ -16,9 +16,6 @@
 #include <cstdio>
 #include <utility>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 namespace penstock::cli {
 namespace {
 
@@ -33,15 +30,8 @@ unique_fd temporary_file() {
 
 // ---- line_splitter ----------------------------------------------------------------------------------------
 
-struct line_splitter::hash_state {
-  XXH3_state_t state;
-};
-
 line_splitter::line_splitter(std::size_t longest, line_end end)
-    : longest_(longest), end_of_line_(static_cast<char>(end)), hash_(std::make_unique<hash_state>()) {
-  XXH3_64bits_reset(&hash_->state);
-}
-line_splitter::~line_splitter() = default;
+    : longest_(longest), end_of_line_(static_cast<char>(end)) {}
 
 void line_splitter::feed(std::string_view bytes) {
   fed_.assign(bytes);
@@ -67,13 +57,13 @@ void line_splitter::add(std::string_view part) {
   open_ = true;
   line_.bytes += part.size();
   line_.text.append(part.substr(0, longest_ - std::min(longest_, line_.text.size())));
-  XXH3_64bits_update(&hash_->state, part.data(), part.size());
+  hash_.add(part);
 }
 
 input_line line_splitter::take() {
   line_.number = ++number_;
-  line_.hash = XXH3_64bits_digest(&hash_->state);
-  XXH3_64bits_reset(&hash_->state);
+  line_.hash = hash_.value();
+  hash_.reset();
   open_ = false;
   if (number_ == 1 && line_.text.starts_with(byte_order_mark)) {
     line_.text.erase(0, byte_order_mark.size());

@@ -4,6 +4,7 @@
 
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/base/xxh3.hpp"
 
 #include <sys/types.h>
 
@@ -38,9 +39,6 @@ class line_splitter {
  public:
   /// Keeps only the first `longest` bytes of longer lines.
   explicit line_splitter(std::size_t longest, line_end end = line_end::line_feed);
-  ~line_splitter();
-  line_splitter(const line_splitter&) = delete;
-  line_splitter& operator=(const line_splitter&) = delete;
 
   /// Adds input. Call only after next() has returned nothing.
   void feed(std::string_view bytes);
@@ -51,7 +49,6 @@ class line_splitter {
   std::optional<input_line> next();
 
  private:
-  struct hash_state;
   void add(std::string_view part);
   input_line take();
 
@@ -63,7 +60,7 @@ class line_splitter {
   bool open_ = false;  // `line_` has begun
   input_line line_;
   std::uint64_t number_ = 0;
-  std::unique_ptr<hash_state> hash_;
+  xxh3 hash_;
 };
 
 /// One thread reads; any thread may call interrupt().
