@@ -36,6 +36,14 @@ bool names_rank(std::string_view path, std::uint32_t rank) {
   return ends_in(last.native(), rank) || ends_in(last.stem().native(), rank);
 }
 
+std::optional<std::uint32_t> other_rank_named(std::string_view path, std::uint32_t rank, std::uint32_t world_size) {
+  if (names_rank(path, rank)) return std::nullopt;
+  for (std::uint32_t other = 0; other < world_size; ++other) {
+    if (names_rank(path, other)) return other;
+  }
+  return std::nullopt;
+}
+
 std::string file_of_rank(const std::string& path, std::uint32_t rank) {
   return path.empty() || names_rank(path, rank) ? path : with_rank(path, rank);
 }

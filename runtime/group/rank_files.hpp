@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,10 @@ namespace penstock::group {
 /// Whether the last part of a path, with or without its extension, ends in the rank's number:
 /// "reports/rank2.json", "states/2", "report-02", "log.2". Not "photos2", nor "data.h5".
 [[nodiscard]] bool names_rank(std::string_view path, std::uint32_t rank);
+
+/// The other rank that a path names (names_rank), if it does not name this one: "run-2.state" for rank 1 of 4.
+[[nodiscard]] std::optional<std::uint32_t> other_rank_named(std::string_view path, std::uint32_t rank,
+                                                            std::uint32_t world_size);
 
 /// "report.json-rank2". Empty stays empty, as in all of these.
 [[nodiscard]] std::string file_of_rank(const std::string& path, std::uint32_t rank);

@@ -175,6 +175,28 @@ class GroupStateTest(NamesTest):
         self.assertEqual(len(delivered), 3 * 2 * 2 * 10)
         self.assertEqual(len(set(delivered)), len(delivered), "no sample twice")
 
+    def test_ranks_whose_state_paths_name_them_continue_from_their_own(self):
+        self.stream(samples=400)
+        for turn, batches in (("first", 2), ("second", 3)):
+            process = subprocess.Popen(
+                [MPIRUN, "-n", "2", "sh", "-c", 'exec "$0" run photos.toml --quiet --set sampler.rank=auto --set gpu.device=host --batches %d '
+                 '--state "run_$OMPI_COMM_WORLD_RANK.state" --sink journal:%s' % (batches, turn), PENSTOCK],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.environment, cwd=self.folder)
+            self._running.append(process)
+            _, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, EXIT_OK, err)
+        self.assertEqual(sorted(name for name in os.listdir(self.folder) if name.startswith("run_")), ["run_0.state", "run_1.state"])
+        delivered = [sample for turn in ("first", "second") for rank in range(2)
+                     for batch in self.samples_in("%s-rank%d" % (turn, rank)) for sample in batch]
+        self.assertEqual((len(delivered), len(set(delivered))), (100, 100))
+
+    def test_a_shared_state_path_that_names_one_of_the_ranks_is_refused(self):
+        process = self.start_ranks("mpirun", 3, self.stream(), "--state", "run_2.state")
+        _, err = process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, EXIT_OK)
+        self.assertRegex(err.decode(), r"--state 'run_2\.state' names rank 2, but this is rank [01] of 3: give all ranks one path that does not")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("run_")], [])
+
     def test_a_state_of_launch_is_continued_by_mpirun(self):
         config = self.stream(samples=400)
         code, _, err = self.penstock("launch", config, "--gpus", "host:2", "--quiet", "--batches", 5, "--state", "photos.state",

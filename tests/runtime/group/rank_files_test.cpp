@@ -34,6 +34,16 @@ TEST_CASE("a path to which a script has added the rank's number stays unchanged"
     CHECK_FALSE(names_rank(path, 3));
 }
 
+TEST_CASE("a path with the number of another rank of this world names that rank") {
+  CHECK(other_rank_named("run_2.state", 1, 4) == 2);
+  CHECK(other_rank_named("run.state-rank0", 1, 4) == 0);
+  CHECK_FALSE(other_rank_named("run_2.state", 2, 4));
+  CHECK_FALSE(other_rank_named("run_4.state", 1, 4));  // there is no rank 4
+  CHECK_FALSE(other_rank_named("run-1.2", 1, 4));      // names both
+  CHECK_FALSE(other_rank_named("run.state", 1, 4));
+  CHECK_FALSE(other_rank_named("", 1, 4));
+}
+
 TEST_CASE("adding the rank to a path twice changes nothing") {
   for (const std::uint32_t rank : {0U, 1U, 12U}) {
     const std::string file = file_of_rank("report.json", rank);

@@ -223,6 +223,9 @@ int run(run_options o) {
     return *joins ? refuse_start_of_rank(o, settings, code, why, signals, launcher)
                   : refuse_start(o, settings, code, why);
   };
+  if (*joins && place) {
+    if (auto ok = check_state_path(o.state, *place); !ok) return refuse_here(exit_usage, ok.error());
+  }
   run_state state = state_of(o, place, *joins);
   if (auto ok = check_places(o.files, state); !ok)
     return refuse_here(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error());

@@ -65,6 +65,15 @@ run_files files_of_rank(run_files given, const group::launcher_place& place) {
           group::file_of_rank(given.report, place.rank)};
 }
 
+result<void> check_state_path(const std::string& path, const group::launcher_place& place) {
+  const auto other = group::other_rank_named(path, place.rank, place.world_size);
+  if (!other) return {};
+  return refuse(errc::usage,
+                "--state '{}' names rank {}, but this is rank {} of {}: give all ranks one path that does not end in a rank's number, or each "
+                "rank a path that ends in its own",
+                printable(path), *other, place.rank, place.world_size);
+}
+
 std::string whole_path(const std::string& path) {
   std::error_code unknown;  // set if the current folder is unknown: then as it was given
   const auto whole = std::filesystem::absolute(path, unknown);

@@ -34,6 +34,9 @@ struct run_files {
 [[nodiscard]] result<void> check_out(const std::string& sink, const std::string& out);
 [[nodiscard]] run_files files_of_rank(run_files given, const group::launcher_place& place);
 
+/// Refuses (errc::usage) a --state that names another rank: the ranks cannot tell whether they share it or each has its own.
+[[nodiscard]] result<void> check_state_path(const std::string& path, const group::launcher_place& place);
+
 /// The path of a file wherever the reader is.
 [[nodiscard]] std::string whole_path(const std::string& path);
 /// By kind, for session_options::files: report, state, journal and batches.
