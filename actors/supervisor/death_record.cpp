@@ -126,8 +126,8 @@ std::string history_text(const death_report& d, work_kind kind) {
   if (d.worked_seconds && d.cause == death_cause::stopped && !d.ignored_stop_seconds)
     text = fmt::format(", for {}", duration_for_people(nanoseconds(static_cast<std::int64_t>(*d.worked_seconds * 1e9))));
   if (d.hung_before > 0) {
-    text += fmt::format("; that had hung {} before", counted(d.hung_before, "time"));
-    if (needs_a_limit(kind, d.cause == death_cause::hang)) text += fmt::format(": {}", way_out_of_hangs(kind));
+    const std::string_view way_out = way_out_of_hangs(kind, d.cause == death_cause::hang);
+    text += fmt::format("; that had hung {} before{}{}", counted(d.hung_before, "time"), way_out.empty() ? "" : ": ", way_out);
   }
   if (d.held > 0) text += "; " + repeated_in_words(d.held, kind);
   return text;

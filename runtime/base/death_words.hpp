@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace penstock {
 
@@ -21,8 +22,21 @@ namespace penstock {
   return kind == work_kind::jobs ? counted(held, "job runs again", "jobs run again") : counted(held, "batch is loaded again", "batches are loaded again");
 }
 
-/// "2 times: in worker/0 at 23:04:05 after 40 s, in worker/1 at 23:05:10 after 1 m 2 s", the last three. Times are in UTC.
-[[nodiscard]] inline std::string hangs_in_words(const hung_work& hung) {
+/// What to do about a sample, or a job, that hangs again and again. Empty if a time limit has ended it: a job, or a batch of a data loader,
+/// then has one.
+[[nodiscard]] constexpr std::string_view way_out_of_hangs(work_kind kind, bool timed_out) noexcept {
+  if (kind == work_kind::samples) {
+    return "restarting a worker does not help: the session kills the worker itself after [loader.hang] item_timeout, and then it counts: "
+           "[quarantine] max_attempts such deaths quarantine the sample";
+  }
+  if (timed_out) return {};
+  return kind == work_kind::jobs ? "restarting a worker does not help, a time limit does: [jobs] timeout, or that of the job"
+                                 : "restarting a worker does not help, a time limit does: DataLoader(timeout=60, on_bad_sample=\"skip\") leaves "
+                                   "the sample out after three tries";
+}
+
+/// "2 times: in worker/0 at 23:04:05 after 40 s, in worker/1 at 23:05:10 after 1 m 2 s", the last three, and what helps. Times are in UTC.
+[[nodiscard]] inline std::string hangs_in_words(const hung_work& hung, work_kind kind) {
   constexpr std::size_t shown = 3;
   std::string text;
   for (std::size_t i = hung.hangs.size() - std::min(hung.hangs.size(), shown); i < hung.hangs.size(); ++i) {
@@ -31,25 +45,8 @@ namespace penstock {
     text += fmt::format("{} in worker/{} at {:02}:{:02}:{:02} after {}{}", text.empty() ? "" : ",", h.worker, second / 3600, second / 60 % 60, second % 60,
                         duration_for_people(nanoseconds(static_cast<std::int64_t>(h.seconds * 1e9))), h.timed_out && hung.job ? ", its time limit" : "");
   }
-  return counted(hung.hangs.size(), "time") + ":" + text;
-}
-
-/// Whether to tell the way out of hangs. `timed_out`: a time limit ended them all, so a job, or a batch of a data loader, has one.
-[[nodiscard]] constexpr bool needs_a_limit(work_kind kind, bool timed_out) noexcept {
-  return kind == work_kind::samples || !timed_out;
-}
-
-/// What to do about a sample, or a job, that hangs again and again.
-[[nodiscard]] inline const char* way_out_of_hangs(work_kind kind) {
-  switch (kind) {
-    case work_kind::jobs: return "restarting a worker does not help, a time limit does: [jobs] timeout, or that of the job";
-    case work_kind::batches:
-      return "restarting a worker does not help, a time limit does: DataLoader(timeout=60, on_bad_sample=\"skip\") leaves the sample out after three "
-             "tries";
-    case work_kind::samples: break;
-  }
-  return "restarting a worker does not help: the session kills the worker itself after [loader.hang] item_timeout, and then it counts: "
-         "[quarantine] max_attempts such deaths quarantine the sample";
+  const std::string_view way_out = way_out_of_hangs(kind, std::ranges::any_of(hung.hangs, &hung_work::hang::timed_out));
+  return fmt::format("{}:{}{}{}", counted(hung.hangs.size(), "time"), text, way_out.empty() ? "" : "; ", way_out);
 }
 
 }  // namespace penstock

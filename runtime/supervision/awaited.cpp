@@ -154,9 +154,7 @@ awaited with_history(awaited found, const progress_facts& f, const worker_status
   const hung_work* const hung = earlier_hangs(f.status, w);
   if (hung == nullptr) return found;
   found.hung_before = static_cast<std::uint32_t>(hung->hangs.size());
-  found.text += fmt::format("; it hung before, {}", hangs_in_words(*hung));
-  const work_kind kind = kind_of_work(f.status.jobs);
-  if (needs_a_limit(kind, std::ranges::all_of(hung->hangs, &hung_work::hang::timed_out))) found.text += fmt::format("; {}", way_out_of_hangs(kind));
+  found.text += fmt::format("; it hung before, {}", hangs_in_words(*hung, kind_of_work(f.status.jobs)));
   return found;
 }
 

@@ -172,10 +172,10 @@ json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t f
   return {{"quarantined", quarantined}, {"repeated", cost.repeated}, {"waited_seconds", seconds_or_null(cost.waited_seconds)}, {"failed", failed}};
 }
 
-json as_json(const hung_work& hung) {
+json as_json(const hung_work& hung, work_kind kind) {
   json hangs = json::array();
   for (const hung_work::hang& h : hung.hangs) hangs.push_back({{"worker", h.worker}, {"seconds", rounded(h.seconds)}, {"time", as_utc(h.time)}, {"timed_out", h.timed_out}});
-  return {{"name", hung.name}, {"job", or_null(hung.job)}, {"hangs", std::move(hangs)}, {"text", hangs_in_words(hung)}};
+  return {{"name", hung.name}, {"job", or_null(hung.job)}, {"hangs", std::move(hangs)}, {"text", hangs_in_words(hung, kind)}};
 }
 
 json as_json(const pool_statistics& p) {
@@ -408,7 +408,7 @@ json as_json(const session_status& s) {
                     {"hung_before", s.stalled->hung_before}};
   }
   j["hung"] = json::array();
-  for (const hung_work& h : s.hung) j["hung"].push_back(as_json(h));
+  for (const hung_work& h : s.hung) j["hung"].push_back(as_json(h, kind_of_work(s.jobs)));
   j["deaths_cost"] = as_json(s.deaths_cost, s.quarantined, s.failed);
   j["limits"] = as_json(s.limits);
   j["verdict"] = s.limits.verdict;

@@ -493,6 +493,7 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
 
 TEST_CASE("status gives no advice to limit the time of a job that its time limit ended") {
   session_status s;
+  s.jobs.emplace();
   s.hung.push_back({"./job.sh", 501, {{0, 2, std::chrono::system_clock::time_point(std::chrono::hours(12)), true}}});
   const auto told = [&s] { return cli::hung_for_people(telemetry::as_json(s).at("hung").at(0), work_kind::jobs); };
   CHECK(told() == "job 501 (./job.sh) hung 1 time: in worker/0 at 12:00:00 after 2 s, its time limit");

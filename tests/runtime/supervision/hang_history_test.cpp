@@ -67,7 +67,7 @@ TEST_CASE("each hang of a sample counts the earlier ones, and not those of other
   note_hang(known, second);
   CHECK(second.hung_before == 1);
   REQUIRE(known.size() == 2);
-  CHECK(hangs_in_words(known[0]) == "2 times: in worker/0 at 12:00:00 after 40 s, in worker/3 at 12:05:00 after 1 m 2 s");
+  CHECK(hangs_in_words(known[0], work_kind::samples).starts_with("2 times: in worker/0 at 12:00:00 after 40 s, in worker/3 at 12:05:00 after 1 m 2 s; restarting a worker does not help"));
 }
 
 TEST_CASE(
@@ -105,10 +105,11 @@ TEST_CASE("a job that a time limit ended is reported as such") {
   limited.cause = death_cause::hang;
   note_hang(known, limited);
   CHECK(known.back().hangs.back().timed_out);
-  CHECK(hangs_in_words(known[0]).ends_with(", its time limit"));
+  CHECK(hangs_in_words(known[0], work_kind::jobs).ends_with(", its time limit"));
   death_report restarted = restarted_in_job(501, "./job.sh");
   note_hang(known, restarted);
   CHECK_FALSE(known.back().hangs.back().timed_out);
+  CHECK(hangs_in_words(known[0], work_kind::jobs).find("a time limit does") == std::string::npos);  // it has one
 }
 
 TEST_CASE("the history of hangs is bounded") {

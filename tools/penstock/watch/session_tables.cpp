@@ -85,10 +85,7 @@ std::string work_since(const json& worker, work_kind kind) {
 std::string hung_for_people(const json& hung, work_kind kind) {
   const std::string name = text_of(hung.at("name"));
   const std::string what = kind == work_kind::jobs ? fmt::format("job {} ({})", text_of(hung.at("job")), name) : sample_for_people(name);
-  const json& hangs = hung.at("hangs");
-  const bool timed_out = std::all_of(hangs.begin(), hangs.end(), [](const json& one) { return one.value("timed_out", false); });
-  return fmt::format("{} hung {}{}", kind == work_kind::batches ? name : what, text_of(hung.at("text")),
-                     needs_a_limit(kind, timed_out) ? fmt::format("; {}", way_out_of_hangs(kind)) : "");
+  return fmt::format("{} hung {}", kind == work_kind::batches ? name : what, text_of(hung.at("text")));
 }
 
 work_kind kind_of(const json& status) {
