@@ -86,7 +86,7 @@ std::optional<device_outcome> device_jobs::answered(device_answer answer) {
   if (answer.buffer && buffers_) {
     // Construct it even if the result is unwanted: its destructor returns the buffer.
     const bool known = found != jobs_.end();
-    there = std::make_unique<device_result>(buffers_, known ? gone->job : 0, *answer.buffer,
+    there = std::make_unique<device_result>(buffers_, known ? found->second.record->known_as() : 0, *answer.buffer,
                                             known ? found->second.result.bytes : 0);
   }
   if (!gone) return std::nullopt;

@@ -86,7 +86,7 @@ void job_record::wait_until_done(std::unique_lock<std::mutex>& hold) const {
     hold.lock();
     if (!why || done_) continue;
     --waiting_;
-    throw error({errc::usage, fmt::format("job {} ({}) waits: {}", number_, function_, *why), 0});
+    throw error({errc::usage, fmt::format("job {} ({}) waits: {}", known_as(), function_, *why), 0});
   }
   --waiting_;
 }
@@ -106,13 +106,13 @@ std::shared_ptr<kept_result> job_record::take() {
   poll(steady_time::max());
   std::unique_lock hold(mutex_);
   wait_until_done(hold);
-  if (failure_) throw job_error(number_, *failure_);
+  if (failure_) throw job_error(known_as(), *failure_);
   if (std::exchange(taken_, true)) {
     throw error(
         {errc::usage,
          fmt::format(
              "taking the result of job {} ({}) a second time: a result can be taken once; keep the Result",
-             number_, function_),
+             known_as(), function_),
          0});
   }
   if (result_) result_->belongs_to(this_thread());
@@ -136,7 +136,7 @@ std::optional<arena::job_reading> job_record::latest_begun() const {
   const auto rows = table.rows(row_.generation);
   if (!rows || row_.row >= *rows) return std::nullopt;
   const auto found = table.read(row_.row);
-  const bool begun = found && found->job == number_ && found->state != arena::row_state::waiting &&
+  const bool begun = found && found->job == known_as() && found->state != arena::row_state::waiting &&
                      found->state != arena::row_state::revoked;
   return begun ? std::optional(*found) : std::nullopt;
 }

@@ -166,7 +166,7 @@ struct Pool::Mapping::body {
       return pool->submit(function, *next_input, options, std::chrono::hours(24));
     } catch (const error& e) {
       if (e.code() == errc::usage || e.code() == errc::timed_out) throw;
-      if (e.code() == errc::out_of_memory) return pool->refuse_job(function, e.what());
+      if (e.code() == errc::out_of_memory) return pool->refuse_job(function, options, e.what());
       refused = e.as_failure();
       return std::nullopt;
     }

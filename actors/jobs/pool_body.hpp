@@ -43,7 +43,7 @@ class Pool::body final : public host::run,
   Job submit(std::string_view function, Argument argument, const job_options& options, nanoseconds patience);
   std::optional<Job> try_submit(std::string_view function, Argument argument, const job_options& options);
   /// A job that has failed as too_large before it was queued.
-  Job refuse_job(std::string_view function, std::string why);
+  Job refuse_job(std::string_view function, const job_options& options, std::string why);
   bool finish(nanoseconds at_most);
   void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept override;
   void fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept;

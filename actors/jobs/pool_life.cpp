@@ -200,11 +200,10 @@ std::optional<Job> Pool::body::try_submit(std::string_view function, Argument ar
   return enter(function, std::move(argument), rules);
 }
 
-Job Pool::body::refuse_job(std::string_view function, std::string why) {
-  auto record = std::make_shared<jobs::job_record>(counts_.submit(), std::string(function), Argument(),
-                                                   jobs::job_rules(), weak_from_this(), process());
+Job Pool::body::refuse_job(std::string_view function, const job_options& options, std::string why) {
+  auto record = std::make_shared<jobs::job_record>(counts_.submit(), std::string(function), Argument(), rules_of(options), weak_from_this(), process());
   const job_failure failed{job_status::too_large, {}, std::move(why), {}, {}, 0};
-  job_failed(record->number(), record->function(), failed);
+  job_failed(record->known_as(), record->function(), failed);
   record->fail(failed);
   counts_.count_orphans(1, false);
   return job_access::make(std::move(record));

@@ -145,7 +145,11 @@ TEST_CASE(
   };
   Pool pool(c, std::move(options));
   std::vector<Result> kept;
-  for (int i = 0; i < 2; ++i) kept.push_back(pool.submit("fill", "100", kept_on_device()).get());
+  for (const std::uint64_t number : {41, 42}) {
+    job_options known = kept_on_device();
+    known.known_as = number;
+    kept.push_back(pool.submit("fill", "100", known).get());
+  }
   Job third = pool.submit("fill", "100", kept_on_device());
   std::string why;
   try {
@@ -154,7 +158,7 @@ TEST_CASE(
     CHECK(waits.code() == errc::usage);
     why = waits.what();
   }
-  CHECK(why.find("2 of 2 device buffers hold results that the program has not released (of jobs 1, 2)") !=
+  CHECK(why.find("2 of 2 device buffers hold results that the program has not released (of jobs 41, 42)") !=
         std::string::npos);
   await([&] {
     const std::lock_guard hold(mutex);

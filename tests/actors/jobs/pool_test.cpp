@@ -2,6 +2,8 @@
 #include "tests/actors/jobs/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <signal.h>
 
 #include <algorithm>
@@ -273,6 +275,29 @@ TEST_CASE("an input beyond the pool's memory is too_large, and the other inputs 
   }
   CHECK(pool.statistics().failed == 2);
   CHECK(pool.finish(10s));
+}
+
+TEST_CASE("a job with a number of its own has that number in errors and events, and its tries and its time are known") {
+  config c = odd_jobs(1);
+  c.jobs.memory = {1U << 20U};
+  std::promise<std::string> told;
+  pool_options listening = quietly();
+  listening.on_event = [&](const event& what) {
+    if (what.kind == event_kind::job_failed) told.set_value(what.text);
+  };
+  Pool pool(c, std::move(listening));
+  job_options options;
+  options.known_as = 41;
+  bool taken = false;
+  auto outcomes = pool.map("echo", [&] { return std::exchange(taken, true) ? std::nullopt : std::optional<Argument>(std::string(2U << 20U, 'a')); }, options);
+  Job refused = outcomes.next().value().job;
+  CHECK_THROWS_WITH(refused.get(), Catch::Matchers::StartsWith("job 41: too_large"));
+  CHECK(told.get_future().get().starts_with("job 41 (echo): too_large"));
+  Job running = pool.submit("hang", {}, options);
+  await([&] { return running.attempts() == 1; });
+  running.kill();
+  CHECK(status_of(running) == job_status::cancelled);
+  CHECK(running.why()->ran);
 }
 
 TEST_CASE("a mapping of a pool that was stopped yields every outcome in flight, and then the reason") {
