@@ -50,7 +50,10 @@ std::optional<device_outcome> device_jobs::end(const schedule::device_departure&
   PENSTOCK_CHECK(found != jobs_.end(), "job {}", gone.job);
   job_at_device job = std::move(found->second);
   jobs_.erase(found);
-  if (!gone.wanted) return std::nullopt;
+  if (!gone.wanted) {
+    --unwanted_;
+    return std::nullopt;
+  }
   const std::string& function = job.record->function();
   switch (gone.how) {
     case schedule::device_end::poisoned:
@@ -128,6 +131,7 @@ std::optional<device_outcome> device_jobs::cancel(std::uint64_t job) {
     }
     // Keep the slot: the owner may still be reading it.
     case schedule::device_queue::cancelling::unwanted:
+      ++unwanted_;
       return as_failed({found->second.record, {}, found->second.attempts}, job_status::cancelled, text);
     case schedule::device_queue::cancelling::unknown: break;
   }

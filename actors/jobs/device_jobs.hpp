@@ -43,6 +43,8 @@ class device_jobs {
   [[nodiscard]] std::vector<device_outcome> cancel_all(const std::string& why);
 
   [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
+  /// Those of them whose callers wait: a job that was cancelled stays until the owner has answered.
+  [[nodiscard]] std::size_t wanted() const noexcept { return jobs_.size() - unwanted_; }
   /// What jobs here wait for; returned once per wait, when callers have held all buffers for too long.
   [[nodiscard]] std::optional<std::string> waits_for_callers(steady_time now);
 
@@ -61,6 +63,7 @@ class device_jobs {
   std::shared_ptr<admission> meter_;
   schedule::device_queue queue_;
   std::unordered_map<std::uint64_t, job_at_device> jobs_;  // exactly the jobs in queue_
+  std::size_t unwanted_ = 0;
   bool waiting_said_ = false;
 };
 

@@ -186,6 +186,11 @@ void tell_owner(self_pointer self) {
     s.around.news->waits_for_callers(*who);
 }
 
+/// The book does not know of cancel_all.
+std::uint64_t leased(const scheduler_state& s) {
+  return s.cancelled ? 0 : s.book->unsettled() - s.book->waiting();
+}
+
 void tell_to_stop(scheduler_state& s, joined_worker& worker) {
   if (std::exchange(worker.told_to_stop, true)) return;
   worker.link->send(protocol::stop_work{});
@@ -227,8 +232,11 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
   s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
 }
 
+void report_counts(scheduler_state& s) {
+  s.around.news->counted(std::exchange(s.tally, {}), s.by_function, {leased(s), s.device->wanted()}, s.book->stale_dropped());
+}
+
 void notify_callers(scheduler_state& s) {
-  s.around.news->jobs_ended(std::exchange(s.tally, {}), s.by_function);
   const auto ended = std::exchange(s.ended, {});
   for (const auto& tell : ended) tell();
   if (!ended.empty()) s.around.news->callers_notified(ended.size());
@@ -252,9 +260,8 @@ void act(self_pointer self, notify callers) {
     s.sacrificial = s.book->wants_sacrificial();
     self->send(s.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
-  const std::uint64_t leased = s.cancelled ? 0 : s.book->unsettled() - s.book->waiting();  // the book does not know of cancel_all
-  s.around.meter->decided(leased + s.device->size(), s.book->lacks_memory(), room);
-  s.around.news->counted(leased, s.device->size(), s.book->stale_dropped());
+  s.around.meter->decided(leased(s) + s.device->size(), s.book->lacks_memory(), room);
+  report_counts(s);
   if (callers == notify::later && !s.ended.empty()) {
     decide_soon(self);
   } else {

@@ -4,27 +4,26 @@
 
 namespace penstock::jobs {
 
-std::uint64_t job_counts::submit_again() {
-  const std::lock_guard hold(mutex_);
-  ++repeats_;
-  return ++submitted_;
+/// Requires the lock.
+job_counts::verdicts& job_counts::of(std::string_view function) {
+  const auto found = by_name_.find(function);
+  return found != by_name_.end() ? found->second : by_name_[std::string(function)];
 }
 
-void job_counts::verdicts::add(job_verdict one) {
-  switch (one) {
-    case job_verdict::nonzero_exit: ++nonzero_exits; [[fallthrough]];
-    case job_verdict::ok: ++ok; return;
-    case job_verdict::failed: ++failed; return;
-    case job_verdict::again: ++again; return;
-  }
+std::uint64_t job_counts::submit_again(std::string_view function) {
+  if (!judged_) return submit();
+  const std::lock_guard hold(mutex_);
+  for (verdicts* const some : {&judgements_, &of(function)}) ++some->again;
+  return ++submitted_;
 }
 
 void job_counts::judge(std::string_view function, job_verdict verdict) {
   if (!judged_) return;
   const std::lock_guard hold(mutex_);
-  judgements_.add(verdict);
-  const auto found = by_name_.find(function);
-  (found != by_name_.end() ? found->second : by_name_[std::string(function)]).add(verdict);
+  for (verdicts* const some : {&judgements_, &of(function)}) {
+    ++(verdict == job_verdict::failed ? some->failed : some->ok);
+    some->nonzero_exits += verdict == job_verdict::nonzero_exit ? 1 : 0;
+  }
 }
 
 /// Jobs that have ended but have not been judged count as running.
@@ -36,14 +35,15 @@ void job_counts::replace(Counts& counts, const verdicts& by) {
   counts.failed = by.failed;
 }
 
-void job_counts::count_ended(const job_news::tally& some,
-                             std::span<const job_news::function_counts> functions) {
-  ended_.fetch_add(some.ok + some.failed + some.cancelled, std::memory_order_relaxed);
+void job_counts::count(const job_news::tally& ended, std::span<const job_news::function_counts> functions, const job_news::under_way& now) {
+  ended_.fetch_add(ended.ok + ended.failed + ended.cancelled, std::memory_order_relaxed);
   const std::lock_guard hold(mutex_);
-  counted_.ok += some.ok;
-  counted_.failed += some.failed;
-  counted_.retried += some.retried;
-  counted_.cancelled += some.cancelled;
+  counted_.ok += ended.ok;
+  counted_.failed += ended.failed;
+  counted_.retried += ended.retried;
+  counted_.cancelled += ended.cancelled;
+  counted_.handed = now.leased;
+  counted_.running = now.at_device;
   by_function_.assign(functions.begin(), functions.end());
 }
 
@@ -61,12 +61,6 @@ void job_counts::count_notified(std::uint64_t jobs) {
   notified_changed_.notify_all();
 }
 
-void job_counts::set_under_way(std::uint64_t leased, std::uint64_t at_device) {
-  const std::lock_guard hold(mutex_);
-  counted_.handed = leased;
-  counted_.running = at_device;
-}
-
 void job_counts::name_functions(const std::vector<std::string>& names) {
   const std::lock_guard hold(mutex_);
   names_ = names;
@@ -80,19 +74,22 @@ bool job_counts::wait_until_all_notified(nanoseconds at_most) {
 pool_statistics job_counts::statistics() const {
   const std::lock_guard hold(mutex_);
   pool_statistics all = counted_;
-  all.submitted = submitted_.load() - repeats_;
   for (std::size_t i = 0; i < by_function_.size(); ++i) {
     const job_news::function_counts& f = by_function_[i];
     if (f.waiting + f.running + f.ok + f.failed + f.cancelled == 0) continue;
     all.functions.push_back({names_.at(i), f.waiting, f.running, f.ok, f.failed, f.retried, f.cancelled});
   }
-  if (!judged_) return all;
-  replace(all, judgements_);
-  all.nonzero_exits = judgements_.nonzero_exits;
-  for (function_statistics& f : all.functions) {
-    const auto found = by_name_.find(f.name);
-    replace(f, found == by_name_.end() ? verdicts() : found->second);
+  if (judged_) {
+    replace(all, judgements_);
+    all.nonzero_exits = judgements_.nonzero_exits;
+    for (function_statistics& f : all.functions) {
+      const auto found = by_name_.find(f.name);
+      replace(f, found == by_name_.end() ? verdicts() : found->second);
+    }
   }
+  const std::uint64_t known = all.running + all.ok + all.failed + all.cancelled;
+  all.submitted = submitted_.load() - judgements_.again;
+  all.waiting = all.submitted - std::min(all.submitted, known);
   return all;
 }
 

@@ -24,8 +24,8 @@ class job_counts {
 
   /// Counts one more job and returns its number; the first is 1.
   std::uint64_t submit() noexcept { return ++submitted_; }
-  /// The same for a job that repeats one: it counts once.
-  std::uint64_t submit_again();
+  /// The same for a job that repeats one that has ended and is not judged: they count once.
+  std::uint64_t submit_again(std::string_view function);
   /// The program has decided about a job that has ended.
   void judge(std::string_view function, job_verdict verdict);
   [[nodiscard]] std::uint64_t submitted() const noexcept {
@@ -33,20 +33,17 @@ class job_counts {
   }
   [[nodiscard]] std::uint64_t ended() const noexcept { return ended_.load(std::memory_order_relaxed); }
 
-  /// `functions`: all counts of each function, by index.
-  void count_ended(const job_news::tally& some, std::span<const job_news::function_counts> functions);
+  void count(const job_news::tally& ended, std::span<const job_news::function_counts> functions, const job_news::under_way& now);
   /// Counts jobs that ended, cancelled or failed, before any actor had them; their callers have been notified.
   void count_orphans(std::uint64_t jobs, bool cancelled);
   void count_notified(std::uint64_t jobs);
-  /// `leased`: jobs that workers have, begun or not; `at_device`: those that the GPU owner has.
-  void set_under_way(std::uint64_t leased, std::uint64_t at_device);
   /// Names the functions by index, including those already known.
   void name_functions(const std::vector<std::string>& names);
 
   /// False if, after that time, the callers of some submitted jobs have not been notified.
   [[nodiscard]] bool wait_until_all_notified(nanoseconds at_most);
-  /// Excludes the number of waiting jobs and the bytes held: admission knows those. No handed job counts as
-  /// running: host::look_closer moves those that their worker has begun.
+  /// Excludes the bytes held: admission knows those. Jobs that are neither running nor ended wait. No handed job counts as running:
+  /// host::look_closer moves those that their worker has begun.
   [[nodiscard]] pool_statistics statistics() const;
 
  private:
@@ -54,9 +51,9 @@ class job_counts {
     std::uint64_t ok = 0;
     std::uint64_t nonzero_exits = 0;
     std::uint64_t failed = 0;
-    std::uint64_t again = 0;
-    void add(job_verdict one);
+    std::uint64_t again = 0;  ///< neither: repeated
   };
+  [[nodiscard]] verdicts& of(std::string_view function);
   template <class Counts>
   static void replace(Counts& counts, const verdicts& by);
 
@@ -70,7 +67,6 @@ class job_counts {
   std::vector<std::string> names_;
   std::vector<job_news::function_counts> by_function_;
   std::uint64_t notified_ = 0;
-  std::uint64_t repeats_ = 0;
   verdicts judgements_;
   std::map<std::string, verdicts, std::less<>> by_name_;
 };

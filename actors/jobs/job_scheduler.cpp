@@ -127,6 +127,7 @@ void take_answers(scheduler_state& s, std::vector<device_answer> answers) {
 }
 
 void leave(self_pointer self) {
+  report_counts(self->state);
   notify_callers(self->state);
   self->state.supervisor = supervisor::supervisor_actor();
   self->state.owner = gpu_owner::gpu_owner_actor();
@@ -199,7 +200,7 @@ actors::handlers<heard> behave(self_pointer self, job_scheduler_surroundings aro
       },
       [self](const cancel_all& order) {
         end_all(self->state, order.why);
-        notify_callers(self->state);
+        act(self);
       },
       [self](const meet_supervisor& news) { self->state.supervisor = news.supervisor; },
       [self](const decide_jobs& order) {

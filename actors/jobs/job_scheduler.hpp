@@ -39,7 +39,7 @@ namespace penstock::jobs {
 /// What the job scheduler reports to its pool. Called on the thread that runs it; must not block.
 class job_news {
  public:
-  /// Several jobs have ended.
+  /// Jobs that have ended.
   struct tally {
     std::uint64_t ok = 0;
     std::uint64_t failed = 0;
@@ -55,16 +55,18 @@ class job_news {
     std::uint64_t retried = 0;
     std::uint64_t cancelled = 0;
   };
-  /// `functions`: one entry per function, in the order of functions_named().
-  virtual void jobs_ended(const tally& some, std::span<const function_counts> functions) = 0;
+  struct under_way {
+    std::uint64_t leased = 0;     ///< jobs that workers have, begun or not
+    std::uint64_t at_device = 0;  ///< those that the GPU owner has
+  };
+  /// `ended`: since the last call. `functions`: one entry per function, in the order of functions_named().
+  virtual void counted(const tally& ended, std::span<const function_counts> functions, const under_way& now, std::uint64_t stale_dropped) = 0;
   /// The functions of the worker program. Called once.
   virtual void functions_named(const std::vector<std::string>& names) = 0;
   /// The callers of `jobs` ended jobs have been notified.
   virtual void callers_notified(std::uint64_t jobs) = 0;
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.
   virtual void job_failed(std::uint64_t job, const std::string& work, const job_failure& why) = 0;
-  /// `leased`: jobs that workers have; `at_device`: those that the GPU owner has.
-  virtual void counted(std::uint64_t leased, std::uint64_t at_device, std::uint64_t stale_dropped) = 0;
   /// Jobs on the device wait for callers. Called once per wait.
   virtual void waits_for_callers(const std::string& what) = 0;
 

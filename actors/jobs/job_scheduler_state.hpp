@@ -91,7 +91,9 @@ void note_end(scheduler_state& s, const open_job& job, job_status how);
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why);
 void end_at_device(scheduler_state& s, device_outcome outcome);
 void end_at_device(scheduler_state& s, std::vector<device_outcome> outcomes);
-/// Notifies the callers of ended jobs, after updating the statistics, which they may query at once.
+/// Updates the statistics.
+void report_counts(scheduler_state& s);
+/// Notifies the callers of ended jobs. Call report_counts() first: they may query the statistics at once.
 void notify_callers(scheduler_state& s);
 
 // ---- job_submissions.cpp ----------------------------------------------------------------------------------

@@ -83,11 +83,10 @@ class Pool::body final : public host::run,
   }
   [[nodiscard]] jobs::short_waits* polls() noexcept override { return few_jobs() ? &short_waits_ : nullptr; }
   void gave_up(const failure& why) override;
-  void jobs_ended(const tally& some, std::span<const function_counts> functions) override;
+  void counted(const tally& ended, std::span<const function_counts> functions, const under_way& now, std::uint64_t stale_dropped) override;
   void functions_named(const std::vector<std::string>& names) override;
   void callers_notified(std::uint64_t jobs) override;
   void job_failed(std::uint64_t job, const std::string& work, const job_failure& why) override;
-  void counted(std::uint64_t leased, std::uint64_t at_device, std::uint64_t stale_dropped) override;
   void waits_for_callers(const std::string& what) override;
 
   result<void> try_start();

@@ -154,7 +154,7 @@ Job Pool::body::enter(std::string_view function, Argument argument, const jobs::
   bool first = false;
   {
     const std::lock_guard in_order(submit_mutex_);  // jobs reach the scheduler in the order of their numbers
-    record = std::make_shared<jobs::job_record>(rules.again ? counts_.submit_again() : counts_.submit(), std::string(function),
+    record = std::make_shared<jobs::job_record>(rules.again ? counts_.submit_again(function) : counts_.submit(), std::string(function),
                                                 std::move(argument), rules, weak_from_this(), process());
     first = submissions_->add(record);
   }
@@ -212,8 +212,11 @@ Job Pool::body::refuse_job(std::string_view function, const job_options& options
 /// Jobs that were admitted while the pool was ending and that no actor will process. Without locks: freeing an argument may run
 /// the caller's code.
 void Pool::body::fail_orphans(const std::vector<std::shared_ptr<jobs::job_record>>& orphans) {
-  for (const auto& record : orphans)
+  admission_->begun(orphans.size());
+  for (const auto& record : orphans) {
+    admission_->ended(record->argument().size());
     record->fail({job_status::cancelled, {}, "the pool was closed before it started", {}, {}, 0});
+  }
   counts_.count_orphans(orphans.size(), true);
 }
 
@@ -369,7 +372,6 @@ void Pool::body::add_to_progress(supervision::progress_facts& facts, const run::
 pool_statistics Pool::body::statistics() const {
   const jobs::admission::counts held = admission_->now();
   pool_statistics all = counts_.statistics();
-  all.waiting = held.waiting;
   all.callers_wait = held.callers_wait;
   all.callers_hold_everything = held.callers_hold_everything;
   all.memory_bytes = settings_.jobs.memory.bytes;

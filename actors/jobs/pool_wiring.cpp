@@ -109,8 +109,9 @@ void Pool::body::waits_for_callers(const std::string& what) {
   tell(host::event_of(event_kind::stalled, what));
 }
 
-void Pool::body::jobs_ended(const tally& some, std::span<const function_counts> functions) {
-  counts_.count_ended(some, functions);
+void Pool::body::counted(const tally& ended, std::span<const function_counts> functions, const under_way& now, std::uint64_t stale_dropped) {
+  counts_.count(ended, functions, now);
+  board_.counted(stale_dropped, of_batches_ ? std::nullopt : std::optional(poisoned_));
 }
 
 void Pool::body::functions_named(const std::vector<std::string>& names) {
@@ -129,11 +130,6 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& work, const jo
   const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
   log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // who judges a job tells it
   tell(host::event_of(event_kind::job_failed, text));
-}
-
-void Pool::body::counted(std::uint64_t leased, std::uint64_t at_device, std::uint64_t stale_dropped) {
-  board_.counted(stale_dropped, of_batches_ ? std::nullopt : std::optional(poisoned_));
-  counts_.set_under_way(leased, at_device);
 }
 
 }  // namespace penstock

@@ -109,7 +109,7 @@ struct job_options {
   /// The number by which people know the job in status, log and events, instead of Job::number(): `penstock map` gives the
   /// number of its input line. No two unfinished jobs may share it.
   std::optional<std::uint64_t> known_as{};
-  /// It repeats a job that has ended, so it does not count as submitted once more.
+  /// It repeats a job that has ended, which is not judged: both count as one (pool_options::judged).
   bool again = false;
 };
 
@@ -118,7 +118,6 @@ enum class job_verdict : std::uint8_t {
   ok,
   nonzero_exit,  ///< ok, although its command exited with a code other than 0
   failed,
-  again,         ///< neither: the program has submitted it again (job_options::again)
 };
 
 /// A result: a view into the arena, a copy once slots run low (rule J11), or one of the [gpu] buffers if
@@ -212,8 +211,8 @@ struct pool_options {
   hosted_program hosted{};                     ///< for [loader.hosts]
   /// Jobs are the batches of a data loader: the program takes them in order and says so (await_batch, batch_taken).
   bool of_batches = false;
-  /// The program decides which jobs have succeeded, and calls judge() once for each that has ended and was not cancelled. Until
-  /// then the job counts as running.
+  /// The program decides which jobs have succeeded, and calls judge() once for each that has ended and was not cancelled, unless
+  /// it submits the job again (job_options::again). Until then the job counts as running.
   bool judged = false;
 };
 

@@ -359,6 +359,8 @@ TEST_CASE("a job whose result is on the device can be cancelled, in use or queue
   CHECK(in_hand.kill());
   CHECK(failure_of(in_hand).status == job_status::cancelled);
   CHECK_FALSE(in_hand.cancel());
+  const pool_statistics now = pool.statistics();
+  CHECK(std::tuple(now.submitted, now.waiting, now.running, now.cancelled) == std::tuple(2U, 0U, 0U, 2U));
   go.give();
   for (int i = 0; i < 20; ++i) CHECK(number_in(sum(pool, 500'000 + i).get()) == sum_of_filled(500'000 + i));
 }

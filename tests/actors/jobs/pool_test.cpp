@@ -134,7 +134,7 @@ TEST_CASE("jobs that several threads submit one at a time, while the pool is clo
       callers.emplace_back([&] {
         while (true) {
           try {
-            Job job = pool.submit("nothing", {});
+            Job job = pool.submit("nothing", "argument");
             const job_status how = status_of(job);
             ++ended;
             if (how == job_status::cancelled) return;
@@ -150,6 +150,9 @@ TEST_CASE("jobs that several threads submit one at a time, while the pool is clo
     pool.close();
     for (std::thread& t : callers) t.join();
     CHECK(ended_otherwise == 0);
+    const pool_statistics all = pool.statistics();
+    CHECK(adds_up(all));
+    CHECK(std::tuple(all.waiting, all.running, all.argument_bytes) == std::tuple(0U, 0U, 0U));
   }
 }
 
@@ -298,6 +301,29 @@ TEST_CASE("a job with a number of its own has that number in errors and events, 
   running.kill();
   CHECK(status_of(running) == job_status::cancelled);
   CHECK(running.why()->ran);
+}
+
+TEST_CASE("a job that its program repeats counts once, also if the repetition cannot be submitted") {
+  config c = odd_jobs(1);
+  c.jobs.memory = {1U << 20U};
+  pool_options options = quietly();
+  options.judged = true;
+  Pool pool(c, std::move(options));
+  job_options again;
+  again.again = true;
+  const auto counts = [&] {
+    const pool_statistics all = pool.statistics();
+    CHECK(adds_up(all));
+    return std::tuple(all.submitted, all.waiting, all.running, all.failed);
+  };
+  CHECK(status_of(pool.submit("throws", "once")) == job_status::exception);
+  CHECK(counts() == std::tuple(1U, 0U, 1U, 0U));
+  CHECK(status_of(pool.submit("throws", "twice", again)) == job_status::exception);
+  CHECK(counts() == std::tuple(1U, 0U, 1U, 0U));
+  CHECK(code_of([&] { pool.submit("throws", std::string(2U << 20U, 'a'), again); }) == errc::out_of_memory);
+  CHECK(counts() == std::tuple(1U, 0U, 1U, 0U));
+  pool.judge("throws", job_verdict::failed);
+  CHECK(counts() == std::tuple(1U, 0U, 0U, 1U));
 }
 
 TEST_CASE("a mapping of a pool that was stopped yields every outcome in flight, and then the reason") {

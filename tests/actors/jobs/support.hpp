@@ -36,6 +36,11 @@ std::optional<errc> code_of(Call call) {
   return std::nullopt;
 }
 
+/// Rule J31.
+inline bool adds_up(const pool_statistics& s) {
+  return s.submitted == s.waiting + s.running + s.ok + s.failed + s.cancelled;
+}
+
 /// The status of an ended job.
 inline job_status status_of(Job job) {
   try {

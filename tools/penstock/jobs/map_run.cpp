@@ -241,7 +241,7 @@ void map_run::try_again(const std::shared_ptr<job>& what) {
     ++what->tries;
     what->attempts = before.attempts;
     const auto begun = start(what);
-    if (begun) return judge(before, job_verdict::again);
+    if (begun) return;
     fail(begun.error());
   }
   over(what, before, false);
@@ -255,7 +255,8 @@ void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome,
   if (is_final && outcome.status != job_status::cancelled && around_.journal != nullptr) {
     if (auto ok = around_.journal->append(what->hash, line); !ok) lose_output(std::move(ok.error()));
   }
-  judge(outcome, verdict_on(outcome));
+  // Not of cancelled jobs, which the pool counts itself.
+  if (outcome.from_pool && outcome.status != job_status::cancelled && around_.judge) around_.judge(verdict_on(outcome));
   const bool never_began = outcome.status == job_status::cancelled && outcome.attempts == 0;
   if (around_.log != nullptr && !never_began) {
     const std::string entry = job_log_line(std::chrono::system_clock::now(), what->index, outcome, text);
@@ -265,11 +266,6 @@ void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome,
     note_failure(*what, outcome);
   const bool nonzero_exit = outcome.status == job_status::ok && exited_with_another_code_than_0(outcome);
   arrived(*what, outcome.status, nonzero_exit, std::move(line), false, outcome.held);
-}
-
-/// Not of cancelled jobs, which the pool counts itself.
-void map_run::judge(const job_outcome& outcome, job_verdict verdict) const {
-  if (outcome.from_pool && outcome.status != job_status::cancelled && around_.judge) around_.judge(verdict);
 }
 
 void map_run::note_failure(const job& what, const job_outcome& outcome) {

@@ -122,7 +122,6 @@ class map_run {
   void over(const std::shared_ptr<job>& what, const job_outcome& outcome, bool is_final);
   void arrived(const job& what, job_status status, bool nonzero_exit, std::string line, bool known,
                std::shared_ptr<const void> held = {});
-  void judge(const job_outcome& outcome, job_verdict verdict) const;
   void note_failure(const job& what, const job_outcome& outcome);
   void fail(failure why);
   void lose_output(failure why);

@@ -171,7 +171,9 @@ result<void> job_starter::start(const map_line& line, const map_run::settle& set
     job_failure why;
     why.status = job_status::too_large;
     why.text = e.what();
-    settled(outcome_of(why));
+    job_outcome outcome = outcome_of(why);
+    outcome.from_pool = line.again;
+    settled(std::move(outcome));
     return {};
   }
 }
