@@ -201,14 +201,14 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             self._took(planned, over, state)
             if not over or book.shards is None:
                 book.count(planned)
-            left_out = len(planned.bad) + len(raised)
-            missing = 0 if self._failures.bad.policy == "replace" and not over else left_out
-            delivered = 0 if over else book.size_of(planned) - missing
-            self._pool.pool._core.batch_taken(self._progress.epoch, delivered, left_out)
+            missing = 0 if self._failures.bad.policy == "replace" and not over else len(planned.bad) + len(raised)
+            delivered = 0 if over or isinstance(data, ExceptionWrapper) else book.size_of(planned) - missing
+            self._pool.pool._core.batch_taken(self._progress.epoch, delivered, missing)
+            if delivered == 0:
+                self._tell_position()
             if not over:
                 return data
-            self._tell_position()  # no sample of the batch is left
-        if self._failures.bad.left_out > 0 and self._num_yielded == 0 and not self._raised and self._progress.resumed is None:
+        if self._failures.bad.left_out > 0 and self._num_yielded == 0 and not self._raised and self._progress.began_at == 0:
             raise self._failures.bad.nothing_is_left()
         raise StopIteration
 

@@ -291,6 +291,7 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
     marks.write(job, Marks.PLACE_OF_SETUP)
     if (batch.order, batch.shard) not in _stages:
         call.describe("dataset setup")
+    bad: list[tuple[int, str]] = []
     try:
         stage = _stage_of(batch, call.worker)
         call.describe(_name_of_batch(batch, stage.order.given.iterable))
@@ -299,11 +300,12 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
             return _give(call, stage, Loaded(failed))
         stage.show()
         try:
-            loaded = _from_source(call, stage, batch, marks) if stage.order.given.iterable else _loaded(call, stage, batch, marks)
+            iterable = stage.order.given.iterable
+            loaded = _from_source(call, stage, batch, marks) if iterable else _loaded(call, stage, batch, bad, marks)
         except Exception as failed:
             if isinstance(failed, MemoryError) and call.attempt < stage.order.last_attempt:
                 raise
-            loaded = Loaded(stage.raised())
+            loaded = Loaded(stage.raised(), tuple(bad))
         if not loaded.over:
             loaded = loaded._replace(state=stage.shard.behind)
         _give(call, stage, loaded)
@@ -380,9 +382,9 @@ def _collated(call: "_worker.Call", stage: _Stage, samples: list[Any]) -> Loaded
         _room.open = False
 
 
-def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> Loaded:
+def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, bad: list[tuple[int, str]], marks: Marks) -> Loaded:
+    """Adds to `bad`, as in Loaded, before it may raise."""
     order, collated = stage.order, stage.order.given.collated
-    bad: list[tuple[int, str]] = []
     if collated and getattr(stage.dataset, "__getitems__", None):
         marks.write(call.job, Marks.PLACE_OF_ITEMS)
         if stage.seeds is not None and len(batch.index):

@@ -33,6 +33,7 @@ class Progress:
         self.base_seed: Optional[int] = None if resumed is None else resumed["base_seed"]
         self.shared_seed: Optional[int] = None if resumed is None else resumed.get("shared_seed")  # of datapipes
         self.samples: int = 0 if resumed is None else resumed["samples"]  # of the sampler's order, delivered so far
+        self.began_at = self.samples
         self.batches: int = 0 if resumed is None else resumed["batches"]
         self.shards: Optional[dict[str, Any]] = None if resumed is None else resumed["shards"]  # of an iterable dataset
         if self.shards is not None and "states" in self.shards:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional
 from penstock._errors import config_error, dataset_error, remote_traceback, sample_error, state_mismatch_error
 from penstock._tracebacks import Raised, raised_in
 
-__all__ = ["BadSamples", "Quarantine", "Sample", "check_place", "error_of_sample", "fingerprint_of", "warn_if_shared"]
+__all__ = ["BadSampleList", "BadSamples", "Quarantine", "Sample", "check_place", "error_of_sample", "fingerprint_of", "warn_if_shared"]
 
 _NAMED = 10  # samples in a line of the log
 _LINE_MAX = 64 * 1024  # a line is shorter
@@ -44,17 +44,40 @@ class Sample(NamedTuple):
         return key if isinstance(key, int) and 0 <= key < 1 << 63 else None
 
 
+class BadSampleList(list[dict[str, Any]]):
+    """`DataLoader.bad_samples`: the latest samples that were left out. A long run may leave out any number."""
+
+    MOST = 10_000
+    _dropped = 0
+
+    @property
+    def total(self) -> int:
+        """How many there are, with those that are no longer listed."""
+        return len(self) + self._dropped
+
+    def add(self, entry: dict[str, Any]) -> bool:
+        """False: the first one is listed no longer."""
+        self.append(entry)
+        surplus = max(len(self) - self.MOST, 0)
+        del self[:surplus]
+        self._dropped += surplus
+        return surplus == 0 or self._dropped > surplus
+
+    def __repr__(self) -> str:
+        return super().__repr__() + (f" and {self._dropped} more" if self._dropped else "")
+
+
 class BadSamples:
     """How a loader handles them, and how it reports them.
 
     Args:
         policy: on_bad_sample.
         quarantine: the samples that killed workers before.
-        listed: loader.bad_samples, which is appended to.
+        listed: loader.bad_samples, which is added to.
         core: the pool's, for its events and its log.
     """
 
-    def __init__(self, policy: str, quarantine: "Quarantine", listed: list[dict[str, Any]], core: Any) -> None:
+    def __init__(self, policy: str, quarantine: "Quarantine", listed: BadSampleList, core: Any) -> None:
         self.policy, self.quarantine, self._listed, self._core = policy, quarantine, listed, core
         self.begin_pass()
 
@@ -92,7 +115,8 @@ class BadSamples:
         )
 
     def _leave_out(self, sample: Sample, why: dict[str, Any]) -> None:
-        self._listed.append({"index": sample.index, "epoch": sample.epoch, "position": sample.position, **why})
+        if not self._listed.add({"index": sample.index, "epoch": sample.epoch, "position": sample.position, **why}):
+            self._core.warn(f"loader.bad_samples keeps the latest {self._listed.MOST} samples that were left out; its `total` counts all")
         self.left_out += 1
         if self._first is None:
             self._first = sample, why

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 from penstock._arguments import LARGEST, whole_number
 from penstock._errors import config_error
-from penstock._quarantine import Quarantine, check_place, warn_if_shared
+from penstock._quarantine import BadSampleList, Quarantine, check_place, warn_if_shared
 from penstock._supervised import OwnGenerator, SupervisedLoader
 
 __all__ = ["DataLoader"]
@@ -76,9 +76,10 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
             to a GPU on its own stream, from page-locked slots, and the current stream waits for the copy.
         on_bad_sample: what to do with a sample that kills every worker that tries it. "raise" raises penstock.sample_error with
             its index; "skip" delivers the batch without it; "replace" delivers another sample of the batch twice. "skip" and
-            "replace" also apply to samples that raise. A batch with no sample left is not delivered. `bad_samples` lists all of
-            them, in every pass; the log names the first one of a pass. A pass of which no batch is left raises penstock.dataset_error.
-            Samples of iterable datasets cannot be skipped, nor can a collate_fn that crashes or raises: it raises in any case.
+            "replace" also apply to samples that raise. A batch with no sample left is not delivered. `bad_samples` lists them in
+            every pass (the latest 10,000; `bad_samples.total` counts all); the log names the first one of a pass. A pass of which
+            no batch is left raises penstock.dataset_error. Samples of iterable datasets cannot be skipped, nor can a collate_fn that
+            crashes or raises: it raises in any case.
         quarantine: a file for the indices of samples that killed their workers. Neither this loader nor later programs try them
             again: on_bad_sample applies at once, and the log names them when a pass begins. The file belongs to one dataset, which
             it knows by class and length, or by the dataset's attribute `fingerprint`, a string: set it if datasets of one class
@@ -202,7 +203,7 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
         # Under the arguments' names, too: libraries make loaders from the attributes of others (Lightning, accelerate).
         self.__dict__.update(options)
         self.device = None if device is None else torch.device(device)
-        self.bad_samples: list[dict[str, Any]] = []
+        self.bad_samples = BadSampleList()
         if seed is not None:
             generator = OwnGenerator() if generator is None else generator
         # torch refuses a prefetch_factor without workers of its own.

@@ -1,16 +1,18 @@
 """A loader never loses a sample silently: its log, its exceptions and the verbs of `penstock` name what was left out, and why."""
 
 import json
+import pickle
 import re
 import sys
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import penstock
 from loader_data import DataLoader, LoaderCase, SharingLoader, Shards, Values, crash, torch
 from package import *
-from penstock._quarantine import Quarantine
+from penstock._quarantine import BadSampleList, BadSamples, Quarantine, Sample
 from penstock._tracebacks import raised_in
 
 notes_are_shown = unittest.skipIf(sys.version_info < (3, 11), "exceptions have no notes")
@@ -150,6 +152,56 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertRegex(raised.where, r"loader_bad_samples_test\.py:\d+, in test_the_exception")
         self.assertEqual(str(raised_in("nothing of that kind")), "nothing of that kind")
 
+    def test_samples_that_were_left_out_are_listed_even_if_collate_fn_raises_then(self):
+        def give(index):
+            if index == 1:
+                raise ValueError("no one")
+            return index
+
+        def collate(samples):
+            if 0 in samples:
+                raise KeyError(samples)
+            return samples
+        loader = SharingLoader(Values(give, 8), batch_size=4, num_workers=2, collate_fn=collate, on_bad_sample="skip")
+        batches = iter(loader)
+        with self.assertRaisesRegex(KeyError, r"\[0, 2, 3\]"):
+            next(batches)
+        self.assertEqual(list(batches), [[4, 5, 6, 7]])
+        self.assertEqual([(bad["index"], bad["error"]) for bad in loader.bad_samples], [(1, "ValueError: no one")])
+
+    def test_a_pass_resumed_at_its_beginning_of_which_nothing_is_left_raises_too(self):
+        def fail(index):
+            raise ValueError(index)
+        options = {"batch_size": 4, "num_workers": 2, "on_bad_sample": "skip"}
+        first = SharingLoader(Values(int, 8), **options)
+        iter(first)
+        state = first.state_dict()
+        next(iter(first))
+        later = first.state_dict()
+        loader = SharingLoader(Values(fail, 8), **options)
+        loader.load_state_dict(state)
+        with self.assertRaisesRegex(penstock.dataset_error, "epoch 0 has delivered no batch: all 8 samples were left out"):
+            list(loader)
+        loader.load_state_dict(later)
+        self.assertEqual(list(loader), [], "the pass had a batch before")
+
+    def test_bad_samples_lists_the_latest_and_counts_all(self):
+        listed, told = BadSampleList(), []
+        core = unittest.mock.Mock()
+        core.warn = told.append
+        with unittest.mock.patch.object(BadSampleList, "MOST", 3):
+            bad = BadSamples("skip", Quarantine(None, "numbers of 8"), listed, core)
+            for index in range(5):
+                bad.raised(Sample(index, "sample %d" % index, 0, index), "Traceback (most recent call last):\nValueError: %d\n" % index)
+        self.assertEqual([each["index"] for each in listed], [2, 3, 4])
+        self.assertEqual((listed.total, bad.left_out), (5, 5))
+        self.assertTrue(repr(listed).endswith("}] and 2 more"), repr(listed))
+        self.assertEqual([text for text in told if "latest" in text], ["loader.bad_samples keeps the latest 3 samples that were left out; its `total` counts all"])
+        copied = pickle.loads(pickle.dumps(listed))
+        self.assertEqual((copied, copied.total), (listed, 5))
+        listed.clear()
+        self.assertEqual((listed.total, repr(BadSampleList())), (2, "[]"))
+
     # ---- what is no sample's fault --------------------------------------------------------------------------------
 
     def test_a_crash_in_collate_fn_is_blamed_on_collate_fn_by_log_and_verbs_too(self):
@@ -214,6 +266,28 @@ class LoaderBadSamplesTest(LoaderCase):
             DataLoader(Values(int, 8), num_workers=1, quarantine=self.write("bad.jsonl", "hello\n"))
 
     # ---- status ---------------------------------------------------------------------------------------------------
+
+    def test_each_sample_counts_once_and_those_of_a_batch_that_raised_are_not_delivered(self):
+        def give(index):
+            if index == 1:
+                raise ValueError(index)
+            return index
+
+        def counts(loader):
+            status = loader._workers_here().pool.status()
+            return [status[key] for key in ("batches_delivered", "samples_delivered", "samples_done", "batches_done")]
+        for policy, expected in (("skip", [2, 7, 8]), ("replace", [2, 8, 8]), ("raise", [1, 4, 4])):
+            loader = SharingLoader(Values(give, 8), batch_size=4, num_workers=2, on_bad_sample=policy)
+            before, batches = counts(loader), iter(loader)
+            while True:
+                try:
+                    if next(batches, None) is None:
+                        break
+                except ValueError:
+                    self.assertEqual(policy, "raise")
+            after = counts(loader)
+            self.assertEqual([now - then for now, then in zip(after[:3], before)], expected, policy)
+            self.assertEqual(after[3], 2, policy)
 
     def test_the_time_beside_a_sample_is_said_to_be_that_of_its_batch(self):
         process = self.program("""

@@ -297,8 +297,7 @@ class PENSTOCK_API Pool {
   /// Its pass over this epoch: `done` of `expected` batches (0: unknown) are delivered or left out. Call it when the pass begins, and
   /// when a batch is left out.
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept;
-  /// It has taken a batch of that epoch; without `samples`, nothing was left of the batch. `left_out`: samples that were left out, or
-  /// replaced by others.
+  /// It has taken a batch of that epoch; without `samples`, nothing was left of the batch, or it raised. `left_out`: samples that it lacks.
   void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out = 0) noexcept;
   /// A sample raised. `error`: "ValueError: no line 51"; `text`: the same as a sentence, for events.
   void sample_failed(const loader_sample& which, std::string_view error, std::string text) noexcept;
