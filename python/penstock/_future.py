@@ -77,6 +77,9 @@ class Future(concurrent.futures.Future[T]):
 
     def _ended(self, outcome: tuple[Any, ...]) -> None:
         """Runs on the pool's callback thread."""
+        by_us = outcome[0] == "cancelled" and self._cancelling
+        if not by_us and self._state in ("PENDING", "CANCELLED"):
+            self.set_running_or_notify_cancel()  # from now on cancel() has no effect
         self._job = None
         pool, self._pool = self._pool, None
         if outcome[0] != "device":
@@ -85,7 +88,7 @@ class Future(concurrent.futures.Future[T]):
             self._gpu = None
             pool._life.half_done()
         try:
-            if outcome[0] == "cancelled" and self._cancelling:
+            if by_us:
                 self._cancelled()
                 return
             if outcome[0] == "device":
@@ -112,7 +115,6 @@ class Future(concurrent.futures.Future[T]):
 
         function, self._gpu = self._gpu, None
         assert function is not None
-        self.set_running_or_notify_cancel()
 
         def half() -> None:
             nonlocal function, result, pool

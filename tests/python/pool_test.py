@@ -12,6 +12,7 @@ import unittest.mock
 import numpy
 import penstock
 from package import *
+from penstock import _parts
 
 
 def square(x):
@@ -242,6 +243,21 @@ class PoolTest(PackageTest):
             self.assertEqual(running.result(20), "done")
             self.assertFalse(running.running())
             self.assertEqual(waiting[0].result(20), "done")
+
+    def test_a_job_that_has_ended_is_not_cancelled_while_its_result_is_unpickled(self):
+        begun, go, unpickled = threading.Event(), threading.Event(), _parts.unpickled
+
+        def slowly(parts):
+            begun.set()
+            go.wait(60)
+            return unpickled(parts)
+        with self.pool(1) as pool, unittest.mock.patch.object(_parts, "unpickled", slowly):
+            future = pool.submit(abs, -3)
+            self.assertTrue(begun.wait(60))
+            self.assertFalse(future.cancel())
+            go.set()
+            self.assertIn(future, concurrent.futures.wait([future], 60).done)
+            self.assertEqual(future.result(60), 3)
 
     def test_jobs_see_globals_of_main_set_by_the_initializer(self):
         out = self.ran("""
