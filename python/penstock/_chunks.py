@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
-from penstock._errors import job_poisoned_error, job_too_large_error, out_of_memory_error
+from penstock._errors import error, job_poisoned_error, job_too_large_error, out_of_memory_error
 from penstock._future import Future, error_of
 from penstock._parts import kept_if_possible
 from penstock.worker import call_with_each
@@ -43,12 +43,19 @@ def mapped(
     are under way. Each result that the caller takes allows one more, up to `later`: chunks of tiny functions end before
     the next ones can be submitted."""
     under_way: collections.deque[tuple[Inputs, Future[Any]]] = collections.deque()
+    refused: Optional[error] = None  # why the pool takes no more jobs: told after the outcomes of those under way (rule J10)
 
     def fill(jobs: int) -> None:
-        while len(under_way) < jobs and (chunk := list(itertools.islice(inputs, size))):
-            under_way.append((chunk, submitted(pool, call_with_each, kept_if_possible(fn), chunk)))
+        nonlocal refused
+        while refused is None and len(under_way) < jobs and (chunk := list(itertools.islice(inputs, size))):
+            try:
+                under_way.append((chunk, submitted(pool, call_with_each, kept_if_possible(fn), chunk)))
+            except error as why:
+                refused = why
 
     fill(first)
+    if refused is not None and not under_way:
+        raise refused
 
     def left() -> Optional[float]:
         return None if end is None else max(0.0, end - time.monotonic())
@@ -82,6 +89,8 @@ def mapped(
                 if raised is not None:
                     kind, text, told = raised
                     raise error_of("exception", kind, text, told, [], 1)
+            if refused is not None:
+                raise refused
         finally:
             for _, future in under_way:
                 future.cancel()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from penstock import _chunks
+from penstock._errors import error
 from penstock._future import Future
 
 __all__ = ["Mapping"]
@@ -50,12 +51,14 @@ class Mapping(concurrent.futures.Executor):
         )
 
         def results() -> Iterator[T]:
+            refused: list[error] = []
             try:
                 while ahead:
                     ahead[0].exception(None if end is None else max(0.0, end - time.monotonic()))
-                    for each in itertools.islice(inputs, 1):
-                        ahead.append(_chunks.submitted(self, fn, *each))
+                    ahead.extend(self._one_more(fn, inputs, refused))
                     yield ahead.popleft().result()  # and no reference to it is kept here
+                for why in refused:
+                    raise why
             finally:
                 for left in ahead:
                     left.cancel()
@@ -80,18 +83,30 @@ class Mapping(concurrent.futures.Executor):
 
         def results() -> Iterator[T]:
             nonlocal left
+            refused: list[error] = []
             while left:
                 with news:
                     while not done:
                         news.wait()
                     future = done.popleft()
                 left -= 1
-                for each in itertools.islice(inputs, 1):
-                    _chunks.submitted(self, fn, *each).add_done_callback(ended)
+                for more in self._one_more(fn, inputs, refused):
+                    more.add_done_callback(ended)
                     left += 1
                 yield future.result()
+            for why in refused:
+                raise why
 
         return results()
+
+    def _one_more(self, fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], refused: list[error]) -> Iterator[Future[T]]:
+        """A job for the next input. If the pool takes no more jobs, the reason is added to `refused`: the outcomes of those under way come
+        first (rule J10)."""
+        for each in itertools.islice(inputs, 0 if refused else 1):
+            try:
+                yield _chunks.submitted(self, fn, *each)
+            except error as why:
+                refused.append(why)
 
     def _takes_chunks(self) -> bool:
         """Whether no option of the jobs applies to each input separately."""

@@ -5,6 +5,7 @@ import collections
 import concurrent.futures
 import ctypes
 import gc
+import itertools
 import threading
 import time
 import unittest.mock
@@ -258,6 +259,21 @@ class PoolTest(PackageTest):
             go.set()
             self.assertIn(future, concurrent.futures.wait([future], 60).done)
             self.assertEqual(future.result(60), 3)
+
+    def test_a_map_of_a_pool_that_is_shut_down_gives_every_outcome_under_way_and_then_the_reason(self):
+        for size, mapped in (
+            (1, lambda pool: pool.map(square, itertools.count())),
+            (10, lambda pool: pool.map(square, itertools.count(), chunksize=10)),
+            (1, lambda pool: pool.map_unordered(square, itertools.count())),
+        ):
+            with self.pool(2, jobs={"queue": 40}) as pool:
+                values = mapped(pool)
+                taken = [next(values)]
+            with self.assertRaisesRegex(RuntimeError, "cannot schedule new futures after shutdown"):
+                for value in values:
+                    taken.append(value)
+            self.assertEqual(len(taken), size * pool.report()["jobs"]["submitted"])
+            self.assertEqual(sorted(taken), [x * x for x in range(len(taken))])
 
     def test_jobs_see_globals_of_main_set_by_the_initializer(self):
         out = self.ran("""
