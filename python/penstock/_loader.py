@@ -190,11 +190,13 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 interrupted = caught
             except BaseException:
                 self._raised = True
-                del self._jobs[planned]
+                self._jobs.pop(planned, None)
                 book.gave_up(planned)
-                self._load_next()
-                book.count(planned)
-                self._tell_position()
+                try:
+                    self._load_next()
+                finally:
+                    book.count(planned)
+                    self._tell_position()
                 raise
             if interrupted is not None:  # here, so that the traceback shows what the handler raised and nothing of ours
                 raise interrupted.why
@@ -224,20 +226,22 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 self._load_next()
 
     def _drop(self, planned: Planned) -> None:
-        self._jobs.pop(planned).cancel_if_waiting()
+        job = self._jobs.pop(planned, None)
+        if job is not None:
+            job.cancel_if_waiting()
         self._book.drop(planned)
 
     def _next_finished(self) -> Optional[Planned]:
         """The next batch in order, finished or not; with in_order=False, the first finished one."""
         planned = self._book.next()
-        if planned is None or self._progress.ordered:
+        if planned is None or self._progress.ordered or planned not in self._jobs:
             return planned
         try:
             while not self._jobs[planned].wait(0.002):
                 self._tell_of_wait(planned)
                 self._look_around()
                 for other in self._book.under_way:
-                    if self._jobs[other].done():
+                    if other not in self._jobs or self._jobs[other].done():
                         return other
         finally:
             self._pool.pool._core.batch_came()
@@ -248,6 +252,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         if planned.loaded is not None:
             return planned.loaded
         self._failures.refuse_quarantined(planned)
+        if planned not in self._jobs:  # submitting it raised
+            self._load(planned)
         epoch = self._progress.epoch
         while True:
             job = self._wait_for(planned)

@@ -2,6 +2,7 @@
 
 import gc
 
+import penstock
 from loader_data import DataLoader, LoaderCase, Squares, Values, torch
 from package import *
 from package import children_of
@@ -49,6 +50,21 @@ class LoaderEndTest(LoaderCase):
             print(next(loader).item())
             """, timeout=100)
         self.assertEqual(out.strip(), "0")
+
+    def test_a_loader_whose_pool_was_stopped_raises_at_most_once_for_each_batch_and_ends(self):
+        loader = DataLoader(Values(int, 40), batch_size=4, num_workers=1)
+        batches = iter(loader)
+        next(batches)
+        loader._workers.pool.abort()
+        raised = 0
+        while raised < 100:
+            try:
+                next(batches)
+            except StopIteration:
+                break
+            except penstock.error:
+                raised += 1
+        self.assertLess(raised, 10)
 
     def test_a_killed_interpreter_leaves_no_worker(self):
         process = self.program("""
