@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t deaths_kept = 1000;
 constexpr std::size_t failures_kept = 10'000;
+constexpr std::size_t exceptions_kept = 1000;  // of these, with their frames
 constexpr std::size_t quarantined_kept = 1000;  // of a loader, which has no limit of its own
 
 double seconds(nanoseconds time) {
@@ -112,11 +113,13 @@ void board::group_changed(const group_status& now) {
   report_.group = now;
 }
 
-void board::sample_failed(const scheduler::lost_sample& lost) {
+void board::sample_failed(const scheduler::lost_sample& lost, std::shared_ptr<const raised_exception> exception) {
   const std::lock_guard hold(mutex_);
   ++status_.failed;
-  if (report_.failures.size() < failures_kept)
-    report_.failures.push_back({lost.sample, if_any(lost.name), lost.reason});
+  failure_report failed{lost.sample, if_any(lost.name), lost.reason, std::move(exception)};
+  status_.last_failure = failed;
+  if (report_.failures.size() >= exceptions_kept) failed.exception.reset();
+  if (report_.failures.size() < failures_kept) report_.failures.push_back(std::move(failed));
 }
 
 void board::sample_quarantined(const scheduler::lost_sample& lost) {

@@ -9,6 +9,7 @@
 
 #include <penstock/report.hpp>
 
+#include <memory>
 #include <mutex>
 #include <set>
 
@@ -38,7 +39,7 @@ class board {
   /// Returns it with what is known of earlier hangs.
   death_report worker_died(death_report death);
   void group_changed(const group_status& now);
-  void sample_failed(const scheduler::lost_sample& lost);
+  void sample_failed(const scheduler::lost_sample& lost, std::shared_ptr<const raised_exception> exception = {});
   void sample_quarantined(const scheduler::lost_sample& lost);
   /// A data loader's sample. `known`: an earlier run found it.
   void loader_quarantined(const scheduler::lost_sample& lost, bool known);

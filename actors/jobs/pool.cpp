@@ -51,8 +51,8 @@ void Pool::pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t exp
 void Pool::batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept {
   if (!body_->process().left()) body_->batch_taken(epoch, samples, left_out);
 }
-void Pool::sample_failed(const loader_sample& which, std::string_view error, std::string text) noexcept {
-  if (!body_->process().left()) body_->sample_failed(which, error, std::move(text));
+void Pool::sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback) noexcept {
+  if (!body_->process().left()) body_->sample_failed(which, error, std::move(text), traceback);
 }
 void Pool::sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept {
   if (!body_->process().left()) body_->sample_quarantined(which, std::move(causes), known);

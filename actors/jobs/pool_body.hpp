@@ -53,7 +53,7 @@ class Pool::body final : public host::run,
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept { board_.loader_pass(epoch, done, expected); }
   void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept;
   void judge(std::string_view function, job_verdict verdict) noexcept { counts_.judge(function, verdict); }
-  void sample_failed(const loader_sample& which, std::string_view error, std::string text) noexcept;
+  void sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback) noexcept;
   void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
   void warn(std::string_view text) noexcept;
   void publish(std::uint64_t number, int file);

@@ -4,6 +4,7 @@
 #include "actors/session/sizing.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/patient_wait.hpp"
+#include "runtime/base/raised.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/base/worker_slots.hpp"
@@ -345,9 +346,11 @@ void Pool::body::batch_taken(std::uint64_t epoch, std::uint64_t samples, std::ui
   board_.loader_batch_taken(epoch, samples, left_out, now());
 }
 
-void Pool::body::sample_failed(const loader_sample& which, std::string_view error, std::string text) noexcept {
-  board_.sample_failed(host::lost_sample_of(which, std::string(error), {}));
-  tell(host::event_of_loader(event_kind::sample_failed, which, std::move(text)));
+void Pool::body::sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback) noexcept {
+  event failed = host::event_of_loader(event_kind::sample_failed, which, std::move(text));
+  failed.exception = raised_from(error, traceback);
+  board_.sample_failed(host::lost_sample_of(which, std::string(error), {}), failed.exception);
+  tell(std::move(failed));
 }
 
 void Pool::body::sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept {

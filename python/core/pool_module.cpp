@@ -296,10 +296,9 @@ void bind_pools(nb::module_& m) {
           nb::arg("epoch"), nb::arg("samples"), nb::arg("left_out") = 0)
       .def(
           "sample_failed",
-          [](pool_handle& p, std::optional<std::uint64_t> index, std::string name, std::uint64_t epoch, const std::string& error, std::string text) {
-            p.pool().sample_failed({index, std::move(name), epoch}, error, std::move(text));
-          },
-          nb::arg("index").none(), nb::arg("name"), nb::arg("epoch"), nb::arg("error"), nb::arg("text"))
+          [](pool_handle& p, std::optional<std::uint64_t> index, std::string name, std::uint64_t epoch, const std::string& error, std::string text,
+             const std::string& traceback) { p.pool().sample_failed({index, std::move(name), epoch}, error, std::move(text), traceback); },
+          nb::arg("index").none(), nb::arg("name"), nb::arg("epoch"), nb::arg("error"), nb::arg("text"), nb::arg("traceback"))
       .def(
           "sample_quarantined",
           [](pool_handle& p, std::optional<std::uint64_t> index, std::string name, std::uint64_t epoch, std::vector<std::string> causes, bool known) {

@@ -123,7 +123,7 @@ class BadSamples:
 
     def failed(self, sample: Sample, raised: Raised) -> None:
         """It raised: its exception goes to the program, or it is left out."""
-        self._core.sample_failed(sample.number, sample.name, sample.epoch, raised.what, f"{sample} failed: {raised}")
+        self._core.sample_failed(sample.number, sample.name, sample.epoch, raised.what, f"{sample} failed: {raised}", raised.traceback)
 
     def raised(self, sample: Sample, traceback: str) -> None:
         """Its worker has left it out."""

@@ -15,10 +15,12 @@ class Raised(NamedTuple):
     Attributes:
         what: "ValueError: no line 51".
         where: "data.py:12, in __getitem__"; empty if unknown.
+        traceback: the whole text.
     """
 
     what: str
     where: str
+    traceback: str
 
     def __str__(self) -> str:
         return f"{self.what} ({self.where})" if self.where else self.what
@@ -34,7 +36,7 @@ def raised_in(traceback: str) -> Raised:
         elif line and not line[0].isspace() and not rest:
             rest = line
     what = rest if len(rest) <= _LONGEST else rest[:_LONGEST] + "..."
-    return Raised(_valid(what or "an exception"), _valid(where))
+    return Raised(_valid(what or "an exception"), _valid(where), _valid(traceback))
 
 
 def _valid(text: str) -> str:

@@ -284,6 +284,16 @@ void add_hosts(json& j, const session_status& s) {
     j["waits_for_hosts"] = {{"seconds", rounded(s.waits_for_hosts->seconds)}, {"limit_seconds", s.waits_for_hosts->limit_seconds}};
 }
 
+json as_json(const raised_exception& e) {
+  return {{"type", e.type}, {"message", e.message}, {"frames", e.frames}};
+}
+
+json as_json(const failure_report& f) {
+  json j{{"sample", number_of(f.sample)}, {"path", or_null(f.path)}, {"error", f.error}};
+  if (f.exception) j["exception"] = as_json(*f.exception);
+  return j;
+}
+
 json as_json(const run_report& r) {
   json j;
   j["schema"] = "penstock.run/1";
@@ -319,9 +329,7 @@ json as_json(const run_report& r) {
   j["quarantine"] = json::array();
   for (const quarantine_report& q : r.quarantine) j["quarantine"].push_back(quarantine_as_json(q, kind_of_work(r.jobs)));
   j["failures"] = json::array();
-  for (const failure_report& f : r.failures) {
-    j["failures"].push_back({{"sample", number_of(f.sample)}, {"path", or_null(f.path)}, {"error", f.error}});
-  }
+  for (const failure_report& f : r.failures) j["failures"].push_back(as_json(f));
   json owners = json::array();
   for (const owner_death_report& d : r.owner_deaths) owners.push_back(as_json(d));
   j["gpu"] = {{"placement", r.placement},
@@ -394,6 +402,7 @@ json as_json(const session_status& s) {
   j["workers_ended_unexpectedly"] = s.workers_ended_unexpectedly;
   j["quarantined"] = s.quarantined;
   j["failed"] = s.failed;
+  j["last_failure"] = s.last_failure ? as_json(*s.last_failure) : json(nullptr);
   j["hedges"] = as_json(s.hedges);
   add_hosts(j, s);
   if (s.jobs) j["jobs"] = as_json(*s.jobs);
@@ -424,6 +433,7 @@ json as_json(const event& e) {
          {"seq", or_null(e.sequence)}};
   j["death"] = e.death ? as_json(*e.death) : e.owner_death ? as_json(*e.owner_death) : json(nullptr);
   if (e.host) j["host"] = *e.host;
+  if (e.exception) j["exception"] = as_json(*e.exception);
   j["text"] = e.text;
   return j;
 }

@@ -15,6 +15,8 @@ nlohmann::ordered_json as_json(const session_status& status);
 nlohmann::ordered_json as_json(const limits_status& limits);
 nlohmann::ordered_json as_json(const death_report& death);
 nlohmann::ordered_json as_json(const owner_death_report& death);
+nlohmann::ordered_json as_json(const raised_exception& exception);
+nlohmann::ordered_json as_json(const failure_report& failed);
 nlohmann::ordered_json as_json(const quarantine_report& quarantined);
 /// `deaths_cost` in status, `cost` in deaths.
 nlohmann::ordered_json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t failed);

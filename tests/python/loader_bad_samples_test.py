@@ -84,6 +84,37 @@ class LoaderBadSamplesTest(LoaderCase):
         (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
         self.assertEqual((listed["sample"], listed["work"], listed["causes"], listed["known"]), (7, "sample 7", ["SIGABRT"] * 2, False))
 
+    def test_the_lines_that_raised_are_found_after_the_end(self):
+        self.log_of(PROGRAM)
+        raised = {"type": "ValueError", "message": "no line 3", "frames": ["<string>:8, in __getitem__"]}
+        self.assertEqual([e["exception"] for e in self.events("--last") if e["kind"] == "sample_failed" and e["sample"] == 3], [raised] * 2)
+        last = json.loads(self.penstock("status", "--last", "--json")[1])["last_failure"]
+        self.assertEqual((last["sample"], last["error"], last["exception"]), (3, "ValueError: no line 3", raised))
+        self.assertIn("the last failure: sample 3, ValueError: no line 3 (<string>:8, in __getitem__)", self.penstock("status", "--last")[1])
+        code, out, err = self.penstock("describe", "sample/3", "--last")
+        self.assertEqual((code, out.count("raised at       <string>:8, in __getitem__")), (0, 2), out + err)
+        self.assertIn("SIGABRT", self.penstock("describe", "sample/7", "--last")[1])
+        about = json.loads(self.penstock("describe", "sample/3", "--last", "--json")[1])
+        self.assertEqual((about["schema"], about["sample"], [e["kind"] for e in about["events"]], about["quarantine"]),
+                         ("penstock.describe/1", 3, ["sample_failed"] * 2, None))
+        code, _, err = self.penstock("describe", "sample/5", "--last")
+        self.assertEqual((code, err[:32]), (4, "error: nothing happened to sample"[:32]))
+
+    def test_a_report_has_the_frames_of_an_exception_that_reached_the_program(self):
+        def read(index):
+            raise KeyError("no %d" % index)
+
+        def give(index):
+            return read(index) if index == 5 else index
+        loader = SharingLoader(Values(give, 8), batch_size=4, num_workers=2)
+        batches = iter(loader)
+        next(batches)
+        with self.assertRaises(KeyError):
+            next(batches)
+        failed = batches._pool.pool.report()["failures"][-1]
+        self.assertEqual((failed["sample"], failed["exception"]["type"], failed["exception"]["message"]), (5, "KeyError", "'no 5'"))
+        self.assertRegex("\n".join(failed["exception"]["frames"]), r"in __getitem__\n.*loader_bad_samples_test\.py:\d+, in give\n.*loader_bad_samples_test\.py:\d+, in read$")
+
     def test_a_pass_without_any_good_sample_raises_with_the_first_samples_exception(self):
         def fail(index):
             return 1 // (index - index)

@@ -64,6 +64,8 @@ int no_such_worker(const session_choice& choice, const std::string& target, cons
 std::string not_a_target(const std::string& word) {
   if (word.starts_with("host/"))
     return fmt::format("'{0}' is a loader host: only describe, drain and scale take one, as in `penstock describe {0}`", printable(word));
+  if (word.starts_with("sample/"))
+    return fmt::format("'{0}' is a sample: only describe takes one, as in `penstock describe {0}`", printable(word));
   for (const auto& s : control::find_sessions()) {
     if (s.alive && s.name == word)
       return fmt::format("'{}' is a session, not a target: write --session {}", printable(word),

@@ -26,6 +26,6 @@ struct target {
 /// Empty for text that is not a target.
 [[nodiscard]] std::optional<target> parse_target(std::string_view text);
 
-inline constexpr std::string_view targets_text = "worker/N, workers, gpu, scheduler, host/NAME, host/NAME/worker/N, all";
+inline constexpr std::string_view targets_text = "worker/N, workers, sample/N, gpu, scheduler, host/NAME, host/NAME/worker/N, all";
 
 }  // namespace penstock::cli

@@ -80,6 +80,7 @@ struct event {
   std::uint64_t dropped =
       0;  ///< only in callbacks: events lost before this one because the callback was too slow
   std::optional<std::string> host{};  ///< the name of a loader host
+  std::shared_ptr<const raised_exception> exception{};  ///< of sample_failed, in a data loader
 };
 
 /// Called on a separate thread, one event at a time, in order. It may be slow: nothing waits for it. Events

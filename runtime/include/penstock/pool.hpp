@@ -299,8 +299,8 @@ class PENSTOCK_API Pool {
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept;
   /// It has taken a batch of that epoch; without `samples`, nothing was left of the batch, or it raised. `left_out`: samples that it lacks.
   void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out = 0) noexcept;
-  /// A sample raised. `error`: "ValueError: no line 51"; `text`: the same as a sentence, for events.
-  void sample_failed(const loader_sample& which, std::string_view error, std::string text) noexcept;
+  /// A sample raised. `error`: "ValueError: no line 51"; `text`: the same as a sentence, for events; `traceback`: as Python prints it.
+  void sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback = {}) noexcept;
   /// A sample is not tried again, because it killed workers or took too long. `known`: in an earlier run.
   void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
   /// Writes a warning to the pool's log.

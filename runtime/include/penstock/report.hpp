@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -158,10 +159,18 @@ struct quarantine_report {
   bool lifted = false;  ///< an operator has lifted the quarantine
 };
 
+/// What a worker's Python code raised.
+struct raised_exception {
+  std::string type;                 ///< "ValueError"
+  std::string message;              ///< at most 500 bytes
+  std::vector<std::string> frames;  ///< "data.py:12, in load", innermost last: the last ten
+};
+
 struct failure_report {
   std::uint64_t sample = 0;
   std::optional<std::string> path;
   std::string error;
+  std::shared_ptr<const raised_exception> exception{};  ///< of a data loader: the first 1000
 };
 
 /// Counts of the jobs of one function.
@@ -423,6 +432,7 @@ struct session_status {
       rate{};  ///< samples, of a pool jobs, per second of the last 10 s; empty: not measured yet
   std::optional<double> eta_seconds{};  ///< at this rate; empty: unknown
   std::string failure{};                ///< of a failed run
+  std::optional<failure_report> last_failure{};  ///< the last sample that failed
   limits_status limits{};
 };
 

@@ -104,6 +104,7 @@ std::string help_of_topic(const std::string& topic, bool colours) {
     return heading("Targets", colours) +
            "  worker/3             one loader worker\n"
            "  workers              all loader workers\n"
+           "  sample/51            what happened to a sample: for describe\n"
            "  gpu                  the GPU owner\n"
            "  scheduler            decides which worker loads what\n"
            "  host/alpha           a loader host\n"

@@ -82,6 +82,7 @@ std::string man_page(const verb_table& table, const std::string& version) {
   out += ".SH TARGETS\n";
   for (const auto& [name, what] : {std::pair{"worker/3", "one loader worker"},
                                    {"workers", "all loader workers"},
+                                   {"sample/51", "what happened to a sample: for describe"},
                                    {"gpu", "the GPU owner"},
                                    {"scheduler", "decides which worker loads what"},
                                    {"host/alpha", "a loader host"},

@@ -8,6 +8,7 @@
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/host_tables.hpp"
+#include "tools/penstock/watch/sample_history.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -99,16 +100,6 @@ work_kind kind_of_answer(const json& answer) {
     if (of == words_for(kind).name) return kind;
   }
   return work_kind::samples;
-}
-
-std::string lost_for_people(const json& status) {
-  const work_kind kind = kind_of(status);
-  const auto failed = status.at("failed").get<std::uint64_t>();
-  const auto quarantined = status.at("quarantined").get<std::uint64_t>();
-  const auto left_out = kind == work_kind::batches ? status.value("samples_done", std::uint64_t{0}) - status.value("samples_delivered", std::uint64_t{0}) : 0;
-  if (kind == work_kind::jobs || failed + quarantined + left_out == 0) return "";
-  const std::string text = fmt::format("{} failed, {} quarantined", counted(failed, "sample"), quarantined);
-  return left_out == 0 ? text : fmt::format("{}; {} left out of batches in total", text, left_out);
 }
 
 bool is_stalled(const json& status) {
@@ -380,6 +371,8 @@ std::string hint_after_status(const json& s) {
   for (const json& w : s.at("workers")) {
     if (!w.at("last_death").is_null()) return look_into(w.at("last_death"));
   }
+  if (const json last = s.value("last_failure", json()); last.is_object() && last.at("sample").is_number())
+    return "penstock describe sample/" + text_of(last.at("sample"));
   return s.at("state") == "paused" ? "penstock resume" : "";
 }
 

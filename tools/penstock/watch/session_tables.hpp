@@ -37,8 +37,6 @@ namespace penstock::cli {
 [[nodiscard]] bool is_pool(const nlohmann::ordered_json& status);
 /// What a worker is working on, and since when; "-" if it is idle.
 [[nodiscard]] std::string work_since(const nlohmann::ordered_json& worker, work_kind kind);
-/// "2 samples failed, 1 quarantined", of a data loader also how many samples its batches lack; empty if there is none, and of a pool.
-[[nodiscard]] std::string lost_for_people(const nlohmann::ordered_json& status);
 [[nodiscard]] bool is_stalled(const nlohmann::ordered_json& status);
 /// Empty while it is unknown, and of a stalled session, about which the rate of the last 10 s says nothing.
 [[nodiscard]] std::optional<double> seconds_left(const nlohmann::ordered_json& status);

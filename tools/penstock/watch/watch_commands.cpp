@@ -9,6 +9,7 @@
 #include "tools/penstock/watch/description.hpp"
 #include "tools/penstock/watch/event_reader.hpp"
 #include "tools/penstock/watch/event_times.hpp"
+#include "tools/penstock/watch/sample_history.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 #include "tools/penstock/watch/top.hpp"
 
@@ -206,7 +207,41 @@ int describe_host(const describe_options& o, const std::string& name) {
   return exit_ok;
 }
 
+/// What its events and its quarantine say of a sample.
+int describe_sample(const describe_options& o, const std::string& sample) {
+  const chosen_socket socket = choose(o.choice);
+  if (socket.refused != exit_ok) return socket.refused;
+  const session_answer status = request(o.choice, socket.path, {{"verb", "status"}});
+  if (status.refused != exit_ok) return status.refused;
+  const session_answer list = request(o.choice, socket.path, {{"verb", "quarantine"}, {"act", "list"}});
+  if (list.refused != exit_ok) return list.refused;
+  const json number = json::parse(sample, nullptr, false);
+  json about{{"sample", number.is_number_unsigned() ? number : json(sample)}, {"events", json::array()}, {"quarantine", nullptr}};
+  const int refused = read_events(o.choice, socket.path, false, [&](const json& e) {
+    if (is_about_sample(e, sample)) about["events"].push_back(e);
+  });
+  if (refused != exit_ok) return refused;
+  if (kind_of(status.result) != work_kind::jobs) {
+    for (const json& one : list.result.at("quarantine")) {
+      if (is_about_sample(one, sample)) about["quarantine"] = one;
+    }
+  }
+  if (about["events"].empty() && about["quarantine"].is_null())
+    return no_such_target(o.choice, fmt::format("nothing happened to sample {}: it neither failed nor killed a worker, and is not in quarantine", printable(sample)));
+  if (!o.choice.as_json) {
+    print_raw(history_for_people(about, terminal_width(STDOUT_FILENO)));
+    return exit_ok;
+  }
+  json all{{"schema", "penstock.describe/1"}};
+  for (const char* key : {"session", "state"}) all[key] = status.result.at(key);
+  all["of"] = words_for(kind_of(status.result)).name;
+  all.update(about);
+  print_json(all);
+  return exit_ok;
+}
+
 int describe_target(describe_options o) {
+  if (const auto sample = sample_in_target(o.target)) return describe_sample(o, *sample);
   if (const auto host = parse_host_target(o.target); host && !host->worker) return describe_host(o, host->host);
   if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
@@ -255,14 +290,16 @@ void add_describe(verb_table& verbs) {
        verb_group::operate,
        "show everything about a target",
        "The details that status omits: the current sample and how long it has taken, the full last death "
-       "with its last lines of output, where batches are, and what waits for what.",
+       "with its last lines of output, where batches are, and what waits for what. For a sample: how it failed, with Python's frames if "
+       "its code raised, and which workers it killed.",
        {{"penstock describe worker/3", "its state, its sample, its last death"},
+        {"penstock describe sample/51 --last", "what it raised in the run that ended last, and in which line"},
         {"penstock describe scheduler", "where batches are, and what the device waits for"},
         {"penstock describe host/alpha", "a loader host: what it holds, sends and has lost"}}},
       describe);
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
-  verb.add_option("TARGET", o->target, "worker/N, workers, gpu, scheduler, host/NAME or all")->required();
+  verb.add_option("TARGET", o->target, "worker/N, workers, sample/N, gpu, scheduler, host/NAME or all")->required();
 }
 
 // ---- top

@@ -1,0 +1,20 @@
+// An exception of a worker's Python code, from its traceback as text: for events, reports and the command line. Pure.
+#pragma once
+
+#include <penstock/report.hpp>
+
+#include <memory>
+#include <string_view>
+
+namespace penstock {
+
+/// Bounds of a raised_exception: it is kept for each failed sample.
+inline constexpr std::size_t raised_frames_max = 10;
+inline constexpr std::size_t raised_frame_bytes_max = 200;
+inline constexpr std::size_t raised_message_bytes_max = 500;
+
+/// `what`: "ValueError: no line 51". `traceback`: as Python prints it. Of an exception with a cause, the frames are those of the
+/// exception itself, which stands last. Without penstock's own frames around them. Any bytes are accepted; the result is printable.
+[[nodiscard]] std::shared_ptr<const raised_exception> raised_from(std::string_view what, std::string_view traceback);
+
+}  // namespace penstock

@@ -1,0 +1,97 @@
+#include "tools/penstock/watch/sample_history.hpp"
+
+#include "runtime/base/counted.hpp"
+#include "runtime/base/one_line.hpp"
+#include "runtime/base/sample_name.hpp"
+#include "runtime/base/work_kind.hpp"
+#include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+
+namespace penstock::cli {
+
+using json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::string_view sample_prefix = "sample/";
+constexpr std::size_t history_label_columns = 20;
+
+std::optional<std::uint64_t> sample_number_in(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return status == std::errc{} && rest == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+/// "sample 51 (cat/034.jpg), ValueError: no line 51 (data.py:7, in line)".
+std::string failure_for_people(const json& failed) {
+  const std::string name = failed.at("path").is_null() ? "" : text_of(failed.at("path"));
+  const std::string sample = failed.at("sample").is_null() ? name : sample_for_people(failed.at("sample").get<std::uint64_t>(), name);
+  const json raised = failed.value("exception", json());
+  const bool known = raised.is_object() && !raised.at("frames").empty();
+  return fmt::format("{}, {}{}", sample, one_line(text_of(failed.at("error"))), known ? fmt::format(" ({})", text_of(raised.at("frames").back())) : "");
+}
+
+std::string history_line(std::string_view label, const std::string& text, std::size_t width) {
+  const std::string begin = padded(label, history_label_columns);
+  return begin + hanging(text, width, history_label_columns) + "\n";
+}
+
+}  // namespace
+
+std::optional<std::string> sample_in_target(std::string_view target) {
+  if (!target.starts_with(sample_prefix) || target.size() == sample_prefix.size()) return std::nullopt;
+  return std::string(target.substr(sample_prefix.size()));
+}
+
+bool is_about_sample(const json& what, const std::string& sample) {
+  const json number = what.value("sample", json());
+  if (number.is_number()) return sample_number_in(sample) == number.get<std::uint64_t>();
+  const json path = what.value("path", json());
+  return path.is_string() && (path == sample || path == "sample " + sample);
+}
+
+std::string history_for_people(const json& about, std::size_t width) {
+  const json& events = about.at("events");
+  const json& quarantine = about.at("quarantine");
+  const json& known = events.empty() ? quarantine : events.front();
+  const json path = known.value("path", json());
+  const json number = known.value("sample", json());
+  const std::string name = path.is_string() ? path.get<std::string>() : std::string();
+  const std::string title = number.is_number() ? sample_for_people(number.get<std::uint64_t>(), name) : sample_for_people(name);
+  std::string out = fitted(title, width) + "\n";
+  for (const json& e : events) {
+    const std::string time = without_year(utc_for_people(e.at("time")));
+    out += history_line("  " + time, one_line(text_of(e.at("text"))), width);
+    const json raised = e.value("exception", json());
+    if (!raised.is_object()) continue;
+    const json& frames = raised.at("frames");
+    for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
+      out += history_line(frame == frames.rbegin() ? "    raised at" : "    called from", text_of(*frame), width);
+  }
+  if (quarantine.is_object()) {
+    std::string causes;
+    for (const json& cause : quarantine.at("causes")) causes += (causes.empty() ? "" : ", ") + text_of(cause);
+    out += history_line("  quarantined", fmt::format("{}{}", quarantine.value("known", false) ? "by an earlier run: " : "", causes), width);
+  }
+  return out;
+}
+
+std::string lost_for_people(const json& status) {
+  const work_kind kind = kind_of(status);
+  const auto failed = status.at("failed").get<std::uint64_t>();
+  const auto quarantined = status.at("quarantined").get<std::uint64_t>();
+  const auto left_out = kind == work_kind::batches ? status.value("samples_done", std::uint64_t{0}) - status.value("samples_delivered", std::uint64_t{0}) : 0;
+  if (kind == work_kind::jobs || failed + quarantined + left_out == 0) return "";
+  std::string text = fmt::format("{} failed, {} quarantined", counted(failed, "sample"), quarantined);
+  if (left_out > 0) text += fmt::format("; {} left out of batches in all", left_out);
+  if (const json last = status.value("last_failure", json()); last.is_object()) text += "; the last failure: " + failure_for_people(last);
+  return text;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,26 @@
+// What became of bad samples, and of one of them: `penstock describe sample/N`. Pure: JSON in, JSON or text out.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace penstock::cli {
+
+/// The N of "sample/N": a number, or the name of a sample that has none. Empty for other targets.
+[[nodiscard]] std::optional<std::string> sample_in_target(std::string_view target);
+
+/// Whether the event, or an entry of `quarantine list`, is about this sample.
+[[nodiscard]] bool is_about_sample(const nlohmann::ordered_json& what, const std::string& sample);
+
+/// `about`: {"sample", "events": [...], "quarantine": null or its entry}. `width`: columns of the terminal; 0 for no limit.
+[[nodiscard]] std::string history_for_people(const nlohmann::ordered_json& about, std::size_t width);
+
+/// "2 samples failed, 1 quarantined; the last failure: ...", of a data loader also how many samples its batches lack; empty if there is
+/// none, and of a pool. From a status.
+[[nodiscard]] std::string lost_for_people(const nlohmann::ordered_json& status);
+
+}  // namespace penstock::cli
