@@ -107,10 +107,10 @@ void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
   decision.blamed =
       settle(s, ended.who, death_of(charges(s, ended), ended.took_too_long), ended.cause, ended.sample_name, self->clock().now());
   decision.held -= std::min<std::uint32_t>(decision.held, static_cast<std::uint32_t>(unsettled - s.book->unsettled()));  // jobs that have ended
+  self->send(s.supervisor, supervisor::blame_decided{std::move(decision)});  // first: the death comes before what it caused
   act(self);  // takes the dead worker's results from its parcels while the socket is open
   forget(s, ended.who);
   s.parcels->forget(ended.who);
-  self->send(s.supervisor, supervisor::blame_decided{std::move(decision)});
 }
 
 void write_off(self_pointer self, const scheduler::worker_written_off& lost) {

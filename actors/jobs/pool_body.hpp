@@ -89,6 +89,7 @@ class Pool::body final : public host::run,
   void job_failed(std::uint64_t job, const std::string& work, const job_failure& why) override;
   void waits_for_callers(const std::string& what) override;
 
+  void tell_after_deaths(event what);
   result<void> try_start();
   void end_actors(engine& e);
   result<void> prepare_hosts();

@@ -356,7 +356,7 @@ void Pool::body::sample_failed(const loader_sample& which, std::string_view erro
 void Pool::body::sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept {
   scheduler::lost_sample lost = host::lost_sample_of(which, {}, std::move(causes));
   board_.loader_quarantined(lost, known);
-  if (!known) tell(host::event_of_loader(event_kind::sample_quarantined, which, host::text_of_quarantined(which.name, lost)));
+  if (!known) tell_after_deaths(host::event_of_loader(event_kind::sample_quarantined, which, host::text_of_quarantined(which.name, lost)));
 }
 
 void Pool::body::warn(std::string_view text) noexcept {

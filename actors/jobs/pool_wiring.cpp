@@ -129,7 +129,14 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& work, const jo
     board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
   const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
   log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // who judges a job tells it
-  tell(host::event_of(event_kind::job_failed, text));
+  tell_after_deaths(host::event_of(event_kind::job_failed, text));
+}
+
+/// After the deaths that the scheduler has decided so far, which the supervisor reports.
+void Pool::body::tell_after_deaths(event what) {
+  const std::lock_guard hold(mutex_);
+  if (!engine_) return tell(std::move(what));
+  actors::tell(engine_->supervisor, supervisor::when_handled{[this, what = std::move(what)] { tell(what); }});
 }
 
 }  // namespace penstock

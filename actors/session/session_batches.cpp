@@ -201,7 +201,7 @@ void Session::body::hear_of_deaths() {
   {
     const std::lock_guard hold(mutex_);
     if (!engine_) return;
-    actors::tell(engine_->supervisor, supervisor::tell_when_handled{std::move(done)});
+    actors::tell(engine_->supervisor, supervisor::when_handled{[done = std::move(done)] { done->set_value(); }});
   }
   static_cast<void>(is_ready_within(told, patience_with_supervisor));
 }

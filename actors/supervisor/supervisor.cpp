@@ -327,7 +327,7 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
       },
       on<worker_told_to_stop>(self,
                               [](auto& s, auto& news, auto now) { s.workers->told_to_stop(news.who, now); }),
-      [](const tell_when_handled& order) { order.done->set_value(); },
+      [](const when_handled& order) { order.call(); },
       on<scale_pool>(self, [](auto& s, auto& order, auto now) { s.workers->scale(order.workers, now); }),
       on<host_place_joined>(self, [](auto& s, auto& news, auto now) { s.workers->host_joined(news.worker, now); }),
       on<host_place_left>(self, [](auto& s, auto& news, auto) {

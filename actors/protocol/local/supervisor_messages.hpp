@@ -7,7 +7,7 @@
 #include "runtime/base/exit_report.hpp"
 #include "runtime/base/fd.hpp"
 
-#include <future>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,9 +76,9 @@ struct limits_in_use {
 struct worker_told_to_stop {
   worker_ref who;
 };
-/// Sets `done` once the supervisor has handled and reported everything sent before.
-struct tell_when_handled {
-  std::shared_ptr<std::promise<void>> done;
+/// Calls this once the supervisor has handled and reported everything sent before. It must not block.
+struct when_handled {
+  std::function<void()> call;
 };
 struct scale_pool {
   std::uint32_t workers = 0;
