@@ -240,6 +240,11 @@ void pool::host_left(std::uint32_t worker) {
   });
 }
 
+bool pool::leaves_with_host(std::uint32_t worker) const {
+  const auto it = places_.find(worker);
+  return worker > settings_.sacrificial_place && it != places_.end() && !it->second.wanted;
+}
+
 void pool::host_rests(std::uint32_t worker) {
   if (const auto it = places_.find(worker); it != places_.end()) empty(it->second, vacancy::scaled_down);
 }

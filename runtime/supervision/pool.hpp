@@ -148,6 +148,8 @@ class pool {
   [[nodiscard]] bool degraded() const;
   [[nodiscard]] std::uint32_t started() const noexcept { return started_; }
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }
+  /// A worker of a host whose place is no longer wanted: the host leaves, lends it to another session, or was scaled down.
+  [[nodiscard]] bool leaves_with_host(std::uint32_t worker) const;
   /// Children that exist: starting, ready or draining.
   [[nodiscard]] std::uint32_t alive() const;
 

@@ -221,7 +221,8 @@ worker_supervision::settled worker_supervision::blame_decided(worker_ref who, st
   if (c == nullptr || !c->ended) return {};
   const bool asked = c->ending.cause_of(*c->ended) == death_cause::stopped;
   const auto ignored_stop = c->ending.ignored_stop(*c->ended);
-  const settled news{c->cause, !asked, !asked || ignored_stop || !(closing_ || c->sacrificial), ignored_stop};
+  const bool leaves = closing_ || c->sacrificial || pool_.leaves_with_host(who.worker);
+  const settled news{c->cause, !asked, !asked || ignored_stop || !leaves, ignored_stop};
   death d = death_of(*c, blamed, samples_done);
   if (c->gave_up && d.ending == death::how::no_restart && !closing_ && !c->sacrificial) {
     outbox_.emplace_back(

@@ -160,7 +160,7 @@ class worker_supervision {
   struct settled {
     std::string cause;           ///< in words
     bool unasked = false;        ///< neither the session nor an operator ordered it
-    bool worth_telling = false;  ///< false: the session is ending, or no sample needs the sacrificial worker
+    bool worth_telling = false;  ///< false: the session is ending, its host takes it back, or no sample needs the sacrificial worker
     std::optional<nanoseconds> ignored_stop{};  ///< it was killed this long after it was asked to stop
   };
   /// The scheduler's answer to decide_blame. `last_words` becomes part of the error if this fails the run;

@@ -178,6 +178,7 @@ class HostsTest(HostCase):
         report = self.report_of(process)
         self.assertEqual(self.digests_of(report), self.local_digests(**shape))
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
+        self.assertEqual({d["cause"] for d in report["workers"]["deaths"]}, {"host"})  # of the killed host; those that were asked to leave have not died
         for host in (alpha, beta):
             self.ends(host, EXIT_OK)
 

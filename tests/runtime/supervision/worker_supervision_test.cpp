@@ -376,6 +376,25 @@ TEST_CASE("a worker that stops in time when the session closes is not worth an e
   CHECK(s.all<workers_closed>().size() == 1);
 }
 
+TEST_CASE("a worker that leaves with its host is not worth an event, but one that is restarted there is") {
+  constexpr std::uint32_t place = 65;
+  for (const bool restarts : {false, true}) {
+    stage s;
+    s.workers.host_joined(place, s.now);
+    s.look();
+    s.be_ready(place);
+    const worker_ref w = s.who(place);
+    restarts ? s.workers.restart(place, s.now, false) : s.workers.host_rests(place);
+    s.look();
+    s.workers.told_to_stop(w, s.now);
+    s.workers.exited(w, s.now, exited(0), false);
+    s.look();
+    const auto news = s.workers.blame_decided(w, s.now, false, 5, "");
+    CHECK_FALSE(news.unasked);
+    CHECK(news.worth_telling == restarts);
+  }
+}
+
 TEST_CASE(
     "workers that are not ready fail the run after a minute of polling, not after an hour without polls") {
   stage s;
