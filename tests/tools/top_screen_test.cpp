@@ -84,6 +84,17 @@ TEST_CASE(
   CHECK(has(top_screen({then, then, then, true}, "", {100, 24}, 0, false), "0.0 samples/s"));
 }
 
+TEST_CASE("a paused stream does not count as one whose consumer waits") {
+  const json then = look(0, 100, 1);
+  json now = look(10, 100, 1);
+  now["device_waited_seconds"] = 10.0;
+  CHECK(has(top_screen({then, then, now}, "", {100, 24}, 0, false), "the consumer waited 100 % of the time"));
+  now.at("status")["state"] = "paused";
+  const auto screen = top_screen({then, then, now}, "", {100, 24}, 0, false);
+  CHECK(has(screen, "the stream is paused"));
+  CHECK_FALSE(has(screen, "the consumer waited"));
+}
+
 TEST_CASE("the progress of a resumed stream counts what was delivered before") {
   json now = look(1, 50, 1);
   now.at("status")["samples_expected"] = 100;

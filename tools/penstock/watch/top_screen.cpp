@@ -191,8 +191,9 @@ void add_stream(std::vector<std::string>& lines, const json& now, const rates& r
                   rate_text(r.batches), bytes_for_people(static_cast<std::uint64_t>(r.bytes)),
                   time_text(mean.seconds), rate_text(mean.samples)));
   const json& gpu = s.at("gpu");
-  add(fmt::format("device   {} ({}); the consumer waited {:.0f} % of the time", text_of(gpu.at("state")),
-                  text_of(gpu.at("name")), r.waited * 100));
+  const bool paused = s.at("state") == "paused";
+  add(fmt::format("device   {} ({}); {}", text_of(gpu.at("state")), text_of(gpu.at("name")),
+                  paused ? "the stream is paused" : fmt::format("the consumer waited {:.0f} % of the time", r.waited * 100)));
   lines.push_back(awaited);
   const json& b = now.at("batches");
   add(fmt::format("batches  loading {}  loaded {}  uploading {}  ready {}  in use {}",
