@@ -51,10 +51,12 @@ session_status look_closer(session_status status, const arena::flight_recorders&
     w.samples = flight.samples_done;
     w.current_sample.reset();
     w.current_sample_seconds.reset();
+    w.current_work_seconds.reset();
     if (flight.sample_name.empty()) continue;
     w.current_sample = printable(flight.sample_name);
-    const nanoseconds age = std::max(now - flight.since, nanoseconds(0));
-    w.current_sample_seconds = std::chrono::duration<double>(age).count();
+    const auto age = [now](steady_time since) { return std::chrono::duration<double>(std::max(now - since, nanoseconds(0))).count(); };
+    w.current_sample_seconds = age(flight.since);
+    if (flight.named_since) w.current_work_seconds = age(*flight.named_since);
     if (status.jobs && status.jobs->handed > 0) {
       --status.jobs->handed;
       ++status.jobs->running;

@@ -98,7 +98,7 @@ class job_runner::described_room final : public JobCall::room {
     if (::getpid() != runner_.process_) return;  // the function has forked
     runner_.context_.flight.publish(
         {arena::phase::loading, lease_.order().slot, row_, lease_.order().generation},
-        runner_.name_for_people(job_, work), job_.limit, since_);
+        runner_.name_for_people(job_, work), job_.limit, since_, clock::now());
   }
 
  private:

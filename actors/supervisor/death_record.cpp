@@ -82,7 +82,9 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
     if (!work.empty() && kind != work_kind::samples) r.job = job_named(w.last_flight.sample_name).value_or(named_job{}).job;
     if (!work.empty()) (kind == work_kind::samples ? r.path : r.work) = std::move(work);
   }
-  if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(now - w.last_flight.since, nanoseconds(0))).count();
+  // Of a data loader's worker: since it began the sample, not its batch.
+  const steady_time since = kind == work_kind::batches ? w.last_flight.named_since.value_or(w.last_flight.since) : w.last_flight.since;
+  if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(now - since, nanoseconds(0))).count();
   if (!ignored && (kind == work_kind::samples || r.job)) r.held = decision.held;  // what an idle worker held had not begun
   r.phase = std::string(arena::name_of(w.last_flight.state.at));
   r.lived_seconds = std::chrono::duration<double>(now - w.started).count();

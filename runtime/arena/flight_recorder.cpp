@@ -30,6 +30,7 @@ struct flight_page {
   std::atomic<std::int64_t> reads_since_ns{0};  // 0: it is not reading
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
+  std::atomic<std::int64_t> named_ns{0};  // as since_ns; 0: unknown
 };
 static_assert(sizeof(flight_page) <= page_bytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -128,6 +129,7 @@ void flight_recorders::mirror(std::uint32_t worker, const flight_reading& seen) 
   std::memcpy(p.name.data(), seen.sample_name.data(), bytes);
   p.name_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
   p.since_ns.store(nanoseconds(seen.since.time_since_epoch()).count(), std::memory_order_relaxed);
+  p.named_ns.store(seen.named_since ? nanoseconds(seen.named_since->time_since_epoch()).count() : 0, std::memory_order_relaxed);
   if (p.limit_ns.load(std::memory_order_relaxed) != seen.limit.count()) {
     p.word.store(pack({phase::checking, 0, 0, 0}), std::memory_order_release);  // see publish()
     p.limit_ns.store(seen.limit.count(), std::memory_order_release);
@@ -156,6 +158,8 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
         std::min<std::size_t>(p.name_bytes.load(std::memory_order_relaxed), flight_page::name_max);
     now.sample_name.assign(p.name.data(), bytes);
     now.since = steady_time(nanoseconds(p.since_ns.load(std::memory_order_relaxed)));
+    if (const std::int64_t named = p.named_ns.load(std::memory_order_relaxed); named != 0)
+      now.named_since = steady_time(nanoseconds(named));
   }
   return now;
 }
@@ -171,7 +175,7 @@ flight_page& flight_writer::page() const noexcept {
 }
 
 void flight_writer::publish(const flight_state& state, std::string_view sample_name, nanoseconds limit,
-                            steady_time since) noexcept {
+                            steady_time since, std::optional<steady_time> named_since) noexcept {
   flight_page& p = page();
   // Between two limits the word must not be `loading`; the release order publishes that before the new limit:
   // see limit_of().
@@ -181,6 +185,7 @@ void flight_writer::publish(const flight_state& state, std::string_view sample_n
   std::memcpy(p.name.data(), sample_name.data(), bytes);
   p.name_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
   p.since_ns.store(nanoseconds(since.time_since_epoch()).count(), std::memory_order_relaxed);
+  p.named_ns.store(nanoseconds(named_since.value_or(since).time_since_epoch()).count(), std::memory_order_relaxed);
   p.word.store(pack(state), std::memory_order_release);
 }
 

@@ -53,6 +53,8 @@ struct flight_reading {
   std::uint64_t rss_bytes = 0;  ///< as of the worker's last heartbeat
   std::string sample_name;      ///< of the sample being loaded, possibly cut; empty when idle
   steady_time since{};          ///< when that sample was started; meaningless when idle
+  std::optional<steady_time> named_since{};  ///< when the worker began what the name says: later than `since` if its job has described it;
+                                             ///< empty when idle, and of a worker on another machine
   nanoseconds limit{0};         ///< time limit of this sample or job; 0: none of its own. Only while loading.
   nanoseconds waited{0};        ///< time spent in waits for work that are over
   std::optional<steady_time> waits_since{};  ///< the wait in progress
@@ -93,9 +95,10 @@ class flight_writer {
   static result<flight_writer> map(int fd, std::uint32_t worker);
 
   /// Call before touching a sample. The name is for messages; at most 500 bytes are kept. `limit`: the
-  /// sample's own time limit, if it has one. `since`: the current time, if the caller has it already.
+  /// sample's own time limit, if it has one. `since`: the current time, if the caller has it already. `named_since`: if the same job
+  /// gets another name now.
   void publish(const flight_state& state, std::string_view sample_name, nanoseconds limit = nanoseconds(0),
-               steady_time since = std::chrono::steady_clock::now()) noexcept;
+               steady_time since = std::chrono::steady_clock::now(), std::optional<steady_time> named_since = {}) noexcept;
   /// Same sample, new phase.
   void publish(phase at) noexcept;
   /// Call between leases: the worker is idle.

@@ -29,7 +29,7 @@ namespace penstock {
   return fmt::format("{} {}", work.starts_with("collate_fn") ? "running" : "loading", work);
 }
 
-/// With the time since the worker began its batch, because nothing says since when it has been at this sample: "sample 37, in a batch
+/// With the time since the worker began its batch, if nothing says since when it has been at this sample: "sample 37, in a batch
 /// begun 5 s ago".
 [[nodiscard]] inline std::string batch_work_since(std::string_view work, std::string_view time) {
   return work.starts_with("batch ") || work == "dataset setup" ? fmt::format("{} for {}", work, time) : fmt::format("{}, in a batch begun {} ago", work, time);

@@ -93,8 +93,8 @@ std::string where_it_stands(const progress_facts& f, const worker_status& w) {
 std::string sample_of(const progress_facts& f, const worker_status& w) {
   const work_kind kind = kind_of_work(f.status.jobs);
   const std::string name(work_for_people(w.current_sample.value_or(""), kind));
-  const std::string time = in_words(w.current_sample_seconds.value_or(0));
-  if (kind == work_kind::batches) return batch_work_since(name, time) + where_it_stands(f, w);
+  const std::string time = in_words((kind == work_kind::batches ? w.current_work_seconds : std::nullopt).value_or(w.current_sample_seconds.value_or(0)));
+  if (kind == work_kind::batches && !w.current_work_seconds) return batch_work_since(name, time) + where_it_stands(f, w);
   return fmt::format("{} for {}{}", kind == work_kind::samples ? sample_for_people(name) : kind == work_kind::jobs ? fmt::format("'{}'", name) : name, time, where_it_stands(f, w));
 }
 
@@ -252,7 +252,7 @@ bool runs(const worker_status& w, std::uint64_t job) {
 
 /// "which has been loading sample 1237 for 106 s (it waits in hrtimer_nanosleep)"
 std::string work_on(const progress_facts& f, const worker_status& w, const awaited_batch& batch) {
-  double seconds = w.current_sample_seconds.value_or(0);
+  double seconds = w.current_work_seconds.value_or(w.current_sample_seconds.value_or(0));
   if (batch.since) seconds = std::min(seconds, std::chrono::duration<double>(f.now - *batch.since).count());
   const std::string how = fmt::format("for {}{}", in_words(seconds), where_it_stands(f, w));
   switch (batch.doing.step) {

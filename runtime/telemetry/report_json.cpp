@@ -74,7 +74,8 @@ json as_json(const worker_status& w) {
          {"samples", w.samples},
          {"rss_bytes", w.rss_bytes},
          {"current_sample", or_null(w.current_sample)},
-         {"current_sample_seconds", seconds_or_null(w.current_sample_seconds)}};
+         {"current_sample_seconds", seconds_or_null(w.current_sample_seconds)},
+         {"current_work_seconds", seconds_or_null(w.current_work_seconds)}};
   j["gpu_use"] = or_null(w.gpu_use);
   j["why_stopped"] = w.why_stopped.empty() ? json(nullptr) : json(w.why_stopped);
   j["last_death"] = w.last_death ? telemetry::as_json(*w.last_death) : json(nullptr);

@@ -320,7 +320,7 @@ class LoaderBadSamplesTest(LoaderCase):
             self.assertEqual([now - then for now, then in zip(after[:3], before)], expected, policy)
             self.assertEqual(after[3], 2, policy)
 
-    def test_the_time_beside_a_sample_is_said_to_be_that_of_its_batch(self):
+    def test_the_time_beside_a_sample_is_its_own_and_not_that_of_its_batch(self):
         process = self.program("""
             import time, torch
             from penstock.torch import DataLoader
@@ -329,10 +329,13 @@ class LoaderBadSamplesTest(LoaderCase):
                 def __getitem__(self, index): time.sleep(0.05); return index
             for batch in DataLoader(Slow(), batch_size=500, num_workers=1, name="loader"): pass
             """)
-        shown = r"sample \d+, in a batch begun [\d.]+ m?s ago"
-        self.wait_until(lambda: re.search(shown, self.penstock("status")[1]), "the worker's work", seconds=60)
+        worker = lambda: json.loads(self.penstock("status", "--json")[1] or "{}").get("workers", [{}])[0]
+        self.wait_until(lambda: (worker().get("current_sample_seconds") or 0) > 1 and worker(), "a second of the batch", seconds=60)
+        self.wait_until(lambda: 0 <= worker()["current_work_seconds"] < 0.5, "the sample's own time")
+        shown = r"sample \d+ for [\d.]+ m?s"
+        self.assertRegex(self.penstock("status")[1], shown)
         self.assertRegex(self.penstock("describe", "worker/0")[1], shown)
-        self.assertIn("batch for", self.penstock("top", "--once")[1])
+        self.assertNotIn("batch for", self.penstock("top", "--once")[1])
         self.assertEqual(self.penstock("stop", "--wait")[0], 0)
         process.communicate(timeout=60)
 

@@ -212,6 +212,9 @@ TEST_CASE("the tables about a data loader show batches and samples, and use no w
   CHECK(text.find("  retried           3 batches") != std::string::npos);
   CHECK(text.find("sample 61, attempt 2") != std::string::npos);
   CHECK(text.find("  loading           sample 37, in a batch begun 1.5 s ago") != std::string::npos);
+  nlohmann::ordered_json worker = status.at("workers")[0];
+  worker["current_work_seconds"] = 0.25;
+  CHECK(cli::work_since(worker, work_kind::batches) == "sample 37 for 250 ms");
   CHECK(text.find("1 batch is loaded again") != std::string::npos);
   CHECK_FALSE(has_words_of_pools(text));
   text = cli::deaths_for_people(nlohmann::ordered_json::array({status.at("workers")[0].at("last_death")}), work_kind::batches, 0);

@@ -33,7 +33,8 @@ std::vector<cli::awaited_end> awaited(const session_status& s) {
 TEST_CASE("a stop says at once which busy worker it waits for, until when, and how to be faster") {
   session_status s = stopping();
   s.workers[0].current_sample = "sample 37 (job 78)";
-  s.workers[0].current_sample_seconds = 7;
+  s.workers[0].current_sample_seconds = 20;  // of its batch
+  s.workers[0].current_work_seconds = 7;
   s.jobs.emplace();
   s.jobs->of_batches = true;
   auto status = telemetry::as_json(s);

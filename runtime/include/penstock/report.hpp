@@ -296,6 +296,9 @@ struct worker_status {
   std::optional<std::string> current_sample;
   std::optional<double>
       current_sample_seconds;  ///< how long it has been loading it; only over the control socket
+  /// How long it has been at what `current_sample` names, also over the control socket only: of a data loader's sample its own time,
+  /// where current_sample_seconds are those of its batch. Empty on a loader host.
+  std::optional<double> current_work_seconds{};
   std::optional<death_report> last_death;
   std::optional<double> next_restart_seconds;
   std::optional<std::string> gpu_use{};  ///< evidence that it uses the GPU; only the owner may

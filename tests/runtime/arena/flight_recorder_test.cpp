@@ -43,6 +43,25 @@ TEST_CASE("a new phase keeps the sample, rest() clears it") {
   CHECK(all->read(0).sample_name.empty());
 }
 
+TEST_CASE("a job that describes its work has begun before what the name says") {
+  auto all = flight_recorders::create(1);
+  REQUIRE(all);
+  auto worker = flight_writer::map(all->fd(), 0);
+  REQUIRE(worker);
+  const steady_time noon{std::chrono::hours(12)};
+  worker->publish({phase::loading, 1, 17, 9}, "batch (job 4)", nanoseconds(0), noon);
+  CHECK(all->read(0).named_since == noon);
+  worker->publish({phase::loading, 1, 17, 9}, "sample 37 (job 4)", nanoseconds(0), noon, noon + std::chrono::seconds(5));
+  CHECK(all->read(0).since == noon);
+  CHECK(all->read(0).named_since == noon + std::chrono::seconds(5));
+  flight_reading elsewhere = all->read(0);
+  elsewhere.named_since.reset();  // another machine does not say
+  all->mirror(0, elsewhere);
+  CHECK_FALSE(all->read(0).named_since);
+  worker->rest();
+  CHECK_FALSE(all->read(0).named_since);
+}
+
 TEST_CASE("a job's limit is read while it runs, and never with another job's word") {
   auto all = flight_recorders::create(1);
   REQUIRE(all);

@@ -312,6 +312,9 @@ TEST_CASE("a data loader waits for the sample that the worker of the awaited bat
     CHECK(s.text == "a worker that is free for the next batch: worker/1 has been loading batch at position 1232 of epoch 0 for 1 m 46 s");
     f.status.workers[1].current_sample = "sample 1237 (job 78)";
     CHECK(find_blocker(f).text.ends_with("worker/1 has been loading sample 1237, in a batch begun 1 m 46 s ago"));
+    f.status.workers[1].current_work_seconds = 7;
+    CHECK(find_blocker(f).text.ends_with("worker/1 has been loading sample 1237 for 7 s"));
+    f.status.workers[1].current_work_seconds.reset();
     f.status.workers[1].current_sample = "collate_fn, with the samples [4, 5] (job 78)";
     CHECK(find_blocker(f).text.ends_with("worker/1 has been running collate_fn, with the samples [4, 5], in a batch begun 1 m 46 s ago"));
     f.status.workers[1].current_sample = "dataset setup (job 78)";

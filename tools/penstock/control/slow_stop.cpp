@@ -26,12 +26,10 @@ std::string end_of_patience(const json& status) {
 std::string words_about(const std::string& name, const json& worker, const json& status) {
   const std::string killed_later = end_of_patience(status);
   const json sample = worker.value("current_sample", json());
-  const json seconds = worker.value("current_sample_seconds", json());
-  if (!sample.is_string() || !seconds.is_number())
+  if (!sample.is_string() || !worker.value("current_sample_seconds", json()).is_number())
     return fmt::format("{} (pid {}), which has not exited yet{}", name, text_of(worker.at("pid")), killed_later);
-  const nanoseconds time(static_cast<std::int64_t>(seconds.get<double>() * 1e9));
-  return fmt::format("{} (pid {}), which has been working on {} for {}{}", name, text_of(worker.at("pid")),
-                     printable(work_of(worker, kind_of(status))), duration_for_people(time), killed_later);
+  return fmt::format("{} (pid {}), which has been working on {}{}", name, text_of(worker.at("pid")),
+                     printable(work_since(worker, kind_of(status))), killed_later);
 }
 
 /// Whether the owner has its own process, which has been started and has not ended.

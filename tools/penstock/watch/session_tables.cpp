@@ -77,10 +77,11 @@ std::string work_of(const json& worker, work_kind kind) {
 
 std::string work_since(const json& worker, work_kind kind) {
   const std::string work = work_of(worker, kind);
-  const json& seconds = worker.at("current_sample_seconds");
+  const json of_work = kind == work_kind::batches ? worker.value("current_work_seconds", json()) : json();
+  const json& seconds = of_work.is_number() ? of_work : worker.at("current_sample_seconds");
   if (work.empty() || !seconds.is_number()) return work.empty() ? "-" : work;
   const std::string time = duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9)));
-  return kind == work_kind::batches ? batch_work_since(work, time) : fmt::format("{} for {}", work, time);
+  return kind == work_kind::batches && !of_work.is_number() ? batch_work_since(work, time) : fmt::format("{} for {}", work, time);
 }
 
 std::string hung_for_people(const json& hung, work_kind kind) {

@@ -127,6 +127,11 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
                                       work_kind kind, std::size_t width) {
   // Depends on the width only: a column must not appear and vanish with the names of samples.
   const bool with_memory = width == 0 || width >= narrowest_with_memory;
+  // A loader host does not say how long a worker has been at a sample.
+  const bool of_batch = kind == work_kind::batches && std::ranges::any_of(workers, [](const json& w) {
+    return w.at("current_sample").is_string() && !w.value("current_work_seconds", json()).is_number();
+  });
+  const char* const time = kind == work_kind::batches && !of_batch ? "current_work_seconds" : "current_sample_seconds";
   std::vector<std::vector<std::string>> rows;
   for (const json& w : workers) {
     std::string state = text_of(w.at("state"));
@@ -136,7 +141,7 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
     const bool died = !busy && !w.at("last_death").is_null() && w.at("pid").is_null();
     rows.push_back({worker_cell(w), state, text_of(w.at("pid")), text_of(w.at("restarts")),
                     rate_text(worker_rate(before, w, seconds)),
-                    busy ? time_text(number(w, "current_sample_seconds")) : "-",
+                    busy ? time_text(number(w, time)) : "-",
                     busy   ? work_of(w, kind)
                     : died ? ending_of(w.at("last_death"))
                            : "-"});
@@ -149,7 +154,7 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
                                     {"pid", column_side::right},
                                     {"restarts", column_side::right},
                                     {fmt::format("{}/s", words_for(kind).items), column_side::right},
-                                    {kind == work_kind::batches ? "batch for" : "for", column_side::right},
+                                    {of_batch ? "batch for" : "for", column_side::right},
                                     {kind == work_kind::batches ? words_for(kind).doing : words_for(kind).item, column_side::left, true, false, true}};
   if (with_memory) columns.insert(columns.begin() + memory_column, {"memory", column_side::right});
   const std::string text = text_table(columns, rows, width);
