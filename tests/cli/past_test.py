@@ -222,12 +222,17 @@ class PastTest(PenstockTest):
         for verb in (["status"], ["deaths"], ["events"], ["logs"], ["describe", "all"]):
             code, out, err = self.penstock(*verb)
             self.assertEqual((code, out), (EXIT_NO_SESSION, ""))
-            self.assertRegex(err, r"next: penstock %s --last \('crash' finished \d+ s ago\)" % " ".join(verb))
+            self.assertRegex(err, r"; 'crash' finished \d+ s ago\nnext: penstock %s --last\n" % " ".join(verb))
             self.assertEqual(self.answer(*verb, "--session", "crash", expect=EXIT_NO_SESSION)["error"]["kind"], "io")
         for stop in (["stop"], ["stop", "--wait", "--session", "crash"]):
             code, _, err = self.penstock(*stop)
             self.assertEqual(code, EXIT_NO_SESSION)
-            self.assertRegex(err, r"next: penstock status --last( --session crash)? \('crash' finished \d+ s ago\)\n")
+            self.assertRegex(err, r"; 'crash' finished \d+ s ago\nnext: penstock status --last( --session crash)?\n")
+        code, _, err = self.penstock("deaths", "--stacks", "--session", "crash")
+        self.assertTrue(err.endswith("\nnext: penstock deaths --stacks --last --session crash\n"), err)
+        code, out, _ = self.penstock("logs", "workers", "--json", "--tail", "3")
+        self.assertEqual(json.loads(out)["error"]["next"], "penstock logs workers --tail 3 --last")
+        self.assertEqual(self.penstock(*json.loads(out)["error"]["next"].split()[1:])[0], EXIT_OK)  # as it stands
 
     def test_sessions_lists_the_ended_ones_and_their_ids_choose_one(self):
         self.crash()
@@ -254,7 +259,7 @@ class PastTest(PenstockTest):
         self.assertEqual(self.penstock("stop", "--wait", "--session", "long")[0], EXIT_OK)
         self.assertEqual(self.answer("status", "--last")["session"], "long")
         self.assertEqual([s["session"] for s in self.answer("sessions", "--ended")["ended"]], ["long", "short"])
-        self.assertRegex(self.penstock("status")[2], r"next: penstock status --last \('long' stopped \d+ s ago")
+        self.assertRegex(self.penstock("status")[2], r"; 'long' stopped \d+ s ago.*\nnext: penstock status --last\n")
 
     def test_the_last_event_says_who_asked_for_the_stop(self):
         def last_of(name):
@@ -350,7 +355,7 @@ class PastTest(PenstockTest):
         table, below = self.penstock("sessions", "--ended")[1].splitlines()[1:]
         self.assertRegex(table, r"^gone@\S+ +failed +\d\d-\d\d \d\d:\d\d:\d\d")
         self.assertEqual(below, "    " + status["failure"])
-        self.assertRegex(self.penstock("events")[2], r"--last \('gone' failed \d+ s ago: .*/nonexistent/photos")
+        self.assertRegex(self.penstock("events")[2], r"'gone' failed \d+ s ago: .*/nonexistent/photos.*\nnext: penstock events --last\n")
 
     def test_jobs_leave_a_record_too(self):
         lines = self.write("lines", "".join("%d\n" % i for i in range(20)))

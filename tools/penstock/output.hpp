@@ -8,6 +8,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace penstock::cli {
 
@@ -49,6 +50,11 @@ void print_json(std::string_view schema, const nlohmann::ordered_json& what);
 
 /// Reports a failure as text or JSON and returns the exit code. `next`: the command to try now, for a "next:" line or the error's `next`.
 int refuse_with(exit_code code, const failure& why, bool json, const std::string& next = {});
+/// Keeps the words of the command line for typed_again().
+void note_typed(std::vector<std::string> words);
+/// For `next`: the command as it was typed, quoted for a shell, but about another session: "penstock describe worker/3 --last".
+/// `choice` takes the place of --session, --socket, --group and --last; --json is left out.
+[[nodiscard]] std::string typed_again(const std::string& choice);
 /// The same for exit_no_target; its kind in JSON is "no_target", as in a session's own refusal.
 int refuse_target(const std::string& why, bool json);
 

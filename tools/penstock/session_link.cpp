@@ -33,7 +33,6 @@ using namespace std::chrono_literals;
 constexpr auto suspension_polled_every = 20ms;
 
 void add_session_choice(CLI::App& verb, session_choice& into) {
-  into.verb = verb.get_name();
   verb.add_option("--session", into.session, "the session's name; optional if only one is live")
       ->type_name("NAME");
   verb.add_option("--socket", into.socket, "the session's control socket")->type_name("PATH");
@@ -106,7 +105,8 @@ int no_such_group(const session_choice& choice, const std::vector<live_group>& g
   const std::string names = names_of(groups);
   const std::string why = fmt::format("there is no live group '{}'; live: {}", printable(choice.group),
                                       names.empty() ? "none" : names);
-  return refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
+  const bool has_ended = !choice.reading_verb.empty() && past_group(choice.group);
+  return refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json, has_ended ? typed_again("--last --group " + printable(choice.group)) : "");
 }
 
 int refuse_ambiguous(const session_choice& choice, const std::vector<live_group>& groups) {
@@ -130,9 +130,9 @@ chosen_socket choose(const session_choice& choice) {
     return chosen_socket{{}, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json, next)};
   };
   /// The session that is meant may have ended.
-  const auto or_past = [&](const std::string& next) {
-    const std::string past = next_for_past(choice);
-    return past.empty() ? next : past;
+  const auto none_live = [&](const std::string& why, const std::string& next) {
+    const std::string last = last_end_in_words(choice.session);
+    return last.empty() ? no(why, next) : no(fmt::format("{}; {}", why, last), next_for_past(choice));
   };
   std::string names;
   std::vector<named_session> named;
@@ -144,9 +144,8 @@ chosen_socket choose(const session_choice& choice) {
     for (const auto& s : live) {
       if (s.name == choice.session) return {s.path, exit_ok};
     }
-    return no(fmt::format("there is no live session '{}'; live: {}", printable(choice.session),
-                          names.empty() ? "none" : names),
-              or_past("penstock sessions"));
+    return none_live(fmt::format("there is no live session '{}'; live: {}", printable(choice.session), names.empty() ? "none" : names),
+                     "penstock sessions");
   }
   const std::vector<live_group> groups = groups_among(named);
   if (!choice.group.empty()) return refuse_group(choice, groups);
@@ -155,18 +154,17 @@ chosen_socket choose(const session_choice& choice) {
                           std::generic_category().message(errno)),
               "penstock doctor");
   if (live.empty())
-    return no("there is no live session in " + control::socket_folder().string(),
-              or_past("penstock run FILE"));
+    return none_live("there is no live session in " + control::socket_folder().string(), "penstock run FILE");
   if (live.size() > 1 && choice.for_groups && !groups.empty()) {
     return no(
         fmt::format("several sessions are live, choose one with --session, or all ranks of a group with "
                     "--group ({}): {}",
                     names_of(groups), names),
-        fmt::format("penstock {} --group {}", choice.verb, short_name(groups.front(), groups)));
+        typed_again("--group " + short_name(groups.front(), groups)));
   }
   if (live.size() > 1) {
     return no(fmt::format("several sessions are live, choose one with --session: {}", names),
-              fmt::format("penstock {} --session {}", choice.verb, live.front().name));
+              typed_again("--session " + live.front().name));
   }
   return {live.front().path, exit_ok};
 }
@@ -241,10 +239,7 @@ int refuse_suspended(const session_choice& choice, const std::filesystem::path& 
   failure why{errc::timed_out, "the session does not answer while it is suspended", 0};
   if (choice.as_json) why.message += ": " + suspended;
   const auto record = live_record_of(socket, pid);
-  const std::string next = record && !choice.reading_verb.empty()
-                               ? fmt::format("penstock {}{} --session {}", choice.reading_verb,
-                                             choice.target.empty() ? "" : " " + printable(choice.target), record->id)
-                               : "";
+  const std::string next = record && !choice.reading_verb.empty() ? typed_again("--session " + record->id) : "";
   return refuse_with(exit_timed_out, why, choice.as_json, next);
 }
 

@@ -33,8 +33,6 @@ struct session_choice {
   bool for_groups = false;  ///< the verb supports --group: add_group_choice()
   bool as_json = false;
   bool last = false;           ///< --last: the most recently ended session
-  std::string verb = "status";  ///< for hints on what to type
-  std::string target{};        ///< of a verb that needs one, for hints
   std::string reading_verb{};  ///< set for verbs that can read ended sessions: add_past_choice()
 };
 

@@ -275,6 +275,7 @@ int verb_table::run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return tell_usage_error(e, arguments);
   }
+  note_typed(arguments);
   return chosen_();
 }
 

@@ -151,13 +151,8 @@ std::string last_end_in_words(const std::string& session) {
 }
 
 std::string next_for_past(const session_choice& choice) {
-  const auto last = last_record(choice.session);
-  const auto summary = last ? summary_of(*last) : std::nullopt;
-  if (!summary) return "";
-  return fmt::format("penstock {}{} --last{} ('{}' {})", choice.reading_verb.empty() ? "status" : choice.reading_verb,
-                     choice.target.empty() ? "" : " " + printable(choice.target),
-                     choice.session.empty() ? "" : " --session " + printable(choice.session),
-                     printable(last->session), end_in_words(*summary));
+  const std::string last = "--last" + (choice.session.empty() ? "" : " --session " + printable(choice.session));
+  return choice.reading_verb.empty() ? "penstock status " + last : typed_again(last);
 }
 
 std::optional<json> last_ended(const std::string& session) {

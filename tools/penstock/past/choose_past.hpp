@@ -26,8 +26,7 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// record.
 [[nodiscard]] std::optional<live_group> past_group(const std::string& name);
 
-/// If no session is live: the command that reads the last one (`status` if this verb cannot read records), and how that session
-/// ended. Empty if there is none.
+/// If no session is live: the command that reads the last one (`status` if this verb cannot read records).
 [[nodiscard]] std::string next_for_past(const session_choice& choice);
 
 /// How the session of this record ended, with the reason of any outcome. Empty: it cannot be read.

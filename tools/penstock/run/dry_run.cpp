@@ -29,7 +29,8 @@ int dry_run_of_custom(const Session::outline& plan, const std::string& file, boo
   }
   print(fmt::format("a custom dataset: only its worker program knows how many samples there are; {}",
                     counted(plan.workers, "worker")));
-  say("next: penstock doctor " + file + " starts one worker and asks it");
+  say("one worker knows them: `penstock doctor` starts one and asks it");
+  say("next: penstock doctor " + file);
   return exit_ok;
 }
 

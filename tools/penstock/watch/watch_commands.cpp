@@ -266,9 +266,7 @@ int describe_target(describe_options o) {
 }
 
 /// An older version of penstock may have written the record, or may run the session.
-int describe(const describe_options& given) {
-  describe_options o = given;
-  o.choice.target = o.target;
+int describe(const describe_options& o) {
   try {
     return describe_target(o);
   } catch (const json::out_of_range& lacks) {

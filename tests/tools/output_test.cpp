@@ -1,0 +1,14 @@
+#include "tools/penstock/output.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock::cli;
+
+TEST_CASE("a command is repeated as it was typed, but about another session and for people") {
+  note_typed({"describe", "worker/3", "--session", "photos", "--json"});
+  CHECK(typed_again("--last --session photos") == "penstock describe worker/3 --last --session photos");
+  note_typed({"events", "--socket=/run/a.sock", "--since", "10 m", "--group", "x", "--last", "-f"});
+  CHECK(typed_again("--session b") == "penstock events --since '10 m' -f --session b");
+  note_typed({"logs", "it's", ""});
+  CHECK(typed_again("--last") == "penstock logs 'it'\\''s' '' --last");
+}
