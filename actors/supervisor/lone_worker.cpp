@@ -52,7 +52,7 @@ patient_deadline deadline_in(nanoseconds deadline) {
 }
 
 tl::unexpected<failure> nobody_waits() {
-  return refuse(errc::stopped, "nobody waits for it any more");
+  return refuse(errc::stopped, "no caller waits for it any more");
 }
 
 }  // namespace

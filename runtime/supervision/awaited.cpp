@@ -237,7 +237,7 @@ awaited workers_of(const progress_facts& f) {
                         gone.empty() ? "" : " that were left (" + gone + ")")};
   }
   return {stall_kind::nobody,
-          gone.empty() ? "nobody: there is no worker" : "nobody: no worker is left (" + gone + ")"};
+          gone.empty() ? "a worker, but there is none" : "a worker, but none is left (" + gone + ")"};
 }
 
 awaited operator_who_paused(std::string_view what) {
@@ -340,7 +340,7 @@ bool is_owed(const progress_facts& f) {
 /// Check the stages nearest to the consumer first: whatever is stuck there blocks everything upstream.
 awaited find_blocker(const progress_facts& f) {
   const places_of_batches batches = look_at(f.under_way);
-  if (is_over(f.status)) return {stall_kind::nobody, "nobody: the stream is over", {}};
+  if (is_over(f.status)) return {stall_kind::nobody, "nothing: the stream is over", {}};
   if (f.status.jobs) return workers_or_callers_of(f, *f.status.jobs);
   if (!is_owed(f)) return {stall_kind::consumer, "the consumer, which asks for no batch", {}};
   if (auto r = group_of(f)) return *r;

@@ -110,6 +110,7 @@ class HostsTest(HostCase):
         self.wait_until(lambda: self.answer("describe", "host/alpha")["hosts"][0]["holds"] > 0, "it holds a batch")
         self.assertGreater(self.answer("describe", "host/alpha")["hosts"][0]["samples"], 0)
         _, out, _ = self.penstock("describe", "host/alpha", "--session", "h")
+        self.assertRegex(out, r"state +ready, joined [\d.]+ m?s")
         for part in ("host/alpha\n", "pid %d at 127.0.0.1:" % alpha.pid, "2 of 2 wanted", "1 worker\n", "0 damaged, 0 of the wrong size", "worker/65"):
             self.assertIn(part, out)
         alpha.kill()

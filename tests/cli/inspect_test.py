@@ -39,10 +39,10 @@ class InspectTest(PenstockTest):
         folder, config = self.photos()
         for name in "a.webp", "b.webp", "c.tiff", "notes.txt":
             self.write(os.path.join(folder, "class0", name), "x")
-        self.assertIn("3 files passed over: .webp 2, .tiff 1 (JPEG and PNG are read)", self.inspect(config)["notices"])
+        self.assertIn("3 files skipped: .webp 2, .tiff 1 (JPEG and PNG are read)", self.inspect(config)["notices"])
         code, _, err = self.penstock("run", config, "--workers", 1)
         self.assertEqual(code, EXIT_OK, err)
-        self.assertIn("3 files passed over: .webp 2, .tiff 1", err)
+        self.assertIn("3 files skipped: .webp 2, .tiff 1", err)
 
     def custom(self, text):
         """The example's dataset: the lines of a text file; one of more than 256 bytes cannot be loaded."""

@@ -379,7 +379,7 @@ class PicturesTest(ObjectsTest):
         self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/"])
         _, _, err = self.penstock("run", self.config("s3://bucket/data"))
         self.assertIn("1 picture directly in 's3://bucket/data' is ignored", err)
-        self.assertIn("1 file passed over: .webp 1", err)
+        self.assertIn("1 file skipped: .webp 1", err)
 
     def test_pictures_without_folders_are_one_class(self):
         self.serve()

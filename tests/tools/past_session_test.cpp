@@ -145,7 +145,7 @@ TEST_CASE("a suspended session has a state and events, but no end") {
   CHECK(status.at("samples_delivered") == 7);
   CHECK(status.at("eta_seconds").is_null());
   CHECK(result_of(past, {{"verb", "events"}}).at("events").size() == 1);
-  CHECK(result_of(past, {{"verb", "pipeline"}}).at("waits_for") == "nobody: the session is suspended");
+  CHECK(result_of(past, {{"verb", "pipeline"}}).at("waits_for") == "nothing: the session is suspended");
 }
 
 TEST_CASE("deaths come from their events, and the sacrificial worker is marked") {

@@ -32,11 +32,11 @@ result<unique_fd> open_folder(int at, const std::string& path, std::string_view 
 
 result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
                                     bool (*wanted)(std::string_view name),
-                                    std::string_view (*passed_over)(std::string_view name)) {
+                                    std::string_view (*skipped)(std::string_view name)) {
   folder_contents contents;
-  const auto pass_over = [&](std::string_view name) {
-    const std::string_view ending = passed_over != nullptr ? passed_over(name) : std::string_view();
-    if (!ending.empty()) ++contents.passed_over[std::string(ending)];
+  const auto skip = [&](std::string_view name) {
+    const std::string_view ending = skipped != nullptr ? skipped(name) : std::string_view();
+    if (!ending.empty()) ++contents.skipped[std::string(ending)];
   };
   struct ::stat facts {};
   if (::fstat(folder.get(), &facts) != 0) return refused(shown, errno);
@@ -59,7 +59,7 @@ result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
     }
     const bool may_be_folder = entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN;
     if (!may_be_folder && !wanted(name)) {
-      pass_over(name);
+      skip(name);
       continue;
     }
     if (::fstatat(fd, entry->d_name, &facts, 0) == 0) {
@@ -69,7 +69,7 @@ result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
         contents.entries.push_back(
             {std::string(name), entry_kind::other, static_cast<std::uint64_t>(facts.st_size)});
       } else {
-        pass_over(name);
+        skip(name);
       }
     } else if (errno == ENOENT || errno == ELOOP) {
       // A dangling link counts as a sample by its name; loading it will fail and name it.
@@ -84,7 +84,7 @@ result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
   return contents;
 }
 
-std::string passed_over_text(const passed_over_files& files) {
+std::string skipped_text(const skipped_files& files) {
   std::vector<std::pair<std::string, std::uint64_t>> kinds(files.begin(), files.end());
   std::ranges::stable_sort(kinds, std::greater(), [](const auto& kind) { return kind.second; });
   std::uint64_t all = 0;
@@ -94,7 +94,7 @@ std::string passed_over_text(const passed_over_files& files) {
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", ending, count);
   }
   if (all == 0) return {};
-  return fmt::format("{} file{} passed over: {}", all, all == 1 ? "" : "s", list);
+  return fmt::format("{} file{} skipped: {}", all, all == 1 ? "" : "s", list);
 }
 
 result<std::vector<std::string>> files_of_folder(const std::string& path, std::string_view what,

@@ -31,11 +31,11 @@ struct folder_identity {
 };
 
 /// The number of skipped files, by file name extension.
-using passed_over_files = std::map<std::string, std::uint64_t, std::less<>>;
+using skipped_files = std::map<std::string, std::uint64_t, std::less<>>;
 
 struct folder_contents {
   folder_identity identity;
-  passed_over_files passed_over;
+  skipped_files skipped;
   std::vector<folder_entry> entries;  ///< in byte order of their names, without those that begin with a dot
 };
 
@@ -44,11 +44,11 @@ struct folder_contents {
 result<unique_fd> open_folder(int at, const std::string& path, std::string_view shown);
 
 /// Reads an open folder. Only files for which `wanted` returns true are examined (for their size); the others
-/// are left out, and counted if `passed_over` returns an extension. A link to a folder is a folder. Any error
+/// are left out, and counted if `skipped` returns an extension. A link to a folder is a folder. Any error
 /// of the system is a refusal (errc::io): no entry is ever missing silently.
 result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
                                     bool (*wanted)(std::string_view name),
-                                    std::string_view (*passed_over)(std::string_view name) = nullptr);
+                                    std::string_view (*skipped)(std::string_view name) = nullptr);
 
 /// The paths of the wanted files of a folder, in byte order. Folders in it are not entered: if there are any, a notice
 /// says how to name their files. `what`: "shards".
@@ -56,7 +56,7 @@ result<std::vector<std::string>> files_of_folder(const std::string& path, std::s
                                                  std::vector<std::string>& notices,
                                                  bool (*wanted)(std::string_view name));
 
-/// "3 files passed over: .webp 2, .tiff 1", the most frequent first; empty if there are none.
-std::string passed_over_text(const passed_over_files& files);
+/// "3 files skipped: .webp 2, .tiff 1", the most frequent first; empty if there are none.
+std::string skipped_text(const skipped_files& files);
 
 }  // namespace penstock

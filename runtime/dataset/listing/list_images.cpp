@@ -49,11 +49,11 @@ class picture_walk {
     if (progress_ && list_.files.size() % progress_step == 0) progress_(list_.files.size());
   }
 
-  void pass_over(const passed_over_files& more) {
-    for (const auto& [ending, count] : more) passed_over_[ending] += count;
+  void skip(const skipped_files& more) {
+    for (const auto& [ending, count] : more) skipped_[ending] += count;
   }
 
-  [[nodiscard]] const passed_over_files& passed_over() const noexcept { return passed_over_; }
+  [[nodiscard]] const skipped_files& skipped() const noexcept { return skipped_; }
   [[nodiscard]] std::uint64_t loops() const noexcept { return loops_; }
   [[nodiscard]] const std::string& first_loop() const noexcept { return first_loop_; }
 
@@ -78,7 +78,7 @@ class picture_walk {
       if (loops_++ == 0) first_loop_ = path;
       return {};
     }
-    pass_over(contents->passed_over);
+    skip(contents->skipped);
     visited_.push_back({contents->identity, parent});
     const std::size_t self = visited_.size() - 1;
     for (const folder_entry& entry : contents->entries) {
@@ -97,7 +97,7 @@ class picture_walk {
   const listing_progress& progress_;
   std::vector<visited> visited_;
   std::vector<pending> pending_;
-  passed_over_files passed_over_;
+  skipped_files skipped_;
   std::uint64_t loops_ = 0;
   std::string first_loop_;
 };
@@ -112,7 +112,7 @@ bool is_picture_list(std::string_view path) noexcept {
 /// What was found besides the files of the listing.
 struct other_finds {
   std::uint64_t beside = 0;  ///< pictures next to class folders
-  passed_over_files passed_over;
+  skipped_files skipped;
 };
 
 result<listing> finish_pictures(listing list, const std::string& path, const other_finds& others, const listing_progress& progress) {
@@ -123,8 +123,8 @@ result<listing> finish_pictures(listing list, const std::string& path, const oth
         "{} picture{} directly in '{}' {} ignored: only pictures in its folders, the classes, are read",
         others.beside, others.beside == 1 ? "" : "s", printable(path), others.beside == 1 ? "is" : "are"));
   }
-  const std::string passed_over = passed_over_text(others.passed_over);
-  if (!passed_over.empty()) list.notices.push_back(passed_over + " (JPEG and PNG are read)");
+  const std::string skipped = skipped_text(others.skipped);
+  if (!skipped.empty()) list.notices.push_back(skipped + " (JPEG and PNG are read)");
   list.samples = list.files.size();
   if (list.samples == 0) {
     return refuse(errc::dataset,
@@ -132,7 +132,7 @@ result<listing> finish_pictures(listing list, const std::string& path, const oth
                   "with a dot{}{}",
                   printable(path),
                   classes > 0 ? fmt::format("went through {} and ", counted(classes, "class folder")) : "",
-                  passed_over.empty() ? "" : "; ", passed_over);
+                  skipped.empty() ? "" : "; ", skipped);
   }
   list.fingerprint = fingerprint_of(list);
   if (progress) progress(list.samples);
@@ -184,7 +184,7 @@ result<listing> list_objects(const std::string& path, const store_options& optio
     if (name.empty() || is_hidden(name)) return false;
     if (const std::string_view one = class_folder(name); !one.empty() && !classes.contains(one)) classes.emplace(one);
     if (is_picture_name(name)) return true;
-    if (const std::string_view ending = unread_picture_ending(name); !ending.empty()) ++others.passed_over[std::string(ending)];
+    if (const std::string_view ending = unread_picture_ending(name); !ending.empty()) ++others.skipped[std::string(ending)];
     return false;
   });
   if (!objects) return tl::unexpected(std::move(objects.error()));
@@ -266,7 +266,7 @@ result<listing> list_image_folder(const std::string& path, const listing_progres
   const auto is_class = [](const folder_entry& entry) { return entry.kind == entry_kind::folder; };
   const auto classes = static_cast<std::uint64_t>(std::ranges::count_if(top->entries, is_class));
   picture_walk walk(root->get(), path, list, progress);
-  walk.pass_over(top->passed_over);
+  walk.skip(top->skipped);
   for (const folder_entry& entry : top->entries) {
     if (!is_class(entry)) {
       if (classes == 0) walk.take_file("", entry, 0);
@@ -283,7 +283,7 @@ result<listing> list_image_folder(const std::string& path, const listing_progres
         "not following {} linked folder{} back into the tree; the first one is '{}'", walk.loops(),
         walk.loops() == 1 ? " that leads" : "s that lead", printable(walk.first_loop())));
   }
-  return finish_pictures(std::move(list), path, {top->entries.size() - classes, walk.passed_over()}, progress);
+  return finish_pictures(std::move(list), path, {top->entries.size() - classes, walk.skipped()}, progress);
 }
 
 std::string folder_of_pictures(const std::string& path) {

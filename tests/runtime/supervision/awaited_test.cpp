@@ -132,7 +132,7 @@ TEST_CASE("a stream without a requested batch waits for the consumer's next requ
   CHECK_FALSE(is_owed(f));
   CHECK(find_blocker(f).text == "the consumer, which asks for no batch");
   f.status.outcome = run_outcome::finished;
-  CHECK(find_blocker(f).text == "nobody: the stream is over");
+  CHECK(find_blocker(f).text == "nothing: the stream is over");
 }
 
 TEST_CASE("the GPU owner is named while it is not ready, and while it has a batch") {
@@ -203,7 +203,7 @@ TEST_CASE("without a working worker the next one to start is named, or that none
     f.status.workers[1].why_stopped = "not restarted";
     CHECK(find_blocker(f).kind == stall_kind::nobody);
     CHECK(find_blocker(f).text ==
-          "nobody: no worker is left (worker/2 is failed, worker/3 is not restarted)");
+          "a worker, but none is left (worker/2 is failed, worker/3 is not restarted)");
   }
   SECTION("ready but idle") {
     f.status.workers = {worker_in(2, "ready")};

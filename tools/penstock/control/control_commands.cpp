@@ -207,9 +207,9 @@ void add_changes(verb_table& verbs) {
          {{"penstock " + name + " worker/3", "one worker"},
           {"penstock " + name + " workers",
            restarts ? "all workers" : "all workers: the stream then stops until one is restarted"},
-          {"penstock " + name + (restarts ? " gpu" : " worker/0"),
+          {"penstock " + name + (restarts ? " gpu" : " host/alpha"),
            restarts ? "the GPU owner's process; what it has not delivered is uploaded again"
-                    : "the first worker"}}},
+                    : "a loader host: it leaves this session"}}},
         [name](const request_options& given) { return for_workers(given, name); });
     add_group_choice(verb, o->choice);
     if (restarts) verb.add_flag("--now", o->now, "kill the worker instead of waiting for what it holds; others load that");

@@ -280,7 +280,7 @@ std::string text_of(const lost_ranks& lost) {
                         counted(lost.of_rank_0, "time"));
   for (const json& one : lost.seen)
     text +=
-        fmt::format("lost at {}: {}\n", one.at("time").get<std::string>(), one.at("text").get<std::string>());
+        fmt::format("lost at {} UTC: {}\n", without_year(utc_for_people(one.at("time"))), one.at("text").get<std::string>());
   return text;
 }
 

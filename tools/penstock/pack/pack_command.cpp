@@ -257,7 +257,7 @@ void add_pack_command(verb_table& verbs) {
         {"penstock pack photos --out shards --json | jq '.failed[].path'",
          "print the pictures that were left out"}}},
       [o] { return pack_folder(*o); });
-  verb.add_option("folder", o->folder, "the image folder: one folder for each class; or tar shards")
+  verb.add_option("FOLDER", o->folder, "the image folder: one folder for each class; or tar shards")
       ->type_name("FOLDER")
       ->required();
   verb.add_option("--out", o->out, "folder for the shards; created if it is missing")

@@ -298,7 +298,7 @@ json past_session::answer(const json& question) const {
     return control::good_answer(
         {{"status", status()},
          {"batches", {{"loading", 0}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}}},
-         {"waits_for", suspended_ ? "nobody: the session is suspended" : "nobody: the session has ended"},
+         {"waits_for", suspended_ ? "nothing: the session is suspended" : "nothing: the session has ended"},
          {"waits_for_worker", nullptr},
          {"device_waited_seconds", nullptr}});
   }

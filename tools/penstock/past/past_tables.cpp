@@ -3,7 +3,6 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
@@ -11,7 +10,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <sstream>
 #include <vector>
 
@@ -23,13 +21,6 @@ using json = nlohmann::ordered_json;
 /// Whether its end is unknown; `ended` is then the time of its last entry.
 bool has_died(const json& summary) {
   return summary.at("outcome") == "died";
-}
-
-std::string time_since(const json& time) {
-  const auto when = time.is_string() ? time_of_utc(time.get<std::string>()) : std::nullopt;
-  if (!when) return "-";
-  const auto passed = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() - *when);
-  return duration_for_people(std::max(passed, std::chrono::seconds(1)));
 }
 
 std::string why_ended(const json& ended) {
@@ -57,7 +48,7 @@ std::string progress_at_end(const json& s) {
 
 std::string end_in_words(const json& summary) {
   std::string text = fmt::format("{}{} {} ago", text_of(summary.at("outcome")), has_died(summary) ? ", last seen" : "",
-                                 time_since(summary.at("ended")));
+                                 time_since(text_of(summary.at("ended"))));
   if (const json& why = summary.at("failure"); why.is_string())
     text += ": " + shortened(one_line(why.get<std::string>()), 160);
   return text;

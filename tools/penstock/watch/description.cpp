@@ -6,6 +6,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
 #include <fmt/core.h>
@@ -226,7 +227,7 @@ std::string workers_of_host(const json& host, const json& workers) {
 void add_host(fields& f, const json& host, const json& workers, work_kind kind) {
   const work_words words = words_for(kind);
   f.heading("host/" + text_of(host.at("name")));
-  f.add("state", fmt::format("{}, since {}", text_of(host.at("state")), text_of(host.at("joined"))));
+  f.add("state", fmt::format("{}, joined {} ago", text_of(host.at("state")), time_since(text_of(host.at("joined")))));
   f.add("process", fmt::format("pid {} at {}, penstock {}, {}", text_of(host.at("pid")), text_of(host.at("address")),
                                text_of(host.at("version")), counted(host.at("cores").get<std::uint64_t>(), "core")));
   f.add("workers", workers_of_host(host, workers));

@@ -3,6 +3,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 
@@ -42,6 +43,13 @@ result<std::string> since_of(const std::string& text, std::chrono::system_clock:
   if (std::sscanf(date.c_str(), "%4u-%2u-%2u", &year, &month, &day) == 3) return date;
   return refuse(errc::usage, "'{}' is not a time: write 10m, 14:05 or 2026-11-20T14:05:00 (UTC)",
                 printable(text));
+}
+
+std::string time_since(const std::string& utc) {
+  const auto when = time_of_utc(utc);
+  if (!when) return "-";
+  const auto passed = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() - *when);
+  return duration_for_people(std::max(passed, std::chrono::seconds(1)));
 }
 
 std::optional<std::chrono::system_clock::time_point> time_of_utc(const std::string& text) {

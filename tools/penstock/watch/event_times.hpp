@@ -1,4 +1,4 @@
-// Times of events and ended sessions: parses --since and the UTC timestamps of the journal. Pure.
+// Times of events and ended sessions: parses --since and the UTC timestamps of the journal.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -15,5 +15,8 @@ result<std::string> since_of(const std::string& text, std::chrono::system_clock:
 
 /// "2026-11-20T14:04:18.123456Z".
 [[nodiscard]] std::optional<std::chrono::system_clock::time_point> time_of_utc(const std::string& text);
+
+/// The time since then, "8 h 3 m", of at least a second; "-" for other text.
+[[nodiscard]] std::string time_since(const std::string& utc);
 
 }  // namespace penstock::cli

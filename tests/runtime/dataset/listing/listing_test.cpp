@@ -90,13 +90,13 @@ TEST_CASE("pictures that no decoder here reads are counted by their extensions, 
   const auto list = list_image_folder(folder.path());
   REQUIRE(list);
   CHECK(names(*list) == strings{"a/1.jpg"});
-  CHECK(list->notices == strings{"4 files passed over: .webp 2, .gif 1, .tiff 1 (JPEG and PNG are read)"});
+  CHECK(list->notices == strings{"4 files skipped: .webp 2, .gif 1, .tiff 1 (JPEG and PNG are read)"});
 }
 
 TEST_CASE("for a folder with nothing but unreadable pictures, the error says which they are") {
   const temporary_folder folder;
   folder.write("a/1.webp", "x");
-  CHECK(refusal(folder.path()).find("; 1 file passed over: .webp 1") != std::string::npos);
+  CHECK(refusal(folder.path()).find("; 1 file skipped: .webp 1") != std::string::npos);
 }
 
 TEST_CASE("names that begin with a dot do not count, neither files nor folders") {

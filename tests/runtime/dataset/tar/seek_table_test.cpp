@@ -153,7 +153,7 @@ TEST_CASE("seek tables that lie are refused, and the refusal names the numbers")
   begins([](std::string& f) { f.insert(0, "abc"); }, "has a seek table whose frames end at byte");
 }
 
-TEST_CASE("frames without contents are passed over") {
+TEST_CASE("frames without contents are skipped") {
   const std::string text = numbers(2000);
   std::string file;
   auto writer = frame_writer::open(1);
