@@ -89,6 +89,7 @@ class Pool::body final : public host::run,
   void job_failed(std::uint64_t job, const std::string& work, const job_failure& why) override;
   void waits_for_callers(const std::string& what) override;
 
+  void job_raised(std::uint64_t job, const std::string& work, const job_failure& why);
   void tell_after_deaths(event what);
   result<void> try_start();
   void end_actors(engine& e);
@@ -138,7 +139,8 @@ class Pool::body final : public host::run,
   std::unique_ptr<const hosts::hosts_setup> hosts_;
   const std::shared_ptr<hosts::host_board> host_board_ = std::make_shared<hosts::host_board>();
 
-  std::uint64_t poisoned_ = 0;  // jobs; used only by callbacks of the scheduler
+  std::uint64_t poisoned_ = 0;  // jobs; used only by callbacks of the scheduler, as is the next one
+  std::uint64_t raised_ = 0;    // the exceptions told
 
   std::mutex close_mutex_;
   std::shared_mutex engine_stays_;  // shared: the engine is not destroyed; before mutex_

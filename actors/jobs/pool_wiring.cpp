@@ -5,6 +5,7 @@
 #include "actors/jobs/pool_body.hpp"
 #include "runtime/arena/job_slot.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/raised.hpp"
 
 namespace penstock {
 namespace {
@@ -14,6 +15,7 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t rows_max = 256;           // jobs per lease: its table takes 64 + 256 x 80 bytes = 20
                                                   // KiB
 constexpr std::size_t poisoned_jobs_kept = 1000;  // for `penstock quarantine`
+constexpr std::uint64_t exceptions_told = 100;    // some programs use exceptions as results
 // A job may run for hours; a job with a time limit sets its own timeout.
 constexpr nanoseconds no_item_timeout = std::chrono::hours(24 * 365);
 
@@ -123,13 +125,29 @@ void Pool::body::callers_notified(std::uint64_t jobs) {
 }
 
 void Pool::body::job_failed(std::uint64_t job, const std::string& work, const job_failure& why) {
-  if (why.status == job_status::exception || why.status == job_status::cancelled) return;
+  if (why.status == job_status::cancelled) return;
+  if (why.status == job_status::exception) return job_raised(job, work, why);
   // A loader's program says itself which samples are to blame (sample_quarantined); some batches die of something else.
   if (!of_batches_ && why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
     board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
   const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
   log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // who judges a job tells it
   tell_after_deaths(host::event_of(event_kind::job_failed, text));
+}
+
+/// Its caller gets the exception, but a person who looks later does not.
+void Pool::body::job_raised(std::uint64_t job, const std::string& work, const job_failure& why) {
+  if (judged_ || raised_ == exceptions_told) return;
+  ++raised_;
+  const std::string_view traceback(why.traceback);
+  const auto exception = raised_from(fmt::format("{}: {}", why.type, why.text), traceback.substr(0, traceback.find('\0')));  // then: pickled
+  const std::string where = exception->frames.empty() ? "" : fmt::format(" ({})", exception->frames.back());
+  const bool of_python = work == "call";  // as all of its functions
+  const std::string who = of_batches_ ? "a batch" : of_python ? fmt::format("job {}", job) : fmt::format("job {} ({})", job, work);
+  event raised = host::event_of(event_kind::job_raised, fmt::format("{} raised {}: {}{}", who, exception->type, exception->message, where));
+  if (raised_ == exceptions_told) raised.text += fmt::format("; this is the last of {} exceptions that are listed", exceptions_told);
+  raised.exception = exception;
+  tell(std::move(raised));
 }
 
 /// After the deaths that the scheduler has decided so far, which the supervisor reports.

@@ -6,6 +6,7 @@ import concurrent.futures
 import ctypes
 import gc
 import itertools
+import json
 import threading
 import time
 import unittest.mock
@@ -501,6 +502,25 @@ class PoolTest(PackageTest):
         with self.pool(1, initializer=begin) as pool:
             self.assertEqual(pool.submit(square, 3).result(30), 9)
             self.assertEqual(pool.report()["workers"]["restarts"], 1)
+
+    def test_the_lines_that_raised_are_found_after_the_end(self):
+        self.ran("""
+            import penstock
+            def inner(value):
+                raise KeyError("no %d" % value)
+            def outer(value):
+                return inner(value) if value % 2 else value
+            with penstock.Pool(2, name="raising") as pool:
+                futures = [pool.submit(outer, value) for value in range(300)]
+                print(sum(future.exception() is not None for future in futures))
+            """)
+        events = [json.loads(line) for line in self.penstock("events", "--last", "--session", "raising", "--json")[1].splitlines()]
+        raised = [e for e in events if e["kind"] == "job_raised"]
+        self.assertEqual(len(raised), 100)
+        self.assertEqual(raised[0]["exception"]["type"], "KeyError")
+        self.assertEqual([frame.split(", in ")[1] for frame in raised[0]["exception"]["frames"]], ["outer", "inner"])
+        self.assertRegex(raised[0]["text"], r"^job \d+ raised KeyError: 'no \d+' \(.*:4, in inner\)$")
+        self.assertRegex(raised[-1]["text"], "this is the last of 100 exceptions that are listed$")
 
     def test_pools_without_a_name_get_their_own(self):
         process = self.program("""

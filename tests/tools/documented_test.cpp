@@ -22,7 +22,7 @@ std::string document() {
 
 TEST_CASE("docs/operating.md explains every kind of event") {
   const std::string text = document();
-  for (int kind = 0; kind <= static_cast<int>(event_kind::host_refused); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(event_kind::job_raised); ++kind) {
     const std::string name = name_of(static_cast<event_kind>(kind));
     INFO(name);
     CHECK(text.find("`" + name + "`") != std::string::npos);

@@ -58,6 +58,7 @@ enum class event_kind : std::uint8_t {
   host_left,       ///< host: its workers have finished what they held
   host_lost,       ///< host; text: why
   host_refused,    ///< host; text: what differs, with both values
+  job_raised,      ///< of a pool: a job's function raised `exception`; the first 100
 };
 /// "worker_died": the spelling in JSON.
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;
@@ -80,7 +81,7 @@ struct event {
   std::uint64_t dropped =
       0;  ///< only in callbacks: events lost before this one because the callback was too slow
   std::optional<std::string> host{};  ///< the name of a loader host
-  std::shared_ptr<const raised_exception> exception{};  ///< of sample_failed, in a data loader
+  std::shared_ptr<const raised_exception> exception{};  ///< of job_raised, and of a data loader's sample_failed
 };
 
 /// Called on a separate thread, one event at a time, in order. It may be slow: nothing waits for it. Events
