@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import functools
 import itertools
 import threading
 import time
@@ -66,38 +67,10 @@ class Mapping(concurrent.futures.Executor):
         return results()
 
     def map_unordered(self, fn: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
-        """The same, with results in order of completion. A job's exception is raised when its turn comes; the others continue."""
+        """The same, with results in order of completion. A job's exception is raised when its turn comes; the next `next()` continues."""
         inputs = zip(*iterables)
-        done: collections.deque[concurrent.futures.Future[T]] = collections.deque()
-        news = threading.Condition()
-
-        def ended(future: concurrent.futures.Future[T]) -> None:
-            with news:
-                done.append(future)
-                news.notify()
-
-        left = 0
-        for each in itertools.islice(inputs, self._queue):
-            _chunks.submitted(self, fn, *each).add_done_callback(ended)
-            left += 1
-
-        def results() -> Iterator[T]:
-            nonlocal left
-            refused: list[error] = []
-            while left:
-                with news:
-                    while not done:
-                        news.wait()
-                    future = done.popleft()
-                left -= 1
-                for more in self._one_more(fn, inputs, refused):
-                    more.add_done_callback(ended)
-                    left += 1
-                yield future.result()
-            for why in refused:
-                raise why
-
-        return results()
+        first = (_chunks.submitted(self, fn, *each) for each in itertools.islice(inputs, self._queue))
+        return _AsCompleted(first, functools.partial(self._one_more, fn, inputs))
 
     def _one_more(self, fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], refused: list[error]) -> Iterator[Future[T]]:
         """A job for the next input. If the pool takes no more jobs, the reason is added to `refused`: the outcomes of those under way come
@@ -116,3 +89,41 @@ class Mapping(concurrent.futures.Executor):
     def _max_workers(self) -> int:
         """The number of workers, under the name that it has in ProcessPoolExecutor and that dask reads."""
         raise NotImplementedError
+
+
+class _AsCompleted(Iterator[T]):
+    """The results of jobs as they end. Not a generator, which would end with the first exception.
+
+    Args:
+        first: the jobs to begin with.
+        one_more: makes the next job when one has ended, or adds the reason why it cannot to a list.
+    """
+
+    def __init__(self, first: "Iterable[Future[T]]", one_more: "Callable[[list[error]], Iterable[Future[T]]]") -> None:
+        self._one_more = one_more
+        self._refused: list[error] = []
+        self._done: collections.deque[concurrent.futures.Future[T]] = collections.deque()
+        self._news = threading.Condition()
+        self._left = 0
+        self._follow(first)
+
+    def __next__(self) -> T:
+        if not self._left:
+            raise self._refused.pop() if self._refused else StopIteration
+        with self._news:
+            while not self._done:
+                self._news.wait()
+            future = self._done.popleft()
+        self._left -= 1
+        self._follow(self._one_more(self._refused))
+        return future.result()
+
+    def _follow(self, jobs: "Iterable[Future[T]]") -> None:
+        for job in jobs:
+            self._left += 1
+            job.add_done_callback(self._ended)
+
+    def _ended(self, future: "concurrent.futures.Future[T]") -> None:
+        with self._news:
+            self._done.append(future)
+            self._news.notify()

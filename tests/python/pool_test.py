@@ -25,6 +25,10 @@ def crash(*_):
     ctypes.string_at(0)
 
 
+def inverse(x):
+    return 1 / x
+
+
 def leave(*_):
     os._exit(7)
 
@@ -152,6 +156,18 @@ class PoolTest(PackageTest):
             done, left = concurrent.futures.wait([pool.submit(square, x) for x in range(5)])
             self.assertEqual((len(done), len(left)), (5, 0))
             self.assertEqual(sorted(pool.map_unordered(square, range(50))), sorted(x * x for x in range(50)))
+
+    def test_an_exception_ends_no_unordered_map(self):
+        with self.pool() as pool:
+            values = pool.map_unordered(inverse, [1, 0, 2, 0, 4])
+            found = []
+            while len(found) < 5:
+                try:
+                    found.append(next(values))
+                except ZeroDivisionError:
+                    found.append(0)
+            self.assertEqual(sorted(found), [0, 0, 0.25, 0.5, 1])
+            self.assertIsNone(next(values, None))
 
     def test_asyncio_awaits_its_jobs(self):
         async def main(pool):
