@@ -66,6 +66,8 @@ def _tensor(buffer: Any, dtype: str, shape: tuple[int, ...], gradient: bool) -> 
 def _reduce_special(tensor: Any) -> Any:
     if tensor.is_nested and tensor.layout is torch.strided:  # some versions of torch cannot pickle these
         return _nested, ([each.detach() for each in tensor.unbind()], tensor.requires_grad)
+    if tensor.is_conj() or tensor.is_neg():  # torch 1 pickles them without the sign
+        return _reduce_tensor(tensor.resolve_conj().resolve_neg())
     return tensor.__reduce_ex__(5)
 
 

@@ -39,6 +39,19 @@ class LoaderTest(LoaderCase):
             for batch, other in zip(batches, expected):
                 self.same(batch, other)
 
+    def test_conjugated_and_negated_tensors_keep_their_values(self):
+        def conjugated():
+            return torch.tensor([1 + 2j]).conj(), torch.tensor([1 + 2j]).conj().imag
+
+        class Holding(Values):
+            held = conjugated()
+
+            def __getitem__(self, index):
+                return [each.resolve_conj().resolve_neg() for each in self.held]
+        for dataset in (Values(lambda index: conjugated()), Holding(None)):
+            one, other = next(iter(SharingLoader(dataset, batch_size=None, num_workers=1)))
+            self.assertEqual((one.tolist(), other.tolist()), ([1 - 2j], [-2]))
+
     def test_shuffle_gives_the_order_of_torchs_loader_for_the_same_generator(self):
         def orders(kind):
             loader = kind(Squares(), batch_size=8, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(3))
