@@ -120,7 +120,7 @@ class _Stage:
 
     def __init__(self, order: Order, identity: int, batch: Batch) -> None:
         self.order, self.identity = order, identity
-        self.failed: Any = None  # exception of its setup
+        self.failed: Any = None  # exception of its worker_init_fn: the result of each batch
         self.by_value = False  # plain pickle cannot handle its batches
         self.samples_are_slow = True  # until measured
         self.in_place = order.given.collate_fn is torch_loader._utils.collate.default_collate
@@ -296,8 +296,7 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
         stage = _stage_of(batch, call.worker)
         call.describe(_name_of_batch(batch, stage.order.given.iterable))
         if stage.failed is not None:
-            failed, stage.failed = stage.failed, None
-            return _give(call, stage, Loaded(failed))
+            return _give(call, stage, Loaded(stage.failed))
         stage.show()
         try:
             iterable = stage.order.given.iterable

@@ -52,6 +52,19 @@ class LoaderTest(LoaderCase):
             one, other = next(iter(SharingLoader(dataset, batch_size=None, num_workers=1)))
             self.assertEqual((one.tolist(), other.tolist()), ([1 - 2j], [-2]))
 
+    def test_no_batch_comes_from_a_worker_whose_worker_init_fn_raised(self):
+        def begin(worker):
+            raise LookupError("nothing for worker %d" % worker)
+        for options in ({}, {"persistent_workers": True}):
+            loader = SharingLoader(Values(int, 3), num_workers=1, worker_init_fn=begin, **options)
+            for _ in range(2):
+                iterator = iter(loader)
+                for _ in range(3):
+                    with self.assertRaisesRegex(LookupError, "(?s)in begin.*nothing for worker 0"):
+                        next(iterator)
+                with self.assertRaises(StopIteration):
+                    next(iterator)
+
     def test_shuffle_gives_the_order_of_torchs_loader_for_the_same_generator(self):
         def orders(kind):
             loader = kind(Squares(), batch_size=8, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(3))
