@@ -69,7 +69,10 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 self._publish(loader)
         progress = self._progress
         _progress.order_is_drawn(loader, progress)
+        of_start = self._shared_seed
         super()._reset(loader, first_iter)
+        if first_iter:
+            self._shared_seed = of_start  # torch's workers have it from the iterator's start, before this draws another
         if progress.shared_seed is not None:
             self._shared_seed = progress.shared_seed
         progress.shared_seed, progress.base_seed = self._shared_seed, self._base_seed

@@ -65,6 +65,15 @@ class LoaderTest(LoaderCase):
                 with self.assertRaises(StopIteration):
                     next(iterator)
 
+    def test_a_shuffled_datapipe_has_the_order_of_torchs_loader(self):
+        from torch.utils.data.datapipes.iter import IterableWrapper
+
+        def orders(kind):
+            pipe = IterableWrapper(range(12)).shuffle().sharding_filter()
+            loader = kind(pipe, batch_size=2, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(3))
+            return [[batch.tolist() for batch in loader] for _ in range(2)]
+        self.assertEqual(orders(SharingLoader), orders(torch.utils.data.DataLoader))
+
     def test_shuffle_gives_the_order_of_torchs_loader_for_the_same_generator(self):
         def orders(kind):
             loader = kind(Squares(), batch_size=8, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(3))
