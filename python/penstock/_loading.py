@@ -368,7 +368,7 @@ _MISSING: Any = object()
 def _collated(call: "_worker.Call", stage: _Stage, samples: list[Any]) -> Loaded:
     order, collate_fn, collated = stage.order, stage.order.given.collate_fn, stage.order.given.collated
     given = samples if collated else samples[0]
-    size = _tensors.room_for(samples) if stage.in_place and collated and _only_torch_collates() else 0
+    size = _tensors.room_for(samples) if stage.in_place and isinstance(samples, list) and collated and _only_torch_collates() else 0
     if size < WORTH_A_ROOM:
         data = collate_fn(given)
         return Loaded(data, digest=_content.digest(data) if order.verified else None)
@@ -390,12 +390,12 @@ def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, bad: list[tuple[i
             stage.seeds(_key(order, batch, 0, batch.index[0]))
         wanted = [_MISSING if place in batch.bad else index for place, index in enumerate(batch.index)]
         wanted = _completed(order, wanted)
-        samples = stage.dataset.__getitems__(wanted) if wanted else []
+        samples = stage.dataset.__getitems__(wanted) if wanted or not batch.bad else []  # any type that collate_fn takes
     else:
         samples = _samples(call, stage, batch, batch.index if collated else (batch.index,), bad, marks)
         if bad or batch.bad:
             samples = _completed(order, samples)
-    if not samples and (bad or batch.bad):
+    if (bad or batch.bad) and len(samples) == 0:
         return Loaded(None, tuple(bad), True)
     marks.write(call.job, Marks.PLACE_OF_COLLATE)
     call.describe(with_samples("collate_fn", batch.index if collated else [batch.index]))

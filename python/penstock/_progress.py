@@ -181,7 +181,7 @@ def facts_of(loader: Any) -> dict[str, Any]:
     iterable = isinstance(loader.dataset, torch.utils.data.IterableDataset)
     try:
         length = None if iterable else len(loader.dataset)
-    except TypeError:
+    except Exception:  # many datasets with a sampler of their own raise NotImplementedError
         length = None
     sampler = type(_sampler_of(loader))
     module = "__main__" if kind.__module__ in PROGRAM else kind.__module__  # a state may also resume a rank that was started differently

@@ -189,7 +189,8 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
         pool: Optional[dict[str, Any]] = None,
     ) -> None:
         _check(on_bad_sample, seeding, pool)
-        _check_numbers(num_workers, seed)
+        num_workers = _number_of_workers(num_workers)
+        _check_seed(seed)
         _check_hosts(hosts, hosts_secret_file)
         if hosts is not None and isinstance(dataset, torch.utils.data.IterableDataset):
             _check_shards_on_hosts(num_workers, worker_init_fn, seeding)
@@ -259,9 +260,13 @@ def _check(on_bad_sample: str, seeding: Optional[str], pool: Any) -> None:
         raise TypeError(f"pool is {pool!r}: a loader has its own workers; pass a dict of their options, such as {{'loader': {{'slot_bytes': '32MiB'}}}}")
 
 
-def _check_numbers(num_workers: Any, seed: Any) -> None:
-    """In torch's loader these would fail late, or without the argument's name."""
-    whole_number(num_workers, "num_workers", "pass a number of worker processes", least=-LARGEST)
+def _number_of_workers(value: Any) -> int:
+    """As an int: workers seed generators with what is computed from it. torch refuses a negative one."""
+    return whole_number(value, "num_workers", "pass a number of worker processes", least=-LARGEST)
+
+
+def _check_seed(seed: Any) -> None:
+    """In torch's loader it would fail late, or without the argument's name."""
     if seed is not None:
         whole_number(seed, "seed", "pass a whole number of at most 64 bits, or None", least=-LARGEST, most=(1 << 64) - 1)
 

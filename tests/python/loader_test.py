@@ -74,6 +74,30 @@ class LoaderTest(LoaderCase):
             return [[batch.tolist() for batch in loader] for _ in range(2)]
         self.assertEqual(orders(SharingLoader), orders(torch.utils.data.DataLoader))
 
+    def test_a_dataset_may_return_a_batch_in_any_type_that_its_collate_function_takes(self):
+        class Together(Values):
+            def __getitems__(self, indices):
+                return self.give(indices)
+        for give in (torch.tensor, numpy.array, lambda indices: {"indices": indices}, tuple):
+            for size in (4, 5000):
+                loader = SharingLoader(Together(give, 2 * size), batch_size=size, num_workers=1, collate_fn=lambda batch: batch)
+                for at, batch in enumerate(loader):
+                    self.same(batch, give(list(range(at * size, at * size + size))))
+        with self.assertRaisesRegex(TypeError, "must be tuple of Tensors, not Tensor"):
+            next(iter(SharingLoader(Together(torch.tensor), num_workers=1)))
+
+    def test_what_torch_needs_no_more_of_than_its_items_is_enough(self):
+        class WithoutLength(Values):
+            def __len__(self):
+                raise NotImplementedError
+        loader = SharingLoader(WithoutLength(int), sampler=[3, 1], num_workers=1)
+        self.assertEqual([batch.tolist() for batch in loader], [[3], [1]])
+        self.assertEqual(loader.state_dict()["facts"]["length"], None)
+        loader = SharingLoader(Values(int), batch_sampler=[iter([3, 1]), iter([2])], num_workers=1)
+        self.assertEqual([batch.tolist() for batch in loader], [[3, 1], [2]])
+        loader = SharingLoader(Values(int, 3), num_workers=numpy.int64(1), worker_init_fn=print)
+        self.assertEqual([batch.tolist() for batch in loader], [[0], [1], [2]])
+
     def test_shuffle_gives_the_order_of_torchs_loader_for_the_same_generator(self):
         def orders(kind):
             loader = kind(Squares(), batch_size=8, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(3))
