@@ -36,6 +36,9 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     """One pass, or with persistent_workers one pass after another. Subclasses implement what differs between map-style and iterable
     datasets."""
 
+    _sampler_iter: Any  # torch's
+    _shared_seed: Optional[int]
+
     def __init__(self, loader: Any) -> None:
         self._progress = loader._begin()
         super().__init__(loader)
@@ -307,9 +310,7 @@ class MapPass(Pass):
     """A pass over a dataset with an index."""
 
     def _begun(self, loader: Any) -> BatchBook:
-        rest = _progress.skipped(loader, self._progress)
-        if rest is not None:
-            self._sampler_iter = rest
+        self._sampler_iter = _progress.skipped(loader, self._progress, self._sampler_iter)
         return BatchBook(self._progress, self._auto_collation, self._failures.bad.policy != "raise")
 
     def _length(self, loader: Any) -> int:

@@ -30,8 +30,9 @@ class LocalPass(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[misc
         if self._dataset_ended:
             self._dataset_fetcher.ended = True
         _progress.order_is_drawn(loader, self._progress)
-        rest = None if self._iterable else _progress.skipped(loader, self._progress)
-        self._sampler_iter = iter(self._index_sampler) if rest is None else rest
+        self._sampler_iter = iter(self._index_sampler)
+        if not self._iterable:
+            self._sampler_iter = _progress.skipped(loader, self._progress, self._sampler_iter)
         self._left = _progress.batches_left(loader, self._progress)  # None if unknown
 
     def resumed_behind_end(self) -> bool:

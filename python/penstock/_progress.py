@@ -14,13 +14,15 @@ from typing import Any, Optional
 import torch
 import torch.utils.data
 
-from penstock import _seeds, _shards
+from penstock import _drawn_from, _seeds, _shards
 from penstock._errors import state_mismatch_error, usage_error
 from penstock._globals import PROGRAM
 
 __all__ = ["Position", "Progress", "batches_left", "facts_of", "order_is_drawn", "program_generator_kept", "shard_states", "skipped"]
 
 SCHEMA = "penstock.loader/1"
+_COUNTS = ("epoch", "samples", "batches")
+_PARTS = ("facts", "generators", "base_seed", "sampler_epoch", "shards")
 
 
 class Progress:
@@ -29,6 +31,7 @@ class Progress:
     def __init__(self, epoch: int, resumed: Optional[dict[str, Any]]) -> None:
         self.epoch = epoch
         self.generators: list[Any] = []  # their states just before the order was drawn
+        self.drawn_from: Optional[dict[str, Any]] = None  # by a sampler of the program, at that point
         self.resumed = resumed  # the state that it resumes from
         self.base_seed: Optional[int] = None if resumed is None else resumed["base_seed"]
         self.shared_seed: Optional[int] = None if resumed is None else resumed.get("shared_seed")  # of datapipes
@@ -64,6 +67,7 @@ class Position:
             if resumed["sampler_epoch"] is not None and hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(resumed["sampler_epoch"])
             _set_generators(loader, resumed)
+            _drawn_from.restore(loader, resumed.get("drawn_from"), _generators(loader))
         _seed_own_generator(loader, self._epoch)
         self._progress = Progress(self._epoch, resumed)
         self._progress.sampler_epoch = getattr(sampler, "epoch", None)
@@ -76,7 +80,7 @@ class Position:
     def resume_from(self, loader: Any, state: dict[str, Any]) -> None:
         """load_state_dict()."""
         _check(loader, state)
-        self.resume = dict(state)
+        self.resume = _for_as_many_ranks(loader, state)
         self._epoch = state["epoch"] - 1
         if loader._iterator is not None:
             self._progress = None
@@ -87,11 +91,12 @@ class Position:
 
 @contextlib.contextmanager
 def program_generator_kept(resumed: Optional[dict[str, Any]]) -> Iterator[None]:
-    """While an epoch is resumed, its seed and order are drawn from generators in the saved states. torch's global generator belongs to
-    the program: it gets its state back."""
+    """While an epoch is resumed, its seed and order are drawn from generators in the saved states. Global generators belong to the
+    program: they get their states back."""
     before = None if resumed is None else torch.default_generator.get_state()
     try:
-        yield
+        with _drawn_from.kept(None if resumed is None else resumed.get("drawn_from")):
+            yield
     finally:
         if before is not None:
             torch.default_generator.set_state(before)
@@ -104,7 +109,11 @@ def order_is_drawn(loader: Any, progress: Progress) -> None:
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)  # in place of the seed
     elif progress.resumed is not None and progress.resumed["base_seed"] is not None:
         _set_generators(loader, progress.resumed)
-    progress.generators = [generator.get_state() for generator in _generators(loader)]
+    known = _generators(loader)
+    if progress.resumed is not None and progress.resumed["base_seed"] is not None:  # otherwise it was saved between epochs
+        _drawn_from.restore(loader, progress.resumed.get("drawn_from"), known)
+    progress.generators = [generator.get_state() for generator in known]
+    progress.drawn_from = _drawn_from.saved(loader, known)
 
 
 def _seed_own_generator(loader: Any, epoch: int) -> bool:
@@ -130,9 +139,12 @@ def _state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dic
         "shared_seed": None,
         "sampler_epoch": getattr(_sampler_of(loader), "epoch", None),
         "shards": None,
+        "ranks": _ranks_of(loader),
     }
     if progress is None or progress.finished:
-        state["generators"] = [generator.get_state() for generator in _generators(loader)]
+        known = _generators(loader)
+        state["generators"] = [generator.get_state() for generator in known]
+        state["drawn_from"] = _drawn_from.saved(loader, known)
         if progress is not None and loader._iterator is not None:  # a persistent iterator keeps its seed
             state["base_seed"] = progress.base_seed
         if progress is not None and state["sampler_epoch"] == progress.sampler_epoch:
@@ -140,7 +152,7 @@ def _state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dic
         return state
     if not progress.ordered:
         raise usage_error("in_order=False: batches come in any order, so there is no position within an epoch; save at its end")
-    state["epoch"], state["generators"] = progress.epoch, progress.generators
+    state["epoch"], state["generators"], state["drawn_from"] = progress.epoch, progress.generators, progress.drawn_from
     state["base_seed"], state["shared_seed"] = progress.base_seed, progress.shared_seed
     state["samples"], state["batches"], state["shards"] = progress.samples, progress.batches, progress.shards
     if progress.shards is not None and "states" in progress.shards:
@@ -165,6 +177,9 @@ def _check(loader: Any, state: dict[str, Any]) -> None:
     """Raises state_mismatch_error if the state belongs to another kind of loader."""
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise state_mismatch_error(f"this is not a state of a penstock.torch.DataLoader ({SCHEMA})")
+    damaged = [name for name in _COUNTS if not isinstance(state.get(name), int) or state[name] < 0] + [name for name in _PARTS if name not in state]
+    if damaged:
+        raise state_mismatch_error(f"this state of a DataLoader is damaged: it has no valid {', '.join(damaged)}")
     ours, theirs = facts_of(loader), state["facts"]
     wrong = [f"{name} was {theirs.get(name)!r} and is {value!r}" for name, value in ours.items() if theirs.get(name) != value]
     shards = state["shards"]
@@ -172,8 +187,40 @@ def _check(loader: Any, state: dict[str, Any]) -> None:
         wrong.append(
             f"num_workers was {len(shards['given'])} and is {loader.num_workers}: shards of an iterable dataset belong to workers"
         )
+    saved, ranks = state.get("ranks") or {}, _ranks_of(loader) or {}
+    wrong += [
+        f"the sampler's {name} was {saved[name]!r} and is {value!r}" for name, value in ranks.items() if name != "num_replicas" and saved.get(name, value) != value
+    ]
     if wrong:
         raise state_mismatch_error("the state belongs to another loader: " + "; ".join(wrong))
+
+
+def _ranks_of(loader: Any) -> Optional[dict[str, Any]]:
+    """What defines the order of all ranks together, if the sampler gives each rank its part."""
+    sampler = _sampler_of(loader)
+    if not isinstance(getattr(sampler, "num_replicas", None), int) or not isinstance(getattr(sampler, "rank", None), int):
+        return None
+    return {name: getattr(sampler, name, None) for name in ("num_replicas", "seed", "shuffle")}
+
+
+def _for_as_many_ranks(loader: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """The state of one of `then` ranks at the same position of the order of all, for one of `now` ranks."""
+    then, now = ((ranks or {}).get("num_replicas") for ranks in (state.get("ranks"), _ranks_of(loader)))
+    samples = state["samples"]
+    if then is None or now is None or then == now or samples == 0:
+        return dict(state)
+    # torch's sampler gives rank r the positions r, r + ranks, r + 2 * ranks, ... of one order.
+    if type(_sampler_of(loader)) is not torch.utils.data.distributed.DistributedSampler or not _is_plain(loader):
+        raise state_mismatch_error(
+            f"the state is of one of {then} ranks within an epoch, and the sampler is for {now}: only DistributedSampler itself, without a batch_sampler, can continue"
+        )
+    if samples * then % now:
+        raise state_mismatch_error(
+            f"the state is after {samples} samples of each of {then} ranks, {samples * then} in all, which {now} ranks cannot share equally: "
+            "resume with another number of ranks, or from a state of an epoch's end"
+        )
+    samples = samples * then // now
+    return {**state, "samples": samples, "batches": -(-samples // int(loader.batch_size))}
 
 
 def facts_of(loader: Any) -> dict[str, Any]:
@@ -191,14 +238,18 @@ def facts_of(loader: Any) -> dict[str, Any]:
     return facts
 
 
-def skipped(loader: Any, progress: Progress) -> Optional[Iterator[Any]]:
-    """The sampler's order from the resumed position on. Draws the first batch at once. None if nothing is resumed."""
+def skipped(loader: Any, progress: Progress, whole: Iterator[Any]) -> Iterator[Any]:
+    """The sampler's order from the resumed position on. Draws the first batch at once.
+
+    Args:
+        whole: the new iterator of the loader's index sampler. Many samplers draw their order when it is made.
+    """
     if progress.resumed is None:
-        return None
+        return whole
     if _is_plain(loader):
         samples = _behind(iter(loader.batch_sampler.sampler), progress.samples)
         return iter(torch.utils.data.BatchSampler(samples, loader.batch_size, loader.drop_last))  # type: ignore[arg-type,unused-ignore]
-    return _behind(iter(loader._index_sampler), progress.batches)
+    return _behind(whole, progress.batches)
 
 
 def _behind(order: Iterator[Any], count: int) -> Iterator[Any]:

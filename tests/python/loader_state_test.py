@@ -1,9 +1,10 @@
 """A loader resumes from its state with any number of workers, and loads no sample just to drop it."""
 
+import itertools
 import random
 
 import penstock
-from loader_data import Counting, DataLoader, LoaderCase, SharingLoader, Shards, Squares, Values, crash, plain, torch
+from loader_data import Counting, DataLoader, LoaderCase, SharingLoader, Shards, Squares, Values, crash, numpy, plain, torch
 from package import *
 
 
@@ -20,7 +21,125 @@ class Drawn(torch.utils.data.IterableDataset):
             yield value, torch.rand(()).item()
 
 
+class Drawing:
+    """A sampler whose order comes from `draw`, a function of the sampler."""
+
+    def __init__(self, draw, length=12):
+        self.draw, self.length = draw, length
+        self.own, self.own_of_numpy, self.own_of_torch = random.Random(1), numpy.random.default_rng(1), torch.Generator().manual_seed(1)
+
+    def __len__(self):
+        return self.length
+
+    def __iter__(self):
+        return iter(self.draw(self))
+
+
+class Turning(Drawing):
+    """Begins one index later in each epoch: its order comes from a number that only its state_dict() has."""
+
+    def __init__(self):
+        super().__init__(lambda sampler: [(index + sampler.turns) % 12 for index in range(12)])
+        self.turns = 0
+
+    def __iter__(self):
+        self.turns += 1
+        return super().__iter__()
+
+    def state_dict(self):
+        return {"turns": self.turns}
+
+    def load_state_dict(self, state):
+        self.turns = state["turns"]
+
+
+class Around:
+    """A batch sampler around another sampler, as libraries have it."""
+
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __len__(self):
+        return 3
+
+    def __iter__(self):
+        order = list(self.sampler)
+        return iter([order[at:at + 4] for at in range(0, 12, 4)])
+
+
+def from_python(sampler):
+    return random.sample(range(12), 12)
+
+
 class LoaderStateTest(LoaderCase):
+    def test_a_sampler_of_the_program_draws_the_same_order_again_whatever_it_draws_from(self):
+        kinds = {
+            "Python's global generator": lambda: {"sampler": Drawing(from_python)},
+            "NumPy's": lambda: {"sampler": Drawing(lambda sampler: numpy.random.permutation(12).tolist())},
+            "its own of Python": lambda: {"sampler": Drawing(lambda sampler: sampler.own.sample(range(12), 12))},
+            "its own of NumPy": lambda: {"sampler": Drawing(lambda sampler: sampler.own_of_numpy.permutation(12).tolist())},
+            "its own of torch": lambda: {"sampler": Drawing(lambda sampler: torch.randperm(12, generator=sampler.own_of_torch).tolist())},
+            "its own state": lambda: {"sampler": Turning()},
+            "a batch sampler around it": lambda: {"batch_sampler": Around(Turning())},
+            "one without batches": lambda: {"batch_size": None, "sampler": Drawing(from_python)},
+            "a batch sampler of its own": lambda: {"batch_sampler": Drawing(lambda sampler: [from_python(sampler)[:4] for _ in range(3)], 3)},
+        }
+        for kind, made in kinds.items():
+            for workers in (1, 0):
+                with self.subTest(kind, workers=workers):
+                    def loader():
+                        options = made()
+                        return SharingLoader(range(12), num_workers=workers, **({"batch_size": 4, **options} if "sampler" in options else options))
+                    random.seed(2), numpy.random.seed(2)
+                    whole, states, batches = loader(), [], []
+                    length = len(whole)
+                    for _ in range(3):
+                        for batch in whole:
+                            batches.append(torch.as_tensor(batch).tolist())
+                            states.append(whole.state_dict())
+                    self.assertEqual(len({str(batches[at:at + length]) for at in (0, length, 2 * length)}), 3)
+                    for at in (0, length - 1, length, length + 1, 2 * length - 1):
+                        random.seed(3), numpy.random.seed(3)
+                        before = random.getstate(), numpy.random.get_state()[1].tolist()
+                        other = loader()
+                        other.load_state_dict(states[at])
+                        self.assertEqual([torch.as_tensor(batch).tolist() for batch in other], batches[at + 1:][:length - 1 - at % length or length])
+                        self.assertEqual((random.getstate(), numpy.random.get_state()[1].tolist()), before)
+
+    def test_an_epoch_of_several_ranks_continues_with_another_number_of_ranks(self):
+        def loader(ranks, rank, size, seed=1):
+            sampler = torch.utils.data.distributed.DistributedSampler(range(48), ranks, rank, seed=seed)
+            sampler.set_epoch(3)
+            return SharingLoader(range(48), batch_size=size, sampler=sampler, num_workers=1)
+        for ranks, size, batches, later in ((2, 3, 2, 1), (1, 4, 3, 2), (2, 4, 3, 4), (4, 3, 2, 3), (3, 4, 2, 4)):
+            seen, states = [], []
+            for rank in range(ranks):
+                begun = loader(ranks, rank, size)
+                seen += [index for batch in itertools.islice(begun, batches) for index in batch.tolist()]
+                states.append(begun.state_dict())
+            for rank in range(later):
+                other = loader(later, rank, 2)
+                other.load_state_dict(states[rank % ranks])
+                seen += [index for batch in other for index in batch.tolist()]
+            self.assertEqual(sorted(seen), list(range(48)), (ranks, later))
+        begun = loader(2, 0, 4)
+        next(iter(begun))
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "4 samples of each of 2 ranks, 8 in all, which 3 ranks cannot share equally"):
+            loader(3, 0, 4).load_state_dict(begun.state_dict())
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "the sampler's seed was 1 and is 2"):
+            loader(2, 0, 4, seed=2).load_state_dict(begun.state_dict())
+        list(begun)
+        loader(3, 0, 4).load_state_dict(begun.state_dict())  # between epochs
+
+    def test_a_damaged_state_is_refused_and_what_it_lacks_is_named(self):
+        state = SharingLoader(Squares(), num_workers=1).state_dict()
+        for name, value in {"facts": None, "epoch": "x", "samples": -4, "generators": None, "shards": None}.items():
+            damaged = {key: each for key, each in state.items() if key != name}
+            if value is not None:
+                damaged[name] = value
+            with self.assertRaisesRegex(penstock.state_mismatch_error, "damaged: it has no valid %s$" % name):
+                SharingLoader(Squares(), num_workers=1).load_state_dict(damaged)
+
     def test_an_epoch_continues_from_its_state_with_any_number_of_workers(self):
         def give(index):
             return index, random.random()

@@ -39,6 +39,18 @@ class LoaderTest(LoaderCase):
             for batch, other in zip(batches, expected):
                 self.same(batch, other)
 
+    def test_a_dataset_may_return_a_batch_in_any_type_that_its_collate_function_takes(self):
+        class Together(Values):
+            def __getitems__(self, indices):
+                return self.give(indices)
+        for give in (torch.tensor, numpy.array, lambda indices: {"indices": indices}, tuple):
+            for size in (4, 5000):
+                loader = SharingLoader(Together(give, 2 * size), batch_size=size, num_workers=1, collate_fn=lambda batch: batch)
+                for at, batch in enumerate(loader):
+                    self.same(batch, give(list(range(at * size, at * size + size))))
+        with self.assertRaisesRegex(TypeError, "must be tuple of Tensors, not Tensor"):
+            next(iter(SharingLoader(Together(torch.tensor), num_workers=1)))
+
     def test_conjugated_and_negated_tensors_keep_their_values(self):
         def conjugated():
             return torch.tensor([1 + 2j]).conj(), torch.tensor([1 + 2j]).conj().imag
@@ -51,6 +63,18 @@ class LoaderTest(LoaderCase):
         for dataset in (Values(lambda index: conjugated()), Holding(None)):
             one, other = next(iter(SharingLoader(dataset, batch_size=None, num_workers=1)))
             self.assertEqual((one.tolist(), other.tolist()), ([1 - 2j], [-2]))
+
+    def test_what_torch_needs_no_more_of_than_its_items_is_enough(self):
+        class WithoutLength(Values):
+            def __len__(self):
+                raise NotImplementedError
+        loader = SharingLoader(WithoutLength(int), sampler=[3, 1], num_workers=1)
+        self.assertEqual([batch.tolist() for batch in loader], [[3], [1]])
+        self.assertEqual(loader.state_dict()["facts"]["length"], None)
+        loader = SharingLoader(Values(int), batch_sampler=[iter([3, 1]), iter([2])], num_workers=1)
+        self.assertEqual([batch.tolist() for batch in loader], [[3, 1], [2]])
+        loader = SharingLoader(Values(int, 3), num_workers=numpy.int64(1), worker_init_fn=print)
+        self.assertEqual([batch.tolist() for batch in loader], [[0], [1], [2]])
 
     def test_no_batch_comes_from_a_worker_whose_worker_init_fn_raised(self):
         def begin(worker):
@@ -73,30 +97,6 @@ class LoaderTest(LoaderCase):
             loader = kind(pipe, batch_size=2, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(3))
             return [[batch.tolist() for batch in loader] for _ in range(2)]
         self.assertEqual(orders(SharingLoader), orders(torch.utils.data.DataLoader))
-
-    def test_a_dataset_may_return_a_batch_in_any_type_that_its_collate_function_takes(self):
-        class Together(Values):
-            def __getitems__(self, indices):
-                return self.give(indices)
-        for give in (torch.tensor, numpy.array, lambda indices: {"indices": indices}, tuple):
-            for size in (4, 5000):
-                loader = SharingLoader(Together(give, 2 * size), batch_size=size, num_workers=1, collate_fn=lambda batch: batch)
-                for at, batch in enumerate(loader):
-                    self.same(batch, give(list(range(at * size, at * size + size))))
-        with self.assertRaisesRegex(TypeError, "must be tuple of Tensors, not Tensor"):
-            next(iter(SharingLoader(Together(torch.tensor), num_workers=1)))
-
-    def test_what_torch_needs_no_more_of_than_its_items_is_enough(self):
-        class WithoutLength(Values):
-            def __len__(self):
-                raise NotImplementedError
-        loader = SharingLoader(WithoutLength(int), sampler=[3, 1], num_workers=1)
-        self.assertEqual([batch.tolist() for batch in loader], [[3], [1]])
-        self.assertEqual(loader.state_dict()["facts"]["length"], None)
-        loader = SharingLoader(Values(int), batch_sampler=[iter([3, 1]), iter([2])], num_workers=1)
-        self.assertEqual([batch.tolist() for batch in loader], [[3, 1], [2]])
-        loader = SharingLoader(Values(int, 3), num_workers=numpy.int64(1), worker_init_fn=print)
-        self.assertEqual([batch.tolist() for batch in loader], [[0], [1], [2]])
 
     def test_shuffle_gives_the_order_of_torchs_loader_for_the_same_generator(self):
         def orders(kind):
