@@ -5,6 +5,7 @@ name of its file, and carries its source lines if there is no such file (a noteb
 the same lines as in the program. Used by everything that pickles for another process.
 """
 
+import functools
 import io
 import linecache
 import os
@@ -30,6 +31,24 @@ def _reduce_code(code: types.CodeType) -> Any:
 _cloudpickle_reduces_code: Callable[[Any], Any] = cloudpickle.Pickler.dispatch_table[types.CodeType]
 
 
+_PROGRAM = ("__main__", "__mp_main__", None)
+_OF_EACH_CACHED = {"__wrapped__", "cache_parameters", *functools.WRAPPER_ASSIGNMENTS}
+
+
+def _reduce_cached(function: Any) -> Any:
+    """A function with functools.lru_cache: by its name, as pickle does, unless it is the program's. What it has cached does not travel."""
+    if function.__module__ not in _PROGRAM:
+        return function.__reduce__()
+    own = {name: value for name, value in vars(function).items() if name not in _OF_EACH_CACHED}
+    return _cached, (function.__wrapped__, function.cache_parameters(), own)
+
+
+def _cached(function: Callable[..., Any], parameters: dict[str, Any], own: dict[str, Any]) -> Any:
+    made = functools.lru_cache(**parameters)(function)
+    vars(made).update(own)
+    return made
+
+
 class _Reductions(ChainMap[type, Callable[[Any], Any]]):
     """How to pickle an object, by its exact type. Modules with their own class, such as torch.classes, torch.ops and torch.backends, are
     pickled by name like other modules. cloudpickle would pickle a submodule with every function that uses its package and an
@@ -45,7 +64,7 @@ class _Reductions(ChainMap[type, Callable[[Any], Any]]):
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
     """cloudpickle's, with the rules above."""
 
-    dispatch_table = _Reductions({types.CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
+    dispatch_table = _Reductions({types.CodeType: _reduce_code, functools._lru_cache_wrapper: _reduce_cached}, cloudpickle.Pickler.dispatch_table)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -150,8 +150,11 @@ class Pool(Mapping):
 
         Raises:
             RuntimeError: the pool is shut down, or gpu= was passed to a pool created without it.
+            TypeError: fn cannot be called.
             Exception: whatever pickling fn or an argument raises; nothing was queued.
         """
+        if not callable(fn):
+            raise TypeError(f"submit({fn!r}): the first argument is a function, and its arguments follow")
         future: Future[Any] = Future()
         parts = _parts.pickled_call(fn, args, kwargs)
         if gpu is None:

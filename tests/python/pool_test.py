@@ -4,9 +4,11 @@ import asyncio
 import collections
 import concurrent.futures
 import ctypes
+import functools
 import gc
 import itertools
 import json
+import re
 import threading
 import time
 import unittest.mock
@@ -27,6 +29,24 @@ def crash(*_):
 
 def inverse(x):
     return 1 / x
+
+
+@functools.lru_cache(maxsize=7)
+def fibonacci(x):
+    return x if x < 2 else fibonacci(x - 1) + fibonacci(x - 2)
+
+
+fibonacci.base = 2
+
+
+class Caching:
+    @functools.lru_cache
+    def twice(self, x):
+        return 2 * x
+
+
+def cached_in_all_ways(x):
+    return fibonacci(x), fibonacci.cache_parameters()["maxsize"], fibonacci.base, Caching().twice(x)
 
 
 def leave(*_):
@@ -156,6 +176,14 @@ class PoolTest(PackageTest):
             done, left = concurrent.futures.wait([pool.submit(square, x) for x in range(5)])
             self.assertEqual((len(done), len(left)), (5, 0))
             self.assertEqual(sorted(pool.map_unordered(square, range(50))), sorted(x * x for x in range(50)))
+
+    def test_functions_of_the_program_may_cache_their_values(self):
+        with self.pool() as pool:
+            self.assertEqual(pool.submit(fibonacci, 30).result(20), 832040)
+            self.assertEqual(pool.submit(cached_in_all_ways, 9).result(20), (34, 7, 2, 18))
+            self.assertEqual(pool.submit(Caching().twice, 4).result(20), 8)
+            self.assertEqual(list(pool.map(fibonacci, range(8), chunksize=3)), [0, 1, 1, 2, 3, 5, 8, 13])
+            self.assertIs(pool.submit(next, iter([re._compile_repl])).result(20), re._compile_repl)  # a module's: by name
 
     def test_an_exception_ends_no_unordered_map(self):
         with self.pool() as pool:
@@ -561,6 +589,8 @@ class PoolTest(PackageTest):
             penstock.Pool(1, initializer=3)
         with self.assertRaisesRegex(TypeError, "max_workers, a number of processes; a config file is passed as config='jobs.toml'"):
             penstock.Pool("jobs.toml")
+        with self.pool(1) as pool, self.assertRaisesRegex(TypeError, r"submit\(None\): the first argument is a function"):
+            pool.submit(None)
         with self.assertRaisesRegex(TypeError, "max_workers is 2.5"):
             penstock.Pool(2.5)
         with self.assertRaisesRegex(TypeError, r"initargs .* such as \('x',\)"):
