@@ -1,5 +1,6 @@
 #include "runtime/dataset/tar/index_cache.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -367,7 +368,7 @@ void add_notices_about(const tar_index& index, std::vector<std::string>& notices
     if (count > 0)
       notices.push_back(count == 1
                             ? fmt::format("the shard '{}' {}", first, what)
-                            : fmt::format("the shard '{}' and {} others: each {}", first, count - 1, what));
+                            : fmt::format("the shard '{}' and {}: each {}", first, counted(count - 1, "other"), what));
   };
   note([](const indexed_shard& shard) { return !shard.has_end_marker; },
        "has no end marker: it may have been cut short between two members");

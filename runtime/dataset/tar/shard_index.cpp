@@ -147,6 +147,15 @@ class part_of_shard {
     return {};
   }
 
+  /// Also of an archive that is so small that the parser takes it for padding.
+  result<std::uint64_t> bytes_after_end() {
+    const auto padding = parser.padding();
+    if (!padding) return parser.bytes_after_end();
+    const auto bytes = reader_.read(*padding);
+    if (!bytes) return tl::unexpected(bytes.error());
+    return std::ranges::all_of(*bytes, [](std::byte b) { return b == std::byte{0}; }) ? 0 : padding->bytes;
+  }
+
   tar_parser parser;
   shard_grouping grouping;
 
@@ -227,7 +236,9 @@ result<part_of_shard> read_in_parts(readable& archive, const archive_opener& ope
 
 result<void> finish(part_of_shard& whole, shard_index& shard) {
   shard.has_end_marker = whole.parser.has_end_marker();
-  shard.bytes_after_end = whole.parser.bytes_after_end();
+  const auto after_end = whole.bytes_after_end();
+  if (!after_end) return tl::unexpected(after_end.error());
+  shard.bytes_after_end = *after_end;
   return whole.grouping.finish(shard);
 }
 

@@ -202,6 +202,12 @@ std::optional<tar_range> tar_parser::wanted() const noexcept {
   return tar_range{at_, text_bytes_};
 }
 
+std::optional<tar_range> tar_parser::padding() const noexcept {
+  const std::uint64_t bytes = archive_bytes_ - at_;
+  if (state_ != state::marked_end || bytes == 0 || bytes > usual_padding) return std::nullopt;
+  return tar_range{at_, bytes};
+}
+
 std::uint64_t tar_parser::bytes_after_end() const noexcept {
   if (state_ != state::marked_end || archive_bytes_ - at_ <= usual_padding) return 0;
   return archive_bytes_ - at_;

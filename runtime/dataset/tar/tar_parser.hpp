@@ -77,7 +77,9 @@ class tar_parser {
 
   /// Whether the archive had ended with a block of zeros. Without one it may have been cut between members.
   [[nodiscard]] bool has_end_marker() const noexcept { return state_ == state::marked_end; }
-  /// Bytes after the end marker and its usual padding: another archive may have been appended.
+  /// What may be padding after the end marker: zeros, unless another archive was appended. None: nothing, or more than usual.
+  [[nodiscard]] std::optional<tar_range> padding() const noexcept;
+  /// Bytes after the end marker, if they are more than usual padding: another archive may have been appended.
   [[nodiscard]] std::uint64_t bytes_after_end() const noexcept;
 
  private:

@@ -284,12 +284,14 @@ TEST_CASE("shards without an end marker or with an archive after it are named in
   append_tar_member(archive, "1.txt", "one");
   folder.write("a.tar", archive);
   folder.write("b.tar", archive_of({{"2.txt", "two"}}) + std::string(100'000, 'x'));
+  folder.write("c.tar", archive_of({{"3.txt", "three"}}) + archive_of({{"4.txt", "four"}}));
+  folder.write("d.tar", archive_of({{"5.txt", "five"}}) + std::string(20'000, '\0'));
   const auto prepared = prepare_dataset(settings(folder, {{"x", "txt"}}));
   REQUIRE(prepared);
   CHECK(prepared->notices ==
         std::vector<std::string>{
             "the shard 'a.tar' has no end marker: it may have been cut short between two members",
-            "the shard 'b.tar' has data after its end marker, which is not read: was an archive appended to "
+            "the shard 'b.tar' and 1 other: each has data after its end marker, which is not read: was an archive appended to "
             "it?"});
 }
 
