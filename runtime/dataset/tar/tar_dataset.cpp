@@ -57,8 +57,10 @@ std::int64_t number_in(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (number.empty() || status != std::errc{} || end != number.data() + number.size())
-    throw error(
-        {errc::sample, fmt::format("is '{}', not a whole number", printable(shortened(text, 60))), 0});
+    throw error({errc::sample,
+                 fmt::format("is '{}', {}", printable(shortened(text, 60)),
+                             status == std::errc::result_out_of_range ? "which does not fit in 64 bits" : "not a whole number"),
+                 0});
   return value;
 }
 

@@ -270,7 +270,7 @@ result<std::optional<tar_member>> tar_parser::take(std::span<const std::byte> by
 
 result<void> tar_parser::expect_text(state what, std::uint64_t size) {
   if (size > text_max)
-    return wrong(fmt::format("a name or PAX record of {}, which is too long", bytes_for_people(size)));
+    return wrong(fmt::format("a name or PAX header of {} bytes, but at most {} are read", size, text_max));
   if (size == 0) return wrong("a name or PAX record without contents");
   const std::uint64_t begin = at_ + tar_block;
   if (archive_bytes_ - begin < size)

@@ -189,6 +189,7 @@ TEST_CASE(
   add("5.jpg", jpg), add("5.cls", "three");
   add("6.webp", std::string("RIFF\x01\0\0\0WEBPVP8 ", 16)), add("6.cls", "3");
   add("7.jpg", "nonsense"), add("7.cls", "3");
+  add("8.jpg", jpg), add("8.cls", "9223372036854775808");
   append_tar_end(archive);
   folder.write("x.tar", archive);
   const auto dataset = open(settings(folder));
@@ -202,6 +203,7 @@ TEST_CASE(
   CHECK(failure_of(*dataset, 6) ==
         "its member .webp is a WebP picture, which is not read: JPEG and PNG are (convert it)");
   CHECK(failure_of(*dataset, 7).starts_with("its member .jpg cannot be used: not a JPEG: starts with 6e 6f"));
+  CHECK(failure_of(*dataset, 8) == "its member .cls is '9223372036854775808', which does not fit in 64 bits");
 }
 
 TEST_CASE("arrays of another form than the first sample's fail") {
