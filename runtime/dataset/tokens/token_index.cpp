@@ -9,6 +9,7 @@
 #include "runtime/dataset/sealed_index.hpp"
 #include "runtime/dataset/tokens/document_scan.hpp"
 #include "runtime/dataset/tokens/packing.hpp"
+#include "runtime/dataset/tokens/token_types.hpp"
 
 #include <algorithm>
 #include <array>
@@ -116,8 +117,8 @@ result<void> token_index_writer::pack(const token_file_list& list, const dataset
     for (const std::uint32_t length : of_window) token += length;
   }
   if (head.samples == 0)
-    return refuse(errc::dataset, "no document in '{}' has more than one token: is eos = {} right?",
-                  printable(dataset.path), dataset.eos.value_or(0));
+    return refuse(errc::dataset, "no document in '{}' has more than one token{}", printable(dataset.path),
+                  dataset.eos ? fmt::format(": is eos = {} right?", *dataset.eos) : "");
   head.windows = windows.size();
   head.entries_of_lengths = parts + 1;
   const double places = static_cast<double>(head.samples) * dataset.sequence_length;
@@ -181,9 +182,12 @@ result<sealed_token_index> seal_token_index(const dataset_config& dataset, const
   auto list = list_token_files(dataset, options);
   if (!list) return tl::unexpected(std::move(list.error()));
   const bool cuts = dataset.boundaries != boundary_rule::pack;
-  if (dataset.boundaries != boundary_rule::ignore && !dataset.eos) {
-    const auto without = std::ranges::find(list->files, 0U, &token_file::index_bytes);
-    if (without != list->files.end())
+  const auto without = std::ranges::find(list->files, 0U, &token_file::index_bytes);
+  if (dataset.boundaries != boundary_rule::ignore && without != list->files.end()) {
+    if (dataset.eos && !can_hold(list->element, *dataset.eos))
+      return refuse(errc::config, "no document would end: [dataset] eos = {} does not fit in the {} ids of '{}'", *dataset.eos,
+                    name_of(list->element), printable(without->name));
+    if (!dataset.eos)
       return refuse(errc::config,
                     "boundaries = \"{}\" needs to know where documents end, and '{}' has no index: set [dataset] eos, the "
                     "id of the token that ends a document",

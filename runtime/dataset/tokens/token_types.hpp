@@ -23,4 +23,8 @@ decltype(auto) with_token_type(dtype type, Use&& use) {
   }
 }
 
+inline bool can_hold(dtype type, std::uint32_t id) {
+  return with_token_type(type, [id]<class Token>() { return std::in_range<Token>(id); });
+}
+
 }  // namespace penstock

@@ -134,9 +134,9 @@ void tokens_dataset::refuse_id(std::span<const Token> read) const {
   throw error({errc::sample,
                fmt::format("token {} of '{}' has the id {}: {}", in->begin + at - in->at,
                            printable(index_.file(in->file).name), *found,
-                           settings_.vocab
-                               ? fmt::format("ids are below vocab = {}", *settings_.vocab)
-                               : "set [dataset] vocab for ids beyond 2147483647; negative ids are invalid"),
+                           std::cmp_less(*found, 0) ? "ids cannot be negative"
+                           : settings_.vocab ? fmt::format("ids are below vocab = {}", *settings_.vocab)
+                                             : "set [dataset] vocab for ids beyond 2147483647"),
                0});
 }
 

@@ -234,8 +234,7 @@ TEST_CASE("ids beyond the vocabulary fail their sequence by name, and wide vocab
   REQUIRE(made);
   CHECK(testing::load_error(**made, 0).empty());
   CHECK(testing::load_error(**made, 1) ==
-        "token 3 of 'a.bin' has the id 4000000000: set [dataset] vocab for ids beyond 2147483647; "
-        "negative ids are invalid");
+        "token 3 of 'a.bin' has the id 4000000000: set [dataset] vocab for ids beyond 2147483647");
   all.dataset.vocab = 7;
   const auto bounded = make_dataset(all, prepared->index.get());
   CHECK(testing::load_error(**bounded, 1) == "token 3 of 'a.bin' has the id 4000000000: ids are below vocab = 7");
@@ -278,6 +277,11 @@ TEST_CASE("files that contain no tokens are refused with the reason") {
   CHECK(with("a.bin", "1234567890") ==
         "boundaries = \"mask\" needs to know where documents end, and 'a.bin' has no index: set [dataset] eos, the id of "
         "the token that ends a document");
+  all.dataset.eos = 65'536;
+  CHECK(with("a.bin", "1234567890") == "no document would end: [dataset] eos = 65536 does not fit in the uint16 ids of 'a.bin'");
+  all.dataset.boundaries = boundary_rule::pack;
+  all.dataset.eos = 0x3231;  // "12"
+  CHECK(with("a.bin", "1212") == fmt::format("no document in '{}' has more than one token: is eos = 12849 right?", all.dataset.path));
   all.dataset.boundaries = boundary_rule::ignore;
   all.dataset.dtype = dtype::uint8;
   CHECK(with("a.bin", "1234567890") ==
