@@ -6,18 +6,28 @@
 #include <cmath>
 
 namespace penstock::schedule {
+namespace {
+
+/// Reasons that differ in their numbers only, such as offsets, are of one kind.
+std::string without_numbers(std::string_view text) {
+  std::string kind;
+  for (const char c : text) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit || !kind.ends_with('0')) kind += digit ? '0' : c;
+  }
+  return kind;
+}
+
+}  // namespace
 
 void failure_limit::note(const std::string& name, const std::string& reason) {
   ++noted_;
-  std::string kind = reason;
-  if (const auto at = name.empty() ? std::string::npos : kind.find(name); at != std::string::npos)
-    kind.replace(at, name.size(), "...");
-  const auto known = reasons_.find(kind);
-  if (known != reasons_.end()) {
-    ++known->second;
-  } else {
-    ++reasons_[reasons_.size() < reasons_max ? kind : "other reasons"];
-  }
+  std::string text = reason;
+  if (const auto at = name.empty() ? std::string::npos : text.find(name); at != std::string::npos)
+    text.replace(at, name.size(), "...");
+  const std::string kind = without_numbers(text);
+  if (reasons_.size() >= reasons_max && !reasons_.contains(kind)) return;
+  ++reasons_.try_emplace(kind, counted_reason{std::move(text), 0}).first->second.times;
 }
 
 std::optional<failure> failure_limit::check(const epoch_account& open) const {
@@ -27,11 +37,11 @@ std::optional<failure> failure_limit::check(const epoch_account& open) const {
   std::string message = fmt::format(
       "{} of the {} samples of epoch {} have failed, more than [loader] max_failed_fraction = {} allows",
       open.failed, open.expected, open.epoch, max_fraction_);
-  const auto most = std::ranges::max_element(reasons_, {}, [](const auto& one) { return one.second; });
+  const auto most = std::ranges::max_element(reasons_, {}, [](const auto& one) { return one.second.times; });
   // In a resumed epoch the failures may have happened in an earlier process.
   if (most != reasons_.end())
-    message += fmt::format("; the most frequent reason ({} of {} so far): {}", most->second,
-                           counted(noted_, "failure"), most->first);
+    message += fmt::format("; the most frequent reason ({} of {} so far): {}", most->second.times,
+                           counted(noted_, "failure"), most->second.first);
   return failure{errc::dataset, std::move(message), 0};
 }
 

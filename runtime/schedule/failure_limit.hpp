@@ -17,13 +17,13 @@ class failure_limit {
  public:
   /// This many failures per epoch are always allowed, so that a few bad files do not fail a small dataset.
   static constexpr std::uint64_t always_allowed = 32;
-  /// The number of reasons counted separately; further ones count as "other reasons".
+  /// The number of kinds of reasons that are counted; further ones are not.
   static constexpr std::size_t reasons_max = 64;
 
   explicit failure_limit(double max_fraction) : max_fraction_(max_fraction) {}
 
-  /// Records a failed sample. Removes `name` from `reason`, so that the same fault of different samples
-  /// counts as one.
+  /// Records a failed sample. Removes `name` from `reason` and ignores numbers, so that the same fault of different
+  /// samples counts as one.
   void note(const std::string& name, const std::string& reason);
 
   /// Call after each delivery. Returns why the run must fail (errc::dataset), with the most frequent reason;
@@ -33,7 +33,11 @@ class failure_limit {
  private:
   double max_fraction_;
   std::uint64_t noted_ = 0;  // more than were delivered: workers are ahead
-  std::map<std::string, std::uint64_t> reasons_;
+  struct counted_reason {
+    std::string first;  // the text of the first one
+    std::uint64_t times = 0;
+  };
+  std::map<std::string, counted_reason> reasons_;  // by kind
 };
 
 }  // namespace penstock::schedule
