@@ -149,7 +149,10 @@ class ReplayTest(PenstockTest):
 
     def test_a_journal_that_cannot_be_read_is_refused_with_its_name(self):
         config = self.photos(4)
-        for text, expected in ((None, "nowhere.journal"), ('{"owner":1}\n{"owner":2,"epoch":0,"batch":0,"samples":[0],"digest":"00"}\n', "is damaged at byte 12")):
+        for text, expected in ((None, "nowhere.journal"), ('{"owner":1}\n{"owner":2,"epoch":0,"batch":0,"samples":[0],"digest":"00"}\n', "is damaged at byte 12"),
+                               ('{"owner":1}\n{"owner":1,"epoch":0,"batch":0,"samples":[0],"digest":"f0123456789abcdef"}\n', '"digest":"f0123456789abcdef"}'),
+                               ('{"owner":1}\n{"owner":1,"epoch":0,"batch":0,"samples":[0]}\n', 'is damaged at byte 12: {"owner":1,"epoch":0'),
+                               ('{"owner":1}\n', "has no batches to compare")):
             if text:
                 self.write("nowhere.journal", text)
             code, _, err = self.penstock("replay", config, "--verify", "nowhere.journal")

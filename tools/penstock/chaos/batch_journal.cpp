@@ -1,6 +1,7 @@
 #include "tools/penstock/chaos/batch_journal.hpp"
 
 #include "runtime/base/mapping.hpp"
+#include "runtime/base/text.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <map>
 
 namespace penstock::cli {
@@ -39,10 +41,13 @@ struct line_reader {
     }
     const auto owner = owners.find(pid);
     if (owner == owners.end()) return false;
+    const auto hex = entry.at("digest").get<std::string>();
+    std::uint64_t digest = 0;
+    const auto [digest_end, status] = std::from_chars(hex.data(), hex.data() + hex.size(), digest, 16);
+    if (status != std::errc() || digest_end != hex.data() + hex.size()) return false;
     reading.batches.push_back({entry.at("epoch").get<std::uint64_t>(), entry.at("batch").get<std::uint64_t>(),
                                entry.at("samples").get<std::vector<std::uint64_t>>(),
-                               std::stoull(entry.at("digest").get<std::string>(), nullptr, 16),
-                               owner->second});
+                               digest, owner->second});
     reading.ends.push_back(end);
     return true;
   }
@@ -59,12 +64,12 @@ result<journal_reading> read_journal(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = text.substr(at, end - at);
+    bool ok = false;
     try {
-      if (!lines.take(line, end + 1))
-        return refuse(errc::io, "the journal of batches is damaged at byte {}: {}", at, line.substr(0, 100));
-    } catch (const std::exception& e) {
-      return refuse(errc::io, "the journal of batches is damaged at byte {}: {}", at, e.what());
+      ok = lines.take(line, end + 1);
+    } catch (const json::exception&) {  // a key is missing, or its value has another type
     }
+    if (!ok) return refuse(errc::io, "the journal of batches is damaged at byte {}: {}", at, printable(shortened(line, 200)));
     at = end + 1;
   }
   return std::move(lines.reading);

@@ -232,6 +232,8 @@ int verify(const replay_options& o, const config& settings, const planned_stream
     journal.error().message = "cannot be used: " + journal.error().message;
     return refused(journal.error());
   }
+  if (journal->batches.empty())
+    return refused({errc::io, "has no batches to compare; `penstock run --sink journal:FILE` writes them", 0});
   journal_check check(journal->batches);
   if (auto ok = compare(check, settings, stream); !ok) return refuse_with(exit_failed, ok.error(), as_json);
   if (as_json)
