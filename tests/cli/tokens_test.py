@@ -119,6 +119,11 @@ class TokensTest(PenstockTest):
         pieces = {"model": {"type": "WordPiece", "vocab": {"hel": 0, "##lo": 1}}}
         self.assertEqual(self.preview(pieces, words), {" hello<2>"})
 
+    def test_a_preview_of_tokens_is_not_written_as_a_picture(self):
+        code, _, err = self.penstock("preview", self.config(), "--out", "batch.PNG")
+        self.assertEqual(code, EXIT_USAGE)
+        self.assertIn("--out 'batch.PNG': token ids are written as text, so name it .txt", err)
+
     def test_a_file_that_is_not_a_tokenizer_is_refused_and_named(self):
         for text, said in (("{", "is not a tokenizer.json"), ('{"model": {"vocab": {}}}', "is not a tokenizer.json"), (None, "cannot be opened")):
             path = os.path.join(self.folder, "gone.json") if text is None else self.write("bad.json", text)

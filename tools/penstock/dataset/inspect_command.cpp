@@ -16,6 +16,8 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include <cmath>
+
 namespace penstock::cli {
 namespace {
 
@@ -105,8 +107,8 @@ void print_report(const inspection& i, bool all) {
   }
   if (i.values) {
     const auto& v = *i.values;
-    print(fmt::format("values from {:g} to {:g}, mean {:g} ({} checked)", v.least, v.most, v.mean,
-                      counted(v.samples, "sample", "samples")));
+    const std::string range = std::isnan(v.mean) ? "no finite values" : fmt::format("values from {:g} to {:g}, mean {:g}", v.least, v.most, v.mean);
+    print(fmt::format("{} ({} checked)", range, counted(v.samples, "sample", "samples")));
   }
   const auto counts = [&](const char* title, const auto& list) {
     std::vector<std::vector<std::string>> rows;

@@ -51,7 +51,7 @@ struct picture_summary {
 /// Describes the numbers in npy, raw, synthetic and custom samples.
 struct value_summary {
   std::uint64_t samples = 0;  ///< how many were checked, evenly spread
-  double least = 0;
+  double least = 0;  ///< NaN, like most and mean, if no value is finite
   double most = 0;
   double mean = 0;
   std::uint64_t not_finite = 0;

@@ -5,6 +5,7 @@
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/factory.hpp"
+#include "runtime/dataset/listing/names.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/config_source.hpp"
 #include "tools/penstock/dataset/batch_picture.hpp"
@@ -137,6 +138,8 @@ int preview_batch(const preview_options& o) {
   if (!o.as_json) index_with_bar(loaded->values, notices_told::by_caller);
   if (auto ok = check_png_name("--out", o.out); !is_of_tokens(loaded->values) && !ok)
     return refuse_with(exit_usage, ok.error(), o.as_json);
+  if (is_of_tokens(loaded->values) && ends_with_any_case(o.out, ".png"))
+    return refuse_with(exit_usage, {errc::usage, fmt::format("--out '{}': token ids are written as text, so name it .txt", printable(o.out)), 0}, o.as_json);
   std::optional<vocabulary> known;
   if (!o.tokenizer.empty()) {
     if (!is_of_tokens(loaded->values))

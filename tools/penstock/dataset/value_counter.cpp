@@ -69,7 +69,8 @@ std::string value_counter::take(std::span<const std::byte> sample) {
 }
 
 value_summary value_counter::summary() const {
-  if (count_ == 0) return {samples_, 0, 0, 0, not_finite_};
+  constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  if (count_ == 0) return {samples_, none, none, none, not_finite_};
   return {samples_, least_, most_, sum_ / static_cast<double>(count_), not_finite_};
 }
 
