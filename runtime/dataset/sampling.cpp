@@ -1,5 +1,6 @@
 #include "runtime/dataset/sampling.hpp"
 
+#include "runtime/base/byte_order_mark.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/file_reader.hpp"
@@ -70,7 +71,7 @@ result<std::vector<std::uint64_t>> indices_of_text(std::string_view text) {
 result<std::vector<std::uint64_t>> indices_of(std::span<const std::byte> bytes) {
   constexpr std::string_view magic = "\x93NUMPY";
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!text.starts_with(magic)) return indices_of_text(text);
+  if (!text.starts_with(magic)) return indices_of_text(without_byte_order_mark(text));
   const auto numbers = numbers_of_npy<std::int64_t>(bytes, dtype::int64);
   if (!numbers) return tl::unexpected(numbers.error());
   const auto below = std::ranges::find_if(*numbers, [](std::int64_t i) { return i < 0; });

@@ -274,7 +274,7 @@ class ArraysTest(ObjectsTest):
         self.assertEqual(self.digests(self.config(self.data + "/a-{000..003}.npy")), whole)
         code, out, err = self.penstock("check-config", self.config(self.data + "/a-*.npy"), "--strict")
         self.assertEqual(code, EXIT_OK, out + err)
-        self.write("served/bucket/data/list.txt", "a-00[01].npy\na-{002,003}.npy\n")
+        self.write("served/bucket/data/list.txt", "\ufeffa-00[01].npy\na-{002,003}.npy\n")
         self.assertEqual(self.digests(self.config(self.data + "/list.txt")), whole)
 
     def test_raw_records_give_the_stream_of_the_same_files_on_disk(self):

@@ -153,7 +153,7 @@ class SamplerTest(PenstockTest):
                 self.assertGreater(epoch[counted], 8)
 
     def test_a_subset_without_shuffle_is_delivered_in_the_order_of_its_list(self):
-        for name, save in (("s.txt", lambda: self.write("s.txt", " 5\n\n1 # again\r\n1\n90\n")), ("s.npy", lambda: self.save("s.npy", [5, 1, 1, 90], "int64"))):
+        for name, save in (("s.txt", lambda: self.write("s.txt", "\ufeff 5\n\n1 # again\r\n1\n90\n")), ("s.npy", lambda: self.save("s.npy", [5, 1, 1, 90], "int64"))):
             save()
             config = self.config('kind = "subset"\nshuffle = false\nsubset = "%s"' % name)
             self.assertEqual(self.samples_of(config), [5, 1, 1, 90])

@@ -1,5 +1,6 @@
 #include "runtime/dataset/listing/found_files.hpp"
 
+#include "runtime/base/byte_order_mark.hpp"
 #include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -110,7 +111,7 @@ class file_search {
     if (!text) return about_file(path, std::move(text.error()));
     const std::string folder = folder_of_files(path, kind_);
     const std::size_t before = all_.size();
-    for (std::string_view rest(*text); !rest.empty();) {
+    for (std::string_view rest = without_byte_order_mark(*text); !rest.empty();) {
       std::string_view line = rest.substr(0, rest.find('\n'));
       rest.remove_prefix(std::min(rest.size(), line.size() + 1));
       if (line.ends_with('\r')) line.remove_suffix(1);
