@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 namespace penstock::hosts {
 namespace {
@@ -22,6 +23,17 @@ constexpr nanoseconds busy_turn = std::chrono::milliseconds(200);
 constexpr std::size_t piece_bytes = 256 * 1024;  // of a batch; stays in the cache between its digest and its system call
 // What a peer may send while it does not read; the leases that fit its slots bound it.
 constexpr std::size_t unread_max = 16U << 20U;
+
+// How TLS begins, and how it ends for a peer with and without a secret. OpenSSL sends neither alert to a peer without TLS.
+constexpr std::string_view tls_record = "\x16\x03";
+constexpr std::string_view tls_alert = "\x15\x03";
+constexpr std::string_view secret_needed("\x15\x03\x03\x00\x02\x02\x28", 7);   // handshake_failure
+constexpr std::string_view no_secret_here("\x15\x03\x03\x00\x02\x02\x73", 7);  // unknown_psk_identity
+
+/// A message may begin with the same two bytes, but the version's second byte would then announce more than 64 KiB.
+bool is_tls(std::string_view first) {
+  return (first.starts_with(tls_record) || first.starts_with(tls_alert)) && first[2] != 0;
+}
 
 std::int64_t as_ns(steady_time time) {
   return nanoseconds(time.time_since_epoch()).count();
@@ -109,8 +121,23 @@ result<std::string_view> host_stream::receive_into(std::span<char> room) {
   if (got < 0) return refuse_os(errc::io, errno, "reading from the connection");
   if (got == 0) return refuse(errc::io, "the connection was closed");
   heard_ns_ = as_ns(time_());
-  received_bytes_ += static_cast<std::size_t>(got);
-  return std::string_view(room.data(), static_cast<std::size_t>(got));
+  const std::string_view bytes(room.data(), static_cast<std::size_t>(got));
+  if (std::exchange(received_bytes_, received_bytes_ + bytes.size()) == 0) {
+    if (auto ok = compare_secrets(bytes); !ok) return tl::unexpected(std::move(ok.error()));
+  }
+  return bytes;
+}
+
+/// If only one side has a secret, tells the peer in a way that it understands, and refuses it.
+result<void> host_stream::compare_secrets(std::string_view first) {
+  if (first.size() < 3) return {};
+  const bool peer_has_one = is_tls(first) && !first.starts_with(no_secret_here);
+  if (peer_has_one == (tls_ != nullptr)) return {};
+  if (!first.starts_with(tls_alert)) static_cast<void>(send_all(tls_ ? secret_needed : no_secret_here, nanoseconds(0)));
+  return refuse(errc::config,
+                "it has {} secret, and this side has {}: both need the same one, or neither (--secret-file of the host, "
+                "[loader.hosts] secret_file of the session)",
+                peer_has_one ? "a" : "no", tls_ ? "one" : "none");
 }
 
 result<void> host_stream::receive_encrypted() {

@@ -94,6 +94,7 @@ class host_stream {
   result<void> receive();
   result<void> receive_encrypted();
   result<std::string_view> receive_into(std::span<char> room);
+  result<void> compare_secrets(std::string_view first);
   /// What has arrived of `to`, without waiting; 0: nothing yet.
   result<std::size_t> receive_raw(std::span<std::byte> to);
   result<void> send_all(std::string_view bytes, nanoseconds silence_max);

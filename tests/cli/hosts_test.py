@@ -460,11 +460,16 @@ class HostsTest(HostCase):
         process = self.begin(self.config(samples=400, hosts='secret_file = "%s"\nwait = "30s"\n' % right))
         address = self.address()
         self.assertIn("secret", self.ends(self.host(address, 1, "a", secret=("--secret-file", wrong)), EXIT_CONFIG))
-        without = self.host(address, 1, "b")
+        self.assertIn("it has a secret, and this side has none", self.ends(self.host(address, 1, "b"), EXIT_CONFIG))
         joins = self.host(address, 2, "c", secret=("--secret-file", right))
         self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(samples=400))
         self.ends(joins, EXIT_OK)
-        self.assertIsNone(without.poll())
+
+    def test_a_host_with_a_secret_and_a_session_without_one_both_say_so(self):
+        process = self.begin(self.config(samples=400, hosts='insecure = true\nwait = "30s"\n'))
+        host = self.host(self.address(), 1, "a", secret=("--secret-file", self.secret("right")))
+        self.assertIn("it has no secret, and this side has one", self.ends(host, EXIT_CONFIG))
+        self.line_of(process, rb"was refused: it has a secret, and this side has none")
 
     def test_a_session_needs_a_secret_or_permission_to_have_none(self):
         code, _, err = self.penstock("run", self.config(hosts=""))

@@ -115,6 +115,26 @@ TEST_CASE("with different secrets neither side continues") {
   CHECK(greeted.error().code == errc::config);
 }
 
+TEST_CASE("if only one side has a secret, both are told so") {
+  const auto role = GENERATE(group::tls_role::client, group::tls_role::server);
+  auto [one, two] = two_sockets();
+  host_stream with(std::move(one), tls_of(role, "a secret of the hosts"));
+  host_stream without(std::move(two), nullptr);
+  result<void> greeted;
+  std::thread other([&] { greeted = with.secure(soon); });
+  if (role == group::tls_role::server) {  // a client speaks first
+    without.put(from_host(host_leaves{}));
+    CHECK(without.flush(soon));
+  }
+  const auto message = role == group::tls_role::server ? without.wait_for<to_host>(soon).error() : without.wait_for<from_host>(soon).error();
+  other.join();
+  REQUIRE_FALSE(greeted);
+  CHECK(message.code == errc::config);
+  CHECK(message.message.starts_with("it has a secret, and this side has none: both need the same one, or neither"));
+  CHECK(greeted.error().code == errc::config);
+  CHECK(greeted.error().message.starts_with("it has no secret, and this side has one: both need the same one, or neither"));
+}
+
 TEST_CASE("garbage, a message that is too long and silence end a connection") {
   const auto answer_to = [](std::string_view bytes, std::size_t limit) {
     auto [one, two] = two_sockets();
