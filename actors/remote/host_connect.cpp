@@ -3,8 +3,10 @@
 #include "runtime/net/sockets.hpp"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <array>
+#include <string>
 
 namespace penstock::hosts {
 
@@ -31,6 +33,21 @@ result<unique_fd> connect_to(const group::group_address& at, nanoseconds at_most
   }
   last.code = errc::io;
   return tl::unexpected(std::move(last));
+}
+
+result<unique_fd> listen_there(const group::group_address& at, std::chrono::seconds first_bytes_within) {
+  auto socket = group::listen_at(at, first_bytes_within);
+  const auto given = group::address_without_asking(at);
+  if (!socket || !given || given->family() == AF_UNIX) return socket;
+  group::socket_address bound;
+  bound.size = sizeof bound.bytes;
+  if (::getsockname(socket->get(), reinterpret_cast<::sockaddr*>(&bound.bytes), &bound.size) != 0) return socket;
+  const auto means_all = [](const group::socket_address& one) {
+    const std::string text = text_of(one);
+    return text.starts_with("0.0.0.0:") || text.starts_with("[::]:");
+  };
+  if (means_all(bound) && !means_all(*given)) return refuse(errc::config, "no network interface of this machine has that address");
+  return socket;
 }
 
 }  // namespace penstock::hosts

@@ -1,5 +1,6 @@
 #include "actors/remote/host_door.hpp"
 
+#include "actors/remote/host_connect.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/net/sockets.hpp"
 
@@ -25,7 +26,7 @@ host_door::host_door(unique_fd socket, std::string where)
     : socket_(std::move(socket)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), where_(std::move(where)) {}
 
 result<std::unique_ptr<host_door>> host_door::listen(const group::group_address& address) {
-  auto socket = group::listen_at(address, call_bytes_within);
+  auto socket = listen_there(address, call_bytes_within);
   if (!socket)
     return refuse(socket.error().code, "listening for sessions at {}: {}", text_of(address), socket.error().message);
   std::string where = text_of(group::listening_at(socket->get(), address));

@@ -1,6 +1,7 @@
 #include "actors/remote/host_hub.hpp"
 
 #include "actors/caf/caf.hpp"
+#include "actors/remote/host_connect.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/patient_wait.hpp"
@@ -68,7 +69,7 @@ result<void> host_hub::open(supervisor::supervisor_actor supervisor) {
 }
 
 result<void> host_hub::listen() {
-  auto socket = group::listen_at(*settings_.address, first_bytes_within);
+  auto socket = listen_there(*settings_.address, first_bytes_within);
   if (!socket) {
     return refuse(socket.error().code, "listening for loader hosts at {} ([loader.hosts] listen): {}",
                   text_of(*settings_.address), socket.error().message);

@@ -471,6 +471,13 @@ class HostsTest(HostCase):
         self.assertIn("it has no secret, and this side has one", self.ends(host, EXIT_CONFIG))
         self.line_of(process, rb"was refused: it has a secret, and this side has none")
 
+    def test_neither_a_session_nor_a_host_listens_on_all_addresses_if_the_given_one_is_not_here(self):
+        elsewhere = "192.0.2.1:0"  # of no machine
+        err = self.ends(self.start("host", "--listen", elsewhere, "--insecure"), EXIT_CONFIG)
+        self.assertIn("listening for sessions at %s: no network interface of this machine has that address" % elsewhere, err)
+        _, _, err = self.penstock("run", self.config(listen='listen = "%s"' % elsewhere))
+        self.assertIn("at %s ([loader.hosts] listen): no network interface of this machine has that address" % elsewhere, err)
+
     def test_a_session_needs_a_secret_or_permission_to_have_none(self):
         code, _, err = self.penstock("run", self.config(hosts=""))
         self.assertEqual(code, EXIT_FAILED, err)
