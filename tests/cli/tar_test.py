@@ -352,7 +352,7 @@ class TarTest(PenstockTest):
         code, _, err = self.penstock("run", config)
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("the shard 'train-001.tar.zst' has no seek table at its end", err)
-        self.assertIn("`penstock pack SHARD --out DIR --compress zstd`", err)
+        self.assertIn("`zstd -d` it, and compress the .tar with `penstock pack FILE.tar --out DIR --compress zstd`", err)
 
     def test_a_missing_libzstd_is_named_with_its_package(self):
         self.photographs()

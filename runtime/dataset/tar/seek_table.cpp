@@ -34,8 +34,8 @@ std::uint64_t bytes_of_entry(unsigned flags) noexcept {
 result<std::uint64_t> seek_table_bytes(std::span<const std::byte> foot, std::uint64_t file_bytes) {
   if (foot.size() < seek_table_foot || number_at(foot, 5) != seekable_magic)
     return refuse(errc::dataset,
-                  "has no seek table at its end, so its members could not be read one by one: write it again with `penstock pack "
-                  "SHARD --out DIR --compress zstd`, or `zstd -d` it and compress the .tar with `t2sz`");
+                  "has no seek table at its end, so its members could not be read one by one: `zstd -d` it, and compress "
+                  "the .tar with `penstock pack FILE.tar --out DIR --compress zstd` or `t2sz`");
   const std::uint32_t frames = number_at(foot, 0);
   const auto flags = static_cast<unsigned>(foot[4]);
   if ((flags & reserved_flags) != 0) return refuse(errc::dataset, "has a seek table with unknown flags ({:#x})", flags);

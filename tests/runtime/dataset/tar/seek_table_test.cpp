@@ -141,7 +141,7 @@ TEST_CASE("seek tables that lie are refused, and the refusal names the numbers")
   begins([](std::string& f) { f.resize(f.size() - 1); }, "has no seek table at its end");
   begins([](std::string& f) { f = f.substr(0, 5); }, "has no seek table at its end");
   begins([](std::string& f) { f.clear(); }, "has no seek table at its end");
-  CHECK(refusal(file, [](std::string& f) { f.pop_back(); }).find("`penstock pack SHARD --out DIR --compress zstd`") != std::string::npos);
+  CHECK(refusal(file, [](std::string& f) { f.pop_back(); }).find("`zstd -d` it, and compress the .tar with `penstock pack FILE.tar --out DIR --compress zstd`") != std::string::npos);
   begins([](std::string& f) { put(f, foot, 0xffffffff); }, "has a seek table that claims 4294967295 frames, for which a file of");
   begins([](std::string& f) { put(f, foot, 0x8000000); }, "has a seek table that claims 134217728 frames");
   begins([](std::string& f) { put(f, foot, 2); }, "has a damaged seek table");

@@ -361,7 +361,7 @@ TEST_CASE("compressed shards without a table, cut short or empty are refused and
     folder.write("x.tar.zst", contents);
     return refusal(settings(folder, {{"text", "txt"}}));
   };
-  CHECK(refused(archive).starts_with("the shard 'x.tar.zst' has no seek table at its end, so its members could not be read one by one: write it again with `penstock pack"));
+  CHECK(refused(archive).starts_with("the shard 'x.tar.zst' has no seek table at its end, so its members could not be read one by one: `zstd -d` it, and compress the .tar with `penstock pack"));
   CHECK(refused(file.substr(0, file.size() / 2)).starts_with("the shard 'x.tar.zst' has no seek table"));
   CHECK(refused(file.substr(10)).starts_with("the shard 'x.tar.zst' has a seek table whose frame at byte"));
   CHECK(refused("").starts_with("the shard 'x.tar.zst' has no seek table"));
