@@ -37,3 +37,38 @@ TEST_CASE("a batch that was delivered twice is checked once, and two digests of 
   CHECK(check.batches()[1].digest == 13);
   CHECK(check.contradictory().size() == 1);
 }
+
+TEST_CASE("batches with several lines are counted, and contradict each other only if their contents differ") {
+  const std::vector<delivered_batch> lines{{0, 0, {1}, 10, 1}, {0, 0, {1}, 10, 2}, {0, 0, {1}, 10, 3},
+                                           {0, 1, {2}, 11, 1}, {0, 1, {9}, 11, 2}, {0, 1, {9}, 11, 3},
+                                           {0, 2, {3}, 12, 3}};
+  const journal_check check(lines);
+  CHECK(check.repeated() == 2);
+  REQUIRE(check.contradictory().size() == 1);
+  CHECK(check.contradictory()[0].sequence == 1);
+}
+
+TEST_CASE("gaps between the first batch and the last are named, and those before and after are not") {
+  const auto extent = [](std::uint64_t) { return epoch_extent{0, 4}; };
+  const std::vector<delivered_batch> whole{
+      {0, 2, {}, 0, 1}, {0, 3, {}, 0, 1}, {1, 0, {}, 0, 1}, {1, 1, {}, 0, 1}};
+  CHECK(journal_check(whole).missing(extent).empty());
+  CHECK(journal_check({}).missing(extent).empty());
+  const std::vector<delivered_batch> torn{{0, 1, {}, 0, 1}, {0, 3, {}, 0, 1}, {3, 2, {}, 0, 1}};
+  CHECK(journal_check(torn).missing(extent) ==
+        std::vector<missing_batches>{{0, 2, 2}, {1, 0, 3}, {2, 0, 3}, {3, 0, 1}});
+  const std::vector<delivered_batch> cut{{0, 1, {}, 0, 1}, {1, 2, {}, 0, 1}};
+  CHECK(journal_check(cut).missing(extent) == std::vector<missing_batches>{{0, 2, 3}, {1, 0, 1}});
+}
+
+TEST_CASE("an epoch that a group entered in its middle has no gap before its first batch") {
+  const std::vector<delivered_batch> lines{{0, 3, {}, 0, 1}, {1, 2, {}, 0, 1}};
+  const journal_check check(lines);
+  CHECK(check.missing([](std::uint64_t epoch) { return epoch_extent{epoch == 1 ? 2U : 0U, 4}; }).empty());
+}
+
+TEST_CASE("a journal with an epoch that no run reaches does not make the search endless") {
+  const std::vector<delivered_batch> lines{{0, 0, {}, 0, 1}, {std::uint64_t{1} << 60U, 0, {}, 0, 1}};
+  const auto gaps = journal_check(lines).missing([](std::uint64_t) { return epoch_extent{0, 1}; });
+  CHECK(gaps.size() == journal_check::gaps_max);
+}

@@ -20,14 +20,46 @@ std::vector<std::uint64_t> left_over(std::vector<std::uint64_t> from, std::vecto
 }  // namespace
 
 journal_check::journal_check(std::span<const delivered_batch> lines) {
-  std::map<std::pair<std::uint64_t, std::uint64_t>, delivered_batch> latest;
+  struct told_batch {
+    delivered_batch latest;
+    bool repeated = false;
+    bool contradictory = false;
+  };
+  std::map<std::pair<std::uint64_t, std::uint64_t>, told_batch> told;
   for (const delivered_batch& line : lines) {
-    const auto [known, is_new] = latest.try_emplace({line.epoch, line.sequence}, line);
+    const auto [known, is_new] = told.try_emplace({line.epoch, line.sequence}, told_batch{line});
     if (is_new) continue;
-    if (known->second.digest != line.digest) contradictory_.push_back(line);
-    known->second = line;
+    told_batch& one = known->second;
+    one.repeated = true;
+    if (one.latest.digest != line.digest || one.latest.samples != line.samples) one.contradictory = true;
+    one.latest = line;
   }
-  for (auto& [place, line] : latest) batches_.push_back(std::move(line));
+  for (auto& [place, one] : told) {
+    if (one.repeated) ++repeated_;
+    if (one.contradictory) contradictory_.push_back(one.latest);
+    batches_.push_back(std::move(one.latest));
+  }
+}
+
+std::vector<missing_batches> journal_check::missing(
+    const std::function<epoch_extent(std::uint64_t)>& extent_of) const {
+  std::vector<missing_batches> gaps;
+  const auto note = [&](std::uint64_t epoch, std::uint64_t first, std::uint64_t end) {
+    if (first < end) gaps.push_back({epoch, first, end - 1});
+  };
+  for (std::size_t i = 1; i < batches_.size() && gaps.size() < gaps_max; ++i) {
+    const delivered_batch& before = batches_[i - 1];
+    const delivered_batch& after = batches_[i];
+    if (before.epoch == after.epoch) {
+      note(before.epoch, before.sequence + 1, after.sequence);
+      continue;
+    }
+    note(before.epoch, before.sequence + 1, extent_of(before.epoch).end);
+    for (std::uint64_t epoch = before.epoch + 1; epoch < after.epoch && gaps.size() < gaps_max; ++epoch)
+      note(epoch, extent_of(epoch).first, extent_of(epoch).end);
+    note(after.epoch, extent_of(after.epoch).first, after.sequence);
+  }
+  return gaps;
 }
 
 void journal_check::take(std::size_t which, const batch_today& today) {

@@ -1,11 +1,12 @@
-// Compares the batches of a journal with the same batches as they load today: which differ, and because of which samples. Pure.
-// Used by `penstock replay --verify`.
+// Compares the batches of a journal with the same batches as they load today: which differ, and because of which samples. Also finds
+// batches that the journal lacks or has twice. Pure. Used by `penstock replay --verify`.
 #pragma once
 
 #include "tools/penstock/chaos/stream_check.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -29,15 +30,35 @@ struct changed_batch {
   std::vector<std::uint64_t> come;     ///< in today's batch, not in the journal's
 };
 
+/// The batches of an epoch: first .. end - 1. A group of another size may have delivered those before `first`.
+struct epoch_extent {
+  std::uint64_t first = 0;
+  std::uint64_t end = 0;
+};
+
+/// Consecutive batches that a journal lacks between its first batch and its last one.
+struct missing_batches {
+  std::uint64_t epoch = 0;
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  bool operator==(const missing_batches&) const = default;
+};
+
 class journal_check {
  public:
+  static constexpr std::size_t gaps_max = 10'000;
+
   /// Batches in the order of the stream, each once: the last line about it counts. A journal has two lines about a
-  /// batch that was delivered again after its owner's death.
+  /// batch that was delivered again after its owner's death, or after its run was killed and resumed.
   explicit journal_check(std::span<const delivered_batch> lines);
 
   [[nodiscard]] const std::vector<delivered_batch>& batches() const noexcept { return batches_; }
-  /// Batches whose lines in the journal have different digests.
+  /// How many batches have more than one line.
+  [[nodiscard]] std::uint64_t repeated() const noexcept { return repeated_; }
+  /// Batches whose lines in the journal have different samples or digests, each once.
   [[nodiscard]] const std::vector<delivered_batch>& contradictory() const noexcept { return contradictory_; }
+  /// The gaps in the order of the stream, at most about gaps_max: a damaged journal may have a far epoch.
+  [[nodiscard]] std::vector<missing_batches> missing(const std::function<epoch_extent(std::uint64_t)>& extent_of) const;
 
   /// Takes batch `which` of batches() as it loads today.
   void take(std::size_t which, const batch_today& today);
@@ -49,6 +70,7 @@ class journal_check {
 
  private:
   std::vector<delivered_batch> batches_;
+  std::uint64_t repeated_ = 0;
   std::vector<delivered_batch> contradictory_;
   std::vector<changed_batch> changed_;
   std::set<std::uint64_t> unchanged_samples_;

@@ -73,11 +73,11 @@ result<planned_stream> planned_stream::create(const config& settings,
 
 result<planned_batch> planned_stream::batch(std::uint64_t epoch, std::uint64_t batch) const {
   const epoch_share& share = order_.shape().of(epoch);
-  if (batch < share.first_batch || batch >= order_.batches_per_epoch()) {
-    return refuse(
-        errc::usage, "--batch: there is no batch {}: epoch {} of rank {} of {} has {}, counted from {}",
-        batch, epoch, order_.settings().rank, order_.settings().world_size,
-        counted(order_.batches_per_epoch() - share.first_batch, "batch", "batches"), share.first_batch);
+  if (const auto [first, end] = batches_of(epoch); batch < first || batch >= end) {
+    return refuse(errc::usage,
+                  "--batch: there is no batch {}: epoch {} of rank {} of {} has {}, counted from {}", batch,
+                  epoch, order_.settings().rank, order_.settings().world_size,
+                  counted(end - first, "batch", "batches"), first);
   }
   planned_batch found;
   found.samples = order_.batch(epoch, batch);
@@ -87,6 +87,10 @@ result<planned_batch> planned_stream::batch(std::uint64_t epoch, std::uint64_t b
   found.before.start = share.start;
   found.before.next_batch = batch - share.first_batch;
   return found;
+}
+
+epoch_extent planned_stream::batches_of(std::uint64_t epoch) const {
+  return {order_.shape().of(epoch).first_batch, order_.batches_per_epoch()};
 }
 
 std::string planned_stream::name_of(std::uint64_t sample) const {

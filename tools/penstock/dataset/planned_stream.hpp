@@ -6,6 +6,7 @@
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/schedule/epoch_book.hpp"
 #include "tools/penstock/config_source.hpp"
+#include "tools/penstock/dataset/journal_check.hpp"
 #include "tools/penstock/output.hpp"
 
 #include <CLI/CLI.hpp>
@@ -53,6 +54,7 @@ class planned_stream {
 
   /// Refuses (errc::usage) a batch that its epoch does not have.
   [[nodiscard]] result<planned_batch> batch(std::uint64_t epoch, std::uint64_t batch) const;
+  [[nodiscard]] epoch_extent batches_of(std::uint64_t epoch) const;
   /// "sample 7" for those of a custom dataset: only its worker program knows their names.
   [[nodiscard]] std::string name_of(std::uint64_t sample) const;
   [[nodiscard]] const prepared_dataset& prepared() const noexcept { return prepared_; }

@@ -137,10 +137,12 @@ int replay(const replay_options& o, const config& settings, const planned_stream
 // ---- a journal --------------------------------------------------------------------------------------------
 
 result<planned_batch> batch_of_journal(const planned_stream& stream, const delivered_batch& one) {
-  auto found = stream.batch(one.epoch, one.sequence);
-  if (found) return found;
-  return refuse(errc::dataset, "the journal has batch {} of epoch {}, but this config and dataset do not: {}",
-                one.sequence, one.epoch, found.error().message);
+  if (auto found = stream.batch(one.epoch, one.sequence)) return found;
+  const epoch_extent has = stream.batches_of(one.epoch);
+  return refuse(errc::dataset,
+                "the journal has batch {} of epoch {}, but this config and dataset do not: that epoch has {}, "
+                "counted from {}. The journal is of another dataset, batch size or number of ranks",
+                one.sequence, one.epoch, counted(has.end - has.first, "batch", "batches"), has.first);
 }
 
 /// Loads all batches of the journal, with one session for each run of consecutive batches.
@@ -172,6 +174,10 @@ result<void> compare(journal_check& check, const config& settings, const planned
   return {};
 }
 
+std::vector<missing_batches> gaps_in(const journal_check& check, const planned_stream& stream) {
+  return check.missing([&](std::uint64_t epoch) { return stream.batches_of(epoch); });
+}
+
 json facts_of(const journal_check& check, const planned_stream& stream) {
   const auto named = [&](const auto& samples) {
     json list = json::array();
@@ -189,10 +195,32 @@ json facts_of(const journal_check& check, const planned_stream& stream) {
                        {"gone", named(one.gone)},
                        {"come", named(one.come)}});
   }
+  json contradictory = json::array();
+  for (const delivered_batch& one : check.contradictory())
+    contradictory.push_back({{"epoch", one.epoch}, {"seq", one.sequence}});
+  json missing = json::array();
+  for (const missing_batches& gap : gaps_in(check, stream))
+    missing.push_back({{"epoch", gap.epoch}, {"first", gap.first}, {"last", gap.last}});
   return {{"batches", check.batches().size()},
           {"changed", std::move(changed)},
           {"suspects", named(check.suspects())},
-          {"contradictory", check.contradictory().size()}};
+          {"repeated", check.repeated()},
+          {"contradictory", check.contradictory().size()},
+          {"contradictory_batches", std::move(contradictory)},
+          {"missing", std::move(missing)}};
+}
+
+void tell_gaps(const journal_check& check, const planned_stream& stream) {
+  const auto gaps = gaps_in(check, stream);
+  for (const missing_batches& gap : gaps)
+    print(gap.first == gap.last
+              ? fmt::format("batch {} of epoch {} is missing", gap.first, gap.epoch)
+              : fmt::format("batches {} to {} of epoch {} are missing", gap.first, gap.last, gap.epoch));
+  if (!gaps.empty() || check.batches().empty()) return;
+  const delivered_batch& first = check.batches().front();
+  const delivered_batch& last = check.batches().back();
+  say(fmt::format("no batch is missing from batch {} of epoch {} to batch {} of epoch {}", first.sequence,
+                  first.epoch, last.sequence, last.epoch));
 }
 
 void tell(const journal_check& check, const planned_stream& stream) {
@@ -212,9 +240,17 @@ void tell(const journal_check& check, const planned_stream& stream) {
     list("may have changed", here);
   }
   for (const delivered_batch& one : check.contradictory())
-    print(fmt::format("epoch {}, batch {}: the journal has two digests of it", one.epoch, one.sequence));
+    print(fmt::format("epoch {}, batch {}: the journal has it twice, with different samples or digests",
+                      one.epoch, one.sequence));
+  tell_gaps(check, stream);
   say(fmt::format("{} of {} as in the journal", check.batches().size() - check.changed().size(),
                   counted(check.batches().size(), "batch", "batches")));
+  if (check.changed().size() == check.batches().size() && check.changed().size() > 1)
+    say("none is: the journal may be of another dataset or seed");
+  const std::uint64_t equal = check.repeated() - check.contradictory().size();
+  if (equal > 0)
+    say(fmt::format("{} in the journal more than once, with equal samples and digests: a run that was killed repeats batches",
+                    counted(equal, "batch is", "batches are")));
 }
 
 int verify(const replay_options& o, const config& settings, const planned_stream& stream) {
@@ -240,7 +276,9 @@ int verify(const replay_options& o, const config& settings, const planned_stream
     print_json("penstock.replay-verify/1", facts_of(check, stream));
   else
     tell(check, stream);
-  return check.changed().empty() && check.contradictory().empty() ? exit_ok : exit_failed;
+  return check.changed().empty() && check.contradictory().empty() && gaps_in(check, stream).empty()
+             ? exit_ok
+             : exit_failed;
 }
 
 // ---- the verb ---------------------------------------------------------------------------------------------
@@ -272,12 +310,15 @@ void add_replay_command(verb_table& verbs) {
        "enough; a custom dataset also needs its worker program. It writes the files that `penstock run --sink npy` writes for the batch (--out), or all of "
        "its pictures (--png), and the samples' names to stdout. --verify loads all batches of a journal "
        "(`--sink journal:FILE`) and compares their digests. It names the batches that differ today, and the "
-       "samples that are only in such batches; the exit code is 1 if there are any. --state names a saved "
+       "samples that are only in such batches. It also names batches that are missing between the first and "
+       "the last one, and those that the journal has twice with different contents. The exit code is 1 if "
+       "there are any of these, else 0: then nothing was lost. Batches that are there twice with equal "
+       "contents are counted; a run that was killed and resumed repeats some. --state names a saved "
        "state of that run: samples that were quarantined in it are left out again, and an epoch that a group "
        "of another size started is divided among the ranks as it was then.",
        {{"penstock replay photos.toml --epoch 3 --batch 17 --out spike", "a batch of the fourth epoch"},
         {"penstock replay photos.toml --epoch 3 --batch 17 --png spike.png", "the same as a contact sheet"},
-        {"penstock replay photos.toml --verify run.journal", "has the data changed since that run?"},
+        {"penstock replay photos.toml --verify run.journal", "was anything lost, doubled or changed since that run?"},
         {"penstock replay photos.toml --batch 17 --rank 1 --world 8 --out spike --json | jq -r '.names[]'",
          "what rank 1 of 8 had in it"}}},
       [o] {
