@@ -1,5 +1,7 @@
 """penstock chaos: under random faults the stream stays the same, as checked independently of the runtime."""
 
+import re
+
 from harness import *
 
 FAST = '[loader.hang]\nitem_timeout = "1s"\nheartbeat_timeout = "1s"\n'
@@ -54,6 +56,16 @@ class ChaosTest(PenstockTest):
         self.assertGreaterEqual(owner["detection_seconds"]["n"], 40 - v["rounds"])
         self.assertGreaterEqual(owner["recovery_seconds"]["n"], 40 - v["rounds"])
         self.assertEqual(v["workers"]["deaths"], 0)
+
+    def test_the_time_for_faults_passes_between_short_runs_too_and_kills_are_named(self):
+        config = self.write("s.toml", synthetic(samples=100, batch=8, dataset='wait = "1ms"', epochs=1, more=FAST))
+        began = time.monotonic()
+        code, out, err = self.penstock("chaos", config, "--workers", 2, "--kinds", "kill,owner-kill", "--rate", 20, "--seconds", "2s", "--seed", 8)
+        self.assertEqual(code, EXIT_OK, err + out)
+        self.assertLess(time.monotonic() - began, 20)  # not the time under attack alone, which such runs are short of
+        self.assertGreater(int(re.search(r"(\d+) faults in", out)[1]), 4, out)
+        self.assertIn("SIGKILL (sent by penstock chaos)", err)
+        self.assertNotIn("sent by another process", err)
 
     def test_an_owner_in_the_program_itself_cannot_be_killed(self):
         config = self.write("e.toml", synthetic(more='placement = "embedded"'))

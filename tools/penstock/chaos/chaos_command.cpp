@@ -200,9 +200,9 @@ result<fault_injector_settings> fault_injector_of(const chaos_options& o, const 
   if (!o.seconds.empty()) {
     const auto time = parse_time_option("--seconds", o.seconds, 0s, 24h * 365);
     if (!time) return tl::unexpected(time.error());
-    n.seconds = std::chrono::ceil<std::chrono::seconds>(*time);
+    n.time = *time;
   }
-  if (!n.faults && !n.seconds) n.faults = faults_default;
+  if (!n.faults && !n.time) n.faults = faults_default;
   const bool owner = std::ranges::find(n.kinds, chaos_kind::owner_kill) != n.kinds.end();
   if (owner && !own_process)
     return refuse(errc::usage,
@@ -297,7 +297,9 @@ void add_chaos_command(verb_table& verbs) {
        "\"embedded\".\n\n"
        "Limits are lowered for the test: for leaks, [loader.limits] memory to twice the most that a worker "
        "used; the timeouts of [loader.hang] to five times the slowest sample, but not below 2s. The "
-       "sacrificial worker is never hit, because a sample that kills its worker there is quarantined.",
+       "sacrificial worker is never hit, because a sample that kills its worker there is quarantined.\n\n"
+       "The time of --seconds begins after the undisturbed run. When it is over, the run in progress is played to its end "
+       "without faults, because only whole streams can be compared: that takes up to as long as one run.",
        {{"penstock chaos photos.toml --faults 200", "test your own pipeline"},
         {"penstock chaos photos.toml --kinds kill,stop --rate 5 --seconds 60s --seed 7 --json",
          "for scripts"}}},
@@ -312,7 +314,7 @@ void add_chaos_command(verb_table& verbs) {
   verb.add_option("--rate", o->rate, "faults a second, on average")->type_name("N")->capture_default_str();
   takes_whole_number(verb.add_option("--faults", o->faults, "end after N faults; 100 without --seconds"),
                      {1, count_max});
-  verb.add_option("--seconds", o->seconds, "end after this time")->type_name("TIME");
+  verb.add_option("--seconds", o->seconds, "inject faults for this time; the run in progress then ends without faults")->type_name("TIME");
   takes_whole_number(verb.add_option("--seed", o->seed, "seed for times, victims and kinds"),
                      {0, std::numeric_limits<std::uint64_t>::max()})
       ->capture_default_str();

@@ -15,7 +15,7 @@ std::string goal_of(const fault_injector_settings& n) {
   for (const chaos_kind kind : n.kinds) kinds += (kinds.empty() ? "" : ", ") + std::string(name_of(kind));
   std::string goal;
   if (n.faults) goal = counted(*n.faults, "fault");
-  if (n.seconds) goal += (goal.empty() ? "faults for " : ", or ") + duration_for_people(*n.seconds);
+  if (n.time) goal += (goal.empty() ? "faults for " : ", or ") + duration_for_people(*n.time);
   goal += fmt::format(" of {}, {:g} a second on average; seed {}", kinds, n.rate, n.seed);
   return goal;
 }
@@ -27,8 +27,8 @@ std::string time_left_of(const fault_injector_settings& n, std::uint64_t faults,
     left = nanoseconds(
         static_cast<std::int64_t>(each * static_cast<double>(*n.faults - std::min(*n.faults, faults))));
   }
-  if (n.seconds) {
-    const nanoseconds rest = std::max(nanoseconds(*n.seconds) - under_fire, nanoseconds(0));
+  if (n.time) {
+    const nanoseconds rest = std::max(*n.time - under_fire, nanoseconds(0));
     left = left ? std::min(*left, rest) : rest;
   }
   if (!left || *left < std::chrono::seconds(1)) return "";

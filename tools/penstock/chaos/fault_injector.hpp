@@ -38,8 +38,8 @@ enum class chaos_kind : std::uint8_t { kill, segv, abort, stop, hang, exit, leak
 struct fault_injector_settings {
   std::vector<chaos_kind> kinds;
   double rate = 2;                              ///< faults per second, on average
-  std::optional<std::uint64_t> faults;          ///< stop after this many
-  std::optional<std::chrono::seconds> seconds;  ///< stop after this time
+  std::optional<std::uint64_t> faults;  ///< stop after this many
+  std::optional<nanoseconds> time;      ///< stop this long after the fault injector was made
   std::uint64_t seed = 1;
   std::uint32_t places = 1;             ///< the victims are the workers 0 .. places - 1
   loader_intensity_config intensity{};  ///< limit on counted deaths of workers: [loader.restart]
@@ -104,8 +104,7 @@ class fault_injector {
   std::optional<owner_seen> owner_;
   // Per place: deaths not blamed on a sample, which may count. One more may be in progress.
   std::map<std::uint32_t, std::deque<std::chrono::system_clock::time_point>> unblamed_;
-  std::optional<steady_time> begun_;
-  nanoseconds attacked_for_{0};  // in earlier sessions
+  const steady_time begun_ = std::chrono::steady_clock::now();
   bool over_ = false;
   std::thread thread_;
 };
