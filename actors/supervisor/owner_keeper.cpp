@@ -9,6 +9,7 @@
 #include "actors/supervisor/sink_watch.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/fault_injection.hpp"
 #include "runtime/process/oom_watch.hpp"
 #include "runtime/supervision/owner_supervision.hpp"
 
@@ -227,7 +228,8 @@ void note_end(self_pointer self, const owner_exited& news) {
   if (news.incarnation == s.owner->incarnation())
     s.sink.report_to(*s.around.news, flight, now_of(self), false);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now_of(self));
-  s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom, s.oom.counts()});
+  const bool injected = s.owner->pid() && process::was_injected(*s.owner->pid(), news.report);
+  s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom, s.oom.counts(), injected});
   if (!s.owner->has_process()) s.link.reset();
 }
 

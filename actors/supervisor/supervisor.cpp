@@ -6,6 +6,7 @@
 #include "runtime/base/log.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/fault_injection.hpp"
 #include "runtime/process/gpu_use_watch.hpp"
 #include "runtime/process/oom_watch.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -214,6 +215,8 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   death_report report = as_report(*w, *ending, decision, s.around.settings.work, now);
   if (report.cause == death_cause::signal && !w->remote && ending->killed_from_outside(*w->ended))
     report.reason = supervision::text_of_outside_kill(s.oom.counts());
+  if (!w->remote && process::was_injected(w->pid, *w->ended) && report.cause == death_cause::signal)
+    report.reason = supervision::text_of_injected_signal;
   const std::uint64_t samples = w->last_flight.samples_done;
   const auto news = s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines,
                                              preparation_text(report.phase, s.around.settings.work));

@@ -12,6 +12,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -50,6 +52,9 @@ void on_fault(int number, siginfo_t* info, void*) {
   }
 }
 
+std::mutex injected_mutex;
+std::map<pid_t, int> injected;  // the last signal to each child whose end is not read yet
+
 bool is_child_of_ours(pid_t pid) {
   std::ifstream stat(fmt::format("/proc/{}/stat", pid));
   std::string line;
@@ -84,8 +89,25 @@ void accept_injected_faults() {
   ::sigaction(fault_signal(), &action, nullptr);
 }
 
-bool signal_child(pid_t child, int signal) noexcept {
-  return send(child, signal, nullptr);
+bool signal_child(pid_t child, int signal) {
+  {
+    // Before it is sent: the child's end may be read at once.
+    const std::lock_guard hold(injected_mutex);
+    injected[child] = signal;
+  }
+  if (send(child, signal, nullptr)) return true;
+  const std::lock_guard hold(injected_mutex);
+  injected.erase(child);
+  return false;
+}
+
+bool was_injected(pid_t child, const exit_report& end) {
+  const std::lock_guard hold(injected_mutex);
+  const auto found = injected.find(child);
+  if (found == injected.end()) return false;
+  const bool same = end.ended_by(found->second);
+  injected.erase(found);
+  return same;
 }
 
 bool inject_fault(pid_t worker, injected_fault fault, std::uint32_t megabytes) noexcept {

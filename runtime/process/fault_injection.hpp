@@ -1,7 +1,10 @@
 // Fault injection for what cannot be caused from outside: a worker that hangs, exits or leaks in the middle
 // of its work. `penstock chaos` sends these faults; a worker accepts them only with PENSTOCK_CHAOS=1 in its
-// environment. The signal is SIGRTMIN + 5, and its value says which fault.
+// environment. The signal is SIGRTMIN + 5, and its value says which fault. Signals to children are remembered until the session
+// has read how the child ended. Thread-safe.
 #pragma once
+
+#include "runtime/base/exit_report.hpp"
 
 #include <sys/types.h>
 
@@ -16,7 +19,10 @@ void accept_injected_faults();
 
 /// Sends a signal to a child of this process and to no other process. False if the child is gone, even if its
 /// number now belongs to another process.
-bool signal_child(pid_t child, int signal) noexcept;
+bool signal_child(pid_t child, int signal);
+
+/// Whether this child has ended by a signal of signal_child(). Forgets it: the number may be used again.
+[[nodiscard]] bool was_injected(pid_t child, const exit_report& end);
 
 /// The same with a fault that the worker injects itself. `megabytes`: private memory to leak.
 bool inject_fault(pid_t worker, injected_fault fault, std::uint32_t megabytes = 0) noexcept;

@@ -279,6 +279,7 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
     d.ignored_stop_seconds = std::chrono::duration<double>(*ignored).count();
   d.reason = end.oom_killed ? std::string() : ending_.fault(end.report);
   if (d.cause == death_cause::signal && ending_.killed_from_outside(end.report)) d.reason = text_of_outside_kill(end.oom_is_counted);
+  if (d.cause == death_cause::signal && end.injected) d.reason = text_of_injected_signal;
   d.last_words = gave_up_ ? gave_up_->message : end.last_lines;
   d.time = end.report.noticed;
   d.lived_seconds = std::chrono::duration<double>(now - started_at_).count();
@@ -331,6 +332,12 @@ bool owner_supervision::makes_room(const owner_end& end) const {
   return operated_ || end.report.exited_with(exit_codes::temporary);
 }
 
+/// It reported a mistake in the configuration, or what the world refused (a full disk), and exited: that is an error, not
+/// a death.
+bool owner_supervision::refused_to_work(const owner_end& end) const {
+  return gave_up_ && (end.report.exited_with(exit_codes::configuration) || end.report.exited_with(exit_codes::failed));
+}
+
 void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const owner_end& end) {
   if (incarnation != incarnation_ || !pid_) return;
   hangs_.forget(the_owner);
@@ -348,7 +355,7 @@ void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const
   }
   finishing_ = finishing_ || stage_ == owner_stage::stopping;
   const owner_orders::loss loss = orders_.lose_owner(suspicion_after(end.report), end.in_hand);
-  outbox_.emplace_back(owner_died{report_of(end, loss.suspect ? loss.suspect : loss.had, now),
+  if (!refused_to_work(end)) outbox_.emplace_back(owner_died{report_of(end, loss.suspect ? loss.suspect : loss.had, now),
                                   loss.suspect ? std::optional(describe(*loss.suspect)) : std::nullopt,
                                   !makes_room(end)});
   const auto hopeless = why_no_other_helps(end);

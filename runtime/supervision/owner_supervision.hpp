@@ -125,6 +125,7 @@ struct owner_end {
   std::string last_lines;
   bool oom_killed = false;  ///< the kernel counted an OOM kill that explains it
   bool oom_is_counted = true;  ///< oom_watch::counts()
+  bool injected = false;       ///< by the fault injector
 };
 
 class owner_supervision {
@@ -192,6 +193,7 @@ class owner_supervision {
     return stage_ == owner_stage::stopped || stage_ == owner_stage::failed;
   }
   [[nodiscard]] bool makes_room(const owner_end& end) const;
+  [[nodiscard]] bool refused_to_work(const owner_end& end) const;
   [[nodiscard]] suspicion_rule suspicion_after(const process::exit_report& end) const;
   [[nodiscard]] owner_death_report report_of(const owner_end& end, const std::optional<upload_order>& suspect,
                                              steady_time now) const;

@@ -59,6 +59,9 @@ struct survives_kill {};
 
 using termination_command = std::variant<send_signal, killing_begins, survives_kill>;
 
+/// The reason of a death by a signal of the fault injector.
+inline constexpr const char* text_of_injected_signal = "sent by penstock chaos";
+
 /// The reason of a death by a SIGKILL that this session did not send. `oom_is_counted`: the kernel counts OOM kills, and has counted
 /// none.
 [[nodiscard]] std::string text_of_outside_kill(bool oom_is_counted);

@@ -453,3 +453,23 @@ TEST_CASE("a poisoned context is final where the next owner would have the same 
   CHECK(reason.code == errc::device_poisoned);
   CHECK(reason.message == "an illegal access");
 }
+
+TEST_CASE("an owner that reports a mistake or a full disk and exits has failed, but not died") {
+  for (const auto& [why, code] : {std::pair{errc::sink, exit_codes::failed}, std::pair{errc::device_unavailable, exit_codes::configuration}}) {
+    stage s;
+    s.be_ready();
+    s.owner.gave_up(1, s.now, {why, "no space left on device", 0});
+    s.die(exited(code));
+    CHECK(s.all<owner_died>().empty());
+    CHECK(s.all<owner_failed>().at(0).reason.message == "no space left on device");
+  }
+}
+
+TEST_CASE("the fault injector's signals are named as such") {
+  stage s;
+  s.be_ready();
+  owner_end end = signalled(SIGKILL);
+  end.injected = true;
+  s.die(end);
+  CHECK(s.all<owner_died>().at(0).report.reason == text_of_injected_signal);
+}
