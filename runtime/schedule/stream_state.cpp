@@ -261,6 +261,8 @@ std::vector<std::pair<std::string_view, std::string_view>> settings_of(std::stri
   return all;
 }
 
+constexpr std::size_t differences_told = 4;
+
 std::string_view value_of(const std::vector<std::pair<std::string_view, std::string_view>>& settings,
                           std::string_view key) {
   for (const auto& [name, value] : settings) {
@@ -354,10 +356,14 @@ result<stream_state> parse_state(std::span<const std::byte> bytes) {
 
 result<void> check_same_stream(const stream_identity& saved, const stream_identity& now) {
   std::string differences;
+  std::size_t count = 0;
   const auto compare = [&](std::string_view what, const auto& a, const auto& b) {
-    if (a != b)
-      differences += fmt::format("{}{} was {} and is {}", differences.empty() ? "" : ", ", what, a, b);
+    if (a == b || ++count > differences_told) return;
+    differences += fmt::format("{}{} was {} and is {}", differences.empty() ? "" : ", ", what, a, b);
   };
+  // The dataset comes first: if it is another one, most other settings differ too. Its fingerprint is empty in a state
+  // saved before any worker had described it.
+  if (!saved.fingerprint.empty()) compare("the dataset's fingerprint", saved.fingerprint, now.fingerprint);
   compare("seed", saved.seed, now.seed);
   if (!saved.of_group) {
     compare("batch_size", saved.batch_size, now.batch_size);
@@ -367,8 +373,6 @@ result<void> check_same_stream(const stream_identity& saved, const stream_identi
   }
   compare("shuffle", saved.shuffle, now.shuffle);
   compare("drop_last", saved.drop_last, now.drop_last);
-  // Empty in a state saved before any worker had described the dataset.
-  if (!saved.fingerprint.empty()) compare("the dataset's fingerprint", saved.fingerprint, now.fingerprint);
   // A version 1 state has no settings; only its fingerprint can be compared.
   if (saved.settings != now.settings && !saved.settings.empty()) {
     const auto before = settings_of(saved.settings);
@@ -378,7 +382,9 @@ result<void> check_same_stream(const stream_identity& saved, const stream_identi
       if (value_of(before, key) == "unset") compare(key, "unset", value);
     }
   }
-  if (differences.empty()) return {};
+  if (count == 0) return {};
+  if (count > differences_told)
+    differences += fmt::format(", and {}", counted(count - differences_told, "more difference"));
   return refuse(errc::state_mismatch, "the saved state belongs to another stream: {}", differences);
 }
 

@@ -401,6 +401,21 @@ TEST_CASE("a state of another stream is refused with each difference named") {
         "image.size was 8x8 and is 9x9, image.augment was unset and is none");
 }
 
+TEST_CASE("another dataset is named first, and of many differences the first four") {
+  stream_identity other = ours;
+  other.fingerprint = "another";
+  other.seed = 5;
+  other.batch_size = 8;
+  other.shuffle = !ours.shuffle;
+  other.settings = "tensor.a=1\ntensor.b=2";
+  const auto no = check_same_stream(ours, other);
+  REQUIRE_FALSE(no);
+  CHECK(no.error().message.starts_with("the saved state belongs to another stream: the dataset's fingerprint was "));
+  CHECK(no.error().message.find(" seed was 1234 and is 5, batch_size was 4 and is 8, shuffle was ") != std::string::npos);
+  CHECK(no.error().message.ends_with(" more differences"));
+  CHECK(no.error().message.find("tensor.a") == std::string::npos);
+}
+
 TEST_CASE("a state taken before the dataset was described resumes with any dataset of the same plan") {
   stream_identity early = ours;
   early.fingerprint.clear();
