@@ -74,11 +74,20 @@ bool may_be_script(const std::string& file) {
   return bytes >= 0 && std::find(begin.begin(), begin.begin() + bytes, '\0') == begin.begin() + bytes;
 }
 
+/// As a shell reads it, so that the command can be pasted.
+std::string quoted_if_needed(const std::string& argument) {
+  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
+  if (!argument.empty() && argument.find_first_not_of(plain) == std::string::npos) return argument;
+  std::string quoted = "'";
+  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 }  // namespace
 
 std::string shown(const protocol::command_job& job) {
   std::string line;
-  for (const std::string& argument : job.arguments) line += (line.empty() ? "" : " ") + argument;
+  for (const std::string& argument : job.arguments) line += (line.empty() ? "" : " ") + quoted_if_needed(argument);
   return shortened(printable(line), shown_of_a_command);
 }
 

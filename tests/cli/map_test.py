@@ -271,6 +271,13 @@ class CommandTest(MapTest):
         self.assertIn("line 2: exception: the command exited with 4: reason", err)
         self.assertRegex(err, r"finished after .*: 2 jobs: 1 ok, 1 exception")
 
+    def test_further_failures_are_mentioned_only_if_there_are_any(self):
+        for count in (10, 11):
+            self.write("in", "4\n" * count)
+            _, _, err = self.penstock("map", "--command", "sh -c 'exit \"$1\"' sh {}", "--fail-on-exit", "--input", self.path("in"),
+                                      "--output", self.path("%d.jsonl" % count))
+            self.assertEqual(err.count(": exception: "), 10, err)
+            self.assertEqual("further failed jobs are listed only in the output" in err, count > 10, err)
 
     def test_status_counts_jobs_as_the_closing_line_does(self):
         self.write("in", "0\n4\n0\nslow\n5\n")

@@ -159,7 +159,7 @@ TEST_CASE("a command that signals its process group reaches itself and its child
   const auto order = pool.lease({{protocol::command_function, as_argument({{"sh", "-c", "kill -KILL 0"}})}});
   pool.say(order);
   CHECK(pool.end_of_process().ended_by(SIGKILL));
-  CHECK(pool.output().find(" was killed by SIGKILL: sh -c kill -KILL 0") != std::string::npos);
+  CHECK(pool.output().find(" was killed by SIGKILL: sh -c 'kill -KILL 0'") != std::string::npos);
 }
 
 TEST_CASE("however its worker ends, a command and its process group end with it") {

@@ -274,14 +274,14 @@ void map_run::note_failure(const job& what, const job_outcome& outcome) {
     const std::lock_guard hold(mutex_);
     failures = ++failures_;
   }
-  if (failures <= told_at_most) {
-    around_.tell(fmt::format("line {}: {}: {}", what.index + 1, name_of(outcome.status),
-                             shortened(outcome.text, told_bytes_of_a_reason)));
-  }
-  if (failures == told_at_most) {
+  if (failures == told_at_most + 1) {
     around_.tell(rules_.format == output_format::json
                      ? "further failed jobs are listed only in the output"
                      : "further failed jobs are not listed: --job-log lists all");
+  }
+  if (failures <= told_at_most) {
+    around_.tell(fmt::format("line {}: {}: {}", what.index + 1, name_of(outcome.status),
+                             shortened(outcome.text, told_bytes_of_a_reason)));
   }
   if (failures != rules_.failures_max) return;
   fail({errc::job_failed,
