@@ -366,6 +366,9 @@ class BadSurroundingsTest(PenstockTest):
             code, _, err = self.penstock("run", config, "--out", out, *sink)
             self.assertEqual(code, EXIT_USAGE)
             self.assertIn("--out '%s' needs --sink npy" % out, err)
+        code, _, err = self.penstock("run", config, "--sink", "npz", "--out", "x")
+        self.assertEqual(code, EXIT_USAGE)
+        self.assertIn("unknown --sink 'npz'; choose null, npy, journal:PATH or plugin:PATH", err)
         for verb in (("run", config), ("launch", config, "--gpus", "host:2")):
             code, _, err = self.penstock(*verb, "--batches", 0)
             self.assertEqual(code, EXIT_USAGE, err)

@@ -109,6 +109,45 @@ class ReplayTest(PenstockTest):
         self.assertEqual((code, out), (EXIT_OK, ""))
         self.assertIn("5 of 5 batches as in the journal", err)
 
+    def test_missing_doubled_and_contradictory_batches_of_a_journal_are_told(self):
+        config = self.photos()
+        with open(self.journal(config)) as file:
+            lines = file.read().splitlines(True)
+        place = {(one["epoch"], one["batch"]): at for at, one in enumerate(map(json.loads, lines)) if "batch" in one}
+        journal = self.write("doubled", "".join(lines + [lines[place[0, 2]], lines[place[1, 0]]]))
+        found = self.verify(config, journal)
+        self.assertEqual((found["batches"], found["repeated"], found["contradictory_batches"], found["missing"]), (18, 2, [], []))
+        _, _, err = self.penstock("replay", config, "--verify", journal)
+        self.assertIn("no batch is missing from batch 0 of epoch 0 to batch 5 of epoch 2", err)
+        self.assertIn("2 batches are in the journal more than once, with equal samples and digests", err)
+        gone = {place[0, 3], place[1, 0], place[1, 1]}
+        journal = self.write("gaps", "".join(line for at, line in enumerate(lines) if at not in gone))
+        self.assertEqual(self.verify(config, journal, expect=EXIT_FAILED)["missing"],
+                         [{"epoch": 0, "first": 3, "last": 3}, {"epoch": 1, "first": 0, "last": 1}])
+        code, out, _ = self.penstock("replay", config, "--verify", journal)
+        self.assertEqual((code, out), (EXIT_FAILED, "batch 3 of epoch 0 is missing\nbatches 0 to 1 of epoch 1 are missing\n"))
+        other = json.loads(lines[place[0, 2]])
+        journal = self.write("contradictory", "".join([json.dumps(other | {"digest": "0" * 16}) + "\n" if at == place[0, 1] + 1 else line
+                                                       for at, line in enumerate(lines)] + [lines[place[0, 2]]]))
+        self.assertEqual(self.verify(config, journal, expect=EXIT_FAILED)["contradictory_batches"], [{"epoch": 0, "seq": 2}])
+
+    def test_a_killed_run_that_is_resumed_has_lost_nothing_and_its_journal_shows_it(self):
+        config = self.write("k.toml", synthetic(samples=400, batch=4, epochs=1, dataset='wait = "5ms"'))
+        command = ["run", config, "--state", "k.state", "--sink", "journal:k.journal"]
+        process = self.start(*command, "--state-every", "1h")
+        path = os.path.join(self.folder, "k.journal")
+        self.wait_until(lambda: os.path.exists(path) and len(open(path).readlines()) > 5, "a few batches")
+        process.kill()
+        process.communicate(timeout=30)
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "k.state")))
+        code, _, err = self.penstock(*command)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("the journal 'k.journal' already has batches: this run begins at the beginning and appends its own to them", err)
+        self.assertNotIn("resuming", err)
+        found = self.verify(config, path)
+        self.assertEqual((found["batches"], found["missing"], found["contradictory"]), (100, [], 0))
+        self.assertGreater(found["repeated"], 3)
+
     def test_a_changed_picture_is_named_with_the_batches_that_it_was_in(self):
         config = self.photos()
         journal = self.journal(config)
@@ -145,7 +184,9 @@ class ReplayTest(PenstockTest):
                 os.remove(os.path.join(self.folder, "photos", "class0", name))
         code, _, err = self.penstock("replay", config, "--verify", journal)
         self.assertEqual(code, EXIT_FAILED)
-        self.assertIn("but this config and dataset do not", err)
+        self.assertRegex(err, r"the journal has batch \d of epoch 0, but this config and dataset do not: that epoch has 3 batches, counted from 0")
+        self.assertIn("The journal is of another dataset, batch size or number of ranks", err)
+        self.assertNotIn("--batch", err)
 
     def test_a_journal_that_cannot_be_read_is_refused_with_its_name(self):
         config = self.photos(4)

@@ -1,6 +1,7 @@
 """A stopped stream continues in another process, with other workers, where it stopped: file by file, bit by bit."""
 
 import filecmp
+import shutil
 
 from harness import *
 
@@ -46,8 +47,47 @@ class ResumeTest(PenstockTest):
         code, _, err = self.penstock(*command)
         self.assertEqual(code, EXIT_OK)
         self.assertIn("few.state' holds the end of the stream: continue it with more --epochs", err)
+        self.assertIn("few.state': epoch 0 was complete\n", err)
+        code, _, err = self.penstock(*command, "--set", "sampler.seed=99")
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("seed was ", err)
+        self.assertNotIn("resuming", err)
         self.assertNotIn("first batch after", err)
         self.assertIn("24 samples", self.penstock(*command[:2], "--batches", 3, "--state", os.path.join(self.folder, "new.state"))[2])
+
+    def test_a_state_in_which_nothing_is_delivered_binds_no_later_run(self):
+        config = self.write("few.toml", synthetic(samples=40, batch=8, epochs=1))
+        command = ["run", config, "--state", os.path.join(self.folder, "few.state")]
+        code, _, err = self.penstock(*command, "--sink", "journal:/dev/full")
+        self.assertEqual(code, EXIT_FAILED, err)
+        self.assertTrue(os.path.exists(command[-1]))
+        code, _, err = self.penstock(*command, "--set", "sampler.seed=99")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertNotIn("resuming", err)
+
+    def test_a_full_disk_is_an_error_that_names_the_file_and_no_death_of_the_owner(self):
+        full = os.path.join(self.folder, "full.journal")
+        os.symlink("/dev/full", full)
+        config = self.write("few.toml", synthetic(samples=40, batch=8, epochs=1))
+        code, _, err = self.penstock("run", config, "--sink", "journal:" + full)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("writing the journal '%s': No space left on device" % full, err)
+        self.assertNotIn("ended", err)
+        report = self.run_json(config, "--sink", "journal:" + full, expect=EXIT_FAILED)
+        self.assertEqual((report["gpu"]["deaths"], report["gpu"]["ended_unexpectedly"]), ([], 0))
+
+    def test_a_report_that_cannot_be_written_does_not_hide_what_ended_the_run(self):
+        bad = self.write("bad.toml", synthetic(samples=400, batch=8, epochs=1, dataset='wait = "5ms"\nfaults = [{sample = 390, kind = "throw", times = 0}]',
+                                               more='[loader]\non_bad_sample = "fail"\n'))
+        there, journal = (os.path.join(self.folder, name) for name in ("there", "j"))
+        os.mkdir(there)
+        process = self.start("run", bad, "--workers", 2, "--set", "sampler.shuffle=false", "--quiet", "--report", os.path.join(there, "r.json"),
+                             "--sink", "journal:" + journal)
+        self.wait_until(lambda: os.path.exists(journal) and os.path.getsize(journal) > 50, "a batch")
+        shutil.rmtree(there)
+        err = process.communicate(timeout=30)[1].decode()
+        self.assertEqual(process.returncode, EXIT_FAILED)
+        self.assertRegex(err, r"error: .*sample 390.*; nor could the report be written: .*r\.json")
 
     def test_a_long_run_lists_only_its_last_epochs(self):
         config = self.write("long.toml", synthetic(samples=8, batch=8, epochs=30))

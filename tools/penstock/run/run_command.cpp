@@ -31,6 +31,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 
 namespace penstock::cli {
 namespace {
@@ -38,6 +39,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds end_after_second_signal = 2s;
+constexpr auto opening_step = 20ms;
 
 struct run_options {
   config_source source;
@@ -64,8 +66,8 @@ result<rank_start> where_to_begin(launcher_link& launcher, run_state& file) {
 
 /// Checks at the beginning, not after hours, that all output files can be written.
 result<void> check_places(const run_files& files, const run_state& state) {
-  if (auto ok = check_out(files.sink, files.out); !ok) return ok;
   if (auto ok = gpu_owner::check_sink(files.sink, files.out); !ok) return ok;
+  if (auto ok = check_out(files.sink, files.out); !ok) return ok;
   std::vector<std::string> replaced = state.places();
   if (!files.report.empty()) replaced.push_back(files.report);
   for (const std::string& path : replaced) {
@@ -74,10 +76,18 @@ result<void> check_places(const run_files& files, const run_state& state) {
   return {};
 }
 
-/// Runs to the end of the stream. Returns what else ended it, if anything.
-std::optional<failure> deliver_all(Session& session, run_state& state, std::chrono::milliseconds pace) {
+/// Runs to the end of the stream. Returns what else ended it, if anything. Calls `opened` once the dataset is known: then the
+/// state is known to fit.
+std::optional<failure> deliver_all(Session& session, run_state& state, std::chrono::milliseconds pace,
+                                   const std::function<void()>& opened) {
   try {
-    while (!session.run_for(pace)) {
+    if (auto ok = state.save_beginning(session); !ok) return ok.error();
+    bool over = false;
+    while (!over && session.status().samples_expected == 0) over = session.run_for(opening_step);
+    opened();
+    while (!over) {
+      over = session.run_for(pace);
+      if (over) break;
       if (auto ok = state.save(session); !ok) return ok.error();
     }
   } catch (const error& e) {
@@ -102,7 +112,12 @@ result<void> write_report(const run_options& o, const run_report& report) {
 }
 
 int tell_end(const run_options& o, const run_report& report, int signal) {
-  if (auto ok = write_report(o, report); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+  if (auto ok = write_report(o, report); !ok) {
+    failure why = ok.error();
+    // What ended the run comes first: a full disk often refuses the report, too.
+    if (report.error) why = {report.error->code, fmt::format("{}; nor could the report be written: {}", report.error->message, why.message), why.os_code};
+    return refuse_with(exit_failed, why, o.json);
+  }
   if (o.json) print_json(telemetry::as_json(report));
   if (!o.quiet) {
     tell_report(report);
@@ -240,7 +255,8 @@ int run(run_options o) {
   const auto begin = where_to_begin(launcher, state);
   if (!begin) return refuse_here(exit_failed, begin.error());
   const std::string resumed = state.resumed_from();
-  if (!o.quiet && !resumed.empty()) say(resumed);
+  const std::string appended = begin->state.empty() ? notice_of_journal(o.files.sink) : std::string();
+  if (!o.quiet && !appended.empty()) say(appended);
   // The other ranks have ended: this one delivers the rest alone.
   if (begin->alone) settings.group.communicator = communicator_kind::none;
   if (launcher.there())
@@ -272,7 +288,9 @@ int run(run_options o) {
       std::optional<progress_display> display;
       if (!o.quiet)
         display.emplace(compared<session_status>([&session] { return session.status(); }, progress_line));
-      trouble = deliver_all(session, state, *state_every);
+      trouble = deliver_all(session, state, *state_every, [&] {
+        if (!o.quiet && !resumed.empty()) say(resumed);
+      });
       if (trouble) session.stop(std::nullopt, "an error: " + trouble->message);
       session.close();
       teller.reset();
@@ -333,9 +351,10 @@ void add_run_command(verb_table& verbs) {
   verb->add_flag("--json", o->json, "print the report as one JSON object");
   verb->add_flag("--quiet", o->quiet, "no progress, no final report");
   verb->add_option("--state", o->state,
-                   "resume from this file if it exists; save it every --state-every and at the end")
+                   "resume from this file if it exists; save it at the start, every --state-every and at the end")
       ->type_name("FILE");
-  verb->add_option("--state-every", o->state_every, "how often to save the state")
+  verb->add_option("--state-every", o->state_every,
+                   "how often to save the state: a SIGKILL of the run repeats at most what came after")
       ->type_name("TIME")
       ->capture_default_str();
   takes_whole_number(

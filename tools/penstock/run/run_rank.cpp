@@ -5,6 +5,7 @@
 #include "runtime/group/this_process.hpp"
 
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <system_error>
 
@@ -36,6 +37,9 @@ result<bool> joins_group(const config_file::loaded_config& loaded) {
 }
 
 namespace {
+
+constexpr std::string_view journal = "journal:";
+constexpr std::size_t journal_bytes_looked_at = 65'536;
 
 bool is_one_of_several(const std::optional<group::launcher_place>& place) {
   return place && place->world_size > 1 && place->runs_in_each_rank;
@@ -80,8 +84,19 @@ std::string whole_path(const std::string& path) {
   return unknown ? path : whole.string();
 }
 
+std::string notice_of_journal(const std::string& sink) {
+  if (!sink.starts_with(journal)) return {};
+  const std::string path = sink.substr(journal.size());
+  std::ifstream file(path, std::ios::binary);
+  std::string begin(journal_bytes_looked_at, '\0');
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<std::size_t>(file.gcount()));
+  if (begin.find("\"batch\":") == std::string::npos) return {};
+  return fmt::format("the journal '{}' already has batches: this run begins at the beginning and appends its own to them",
+                     printable(path));
+}
+
 std::map<std::string, std::string> files_by_kind(const run_files& files, const std::vector<std::string>& states) {
-  constexpr std::string_view journal = "journal:";
   std::map<std::string, std::string> all;
   if (!files.report.empty()) all["report"] = whole_path(files.report);
   if (!states.empty()) all["state"] = whole_path(states.front());

@@ -42,4 +42,7 @@ struct run_files {
 /// By kind, for session_options::files: report, state, journal and batches.
 [[nodiscard]] std::map<std::string, std::string> files_by_kind(const run_files& files, const std::vector<std::string>& states);
 
+/// What to say of a run that begins at the beginning of the stream; empty unless its sink is a journal that has batches.
+[[nodiscard]] std::string notice_of_journal(const std::string& sink);
+
 }  // namespace penstock::cli

@@ -41,6 +41,12 @@ bool ended_with_group(const Session& session) {
   return group && (group->outcome == "finished" || group->outcome == "stopped");
 }
 
+/// Such a state continues nothing: whatever the settings are now, the run begins at the beginning.
+bool is_beginning(const schedule::stream_state& s) {
+  return s.epoch == 0 && s.start == 0 && s.next_batch == 0 && s.delivered == 0 && s.failed == 0 && s.quarantined == 0 &&
+         s.early == 0 && s.quarantined_samples.empty();
+}
+
 std::pair<std::uint64_t, std::uint64_t> place_of(const schedule::stream_state& s) {
   return {s.epoch, s.start + s.next_batch * s.identity.batch_size * s.identity.world_size};
 }
@@ -67,7 +73,8 @@ result<std::vector<std::byte>> run_state::read() {
   if (!found) return found;
   if (!rank_) {
     own_ = *found;
-    return found;
+    const auto state = schedule::parse_state(own_);
+    return state && is_beginning(*state) ? std::vector<std::byte>() : found;
   }
   group_ = *found;
   std::error_code trouble;
@@ -80,7 +87,9 @@ result<std::vector<std::byte>> run_state::read() {
 
 std::string run_state::resumed_from() const {
   const auto state = schedule::parse_state(rank_ ? group_ : own_);
-  if (!state) return {};
+  if (!state || is_beginning(*state)) return {};
+  if (state->next_batch == 0 && state->start == 0 && state->early == 0)
+    return fmt::format("resuming from '{}': epoch {} was complete", printable(path_), state->epoch - 1);
   return fmt::format("resuming from '{}': epoch {}, {} delivered", printable(path_), state->epoch,
                      counted(state->delivered, "sample"));
 }
@@ -106,6 +115,10 @@ result<bool> run_state::save_own(const Session& session) {
   if (auto ok = replace_file(path, as_text(state)); !ok) return tl::unexpected(std::move(ok.error()));
   own_ = std::move(state);
   return true;
+}
+
+result<void> run_state::save_beginning(const Session& session) {
+  return rank_ || !own_.empty() ? result<void>() : save(session);
 }
 
 result<void> run_state::save(const Session& session) {

@@ -31,16 +31,19 @@ class run_state {
   /// `path` empty: keeps no state. Without `rank`, the file belongs to this session alone.
   explicit run_state(std::string path, std::optional<sharing_rank> rank = std::nullopt);
 
-  /// The state to begin from; empty if there is no file. Removes the file that an earlier process of this
+  /// The state to begin from; empty if there is no file, or nothing is delivered in it. Removes the file that an earlier process of this
   /// rank left. Call before the session joins its group.
   result<std::vector<std::byte>> read();
-  /// "resuming from 'photos.state': epoch 0, 96 samples delivered"; empty if there was no file.
+  /// "resuming from 'photos.state': epoch 0, 96 samples delivered"; empty if read() was.
   [[nodiscard]] std::string resumed_from() const;
   /// What to do after a run that had nothing left to deliver.
   [[nodiscard]] std::string next_after_the_end() const;
   /// The paths that are written.
   [[nodiscard]] std::vector<std::string> places() const;
 
+  /// Call before the first batch, so that a file exists from the start. Keeps a file that read() has found. Ranks that share a
+  /// state save none yet: until they have delivered something, it would be the state of another group.
+  result<void> save_beginning(const Session& session);
   /// Call while the session runs.
   result<void> save(const Session& session);
   /// Call after its end. Rank 0 waits up to 5 s for the last positions of the other ranks, unless in a hurry.
