@@ -27,8 +27,7 @@ host_door::host_door(unique_fd socket, std::string where)
 
 result<std::unique_ptr<host_door>> host_door::listen(const group::group_address& address) {
   auto socket = listen_there(address, call_bytes_within);
-  if (!socket)
-    return refuse(socket.error().code, "listening for sessions at {}: {}", text_of(address), socket.error().message);
+  if (!socket) return tl::unexpected(std::move(socket.error()));
   std::string where = text_of(group::listening_at(socket->get(), address));
   return std::unique_ptr<host_door>(new host_door(std::move(*socket), std::move(where)));
 }

@@ -70,10 +70,7 @@ result<void> host_hub::open(supervisor::supervisor_actor supervisor) {
 
 result<void> host_hub::listen() {
   auto socket = listen_there(*settings_.address, first_bytes_within);
-  if (!socket) {
-    return refuse(socket.error().code, "listening for loader hosts at {} ([loader.hosts] listen): {}",
-                  text_of(*settings_.address), socket.error().message);
-  }
+  if (!socket) return refuse(socket.error().code, "no loader host can join: {} ([loader.hosts] listen)", socket.error().message);
   const std::string where = text_of(group::listening_at(socket->get(), *settings_.address));
   board_->listens_at(where);
   log::info("hosts", "loader hosts join at {}{}", where,

@@ -35,10 +35,8 @@ result<std::shared_ptr<const group::tls_context>> tls_of_hosts(connection_side s
   const bool host_connects = who == connected_by::host;
   if (secret.file.empty()) {
     if (secret.insecure) return std::shared_ptr<const group::tls_context>();
-    return refuse(errc::config,
-                  "loader hosts {} at {}, over the network, and there is no secret: {} to the same secret (penstock "
-                  "secret) for the session and its hosts, or allow anyone who can reach that port with insecure",
-                  host_connects ? "join" : "are called", text_of(at), secret.how);
+    return refuse(errc::config, "loader hosts {} at {}, and there is no secret: {}", host_connects ? "join" : "are called", text_of(at),
+                  secret.remedy);
   }
   auto found = group::read_secret(secret.file, "the hosts'");
   if (!found) return tl::unexpected(std::move(found.error()));

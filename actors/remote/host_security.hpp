@@ -22,7 +22,7 @@ enum class connected_by : std::uint8_t { host, session };
 struct hosts_secret {
   std::string file;  ///< empty: none
   bool insecure = false;
-  std::string_view how;  ///< how to give a secret, for texts: "set [loader.hosts] secret_file"
+  std::string_view remedy;  ///< of a missing secret, for texts: "give --secret-file ..., or --insecure ..."
 };
 
 /// The TLS of one side of connections that `who` makes to `at`. Null: no encryption. Refuses (errc::config) what read_secret refuses,

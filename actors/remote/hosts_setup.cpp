@@ -4,12 +4,18 @@
 #include "runtime/group/this_process.hpp"
 
 namespace penstock::hosts {
+namespace {
+
+constexpr std::string_view remedy_of_sessions =
+    "set [loader.hosts] secret_file (`penstock secret` makes one; hosts need a copy), or insecure = true to admit whoever reaches that port";
+
+}  // namespace
 
 result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loader, bool has_local_workers) {
   if (!has_hosts(loader)) return std::unique_ptr<const hosts_setup>();
   const hosts_config& rules = loader.hosts;
   if (auto packs = packer::open(rules.compress); !packs) return tl::unexpected(std::move(packs.error()));
-  const hosts_secret secret{rules.secret_file, rules.insecure, "set [loader.hosts] secret_file, and --secret-file of hosts,"};
+  const hosts_secret secret{rules.secret_file, rules.insecure, remedy_of_sessions};
   auto made = std::make_unique<hosts_setup>();
   made->hub.book = {.first_place = first_remote_place_of(loader), .places = remote_workers_max, .lost_after = rules.lost_after};
   made->hub.wait = rules.wait;

@@ -24,6 +24,8 @@ using namespace std::chrono_literals;
 constexpr std::ptrdiff_t unknown_calls_at_once = 64;
 constexpr std::uint64_t unknown_calls_logged = 10;  // more could be a flood
 constexpr auto share_every = 200ms;
+constexpr std::string_view remedy_of_hosts =
+    "give --secret-file with the session's secret, or --insecure if the session has none and any machine may reach that port";
 
 }  // namespace
 
@@ -39,7 +41,7 @@ result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& sett
     addresses.push_back(std::move(*address));
   }
   auto tls = tls_of_hosts(connection_side::host, joins ? connected_by::host : connected_by::session, addresses.front(),
-                          {settings.secret_file, settings.insecure, "give --secret-file, or set [loader.hosts] secret_file,"});
+                          {settings.secret_file, settings.insecure, remedy_of_hosts});
   if (!tls) return tl::unexpected(std::move(tls.error()));
   if (!settings.dataset_program.empty()) {
     auto found = process::find_program(settings.dataset_program.front());

@@ -183,7 +183,7 @@ result<local_connection> connect_locally(const group_address& address) {
 
 result<unique_fd> listen_at(const group_address& address, std::chrono::seconds first_bytes_within,
                             bool ask_owner) {
-  const std::string what = fmt::format("listening for the ranks of the group at {}", text_of(address));
+  const std::string what = "listening at " + text_of(address);
   int first_error = 0;
   std::vector<socket_address> places = own_addresses(address);
   if (address.what == group_address::kind::abstract_socket)

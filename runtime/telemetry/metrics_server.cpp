@@ -39,6 +39,11 @@ result<tcp::endpoint> endpoint_of(const std::string& listen) {
   return tcp::endpoint(address, port);
 }
 
+std::string text_of(const tcp::endpoint& where) {
+  const std::string host = where.address().to_string();
+  return where.address().is_v6() ? fmt::format("[{}]:{}", host, where.port()) : fmt::format("{}:{}", host, where.port());
+}
+
 http::response<http::string_body> answer(const http::request<http::empty_body>& asked,
                                          const std::function<std::string()>& page) {
   http::response<http::string_body> said(http::status::ok, asked.version());
@@ -75,8 +80,7 @@ class metrics_server::listener : public std::enable_shared_from_this<listener> {
     if (!status) acceptor_.bind(where, status);
     if (!status) acceptor_.listen(static_cast<int>(clients_max), status);
     if (status)
-      return refuse(errc::io, "listening on {} for metrics: {}", where.address().to_string(),
-                    status.message());
+      return refuse(errc::io, "listening on {} for metrics: {}", text_of(where), status.message());
     return {};
   }
 

@@ -125,11 +125,15 @@ class CalledHostsTest(HostCase):
     def test_a_host_needs_one_address_and_an_address_that_is_free(self):
         self.assertEqual(self.penstock("host", "--insecure")[0], EXIT_USAGE)
         self.assertEqual(self.penstock("host", "--insecure", "--join", "a:1", "--listen", "b:1")[0], EXIT_USAGE)
-        self.assertEqual(self.penstock("host", "--listen", "127.0.0.1:0")[0], EXIT_CONFIG)
+        code, _, err = self.penstock("host", "--listen", "127.0.0.1:0")
+        self.assertEqual(code, EXIT_CONFIG)
+        self.assertIn("there is no secret: give --secret-file", err)
+        self.assertNotIn("[loader.hosts]", err)
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            code, _, err = self.penstock("host", "--insecure", "--listen", "127.0.0.1:%d" % taken.getsockname()[1])
+            address = "127.0.0.1:%d" % taken.getsockname()[1]
+            code, _, err = self.penstock("host", "--insecure", "--listen", address)
         self.assertEqual(code, EXIT_FAILED)
-        self.assertIn("Address already in use", err)
+        self.assertIn("error: listening at %s: Address already in use" % address, err)
 
 
 if __name__ == "__main__":

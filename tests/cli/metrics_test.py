@@ -179,7 +179,7 @@ class MetricsTest(PenstockTest):
             address = "127.0.0.1:%d" % taken.getsockname()[1]
             code, _, err = self.penstock("metrics", "--listen", address)
             self.assertEqual(code, EXIT_FAILED)
-            self.assertIn("Address already in use", err)
+            self.assertIn("listening on %s for metrics: Address already in use" % address, err)
 
 
 if __name__ == "__main__":
