@@ -46,7 +46,7 @@ result<unique_fd> listen_there(const group::group_address& at, std::chrono::seco
     const std::string text = text_of(one);
     return text.starts_with("0.0.0.0:") || text.starts_with("[::]:");
   };
-  if (means_all(bound) && !means_all(*given)) return refuse(errc::config, "no network interface of this machine has that address");
+  if (means_all(bound) && !means_all(*given)) return refuse(errc::config, "listening at {}: no network interface of this machine has that address", text_of(at));
   return socket;
 }
 

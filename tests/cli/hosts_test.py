@@ -268,21 +268,25 @@ class HostsTest(HostCase):
         process.communicate(timeout=30)
         self.ends(host, EXIT_OK)
 
-    def test_check_config_says_that_hosts_without_a_secret_cannot_join(self):
+    def test_check_config_refuses_hosts_without_a_secret(self):
         config = self.config(listen='listen = "0.0.0.0:7077"', hosts="")
         code, out, err = self.penstock("check-config", config)
-        self.assertEqual(code, EXIT_OK, out + err)
+        self.assertEqual(code, EXIT_CONFIG, out + err)
         for part in ("there is no secret: no host could join", "needs 'secret_file' or 'insecure'", "penstock secret > hosts.secret"):
             self.assertIn(part, out + err)
         self.assertEqual(self.penstock("check-config", config, "--strict")[0], EXIT_CONFIG)
         self.assertNotIn("no secret", "".join(map(str, self.penstock("check-config", self.config()))))
 
-    def test_a_secret_file_that_cannot_be_read_is_a_warning_of_check_config(self):
+    def test_a_secret_file_that_others_may_read_is_an_error_and_a_missing_one_a_warning_of_check_config(self):
         secret = self.secret("hosts.secret")
         config = self.config(hosts='secret_file = "%s"\n' % secret)
         self.assertEqual(self.penstock("check-config", config, "--strict")[0], EXIT_OK)
         os.chmod(secret, 0o644)
-        self.assertIn("users other than its owner may use it", self.penstock("check-config", config)[2])
+        for verb in ("check-config", "run"):
+            code, _, err = self.penstock(verb, config)
+            self.assertEqual(code, EXIT_CONFIG, err)
+            self.assertEqual(err.count("users other than its owner may use it (mode 0644); allow only the owner: chmod 600 '%s'" % secret), 1, err)
+            self.assertNotIn("penstock secret", err)
         os.remove(secret)
         code, _, err = self.penstock("check-config", config)
         self.assertEqual(code, EXIT_OK, err)
@@ -474,14 +478,14 @@ class HostsTest(HostCase):
     def test_neither_a_session_nor_a_host_listens_on_all_addresses_if_the_given_one_is_not_here(self):
         elsewhere = "192.0.2.1:0"  # of no machine
         err = self.ends(self.start("host", "--listen", elsewhere, "--insecure"), EXIT_CONFIG)
-        self.assertIn("listening for sessions at %s: no network interface of this machine has that address" % elsewhere, err)
+        self.assertIn("listening at %s: no network interface of this machine has that address" % elsewhere, err)
         _, _, err = self.penstock("run", self.config(listen='listen = "%s"' % elsewhere))
         self.assertIn("at %s ([loader.hosts] listen): no network interface of this machine has that address" % elsewhere, err)
 
     def test_a_session_needs_a_secret_or_permission_to_have_none(self):
         code, _, err = self.penstock("run", self.config(hosts=""))
-        self.assertEqual(code, EXIT_FAILED, err)
-        self.assertIn("there is no secret", err)
+        self.assertEqual(code, EXIT_CONFIG, err)
+        self.assertEqual(err.count("there is no secret"), 1, err)
 
     def test_another_dataset_is_refused_with_both_values(self):
         process, data, other = self.begin_with_another_dataset()

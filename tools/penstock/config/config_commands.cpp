@@ -64,7 +64,7 @@ void add_config_commands(verb_table& verbs) {
        verb_group::look,
        "check a config file for mistakes",
        "Reports all mistakes at once, with file, line and column. Exit code 78 if there are any. Missing "
-       "data, a folder without files of its type, a missing or unreadable kind of shard, members that the first samples of tar shards lack, or a missing worker program, is only a warning: a config may be "
+       "data, a folder without files of its type, a missing or unreadable kind of shard, members that the first samples of tar shards lack, a missing worker program or a missing file with a secret, is only a warning: a config may be "
        "checked on a machine that does not run it.",
        {{"penstock check-config photos.toml", "exit code 0 if there is no mistake"},
         {"penstock check-config photos.toml --print-effective", "print all values and where they come from"},

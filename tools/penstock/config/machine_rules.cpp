@@ -223,8 +223,9 @@ std::optional<config_file::diagnostic> hosts_without_secret(const config_file::l
   if (!has_hosts(loaded.values.loader) || !hosts.secret_file.empty() || hosts.insecure) return std::nullopt;
   const std::string name = hosts.listen.empty() ? "connect" : "listen";
   config_file::diagnostic doubt = warning_at("loader.hosts." + name, loaded, file);
-  doubt.message = fmt::format("'{}' in [loader.hosts] {} loader hosts over the network, but there is no secret: no host could join, and "
-                              "`penstock run` refuses to start",
+  doubt.level = config_file::severity::error;
+  doubt.message = fmt::format("'{}' in [loader.hosts] {} loader hosts, but there is no secret: no host could join, and `penstock run` "
+                              "refuses to start",
                               name, hosts.listen.empty() ? "calls" : "admits");
   doubt.where.label = "needs 'secret_file' or 'insecure'";
   doubt.help = "make one with `penstock secret > hosts.secret`, set 'secret_file' to it here and start hosts with --secret-file; or, in a "
@@ -240,8 +241,10 @@ std::optional<config_file::diagnostic> hosts_secret_not_here(const config_file::
   if (secret) return std::nullopt;
   config_file::diagnostic doubt = warning_at("loader.hosts.secret_file", loaded, file);
   doubt.message = "'secret_file' in [loader.hosts]: " + secret.error().message;
-  doubt.where.label = "not usable here";
-  doubt.help = "make one with `penstock secret > hosts.secret`, and give hosts a copy (--secret-file)";
+  const bool not_here = secret.error().os_code != 0;  // the config may be for another machine
+  if (!not_here) doubt.level = config_file::severity::error;
+  doubt.where.label = not_here ? "not readable here" : "not usable";
+  if (not_here) doubt.help = "make one with `penstock secret > hosts.secret`, and give hosts a copy (--secret-file)";
   return doubt;
 }
 

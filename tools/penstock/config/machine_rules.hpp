@@ -34,11 +34,12 @@ namespace penstock::cli {
 [[nodiscard]] std::optional<config_file::diagnostic> program_not_here(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
-/// A warning at [loader.hosts] listen or connect if nothing says who may join: an environment variable may name the secret elsewhere.
+/// An error at [loader.hosts] listen or connect if nothing says who may join.
 [[nodiscard]] std::optional<config_file::diagnostic> hosts_without_secret(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
-/// A warning at [loader.hosts] secret_file if that file cannot be used here: the config may be meant for another machine.
+/// An error at [loader.hosts] secret_file if a run refuses that file. A warning if it cannot be read here: the config may be meant for another
+/// machine.
 [[nodiscard]] std::optional<config_file::diagnostic> hosts_secret_not_here(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 

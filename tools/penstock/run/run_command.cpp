@@ -1,5 +1,6 @@
 // run: a config file from its first batch to its closing report.
 #include "actors/gpu_owner/batch_sink.hpp"
+#include "actors/remote/hosts_setup.hpp"
 #include "actors/session/group_membership.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/output_lock.hpp"
@@ -241,6 +242,7 @@ int run(run_options o) {
   if (*joins && place) {
     if (auto ok = check_state_path(o.state, *place); !ok) return refuse_here(exit_usage, ok.error());
   }
+  if (auto ok = hosts::read_hosts(settings.loader, true); !ok) return refuse_here(exit_config, ok.error());
   run_state state = state_of(o, place, *joins);
   if (auto ok = check_places(o.files, state); !ok)
     return refuse_here(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error());
