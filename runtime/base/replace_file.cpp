@@ -59,6 +59,8 @@ class temporary_file {
           ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode_of_new_files));
       if (fd) return temporary_file(std::move(path), std::move(fd));
       if (errno == EINTR || (errno == EEXIST && tries < names_tried)) continue;
+      if (const auto folder = std::filesystem::path(beside).parent_path(); errno == ENOENT && !folder.empty())
+        return refuse(errc::io, "writing '{}': the folder '{}' does not exist", printable(beside), printable(folder.string()));
       return no(errno, beside);
     }
   }
