@@ -264,6 +264,13 @@ json drain_host(const json& request, const session_controls& controls) {
   return control::good_answer({{"drain", "host/" + meant.name}});
 }
 
+/// How many workers an operator has drained, if no other one is left.
+std::size_t workers_drained(const session_status& status) {
+  const auto drained = std::ranges::count(status.workers, "drained", &worker_status::why_stopped);
+  const bool some_run = std::ranges::any_of(status.workers, [](const worker_status& w) { return w.state != "stopped" && w.state != "failed"; });
+  return some_run ? 0 : static_cast<std::size_t>(drained);
+}
+
 control::answer answer_request(const json& request, bool last_call, const session_controls& controls) {
   const json verb_value = request.value("verb", json());
   const std::string verb = verb_value.is_string() ? verb_value.get<std::string>() : std::string();
@@ -286,8 +293,8 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     return control::good_answer({{"stopping", true}, {"ends", controls.ends()}, {"files", controls.files}});
   }
   if (verb == "pause" || verb == "resume") {
-    controls.pause(verb == "pause");
-    return control::good_answer({{"paused", verb == "pause"}});
+    const bool changed = controls.pause(verb == "pause");
+    return control::good_answer({{"paused", verb == "pause"}, {"changed", changed}, {"drained", workers_drained(controls.status())}});
   }
   if (verb == "scale") return scale(request, controls);
   if (verb == "restart" && request.value("gpu", json()) == true) {

@@ -46,7 +46,7 @@ struct session_controls {
   /// sample is not quarantined.
   std::function<bool(std::uint64_t sample, bool for_good)> lift_quarantine;
   std::function<void(bool at_once)> stop;
-  std::function<void(bool paused)> pause;
+  std::function<bool(bool paused)> pause;  ///< false: it was paused, or running, already
   std::function<void(std::optional<std::uint32_t> workers)> scale;  ///< none: tuned
   std::function<void(std::uint32_t worker, bool at_once)> restart;
   std::function<void()> restart_owner;  ///< empty if the owner is not a separate process

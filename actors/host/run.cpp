@@ -148,13 +148,14 @@ bool run::close_workers(nanoseconds at_most) {
 
 // ---- commands ---------------------------------------------------------------------------------------------
 
-void run::pause(bool paused) {
-  if (board_.paused(paused)) {
-    tell(paused ? event_of(event_kind::paused, "no new work is handed out")
-                : event_of(event_kind::resumed, "work is handed out again"));
+bool run::pause(bool paused) {
+  const bool changes = board_.paused(paused);
+  if (changes) {
+    tell(paused ? event_of(event_kind::paused, "no new work is handed out") : event_of(event_kind::resumed, "work is handed out again"));
   }
   const std::lock_guard hold(mutex_);
   if (running() != nullptr) pause_scheduler(paused);
+  return changes;
 }
 
 void run::scale(std::uint32_t workers) {
@@ -265,7 +266,7 @@ session_controls run::controls() {
     if (at_once) return stop(std::chrono::milliseconds(0), "`penstock stop --now`");
     stop(std::nullopt, "`penstock stop`");
   };
-  c.pause = [this](bool paused) { pause(paused); };
+  c.pause = [this](bool paused) { return pause(paused); };
   c.scale = [this](std::optional<std::uint32_t> workers) { workers ? scale(*workers) : scale_automatically(); };
   c.tuning = [this] { return tuning_.as_json(board_.begun_at()); };
   c.restart = [this](std::uint32_t worker, bool at_once) { restart(worker, at_once); };

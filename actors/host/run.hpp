@@ -66,7 +66,8 @@ class run : public supervisor::supervisor_news {
   [[nodiscard]] const home_process& process() const noexcept { return process_; }
   /// `by`: who asked; empty: the program.
   virtual void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept = 0;
-  void pause(bool paused);
+  /// False: it was paused, or running, already.
+  bool pause(bool paused);
   /// Also switches tuning off.
   void scale(std::uint32_t workers);
   /// Tunes the number of workers from now on.

@@ -411,7 +411,6 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_surround
 std::string way_out_of(const limit_surroundings& around, const config& settings) {
   const stall_report& stall = *around.stalled;
   const std::string pid = around.stalled_pid ? std::to_string(*around.stalled_pid) : "PID";
-  if (stall.kind == "operator") return "`penstock resume` ends the pause.";
   if (stall.kind == "gpu" && stall.text.ends_with("is suspended")) {
     return fmt::format("`kill -CONT {}` resumes it. It is replaced after {} without a heartbeat ([loader.hang] heartbeat_timeout).",
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
@@ -476,7 +475,8 @@ limit_advice advise(const limit_reading& whole, const limit_surroundings& around
   // What limited the stream before the stall does not help now.
   if (around.stalled) {
     advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", around.stalled->seconds, around.stalled->text);
-    advice.more = {way_out_of(around, settings)};
+    advice.more.clear();
+    if (around.stalled->kind != "operator") advice.more = {way_out_of(around, settings)};  // the sentence names the order that helps
     return advice;
   }
   if (rest) advice.more.push_back(text_of_beginning(whole, around));

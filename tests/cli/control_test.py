@@ -361,6 +361,22 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.penstock("resume")[0], EXIT_OK)
         self.wait_until(lambda: self.status()["batches_delivered"] > counts[-1], "batches again")
 
+    def test_resume_says_if_the_session_was_not_paused_and_what_brings_drained_workers_back(self):
+        self.live()
+        self.assertEqual(self.penstock("resume"), (EXIT_OK, "", "the session was not paused\n"))
+        order = lambda *words: json.loads(self.penstock(*words, "--json")[1])
+        self.assertEqual(order("resume"), {"schema": "penstock.order/1", "paused": False, "changed": False, "drained": 0})
+        self.assertEqual(order("pause"), {"schema": "penstock.order/1", "paused": True, "changed": True, "drained": 0})
+        self.assertEqual(self.penstock("pause"), (EXIT_OK, "", "the session was paused already\n"))
+        self.assertEqual(self.penstock("resume"), (EXIT_OK, "", "resumed\n"))
+        self.assertEqual(self.penstock("drain", "workers")[0], EXIT_OK)
+        self.wait_until(lambda: {w["why_stopped"] for w in self.status()["workers"] if not w["sacrificial"]} == {"drained"}, "all workers are drained")
+        told = "the session was not paused; all workers are drained: `penstock restart workers --session live` brings them back\n"
+        self.assertEqual(self.penstock("resume", "--session", "live"), (EXIT_OK, "", told))
+        self.wait_until(lambda: self.status()["stalled"], "the stall", seconds=30)
+        self.assertRegex(self.penstock("why", "--session", "live")[1],
+                         r"\ANothing has moved for \d+ s: waiting for an operator, who drained all workers; `penstock restart workers\s+--session\s+live`\s+brings\s+them\s+back\.\n\Z")
+
     def test_scaling_restarting_and_draining_change_nothing_about_the_stream(self):
         config = self.write("life.toml", synthetic(samples=2500, dataset='wait = "2ms"', epochs=1))
         expected = self.digests(config, "--workers", 4)

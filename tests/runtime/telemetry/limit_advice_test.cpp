@@ -69,6 +69,9 @@ TEST_CASE("during a stall the advice says only what the stream waits for, and wh
   CHECK(advice.sentence == "Nothing has moved for 13 s: waiting for the GPU owner, which has batch 7 of epoch 0 to copy.");
   CHECK(advice.more == std::vector<std::string>{"`penstock describe gpu` shows what the owner is doing."});
   CHECK(advice.what == limit::wire);
+  around.stalled = stall_report{"operator", "waiting for an operator, who drained all workers; `penstock restart workers` brings them back", 9, std::nullopt};
+  CHECK(advise(mostly(limit::start), around, config()).more.empty());  // there is no pause to end
+  around.stalled = stall_report{"gpu", "waiting", 13.2, std::nullopt};
   around.stalled->text = "waiting for the GPU owner (pid 17), whose process is suspended";
   around.stalled_pid = 17;
   CHECK(advise(mostly(limit::wire), around, config()).more.front().starts_with("`kill -CONT 17` resumes it. It is replaced after 10 s"));

@@ -133,6 +133,11 @@ bool has_result(const rank_answer& answer) {
   return answer.result.has_value();
 }
 
+/// A pause of a paused session, or a resume of one that is not.
+bool left_it_as_it_was(const rank_answer& answer) {
+  return !answer.result || !answer.result->value("changed", true);
+}
+
 /// "paused 2 ranks of photos"; if no rank carried out the order, the reason.
 std::string order_in_words(const live_group& group, const std::vector<rank_answer>& answers,
                            const std::string& told) {
@@ -156,13 +161,14 @@ void print_order(const live_group& group, const std::vector<rank_answer>& answer
 }  // namespace
 
 int order_group(const session_choice& choice, const live_group& group, const json& question,
-                const std::string& told) {
+                const std::string& told, const std::string& told_unchanged) {
   const std::vector<rank_answer> answers = ask_ranks(group, question, answer_deadline);
   const int code = tell_silent(choice, answers);
   if (choice.as_json) {
     print_order(group, answers);
   } else {
-    say(order_in_words(group, answers, told));
+    const bool unchanged = std::ranges::any_of(answers, has_result) && std::ranges::all_of(answers, left_it_as_it_was);
+    say(unchanged && !told_unchanged.empty() ? told_unchanged : order_in_words(group, answers, told));
   }
   return code;
 }

@@ -51,7 +51,7 @@ class rank_outcomes {
 
 /// Gives an order to all ranks: "paused 4 ranks of photos". Names the ranks that did not carry it out.
 int order_group(const session_choice& choice, const live_group& group, const nlohmann::ordered_json& question,
-                const std::string& told);
+                const std::string& told, const std::string& told_unchanged = {});
 /// "restart" or "drain" for the workers that `which` selects from each rank's status. Reports per rank which
 /// workers were changed and which were not. Exit code 4 if no rank has such a worker. `now`: they are killed.
 int change_workers_of_group(
