@@ -72,6 +72,11 @@ class board {
   /// `why_failed`: why the program failed; empty if it did not.
   bool ended_if_running(run_outcome how, steady_time now, const std::string& why_failed = {});
   bool paused(bool is_paused);
+  /// By verbs: another session may have the name.
+  void is_called(std::string name) {
+    const std::lock_guard hold(mutex_);
+    status_.session = std::move(name);
+  }
   bool stopping();
   void stalled(const std::optional<stall_report>& what);
   /// Samples or jobs per second.

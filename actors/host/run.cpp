@@ -292,14 +292,14 @@ void run::open_control_socket(engine& e) {
   const std::string& name = settings_.name;
   auto bound = control::bind_session_socket(name, ::getpid(), rank_named(name));
   if (!bound) {
-    log::warn("control", "{}; `penstock status` and the other verbs cannot reach this session",
-              bound.error().message);
+    log::warn("control", "{}; `penstock status` and the other verbs cannot reach this session", bound.error().message);
     return;
   }
   if (bound->renamed) {
     log::debug("control", "another session named '{}' is running; this one is '{}'", name,
                bound->path.stem().string());
   }
+  board_.is_called(bound->path.stem().string());
   session_controls answers = controls();
   answers.status = [this, &e] { return status_of(e); };
   answers.progress = [this, &e] { return progress_of(e); };

@@ -458,7 +458,11 @@ class ControlTest(PenstockTest):
         name = "live-%d" % second.pid
         self.wait_until(lambda: os.path.exists(self.socket(name)), "the second socket")
         self.assertEqual(self.status("--session", "live")["pid"], first.pid)
-        self.assertEqual(self.wait_until(lambda: self.status("--session", name), "an answer")["pid"], second.pid)
+        answer = self.wait_until(lambda: self.status("--session", name), "an answer")
+        self.assertEqual((answer["pid"], answer["session"]), (second.pid, name))
+        self.assertEqual(self.status("--session", "live")["session"], "live")
+        for verb, shown in ((("status",), "%s  ok"), (("top", "--once"), "penstock %s"), (("describe", "scheduler"), "scheduler of %s")):
+            self.wait_until(lambda: self.penstock(*verb, "--session", name)[1].startswith(shown % name), "%s shows %s" % (verb[0], name))
         self.assertEqual(self.penstock("status")[0], EXIT_NO_SESSION)  # which one?
         second.send_signal(signal.SIGINT)
         _, err = second.communicate(timeout=15)

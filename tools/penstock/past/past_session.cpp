@@ -99,6 +99,7 @@ json past_session::status() const {
     return s;
   }
   s["state"] = "ended";
+  if (header_.contains("session")) s["session"] = header_.at("session");  // alive it may have had another one, which no verb knows now
   // A worker that has exited has no pid: report what it had before. What it has loaded since then counts.
   for (json& w : s["workers"]) {
     const auto seen = last_seen_.find(w.value("id", std::uint64_t{0}));
@@ -128,7 +129,7 @@ json past_session::status() const {
 json past_session::why() const {
   json w = why_;
   const json s = status();
-  for (const char* key : {"state", "outcome", "failure", "ended"}) w[key] = s.value(key, json());  // a suspended session has no end
+  for (const char* key : {"session", "state", "outcome", "failure", "ended"}) w[key] = s.value(key, json());  // a suspended session has no end
   return w;
 }
 
