@@ -290,6 +290,11 @@ class PastTest(PenstockTest):
         self.assertEqual([r["status"]["outcome"] for r in told["ranks"]], ["finished", "finished"])
         self.assertEqual(self.answer("status", "--last", "--session", "stamps-rank1")["group"]["rank"], 1)
         self.answer("status", "--last", "--group", "nobody", expect=EXIT_NO_SESSION)
+        self.assertTrue(self.penstock("status", "--last", "--group", "stamps")[1].startswith("group stamps: 2 ended ranks\n"))
+        told = r"\A'stamps-rank\d' finished .* ago.*\nthis is rank \d of group stamps; all ranks: `penstock %s --last --group stamps`\n"
+        for verb in ("deaths", "events"):
+            self.assertRegex(self.penstock(verb, "--last")[2], told % verb)
+        self.assertRegex(self.penstock("quarantine", "list", "--last")[2], r"\A'stamps-rank\d' finished .* ago.*\nno sample is quarantined\n")
 
     # ---- after any other end ---------------------------------------------------------------------------------
 

@@ -281,6 +281,7 @@ int ask_session(const session_choice& choice, std::string_view schema, json ques
                 const std::function<void(const json&)>& tell) {
   const chosen_socket socket = choose(choice);
   if (socket.refused != exit_ok) return socket.refused;
+  tell_last(choice, socket.path);
   const session_answer answer = request(choice, socket.path, std::move(question), deadline);
   if (answer.refused != exit_ok) return answer.refused;
   if (choice.as_json) {

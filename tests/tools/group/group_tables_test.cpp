@@ -38,9 +38,22 @@ TEST_CASE("a group has one line per rank, with its rate since the last poll") {
   const json now = group_of({rank(0, 200), rank(1, 150)});
   CHECK("\n" + group_for_people(now, before, 2, 200) == R"(
 group photos: 2 live ranks
-RANK  STATE  PID  EPOCH  BATCHES  DONE  SAMPLES  WORKERS  WAITS FOR
-   0  ok     100      1       20  50 %     50/s        1
-   1  ok     101      1       15  37 %     25/s        1
+RANK  STATE  PID  EPOCH  BATCHES  DONE  SAMPLES/S  WORKERS  WAITS FOR
+   0  ok     100      1       20  50 %       50.0        1
+   1  ok     101      1       15  37 %       25.0        1
+)");
+}
+
+TEST_CASE("the ranks of an ended group are not live, and the table says how each ended") {
+  json finished = rank(0, 400);
+  finished["status"].update({{"state", "ended"}, {"outcome", "finished"}});
+  json died = rank(1, 100);
+  died["status"].update({{"state", "ended"}, {"outcome", "died"}});
+  CHECK("\n" + group_for_people(group_of({finished, died}), nullptr, 0, 200) == R"(
+group photos: 2 ended ranks
+RANK  STATE     PID  EPOCH  BATCHES   DONE  SAMPLES/S  WORKERS  WAITS FOR
+   0  finished  100      1       40  100 %          -        1
+   1  died      101      1       10   25 %          -        1
 )");
 }
 

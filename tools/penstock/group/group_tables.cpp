@@ -28,6 +28,10 @@ std::uint64_t whole_number(const json& status, const char* field) {
 }
 
 /// Progress through the whole stream: a restarted rank only has the rest of it to deliver.
+bool has_ended(const json& status) {
+  return status.is_object() && status.value("state", "") == "ended";
+}
+
 std::string progress_of(const json& status) {
   const std::uint64_t before = whole_number(status, "samples_before");
   const std::uint64_t expected = whole_number(status, "samples_expected");
@@ -68,7 +72,7 @@ std::vector<std::string> row_of(const json& rank, const json& before, double sec
   const json& s = status_of(rank);
   if (!s.is_object()) return {number_of_rank, "no answer", "-", "-", "-", "-", "-", "-", ""};
   return {number_of_rank,
-          s.value("state", "?"),
+          has_ended(s) ? s.value("outcome", "ended") : s.value("state", "?"),
           std::to_string(whole_number(s, "pid")),
           std::to_string(whole_number(s, "epoch")),
           std::to_string(whole_number(s, "batches_delivered")),
@@ -126,7 +130,7 @@ json hosts_of(const json& group) {
   json all{{"state", "ok"}, {"hosts", json::array()}, {"workers", json::array()}, {"hosts_called", json::array()}, {"hosts_lost", json::array()}};
   for (const json& rank : group.at("ranks")) {
     const json& s = status_of(rank);
-    if (!s.is_object() || s.value("state", "") == "ended") continue;
+    if (!s.is_object() || has_ended(s)) continue;
     if (s.value("jobs", json()).is_object()) all["jobs"] = json::object();
     for (const json& host : list_in(s, "hosts")) add_host(all, host, rank);
     for (const json& called : list_in(s, "hosts_called")) add_new(all["hosts_called"], called, {});
@@ -147,7 +151,8 @@ std::string group_for_people(const json& group, const json& before, double secon
   std::vector<std::vector<std::string>> rows;
   for (const json& rank : group.at("ranks")) rows.push_back(row_of(rank, before, seconds));
   return fmt::format("group {}: {}\n", group.at("group").get<std::string>(),
-                     counted(rows.size(), "live rank")) +
+  const bool over = std::ranges::any_of(group.at("ranks"), [](const json& rank) { return has_ended(status_of(rank)); });
+                     counted(rows.size(), over ? "ended rank" : "live rank")) +
          text_table({{"RANK", column_side::right},
                      {"STATE"},
                      {"PID", column_side::right},

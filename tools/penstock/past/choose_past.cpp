@@ -144,6 +144,16 @@ std::string end_with_reason(const std::filesystem::path& record) {
   return end_in_words(summary) + (why.empty() ? "" : ": " + why) + from;
 }
 
+void tell_last(const session_choice& choice, const std::filesystem::path& record) {
+  if (!choice.last || choice.as_json) return;
+  const auto past = read_past(record);
+  if (!past) return;
+  say(fmt::format("'{}' {}", printable(text_of(past->summary().at("session"))), end_with_reason(record)));
+  const auto rank = past->rank();
+  if (!rank || !choice.for_groups || !choice.session.empty()) return;
+  say(fmt::format("this is rank {} of group {}; all ranks: `penstock {} --last --group {}`", rank->rank, printable(rank->group), choice.verb, printable(rank->group)));
+}
+
 std::string last_end_in_words(const std::string& session) {
   const auto last = last_record(session);
   const auto summary = last ? summary_of(*last) : std::nullopt;

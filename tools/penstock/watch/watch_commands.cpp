@@ -118,6 +118,7 @@ int events(const events_options& o) {
   if (group.group) return events_of_group(o, *group.group, *since, width);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
+  tell_last(o.choice, socket.path);
   shown_events shown(o, *since);
   const int code = read_events(o.choice, socket.path, o.follow, [&](const json& e) {
     if (!shown.shows(e)) return;
