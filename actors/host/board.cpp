@@ -1,5 +1,6 @@
 #include "actors/host/board.hpp"
 
+#include "runtime/base/death_words.hpp"
 #include "runtime/supervision/hang_history.hpp"
 
 #include <unistd.h>
@@ -70,7 +71,7 @@ void board::owner_died(const owner_death_report& death) {
   const std::lock_guard hold(mutex_);
   if (report_.owner_deaths.size() >= deaths_kept) report_.owner_deaths.erase(report_.owner_deaths.begin());
   report_.owner_deaths.push_back(death);
-  ++owner_deaths_.at(static_cast<std::size_t>(death.cause));
+  if (!ended_on_request(death)) ++owner_deaths_.at(static_cast<std::size_t>(death.cause));
   if (is_unexpected(death.cause)) ++status_.owners_ended_unexpectedly;
   report_.owners_ended_unexpectedly = status_.owners_ended_unexpectedly;
   status_.last_owner_death = death;
@@ -85,8 +86,7 @@ void board::owner_recovered(std::uint32_t incarnation, double seconds_since_its_
     status_.last_owner_death->recovered_seconds = seconds_since_its_end;
 }
 
-void board::workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
-                            std::uint32_t restarts) {
+void board::workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started, std::uint32_t restarts) {
   const std::lock_guard hold(mutex_);
   status_.workers = workers;
   degraded_ = degraded;
@@ -101,7 +101,7 @@ death_report board::worker_died(death_report death) {
   if (death.cause != death_cause::stopped) status_.deaths_cost.repeated += death.held;
   if (report_.deaths.size() >= deaths_kept) report_.deaths.erase(report_.deaths.begin());
   report_.deaths.push_back(death);
-  ++deaths_.at(static_cast<std::size_t>(death.cause));
+  if (!ended_on_request(death)) ++deaths_.at(static_cast<std::size_t>(death.cause));
   if (is_unexpected(death.cause)) ++status_.workers_ended_unexpectedly;
   report_.workers_ended_unexpectedly = status_.workers_ended_unexpectedly;
   return death;

@@ -17,6 +17,12 @@
 
 namespace penstock {
 
+/// A restart or drain that someone asked for, in time or at once: no death.
+template <class Death>
+[[nodiscard]] bool ended_on_request(const Death& death) {
+  return death.cause == death_cause::stopped && !death.ignored_stop_seconds;
+}
+
 /// "2 batches are loaded again", "1 job runs again".
 [[nodiscard]] inline std::string repeated_in_words(std::uint64_t held, work_kind kind) {
   return kind == work_kind::jobs ? counted(held, "job runs again", "jobs run again") : counted(held, "batch is loaded again", "batches are loaded again");

@@ -144,7 +144,7 @@ void add_workers(metrics_page& p, const metrics_facts& f) {
   p.counter("penstock_worker_starts_total", "Worker processes started.", f.totals.workers_started);
   p.counter("penstock_worker_restarts_total", "Worker processes started as replacements.", f.totals.restarts);
   p.begin("penstock_worker_deaths_total", "counter",
-          "Workers that ended before the session did, by cause; stopped means on request.");
+          "Workers that died before the session ended, by cause; stopped means killed because it did not stop in time.");
   for (std::size_t i = 0; i < death_causes; ++i)
     p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.deaths[i]);
   p.begin("penstock_worker_place_restarts_total", "counter", "Restarts of each worker.");
@@ -195,7 +195,7 @@ void add_owner(metrics_page& p, const metrics_facts& f) {
   p.counter("penstock_gpu_owner_restarts_total", "Processes started to replace the GPU owner.",
             f.totals.owner_restarts);
   p.begin("penstock_gpu_owner_deaths_total", "counter",
-          "GPU owner processes that ended before the session did, by cause; stopped means on request.");
+          "GPU owner processes that died before the session ended, by cause; stopped means killed because it did not stop in time.");
   for (std::size_t i = 0; i < death_causes; ++i)
     p.value("cause", penstock::name_of(static_cast<death_cause>(i)), f.owner_deaths[i]);
 }

@@ -101,7 +101,7 @@ class RulesTest(PenstockTest):
         for alert, series, labels, summary in (
                 ("PenstockDeviceStarves", {"penstock_consumer_wait_seconds_total{": "0+30x10"}, {},
                  ": the device or the training program waited for batches for 50% of the last 5 minutes"),
-                ("PenstockWorkersDie", {"penstock_worker_restarts_total{": "7x10"}, {}, " has replaced 7 workers in 15 minutes"),
+                ("PenstockWorkersDie", {'penstock_worker_deaths_total{cause="signal"': "7x10"}, {}, " has lost 7 workers in 15 minutes"),
                 ("PenstockHostLost", {'penstock_host_losses_total{host="alpha",cause="silent"': "0x5 1x5",
                                       'penstock_host_losses_total{host="beta",cause="closed"': "0x10"}, {"host": "alpha", "cause": "silent"},
                  " has lost the loader host alpha (silent)"),
@@ -134,14 +134,16 @@ class RulesTest(PenstockTest):
 
     def test_only_the_one_of_two_sessions_that_loses_workers_is_named(self):
         self.assert_fires("PenstockWorkersDie", {
-            'penstock_worker_restarts_total{instance="node",session="old"}': "0x2 0+1x10",
-            'penstock_worker_restarts_total{instance="node",session="new"}': "_x6 6 6 6 6 6",
-            'penstock_worker_restarts_total{instance="node",session="well"}': "1x10"},
-            ({"instance": "node", "session": "new"}, "new on node has replaced 6 workers in 15 minutes"),
-            ({"instance": "node", "session": "old"}, "old on node has replaced 7 workers in 15 minutes"))
+            'penstock_worker_deaths_total{instance="node",session="old",cause="signal"}': "0x2 0+1x10",
+            'penstock_worker_deaths_total{instance="node",session="new",cause="signal"}': "_x6 4 4 4 4 4",
+            'penstock_worker_deaths_total{instance="node",session="new",cause="hang"}': "_x6 2 2 2 2 2",
+            'penstock_worker_deaths_total{instance="node",session="well",cause="signal"}': "1x10",
+            'penstock_worker_deaths_total{instance="node",session="well",cause="stopped"}': "0x2 7x10"},
+            ({"instance": "node", "session": "new"}, "new on node has lost 6 workers in 15 minutes"),
+            ({"instance": "node", "session": "old"}, "old on node has lost 7 workers in 15 minutes"))
 
     def test_counts_of_an_earlier_session_of_the_same_name_raise_no_alert(self):
-        for alert, counter in (("PenstockWorkersDie", "penstock_worker_restarts_total{%s}"),
+        for alert, counter in (("PenstockWorkersDie", 'penstock_worker_deaths_total{%s,cause="signal"}'),
                                ("PenstockOwnerDied", 'penstock_gpu_owner_deaths_total{%s,cause="signal"}'),
                                ("PenstockSamplesFail", "penstock_samples_failed_total{%s}")):
             with self.subTest(alert):

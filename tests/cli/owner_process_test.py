@@ -97,6 +97,11 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual(self.penstock("restart", "worker/1", "--session", "told")[0], EXIT_OK)
         self.wait_until(lambda: self.status_of("told")["workers"][1]["restarts"] == 1, "an ordered restart of a worker")
         status = self.status_of("told")
+        self.assertNotIn("stopped", self.penstock("deaths", "--session", "told")[1])
+        page = self.penstock("metrics")[1]
+        for of, died in (("gpu_owner", 1), ("worker", 0)):
+            self.assertIn('penstock_%s_deaths_total{session="told",cause="stopped"} 0\n' % of, page)
+            self.assertIn('penstock_%s_deaths_total{session="told",cause="signal"} %d\n' % (of, died), page)
         self.assertEqual(status["gpu"]["ended_unexpectedly"], 1)
         self.assertEqual(status["gpu"]["last_death"]["cause"], "stopped")
         self.assertEqual(status["workers_ended_unexpectedly"], 0)

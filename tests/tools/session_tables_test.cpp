@@ -532,6 +532,8 @@ TEST_CASE("restarts and drains on request are no deaths, but what was killed at 
   crashed.cause = death_cause::signal;
   const nlohmann::ordered_json all{telemetry::as_json(asked), telemetry::as_json(late), telemetry::as_json(crashed), telemetry::as_json(crashed)};
   CHECK(cli::deaths_by_cause(all) == nlohmann::ordered_json{{"stopped", 1}, {"signal", 2}});
+  CHECK(cli::all_deaths({{"deaths", all}}).size() == 3);
+  CHECK(cli::all_deaths({{"deaths", nlohmann::ordered_json::array({all[0]})}}).empty());
   CHECK(cli::is_unexpected_death(all[2]));
   CHECK_FALSE(cli::is_unexpected_death(all[0]));
 }

@@ -47,10 +47,14 @@ bool is_unexpected_death(const json& d) {
 }
 
 json deaths_by_cause(const json& deaths) {
+bool ended_as_asked(const json& death) {
+  return death.value("cause", "") == "stopped" && !was_killed_at_stop(death);
+}
+
   json counts = json::object();
   for (const json& d : deaths) {
     const std::string cause = d.value("cause", "unknown");
-    if (cause == "stopped" && !was_killed_at_stop(d)) continue;
+    if (ended_as_asked(d)) continue;
     counts[cause] = counts.value(cause, std::uint64_t{0}) + 1;
   }
   return counts;
@@ -99,8 +103,12 @@ std::string look_into(const json& death) {
 }
 
 json all_deaths(const json& answer) {
-  json all = answer.at("deaths");
-  for (const json& d : answer.value("owner_deaths", json::array())) all.push_back(d);
+  json all = json::array();
+  for (const json& list : {answer.at("deaths"), answer.value("owner_deaths", json::array())}) {
+    for (const json& d : list) {
+      if (!ended_as_asked(d)) all.push_back(d);
+    }
+  }
   std::stable_sort(all.begin(), all.end(), [](const json& one, const json& other) {
     return one.at("time").get<std::string>() < other.at("time").get<std::string>();
   });

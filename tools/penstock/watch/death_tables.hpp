@@ -17,10 +17,12 @@ namespace penstock::cli {
 [[nodiscard]] std::string reason_of_death(const nlohmann::ordered_json& death);
 /// Whether the process was killed because it had not stopped in time.
 [[nodiscard]] bool was_killed_at_stop(const nlohmann::ordered_json& death);
+/// Restarted or drained on request, which is no death (rule D24).
+[[nodiscard]] bool ended_as_asked(const nlohmann::ordered_json& death);
 /// Ordered neither by an operator or the program nor by a limit.
 [[nodiscard]] bool is_unexpected_death(const nlohmann::ordered_json& death);
 
-/// The answer to "deaths" as one list of workers and GPU owners, oldest first.
+/// The deaths in an answer to "deaths" as one list of workers and GPU owners, oldest first. The answer also has ends on request.
 [[nodiscard]] nlohmann::ordered_json all_deaths(const nlohmann::ordered_json& answer);
 /// {"signal": 2, "hang": 1}. Processes that were restarted or drained on request are not among them (rule D24).
 [[nodiscard]] nlohmann::ordered_json deaths_by_cause(const nlohmann::ordered_json& deaths);
