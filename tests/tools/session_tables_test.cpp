@@ -538,6 +538,12 @@ TEST_CASE("restarts and drains on request are no deaths, but what was killed at 
   CHECK_FALSE(cli::is_unexpected_death(all[0]));
 }
 
+TEST_CASE("a worker that was lost with its host was not ended by it") {
+  death_report lost;
+  lost.cause = death_cause::host;
+  CHECK(cli::ending_of(telemetry::as_json(lost)) == "lost with its host");
+}
+
 TEST_CASE("a data loader shows how far its pass is and when that will end") {
   session_status s = status_with(std::nullopt);
   s.jobs.emplace();

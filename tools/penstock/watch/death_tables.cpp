@@ -34,6 +34,7 @@ bool was_killed_at_stop(const json& death) {
 std::string ending_of(const json& d) {
   const std::string cause = text_of(d.at("cause"));
   if (was_killed_at_stop(d)) return "killed at stop";
+  if (cause == "host") return "lost with its host";
   if (cause == "exit") return "exit " + text_of(d.at("code"));
   return cause == "signal" ? text_of(d.at("signal")) : cause;
 }
@@ -46,11 +47,11 @@ bool is_unexpected_death(const json& d) {
   return true;  // a newer version wrote it
 }
 
-json deaths_by_cause(const json& deaths) {
 bool ended_as_asked(const json& death) {
   return death.value("cause", "") == "stopped" && !was_killed_at_stop(death);
 }
 
+json deaths_by_cause(const json& deaths) {
   json counts = json::object();
   for (const json& d : deaths) {
     const std::string cause = d.value("cause", "unknown");

@@ -7,6 +7,7 @@
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/event_times.hpp"
+#include "tools/penstock/watch/host_tables.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 
 #include <fmt/core.h>
@@ -95,6 +96,9 @@ std::string no_such_host(const json& status, const std::string& name) {
   std::string known;
   for (const json& host : status.value("hosts", json::array()))
     known += (known.empty() ? "" : ", ") + ("host/" + host.at("name").get<std::string>());
+  const json all_lost = list_in(status, "hosts_lost");
+  if (const auto lost = std::ranges::find(all_lost, json(name), [](const json& one) { return one.at("name"); }); lost != all_lost.end())
+    return fmt::format("host/{} had joined, and was lost {}{}", printable(name), lost_in_words(*lost), known.empty() ? "" : "; there are: " + known);
   return fmt::format("there is no host/{}; {}", printable(name), known.empty() ? "no loader host has joined" : "there are: " + known);
 }
 

@@ -110,8 +110,7 @@ std::vector<std::string> lost_lines(const json& s) {
   std::ranges::stable_sort(lost, {}, [](const json& one) { return one.at("seconds").get<double>(); });
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < std::min(lost.size(), lost_shown); ++i)
-    lines.push_back(fmt::format("lost: {} ({}) {} ago: {}", text_of(lost[i].at("name")), text_of(lost[i].at("address")),
-                                seconds_text(lost[i].at("seconds").get<double>()), text_of(lost[i].at("why"))));
+    lines.push_back(fmt::format("lost: {} ({}) {}", text_of(lost[i].at("name")), text_of(lost[i].at("address")), lost_in_words(lost[i])));
   if (lost.size() > lost_shown) lines.push_back(fmt::format("lost: {} more", counted(lost.size() - lost_shown, "host")));
   return lines;
 }
@@ -152,6 +151,10 @@ std::vector<json> hosts_in_order_of_interest(const json& s) {
 }
 
 }  // namespace
+
+std::string lost_in_words(const json& lost) {
+  return fmt::format("{} ago: {}", seconds_text(lost.at("seconds").get<double>()), text_of(lost.at("why")));
+}
 
 json list_in(const json& status, const char* key) {
   const json found = status.is_object() ? status.value(key, json()) : json();

@@ -12,6 +12,9 @@ namespace penstock::cli {
 /// A list in the status; empty if there is none, or no status.
 [[nodiscard]] nlohmann::ordered_json list_in(const nlohmann::ordered_json& status, const char* key);
 
+/// "12 s ago: it was silent for 5 s", of an entry of `hosts_lost`.
+[[nodiscard]] std::string lost_in_words(const nlohmann::ordered_json& lost);
+
 /// Whether the status is of a session with [loader.hosts].
 [[nodiscard]] bool has_hosts(const nlohmann::ordered_json& status);
 
