@@ -30,7 +30,7 @@ class WatchedHostsTest(HostCase):
         for verb in (("status",), ("top", "--once")):
             lines = self.text(*verb).splitlines()
             (head,) = [i for i, line in enumerate(lines) if line.startswith("host ")]
-            self.assertEqual(lines[head].split(), ["host", "state", "workers", "samples/s", "MB/s", "trip", "cores", "address"])
+            self.assertEqual(lines[head].split(), ["host", "state", "workers", "samples/s", "MiB/s", "trip", "cores", "address"])
             for name, line in zip(("alpha", "beta"), lines[head + 1:]):
                 self.assertRegex(line, r"^%s +ready +2/2 +[\d.]+ +[\d.]+ +[\d.]+ [mu]?s +\d+\.\d +127\.0\.0\.1:\d+$" % name)
         self.assertIn("hosts join at %s\n" % address, self.text("status"))

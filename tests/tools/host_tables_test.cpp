@@ -69,8 +69,8 @@ TEST_CASE("the status shows each host with its workers, rates, round trip and co
   const std::string text = section(s);
   INFO(text);
   CHECK(has(text, "hosts join at 0.0.0.0:7077\n"));
-  CHECK(has(text, "host       state  workers  samples/s  MB/s    trip  cores  address\n"));
-  CHECK(has(text, "loader-10  ready      1/2       1234   186  210 us    7.9  10.0.0.7:41234\n"));
+  CHECK(has(text, "host       state  workers  samples/s  MiB/s    trip  cores  address\n"));
+  CHECK(has(text, "loader-10  ready      1/2       1234    177  210 us    7.9  10.0.0.7:41234\n"));
   CHECK(has(text, "loader-11  ready      2/2 "));
   CHECK(widest(text) <= 80);
   CHECK(widest(section(s, 50)) <= 50);
@@ -87,7 +87,7 @@ TEST_CASE("a host whose cores and round trip are not known yet has dashes") {
   session_status s = with_hosts(1);
   s.hosts[0].cpu_cores.reset();
   s.hosts[0].round_trip_seconds = 0;
-  CHECK(has(section(s), "186     -      -  10.0.0.7:41234"));
+  CHECK(has(section(s), "177     -      -  10.0.0.7:41234"));
 }
 
 TEST_CASE("a session that waits for its first host says for how long, and where it listens or whom it calls") {
@@ -132,8 +132,8 @@ TEST_CASE("top shows as many hosts as there is room for, unhealthy ones first, a
   CHECK(lines[0].starts_with("host "));
   CHECK(lines[1].starts_with("loader-80 "));
   CHECK(lines[2].starts_with("loader-90 "));
-  CHECK(lines[3] == "98 other hosts: 196/196 workers, 120932 samples/s, 18199 MB/s");
-  CHECK(cli::host_lines(telemetry::as_json(s), 2, 80) == std::vector<std::string>{"100 hosts: 199/200 workers, 123400 samples/s, 18570 MB/s"});
+  CHECK(lines[3] == "98 other hosts: 196/196 workers, 120932 samples/s, 17356 MiB/s");
+  CHECK(cli::host_lines(telemetry::as_json(s), 2, 80) == std::vector<std::string>{"100 hosts: 199/200 workers, 123400 samples/s, 17710 MiB/s"});
   CHECK(cli::host_lines(telemetry::as_json(s), 0, 80).empty());
   CHECK(cli::host_lines(telemetry::as_json(with_hosts(3)), 4, 80).size() == 4);
 }

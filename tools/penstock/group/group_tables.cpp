@@ -4,6 +4,7 @@
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/host_tables.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -27,18 +28,18 @@ std::uint64_t whole_number(const json& status, const char* field) {
   return at != status.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0;
 }
 
-/// Progress through the whole stream: a restarted rank only has the rest of it to deliver.
 bool has_ended(const json& status) {
   return status.is_object() && status.value("state", "") == "ended";
 }
 
+/// Progress through the whole stream: a restarted rank only has the rest of it to deliver.
 std::string progress_of(const json& status) {
   const std::uint64_t before = whole_number(status, "samples_before");
   const std::uint64_t expected = whole_number(status, "samples_expected");
   if (expected == 0) return "-";
   const double part =
       static_cast<double>(before + whole_number(status, "samples_done")) / static_cast<double>(before + expected);
-  return fmt::format("{:.0f} %", std::floor(std::min(part, 1.0) * 100));
+  return percent_of(part);
 }
 
 std::string rate_of(const json& rank, const json& before, double seconds) {
@@ -48,7 +49,7 @@ std::string rate_of(const json& rank, const json& before, double seconds) {
     const std::uint64_t then = whole_number(status_of(earlier), "samples_delivered");
     const std::uint64_t now = whole_number(status_of(rank), "samples_delivered");
     if (now < then || whole_number(status_of(earlier), "pid") != whole_number(status_of(rank), "pid")) return "-";
-    return fmt::format("{:.0f}/s", static_cast<double>(now - then) / seconds);
+    return rate_text(static_cast<double>(now - then) / seconds);
   }
   return "-";
 }
@@ -150,8 +151,8 @@ json hosts_of(const json& group) {
 std::string group_for_people(const json& group, const json& before, double seconds, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
   for (const json& rank : group.at("ranks")) rows.push_back(row_of(rank, before, seconds));
-  return fmt::format("group {}: {}\n", group.at("group").get<std::string>(),
   const bool over = std::ranges::any_of(group.at("ranks"), [](const json& rank) { return has_ended(status_of(rank)); });
+  return fmt::format("group {}: {}\n", group.at("group").get<std::string>(),
                      counted(rows.size(), over ? "ended rank" : "live rank")) +
          text_table({{"RANK", column_side::right},
                      {"STATE"},
@@ -159,7 +160,7 @@ std::string group_for_people(const json& group, const json& before, double secon
                      {"EPOCH", column_side::right},
                      {"BATCHES", column_side::right},
                      {"DONE", column_side::right},
-                     {"SAMPLES", column_side::right},
+                     {"SAMPLES/S", column_side::right},
                      {"WORKERS", column_side::right},
                      {"WAITS FOR", column_side::left, true}},
                     rows, width) +

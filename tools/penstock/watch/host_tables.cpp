@@ -61,7 +61,7 @@ std::string cpu_text(const json& host) {
 std::vector<table_column> columns() {
   return {{"host", column_side::left, true},   {"state"},
           {"workers", column_side::right},     {"samples/s", column_side::right},
-          {"MB/s", column_side::right},        {"trip", column_side::right},
+          {"MiB/s", column_side::right},        {"trip", column_side::right},
           {"cores", column_side::right, false, true},       {"address", column_side::left, false, true}};
 }
 
@@ -72,7 +72,7 @@ std::vector<std::string> row_of(const json& s, const json& host) {
           text_of(host.at("state")),
           fmt::format("{}/{}", ready_of(s, host), host.at("workers").size()),
           rate_text(host.at("samples_per_second").get<double>()),
-          rate_text(host.at("bytes_per_second").get<double>() / 1e6),
+          rate_text(host.at("bytes_per_second").get<double>() / static_cast<double>(MiB)),
           trip > 0 ? duration_for_people(nanoseconds(static_cast<std::int64_t>(trip * 1e9))) : "-",
           cpu_text(host),
           text_of(host.at("address"))};
@@ -115,7 +115,7 @@ std::vector<std::string> lost_lines(const json& s) {
   return lines;
 }
 
-/// "97 other hosts: 194/194 workers, 1200 samples/s, 45.2 MB/s".
+/// "97 other hosts: 194/194 workers, 1200 samples/s, 45.2 MiB/s".
 std::string summary_of(const json& s, const std::vector<json>& hosts, bool some_are_shown) {
   std::size_t ready = 0;
   std::size_t workers = 0;
@@ -127,8 +127,8 @@ std::string summary_of(const json& s, const std::vector<json>& hosts, bool some_
     samples += host.at("samples_per_second").get<double>();
     bytes += host.at("bytes_per_second").get<double>();
   }
-  return fmt::format("{}: {}/{} workers, {} {}/s, {} MB/s", counted(hosts.size(), some_are_shown ? "other host" : "host"), ready, workers,
-                     rate_text(samples), words_for(kind_of(s)).items, rate_text(bytes / 1e6));
+  return fmt::format("{}: {}/{} workers, {} {}/s, {} MiB/s", counted(hosts.size(), some_are_shown ? "other host" : "host"), ready, workers,
+                     rate_text(samples), words_for(kind_of(s)).items, rate_text(bytes / static_cast<double>(MiB)));
 }
 
 void add_lines(std::vector<std::string>& lines, const std::string& text) {

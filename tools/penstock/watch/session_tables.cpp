@@ -131,9 +131,13 @@ std::string jobs_for_people(const json& status) {
                      text_of(jobs.at("failed")), cancelled == 0 ? "" : fmt::format(", {} cancelled", cancelled));
 }
 
-std::string percent_of(const json& status) {
+std::string percent_of(double part) {
   constexpr double rounding = 1e-6;  // 0.29 * 100 is below 29
-  return fmt::format("{:.0f} %", std::floor(status.at("progress").get<double>() * 100 + rounding));
+  return fmt::format("{:.0f} %", std::floor(std::min(part, 1.0) * 100 + rounding));
+}
+
+std::string percent_of(const json& status) {
+  return percent_of(status.at("progress").get<double>());
 }
 
 std::string progress_of_jobs(const json& status) {

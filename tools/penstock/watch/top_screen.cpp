@@ -175,7 +175,7 @@ std::string progress_text(const json& status, std::size_t width) {
   const double before = of_batches ? 0 : number(status, "samples_before");
   const double done = number(status, of_batches ? "batches_done" : "samples_done");
   const double part = std::min(1.0, (before + done) / (before + expected));
-  std::string text = fmt::format("{} {:3.0f} %{}", bar(part, width >= 120 ? 40 : 16), part * 100, of_batches ? " of this epoch" : "");
+  std::string text = fmt::format("{} {:>5}{}", bar(part, width >= 120 ? 40 : 16), percent_of(part), of_batches ? " of this epoch" : "");
   if (const auto left = seconds_left(status)) text += "  " + time_text(*left) + " left";
   return text;
 }
