@@ -171,7 +171,7 @@ class PastTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertNotIn("epoch_done", out)
         self.assertIn("run_finished", out)
-        self.assertEqual(err, "51 events are left out (epoch_done, memory_attached); --all shows them\n")
+        self.assertRegex(err, r"\A'short' finished .* ago: .*\n51 events are left out \(epoch_done, memory_attached\); --all shows them\n\Z")
         self.assertNotIn("memory_attached", out)
         self.assertEqual(self.penstock("events", "--last", "--all")[1].count("epoch_done"), 50)
         self.assertEqual([e["kind"] for e in self.lines("events", "--last")].count("epoch_done"), 50)
