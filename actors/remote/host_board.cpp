@@ -20,10 +20,11 @@ void host_board::waits(steady_time since, nanoseconds limit) {
   wait_limit_ = limit;
 }
 
-void host_board::shows(std::vector<host_status> hosts, const host_records& records) {
+void host_board::shows(std::vector<host_status> hosts, const host_records& records, std::map<std::uint32_t, std::uint64_t> resident) {
   const std::lock_guard hold(mutex_);
   hosts_ = std::move(hosts);
   records_ = records;
+  resident_ = std::move(resident);
   if (!hosts_.empty()) waits_since_.reset();
   std::erase_if(deaths_, [&](const auto& one) {
     return std::ranges::none_of(hosts_, [&](const host_status& h) { return host_key(h.name, h.pid) == one.first; });
@@ -46,6 +47,10 @@ void host_board::add_to(session_status& status) const {
   for (host_status& one : status.hosts) {
     const auto deaths = deaths_.find({one.name, one.pid});
     if (deaths != deaths_.end()) one.deaths = deaths->second;
+  }
+  for (worker_status& w : status.workers) {
+    const auto bytes = resident_.find(w.id);
+    if (bytes != resident_.end() && bytes->second > 0 && w.pid) w.rss_bytes = bytes->second;
   }
   status.host_records = records_.all(now());
   const auto seconds = [](nanoseconds time) { return std::chrono::duration<double>(time).count(); };

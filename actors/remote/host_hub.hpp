@@ -42,7 +42,8 @@ class host_board {
   void calls(std::vector<std::string> addresses);
   /// Since then the session has had no worker, and waits for a host for at most `limit`. The wait ends when shows() gets a host.
   void waits(steady_time since, nanoseconds limit);
-  void shows(std::vector<host_status> hosts, const host_records& records);
+  /// `resident`: the memory of their workers in bytes, by place.
+  void shows(std::vector<host_status> hosts, const host_records& records, std::map<std::uint32_t, std::uint64_t> resident);
   void add_to(session_status& status) const;
 
  private:
@@ -53,6 +54,7 @@ class host_board {
   std::vector<host_status> hosts_;
   std::map<host_key, std::uint64_t> deaths_;
   host_records records_;
+  std::map<std::uint32_t, std::uint64_t> resident_;
   std::optional<steady_time> waits_since_;
   nanoseconds wait_limit_{0};
 };

@@ -163,6 +163,7 @@ struct flight_seen {
   std::uint64_t heartbeats = 0;
   std::uint64_t samples_done = 0;
   std::uint64_t private_bytes = 0;
+  std::uint64_t resident_bytes = 0;
   std::string sample_name;
   std::int64_t since_ns = 0;
   std::int64_t reads_since_ns = -1;  ///< -1: no read is in progress
@@ -173,7 +174,7 @@ struct flight_seen {
 };
 template <class Inspector>
 auto inspect(Inspector& f, flight_seen& x) {
-  return f(x.word, x.heartbeats, x.samples_done, x.private_bytes, x.sample_name, x.since_ns, x.reads_since_ns,
+  return f(x.word, x.heartbeats, x.samples_done, x.private_bytes, x.resident_bytes, x.sample_name, x.since_ns, x.reads_since_ns,
            x.mark, x.cpu_ns, x.core_wait_ns, x.traced);
 }
 

@@ -42,17 +42,20 @@ void host_hub::look() {
   for (const auto& [id, one] : connections_) book_.heard(id, one.connection->last_heard());
   carry_out();
   std::vector<host_status> all;
+  std::map<std::uint32_t, std::uint64_t> resident;
   for (const host_view& view : book_.hosts(now())) {
     host_status& one = all.emplace_back(status_of(view, records_, now()));
     for (const std::uint32_t place : view.places) {
       const entry* const of = entry_at(place);
       if (of == nullptr) continue;
-      one.holds += of->connection->figures().holds;
+      const connection_figures figures = of->connection->figures();
+      one.holds += figures.holds;
+      resident[place] = figures.resident_bytes;
       of->connection->wants(view.limit);
     }
   }
   looks_ = !all.empty();
-  board_->shows(std::move(all), records_);
+  board_->shows(std::move(all), records_, std::move(resident));
   if (looks_) look_later();
 }
 

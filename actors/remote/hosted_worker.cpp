@@ -297,11 +297,14 @@ void hosted_worker::show_flight(host_stream& to, bool at_any_rate) {
   if (time - measured_at_ >= measure_every) {
     measured_at_ = time;
     const auto facts = process::look_at(pid_);
-    if (facts) private_bytes_ = facts->rss_anon_bytes;
+    if (facts) {
+      private_bytes_ = facts->rss_anon_bytes;
+      resident_bytes_ = facts->rss_bytes;
+    }
     traced_ = facts && facts->traced;
   }
   const arena::flight_reading seen = flights_.read(0);
-  flight_seen news{seen.word, seen.heartbeats, seen.samples_done, private_bytes_, seen.sample_name, 0, -1};
+  flight_seen news{seen.word, seen.heartbeats, seen.samples_done, private_bytes_, resident_bytes_, seen.sample_name, 0, -1};
   if (seen.state.at != arena::phase::idle) news.since_ns = nanoseconds(time - seen.since).count();
   if (seen.reads_since) news.reads_since_ns = std::max<std::int64_t>(nanoseconds(time - *seen.reads_since).count(), 0);
   if (jobs_) news.mark = jobs_->mark();

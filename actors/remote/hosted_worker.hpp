@@ -117,6 +117,7 @@ class hosted_worker {
   steady_time shown_at_{};
   steady_time measured_at_{};
   std::uint64_t private_bytes_ = 0;
+  std::uint64_t resident_bytes_ = 0;
   bool traced_ = false;
   nanoseconds cpu_{0};  // as last measured
   std::string gave_up_;  // the reason that it gave

@@ -121,6 +121,7 @@ using connection_news = std::variant<host_known, host_agreed, worker_runs, worke
 /// What a connection is doing.
 struct connection_figures {
   std::uint64_t holds = 0;  ///< batches or jobs that the worker has and that have not arrived
+  std::uint64_t resident_bytes = 0;  ///< of the worker
   remote_times times;
 };
 

@@ -18,7 +18,7 @@ void remote_connection::mirror(const flight_seen& seen) {
   flight_.limit = nanoseconds(0);
   flight_.heartbeats = seen.heartbeats;
   flight_.samples_done = seen.samples_done;
-  flight_.rss_bytes = seen.private_bytes;
+  flight_.rss_bytes = seen.private_bytes;  // what [loader.limits] memory is about
   flight_.sample_name = seen.sample_name;
   flight_.since = now() - nanoseconds(seen.since_ns);
   flight_.reads_since = seen.reads_since_ns < 0 ? std::nullopt : std::optional(now() - nanoseconds(seen.reads_since_ns));
@@ -26,6 +26,7 @@ void remote_connection::mirror(const flight_seen& seen) {
   if (seen.traced) pause_clocks();
   {
     const std::lock_guard hold(mutex_);
+    figures_.resident_bytes = seen.resident_bytes;
     figures_.times.cpu = nanoseconds(seen.cpu_ns);
     figures_.times.core_wait = nanoseconds(seen.core_wait_ns);
   }

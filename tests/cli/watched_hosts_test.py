@@ -34,6 +34,10 @@ class WatchedHostsTest(HostCase):
             for name, line in zip(("alpha", "beta"), lines[head + 1:]):
                 self.assertRegex(line, r"^%s +ready +2/2 +[\d.]+ +[\d.]+ +[\d.]+ [mu]?s +\d+\.\d +127\.0\.0\.1:\d+$" % name)
         self.assertIn("hosts join at %s\n" % address, self.text("status"))
+        def remote_memory():  # shown, and as the kernel counts it
+            shown = {w["pid"]: w["rss_bytes"] for w in self.status()["workers"] if w["pid"] and w["id"] in self.status()["hosts"][0]["workers"]}
+            return [(rss, int(re.search(r"VmRSS:\s+(\d+) kB", open("/proc/%d/status" % pid).read())[1]) * 1024) for pid, rss in shown.items()]
+        self.wait_until(lambda: all(0.7 * kernel < shown < 1.3 * kernel for shown, kernel in remote_memory()), lambda: "memory: %s" % remote_memory())
         look = json.loads(self.text("top", "--once", "--json"))
         self.assertEqual(sorted(h["name"] for h in look["status"]["hosts"]), ["alpha", "beta"])
         self.assertIsNone(look["status"]["waits_for_hosts"])
@@ -66,13 +70,13 @@ class WatchedHostsTest(HostCase):
         self.assertEqual(gone["name"], "lost")
         self.assertRegex(gone["why"], "connection was closed|Connection reset")
         self.assertRegex(self.text("status"), r"\nlost: lost \(127\.0\.0\.1:\d+\) \d+ s ago: %s\n" % re.escape(gone["why"]))
+        code, _, err = self.penstock("describe", "host/lost", "--session", "h")
+        self.assertEqual(code, EXIT_NO_TARGET)
+        self.assertRegex(err, r"host/lost had joined, and was lost \d+ s ago: %s; there are: host/stays\n" % re.escape(gone["why"]))
         page = self.metrics()
         self.assertEqual(page['penstock_host_up{session="h",host="lost"}'], "0")
         self.assertEqual(page['penstock_host_up{session="h",host="stays"}'], "1")
         self.assertEqual(page['penstock_host_losses_total{session="h",host="lost",cause="closed"}'], "1")
-        code, _, err = self.penstock("describe", "host/lost", "--session", "h")
-        self.assertEqual(code, EXIT_NO_TARGET)
-        self.assertRegex(err, r"host/lost had joined, and was lost \d+ s ago: %s; there are: host/stays\n" % re.escape(gone["why"]))
         before = float(page[samples % "lost"])
         again = self.host(address, 1, "lost")
         self.joined(2)
