@@ -13,7 +13,7 @@ Session         a pipeline described by a config file, as an iterator of batches
 Batch, Tensor   what it yields: tensors in host or device memory, without copies where that is safe
 Pool            worker processes that run functions: the concurrent.futures.Executor that never breaks
 sample_rng      a generator for the sample that is being loaded, in datasets of penstock.torch.DataLoader
-Group the ranks of a job: barriers, small all-gathers, and the cause when a rank is lost
+Group           the ranks of a job: barriers, small all-gathers, and the cause when a rank is lost
 EventStream     a session's events for `async for`
 load_config     reads and checks a config file; Config is the result
 error           the base of all exceptions, with a subclass for each kind (penstock.config_error, ...)

@@ -1,5 +1,7 @@
 """penstock.torch.DataLoader: torch's DataLoader, except that workers may crash, hang or be killed without losing a batch.
 
+Change the import; the arguments and the batches are those of torch:
+
     from penstock.torch import DataLoader      # instead of torch.utils.data
 
     for images, labels in DataLoader(dataset, batch_size=32, shuffle=True, num_workers=8):

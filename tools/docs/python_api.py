@@ -121,7 +121,13 @@ def docstring(target):
 
 
 def cell(text):
-    return re.sub(r"\s+", " ", text or "").replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;").strip()
+    return with_dunders(re.sub(r"\s+", " ", text or "").replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;").strip())
+
+
+def with_dunders(text):
+    """Outside of `code`, Markdown would print __main__ in bold and without its underscores."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else re.sub(r"__(\w+?)__", r"\\_\\_\1\\_\\_", part) for part in parts)
 
 
 def text_of(value):
@@ -130,9 +136,11 @@ def text_of(value):
     for line in inspect.cleandoc(value).split("\n"):
         code = line.startswith("    ") or bool(re.match(r"\S.*\S {3,}\S", line)) or inside and line.startswith(" ")
         if code != inside and (code or line.strip()):
-            lines += ([] if blank else [""]) + (["```python"] if code else ["```", ""])
+            if inside and blank:
+                lines.pop()
+            lines += ([] if blank or inside else [""]) + (["```python"] if code else ["```", ""])
             inside = code
-        lines.append(line[4:] if inside and line.startswith("    ") else line if inside else line.replace("<", "&lt;"))
+        lines.append(line[4:] if inside and line.startswith("    ") else line if inside else with_dunders(line.replace("<", "&lt;")))
         blank = not line.strip()
     if inside:
         lines.append("```")
