@@ -4,6 +4,7 @@ A loader has one pool of workers for its lifetime. Each pass publishes an order 
 prefetch_factor * num_workers jobs under way, and yields their results as its BatchBook decides.
 """
 
+import contextlib
 import importlib
 import os
 import threading
@@ -16,7 +17,7 @@ import torch.utils.data
 from penstock import _content, _core, _loading, _processes, _progress, _shards, _tensors
 from penstock._batch_book import BatchBook, Planned, Shards
 from penstock._device import ToDevice
-from penstock._errors import error, usage_error, workers_exhausted_error
+from penstock._errors import error, stopped_error, usage_error, workers_exhausted_error
 from penstock._failures import Failures, FailuresOfShards
 from penstock._homes import Homes
 from penstock._orders import PublishedOrder, order_of
@@ -201,7 +202,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 self._jobs.pop(planned, None)
                 book.gave_up(planned)
                 try:
-                    self._load_next()
+                    with contextlib.suppress(stopped_error):  # the next call raises it
+                        self._load_next()
                 finally:
                     book.count(planned)
                     self._tell_position()
@@ -274,6 +276,9 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 if isinstance(loaded[0], ExceptionWrapper):
                     self._failures.note_exception(planned, job.number, epoch, loaded[0])
                 return loaded
+            if status == "cancelled":  # by the pool's end: it refuses each later job with the reason
+                self._load(planned)
+                continue
             if not self._failures.is_tried_again(self._book, planned, job.number, epoch, status, rest):
                 raise self._failures.error_of(planned, job.number, epoch, status, rest)
             self._load(planned)

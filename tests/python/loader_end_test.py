@@ -1,6 +1,8 @@
 """The end of a loader and of its program: nothing is left behind, and nothing grows."""
 
 import gc
+import os
+import threading
 
 import penstock
 from loader_data import DataLoader, LoaderCase, Squares, Values, torch
@@ -65,6 +67,29 @@ class LoaderEndTest(LoaderCase):
             except penstock.error:
                 raised += 1
         self.assertLess(raised, 10)
+
+    def test_a_consumer_that_waits_for_a_batch_gets_stopped_error_when_the_loader_is_stopped(self):
+        for length in (2, 40):  # all batches are under way; some are not
+            begun = os.path.join(self.folder, "begun-%d" % length)
+
+            def wait(index):
+                if index == 1:
+                    open(begun, "w").close()
+                    threading.Event().wait()
+                return index
+            loader = DataLoader(Values(wait, length), batch_size=None, num_workers=1)
+            batches = iter(loader)
+            self.assertEqual(next(batches), 0)
+
+            def stop():
+                self.wait_until(lambda: os.path.exists(begun), "the sample that waits")
+                loader._workers.pool._core.stop(0.5)
+            stopper = threading.Thread(target=stop)
+            stopper.start()
+            with self.assertRaisesRegex(penstock.stopped_error, "^the loader was stopped$") as caught:
+                next(batches)
+            stopper.join()
+            self.assertIsNone(caught.exception.__context__)
 
     def test_a_killed_interpreter_leaves_no_worker(self):
         process = self.program("""
