@@ -151,7 +151,8 @@ void tell_last(const session_choice& choice, const std::filesystem::path& record
   say(fmt::format("'{}' {}", printable(text_of(past->summary().at("session"))), end_with_reason(record)));
   const auto rank = past->rank();
   if (!rank || !choice.for_groups || !choice.session.empty()) return;
-  say(fmt::format("this is rank {} of group {}; all ranks: `penstock {} --last --group {}`", rank->rank, printable(rank->group), choice.verb, printable(rank->group)));
+  say(fmt::format("this is rank {} of group {}; all ranks: `{}`", rank->rank, printable(rank->group),
+                  typed_again("--last --group " + printable(rank->group))));
 }
 
 std::string last_end_in_words(const std::string& session) {
