@@ -139,7 +139,7 @@ class HostsTest(HostCase):
         self.write(self.only_record(), re.sub(r'"cores":\d+,', "", text))
         code, _, err = self.penstock(*told)
         self.assertEqual(code, 1, err)
-        self.assertIn("another version of penstock ran this session, and recorded too little about host/alpha to describe it here (key 'cores' not found)", err)
+        self.assertIn("another version of penstock ran this session and recorded too little about host/alpha to describe it here (key 'cores' not found)", err)
 
     def only_record(self):
         (path,) = glob.glob(os.path.join(self.folder, "penstock", "*.record"))
@@ -480,7 +480,7 @@ class HostsTest(HostCase):
         err = self.ends(self.start("host", "--listen", elsewhere, "--insecure"), EXIT_CONFIG)
         self.assertIn("listening at %s: no network interface of this machine has that address" % elsewhere, err)
         _, _, err = self.penstock("run", self.config(listen='listen = "%s"' % elsewhere))
-        self.assertIn("at %s ([loader.hosts] listen): no network interface of this machine has that address" % elsewhere, err)
+        self.assertIn("listening at %s: no network interface of this machine has that address ([loader.hosts] listen)" % elsewhere, err)
 
     def test_a_session_needs_a_secret_or_permission_to_have_none(self):
         code, _, err = self.penstock("run", self.config(hosts=""))

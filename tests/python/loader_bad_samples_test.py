@@ -329,7 +329,7 @@ class LoaderBadSamplesTest(LoaderCase):
                 def __getitem__(self, index): time.sleep(0.05); return index
             for batch in DataLoader(Slow(), batch_size=500, num_workers=1, name="loader"): pass
             """)
-        worker = lambda: json.loads(self.penstock("status", "--json")[1] or "{}").get("workers", [{}])[0]
+        worker = lambda: (json.loads(self.penstock("status", "--json")[1] or "{}").get("workers") or [{}])[0]
         self.wait_until(lambda: (worker().get("current_sample_seconds") or 0) > 1 and worker(), "a second of the batch", seconds=60)
         self.wait_until(lambda: 0 <= worker()["current_work_seconds"] < 0.5, "the sample's own time")
         shown = r"sample \d+ for [\d.]+ m?s"
