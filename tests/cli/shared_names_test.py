@@ -195,7 +195,8 @@ class GroupStateTest(NamesTest):
         _, err = process.communicate(timeout=60)
         self.assertNotEqual(process.returncode, EXIT_OK)
         self.assertRegex(err.decode(), r"--state 'run_2\.state' names rank 2, but this is rank [01] of 3: give all ranks one path that does not")
-        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("run_")], [])
+        # Rank 2 may have saved its beginning before the others ended the group.
+        self.assertLessEqual({name for name in os.listdir(self.folder) if name.startswith("run_")}, {"run_2.state"})
 
     def test_a_state_of_launch_is_continued_by_mpirun(self):
         config = self.stream(samples=400)
