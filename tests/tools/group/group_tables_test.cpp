@@ -114,8 +114,8 @@ TEST_CASE("a host that ranks share is one line with their sums, and names the ra
   const std::string text = group_for_people(group_of({rank_with_host(0), rank_with_host(1), rank(2, 100), rank_with_host(3)}), nullptr, 0, 200);
   CHECK("\n" + below_ranks(text) == R"(
 calling 10.0.0.7:7077
-host      ranks  state  workers  samples/s  MB/s    trip  cores  address
-loader-1  0-1,3  ready      3/6        450   4.5  200 us    4.5  10.0.0.7:7077
+host      ranks  state  workers  samples/s  MiB/s    trip  cores  address
+loader-1  0-1,3  ready      3/6        450    4.3  200 us    4.5  10.0.0.7:7077
 lost: loader-2 (10.0.0.8:7077) 10 s ago: it was silent for 5 s
 )");
 }
