@@ -1,5 +1,6 @@
 #include "actors/job_worker/command_start.hpp"
 
+#include "runtime/base/shell_words.hpp"
 #include "runtime/base/text.hpp"
 
 #include <penstock/job.hpp>
@@ -74,21 +75,10 @@ bool may_be_script(const std::string& file) {
   return bytes >= 0 && std::find(begin.begin(), begin.begin() + bytes, '\0') == begin.begin() + bytes;
 }
 
-/// As a shell reads it, so that the command can be pasted.
-std::string quoted_if_needed(const std::string& argument) {
-  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
-  if (!argument.empty() && argument.find_first_not_of(plain) == std::string::npos) return argument;
-  std::string quoted = "'";
-  for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 }  // namespace
 
 std::string shown(const protocol::command_job& job) {
-  std::string line;
-  for (const std::string& argument : job.arguments) line += (line.empty() ? "" : " ") + quoted_if_needed(argument);
-  return shortened(printable(line), shown_of_a_command);
+  return shortened(printable(shell_words(job.arguments)), shown_of_a_command);
 }
 
 std::vector<std::string> changed_environment(std::vector<std::string> base,

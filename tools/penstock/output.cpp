@@ -1,5 +1,6 @@
 #include "tools/penstock/output.hpp"
 
+#include "runtime/base/shell_words.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/write_all.hpp"
 #include "runtime/telemetry/report_json.hpp"
@@ -36,21 +37,9 @@ std::string_view escape_of(style how) {
   return "";
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<std::string>& typed_words() {
   static std::vector<std::string> words;
   return words;
-}
-
-std::string quoted_for_shell(const std::string& word) {
-  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./_-";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
 }
 
 }  // namespace
@@ -67,7 +56,7 @@ std::string typed_again(const std::string& choice) {
     const bool chooses = word == "--session" || word == "--socket" || word == "--group";
     is_value = chooses;
     if (chooses || word == "--last" || word == "--json" || word.starts_with("--session=") || word.starts_with("--socket=") || word.starts_with("--group=")) continue;
-    text += " " + quoted_for_shell(printable(word));
+    text += " " + shell_word(printable(word));
   }
   return text + " " + choice;
 }

@@ -1,5 +1,6 @@
 #include "tools/penstock/host/hosts_by_ssh.hpp"
 
+#include "runtime/base/shell_words.hpp"
 #include "runtime/base/write_all.hpp"
 #include "runtime/process/child_end.hpp"
 #include "runtime/process/inherited_environment.hpp"
@@ -48,12 +49,6 @@ wait "$host"
 code=$?
 kill "$watch" 2>/dev/null
 exit "$code")";
-
-std::string shell_word(std::string_view text) {
-  std::string all = "'";
-  for (const char c : text) all += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return all + "'";
-}
 
 std::string remote_command(const hosts_by_ssh::settings& what) {
   std::string all = fmt::format("exec /bin/sh -c {} penstock-host {} {} host", shell_word(script), what.secret.empty() ? "none" : "secret",

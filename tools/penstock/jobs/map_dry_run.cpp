@@ -1,32 +1,11 @@
 #include "tools/penstock/jobs/map_dry_run.hpp"
 
+#include "runtime/base/shell_words.hpp"
 #include "tools/penstock/jobs/job_outcome.hpp"
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cctype>
-
 namespace penstock::cli {
-
-std::string shell_words(const std::vector<std::string>& words) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("_-+=:,./@%^").find(static_cast<char>(c)) != std::string_view::npos;
-  };
-  std::string line;
-  for (const std::string& word : words) {
-    if (!line.empty()) line += ' ';
-    if (!word.empty() && std::ranges::all_of(word, plain)) {
-      line += word;
-      continue;
-    }
-    line += '\'';
-    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += '\'';
-  }
-  return line;
-}
 
 std::string words_as_json(std::uint64_t index, const std::vector<std::string>& words) {
   std::string list;

@@ -12,9 +12,6 @@
 
 namespace penstock::cli {
 
-/// Quotes the words so that a shell reads them back. Pure.
-[[nodiscard]] std::string shell_words(const std::vector<std::string>& words);
-
 /// {"index":..,"words":[..]}. Pure.
 [[nodiscard]] std::string words_as_json(std::uint64_t index, const std::vector<std::string>& words);
 
