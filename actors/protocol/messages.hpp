@@ -23,7 +23,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Increment with every change of a message: each side refuses any other version (exit 82).
-inline constexpr std::uint32_t version = 10;
+inline constexpr std::uint32_t version = 11;
 
 /// The descriptors that a child inherits. Descriptor 0 is /dev/null; 1 and 2 are its log.
 namespace child_fd {
