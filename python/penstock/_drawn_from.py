@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 import torch
+import torch.utils.data.distributed
 
 __all__ = ["kept", "restore", "saved"]
 
 _DEEPEST = 8  # samplers around samplers
+# Their orders come from an epoch and generators, which are saved without their help.
+_ORDERED_BY_TORCH = (
+    torch.utils.data.distributed.DistributedSampler, torch.utils.data.RandomSampler, torch.utils.data.SequentialSampler,
+    torch.utils.data.BatchSampler,
+)
 
 
 def saved(loader: Any, known: list[Any]) -> Optional[dict[str, Any]]:
@@ -70,7 +76,12 @@ def _samplers_of(loader: Any) -> Iterator[Any]:
 
 
 def _has_state(sampler: Any) -> bool:
-    return callable(getattr(sampler, "state_dict", None)) and callable(getattr(sampler, "load_state_dict", None))
+    """Whether its state_dict() may define the order. That of a subclass of torch's samplers is a position, as torchdata's are: the
+    loader skips what was delivered, and the sampler would skip it again."""
+    return (
+        not isinstance(sampler, _ORDERED_BY_TORCH)
+        and callable(getattr(sampler, "state_dict", None)) and callable(getattr(sampler, "load_state_dict", None))
+    )
 
 
 def _generators_of(sampler: Any, known: list[Any]) -> list[tuple[str, Any]]:

@@ -113,10 +113,9 @@ class _AsCompleted(Iterator[T]):
         with self._news:
             while not self._done:
                 self._news.wait()
-            future = self._done.popleft()
+        self._follow(self._one_more(self._refused))  # may raise, for an input: the result is given next
         self._left -= 1
-        self._follow(self._one_more(self._refused))
-        return future.result()
+        return self._done.popleft().result()
 
     def _follow(self, jobs: "Iterable[Future[T]]") -> None:
         for job in jobs:

@@ -177,7 +177,8 @@ def _check(loader: Any, state: dict[str, Any]) -> None:
     """Raises state_mismatch_error if the state belongs to another kind of loader."""
     if not isinstance(state, dict) or state.get("schema") != SCHEMA:
         raise state_mismatch_error(f"this is not a state of a penstock.torch.DataLoader ({SCHEMA})")
-    damaged = [name for name in _COUNTS if not isinstance(state.get(name), int) or state[name] < 0] + [name for name in _PARTS if name not in state]
+    damaged = [name for name in _COUNTS if not isinstance(state.get(name), int) or state[name] < 0]
+    damaged += [name for name in _PARTS if name not in state or (name == "facts" and not isinstance(state[name], dict))]
     if damaged:
         raise state_mismatch_error(f"this state of a DataLoader is damaged: it has no valid {', '.join(damaged)}")
     ours, theirs = facts_of(loader), state["facts"]
@@ -216,11 +217,11 @@ def _for_as_many_ranks(loader: Any, state: dict[str, Any]) -> dict[str, Any]:
         )
     if samples * then % now:
         raise state_mismatch_error(
-            f"the state is after {samples} samples of each of {then} ranks, {samples * then} in all, which {now} ranks cannot share equally: "
+            f"the state is after {samples} samples of each of {then} ranks, {samples * then} in total, which {now} ranks cannot share equally: "
             "resume with another number of ranks, or from a state of an epoch's end"
         )
     samples = samples * then // now
-    return {**state, "samples": samples, "batches": -(-samples // int(loader.batch_size))}
+    return {**state, "samples": samples, "batches": -(-samples // int(loader.batch_size)), "ranks": _ranks_of(loader)}
 
 
 def facts_of(loader: Any) -> dict[str, Any]:

@@ -53,6 +53,28 @@ class Turning(Drawing):
         self.turns = state["turns"]
 
 
+class Yielding(torch.utils.data.RandomSampler):
+    """Its state is a position, as that of torchdata's samplers."""
+
+    def __init__(self):
+        super().__init__(range(12))
+        self.yielded, self.next_yielded = 0, None
+
+    def __iter__(self):
+        order, self.yielded = list(super().__iter__()), 0
+        if self.next_yielded is not None:
+            order, self.yielded, self.next_yielded = order[self.next_yielded:], self.next_yielded, None
+        for index in order:
+            self.yielded += 1
+            yield index
+
+    def state_dict(self):
+        return {"yielded": self.yielded}
+
+    def load_state_dict(self, state):
+        self.next_yielded = state["yielded"]
+
+
 class Around:
     """A batch sampler around another sampler, as libraries have it."""
 
@@ -80,6 +102,7 @@ class LoaderStateTest(LoaderCase):
             "its own of NumPy": lambda: {"sampler": Drawing(lambda sampler: sampler.own_of_numpy.permutation(12).tolist())},
             "its own of torch": lambda: {"sampler": Drawing(lambda sampler: torch.randperm(12, generator=sampler.own_of_torch).tolist())},
             "its own state": lambda: {"sampler": Turning()},
+            "a position": lambda: {"sampler": Yielding()},
             "a batch sampler around it": lambda: {"batch_sampler": Around(Turning())},
             "one without batches": lambda: {"batch_size": None, "sampler": Drawing(from_python)},
             "a batch sampler of its own": lambda: {"batch_sampler": Drawing(lambda sampler: [from_python(sampler)[:4] for _ in range(3)], 3)},
@@ -120,11 +143,12 @@ class LoaderStateTest(LoaderCase):
             for rank in range(later):
                 other = loader(later, rank, 2)
                 other.load_state_dict(states[rank % ranks])
+                other.load_state_dict(other.state_dict())  # saved again before the first batch
                 seen += [index for batch in other for index in batch.tolist()]
             self.assertEqual(sorted(seen), list(range(48)), (ranks, later))
         begun = loader(2, 0, 4)
         next(iter(begun))
-        with self.assertRaisesRegex(penstock.state_mismatch_error, "4 samples of each of 2 ranks, 8 in all, which 3 ranks cannot share equally"):
+        with self.assertRaisesRegex(penstock.state_mismatch_error, "4 samples of each of 2 ranks, 8 in total, which 3 ranks cannot share equally"):
             loader(3, 0, 4).load_state_dict(begun.state_dict())
         with self.assertRaisesRegex(penstock.state_mismatch_error, "the sampler's seed was 1 and is 2"):
             loader(2, 0, 4, seed=2).load_state_dict(begun.state_dict())

@@ -197,6 +197,18 @@ class PoolTest(PackageTest):
             self.assertEqual(sorted(found), [0, 0, 0.25, 0.5, 1])
             self.assertIsNone(next(values, None))
 
+    def test_an_input_that_cannot_be_pickled_costs_an_unordered_map_no_other_result(self):
+        with self.pool(jobs={"queue": 2}) as pool:
+            values = pool.map_unordered(type, [1, "a", 2.5, threading.Lock(), b"b", None])
+            found = []
+            while len(found) < 6:
+                try:
+                    found.append(next(values).__name__)
+                except TypeError:
+                    found.append("raised")
+            self.assertEqual(sorted(found), ["NoneType", "bytes", "float", "int", "raised", "str"])
+            self.assertIsNone(next(values, None))
+
     def test_asyncio_awaits_its_jobs(self):
         async def main(pool):
             loop = asyncio.get_running_loop()
