@@ -137,7 +137,8 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             index = list(index)
         planned = self._book.plan(index, self._bad_places(index))
         if planned is not None:
-            self._load(planned)
+            with contextlib.suppress(stopped_error):  # raised when it is the batch's turn: _loaded() submits it again
+                self._load(planned)
 
     def _load(self, planned: Planned) -> None:
         order, oldest = self._order, min(self._pool.living)
@@ -202,8 +203,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 self._jobs.pop(planned, None)
                 book.gave_up(planned)
                 try:
-                    with contextlib.suppress(stopped_error):  # the next call raises it
-                        self._load_next()
+                    self._load_next()
                 finally:
                     book.count(planned)
                     self._tell_position()
@@ -232,7 +232,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._book.took(planned, over, state)
         self._load_next()
         if self._pool.has_hosts:  # others may have joined
-            for _ in range(self._prefetch * self._width() - len(self._jobs)):
+            for _ in range(self._prefetch * self._width() - len(self._book.under_way)):
                 self._load_next()
 
     def _drop(self, planned: Planned) -> None:
