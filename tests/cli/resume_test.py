@@ -172,6 +172,19 @@ class ResumeTest(PenstockTest):
         quarantine = json.loads(self.read("report"))["quarantine"]
         self.assertEqual([(q["sample"], q["known"], q["attempts"]) for q in quarantine], [(3, True, 0)])
 
+    def test_a_state_from_before_the_first_batch_may_know_quarantined_samples(self):
+        config = self.write("bad.toml", synthetic(samples=80, batch=8, epochs=1, dataset='faults = [{sample = 3, kind = "exit", times = 0}]',
+                                                  more='[quarantine]\nfile = "quarantine.jsonl"\n'))
+        self.run_json(config)
+        state = os.path.join(self.folder, "state")
+        process = self.start("run", config, "--set", 'dataset.wait="60s"', "--quiet", "--state", state)
+        self.wait_until(lambda: json.loads(self.penstock("status", "--json")[1] or "{}").get("quarantined"), "the known sample")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        code, _, err = self.penstock("run", config, "--state", state)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("epoch 0, 0 samples delivered", err)
+
     def test_a_run_that_a_signal_ended_says_that_its_position_is_lost(self):
         config = self.write("slow.toml", synthetic(samples=40000, batch=8, epochs=1, dataset='wait = "2ms"'))
         for options, is_lost in (((), True), (("--state", os.path.join(self.folder, "state")), False)):

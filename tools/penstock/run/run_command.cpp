@@ -86,9 +86,7 @@ std::optional<failure> deliver_all(Session& session, run_state& state, std::chro
     bool over = false;
     while (!over && session.status().samples_expected == 0) over = session.run_for(opening_step);
     opened();
-    while (!over) {
-      over = session.run_for(pace);
-      if (over) break;
+    while (!over && !session.run_for(pace)) {
       if (auto ok = state.save(session); !ok) return ok.error();
     }
   } catch (const error& e) {

@@ -85,8 +85,9 @@ std::string whole_path(const std::string& path) {
 }
 
 std::string notice_of_journal(const std::string& sink) {
-  if (!sink.starts_with(journal)) return {};
-  const std::string path = sink.substr(journal.size());
+  const std::string path = sink.starts_with(journal) ? sink.substr(journal.size()) : std::string();
+  // Reading a FIFO would wait for a writer.
+  if (std::error_code unknown; path.empty() || !std::filesystem::is_regular_file(path, unknown)) return {};
   std::ifstream file(path, std::ios::binary);
   std::string begin(journal_bytes_looked_at, '\0');
   file.read(begin.data(), static_cast<std::streamsize>(begin.size()));

@@ -41,10 +41,9 @@ bool ended_with_group(const Session& session) {
   return group && (group->outcome == "finished" || group->outcome == "stopped");
 }
 
-/// Such a state continues nothing: whatever the settings are now, the run begins at the beginning.
+/// No batch is delivered and no sample quarantined: whatever the settings are now, the run begins at the beginning.
 bool is_beginning(const schedule::stream_state& s) {
-  return s.epoch == 0 && s.start == 0 && s.next_batch == 0 && s.delivered == 0 && s.failed == 0 && s.quarantined == 0 &&
-         s.early == 0 && s.quarantined_samples.empty();
+  return s.epoch == 0 && s.start == 0 && s.next_batch == 0 && s.early == 0 && s.quarantined_samples.empty();
 }
 
 std::pair<std::uint64_t, std::uint64_t> place_of(const schedule::stream_state& s) {
@@ -88,7 +87,7 @@ result<std::vector<std::byte>> run_state::read() {
 std::string run_state::resumed_from() const {
   const auto state = schedule::parse_state(rank_ ? group_ : own_);
   if (!state || is_beginning(*state)) return {};
-  if (state->next_batch == 0 && state->start == 0 && state->early == 0)
+  if (state->epoch > 0 && state->next_batch == 0 && state->start == 0 && state->early == 0)
     return fmt::format("resuming from '{}': epoch {} was complete", printable(path_), state->epoch - 1);
   return fmt::format("resuming from '{}': epoch {}, {} delivered", printable(path_), state->epoch,
                      counted(state->delivered, "sample"));
