@@ -29,6 +29,7 @@ TEST_CASE("a target may be a sample, by number or by name") {
 
 TEST_CASE("events belong to a sample by its number, or by its name if it has none") {
   CHECK(is_about_sample({{"sample", 51}, {"path", "a.jpg"}}, "51"));
+  CHECK(is_about_sample({{"sample", 51}, {"path", "a.jpg"}}, "a.jpg"));
   CHECK_FALSE(is_about_sample({{"sample", 5}, {"path", nullptr}}, "51"));
   CHECK(is_about_sample({{"sample", nullptr}, {"path", "sample cat"}}, "cat"));
   CHECK(is_about_sample({{"sample", nullptr}, {"path", "cat"}}, "cat"));

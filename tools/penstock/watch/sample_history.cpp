@@ -51,7 +51,7 @@ std::optional<std::string> sample_in_target(std::string_view target) {
 
 bool is_about_sample(const json& what, const std::string& sample) {
   const json number = what.value("sample", json());
-  if (number.is_number()) return sample_number_in(sample) == number.get<std::uint64_t>();
+  if (number.is_number() && sample_number_in(sample) == number.get<std::uint64_t>()) return true;
   const json path = what.value("path", json());
   return path.is_string() && (path == sample || path == "sample " + sample);
 }

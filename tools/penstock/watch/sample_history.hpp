@@ -10,7 +10,7 @@
 
 namespace penstock::cli {
 
-/// The N of "sample/N": a number, or the name of a sample that has none. Empty for other targets.
+/// The N of "sample/N": a number or a name. Empty for other targets.
 [[nodiscard]] std::optional<std::string> sample_in_target(std::string_view target);
 
 /// Whether the event, or an entry of `quarantine list`, is about this sample.
