@@ -18,6 +18,8 @@ from typing import Any, Optional
 
 import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
+from penstock import _globals
+
 __all__ = ["Pickler", "dumps"]
 
 LONGEST = 100_000  # characters: at most this much source is sent with one function
@@ -31,7 +33,7 @@ def _reduce_code(code: types.CodeType) -> Any:
 _cloudpickle_reduces_code: Callable[[Any], Any] = cloudpickle.Pickler.dispatch_table[types.CodeType]
 
 
-_PROGRAM = ("__main__", "__mp_main__", None)
+_PROGRAM = (*_globals.PROGRAM, None)  # what a worker cannot import
 _OF_EACH_CACHED = {"__wrapped__", "cache_parameters", *functools.WRAPPER_ASSIGNMENTS}
 
 

@@ -43,7 +43,7 @@ def mapped(
     are under way. Each result that the caller takes allows one more, up to `later`: chunks of tiny functions end before
     the next ones can be submitted."""
     under_way: collections.deque[tuple[Inputs, Future[Any]]] = collections.deque()
-    refused: Optional[error] = None  # why the pool takes no more jobs: told after the outcomes of those under way (rule J10)
+    refused: Optional[error] = None  # why the pool takes no more jobs: raised after the outcomes of those under way (rule J10)
 
     def fill(jobs: int) -> None:
         nonlocal refused

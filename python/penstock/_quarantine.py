@@ -52,16 +52,16 @@ class BadSampleList(list[dict[str, Any]]):
 
     @property
     def total(self) -> int:
-        """How many there are, with those that are no longer listed."""
+        """How many there are, including those no longer listed."""
         return len(self) + self._dropped
 
     def add(self, entry: dict[str, Any]) -> bool:
-        """False: the first one is listed no longer."""
+        """Whether this dropped an entry for the first time."""
         self.append(entry)
-        surplus = max(len(self) - self.MOST, 0)
+        surplus, before = max(len(self) - self.MOST, 0), self._dropped
         del self[:surplus]
         self._dropped += surplus
-        return surplus == 0 or self._dropped > surplus
+        return before == 0 and surplus > 0
 
     def __repr__(self) -> str:
         return super().__repr__() + (f" and {self._dropped} more" if self._dropped else "")
@@ -115,7 +115,7 @@ class BadSamples:
         )
 
     def _leave_out(self, sample: Sample, why: dict[str, Any]) -> None:
-        if not self._listed.add({"index": sample.index, "epoch": sample.epoch, "position": sample.position, **why}):
+        if self._listed.add({"index": sample.index, "epoch": sample.epoch, "position": sample.position, **why}):
             self._core.warn(f"loader.bad_samples keeps the latest {self._listed.MOST} samples that were left out; its `total` counts all")
         self.left_out += 1
         if self._first is None:

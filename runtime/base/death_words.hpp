@@ -32,8 +32,8 @@ template <class Death>
 /// then has one.
 [[nodiscard]] constexpr std::string_view way_out_of_hangs(work_kind kind, bool timed_out) noexcept {
   if (kind == work_kind::samples) {
-    return "restarting a worker does not help: the session kills the worker itself after [loader.hang] item_timeout, and then it counts: "
-           "[quarantine] max_attempts such deaths quarantine the sample";
+    return "restarting a worker does not help; the session itself kills a worker after [loader.hang] item_timeout, and [quarantine] "
+           "max_attempts such deaths quarantine the sample";
   }
   if (timed_out) return {};
   return kind == work_kind::jobs ? "restarting a worker does not help, a time limit does: [jobs] timeout, or that of the job"

@@ -1,5 +1,6 @@
 #include "runtime/config/source.hpp"
 
+#include "runtime/base/byte_order_mark.hpp"
 #include "runtime/base/text.hpp"
 
 #include <fmt/core.h>
@@ -38,7 +39,6 @@ source::source(source_kind kind, std::string name, std::string text, std::filesy
       folder_(std::move(folder)),
       order_(order),
       line_begins_{0} {
-  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
   if (has_lines() && text_.starts_with(byte_order_mark)) text_.erase(0, byte_order_mark.size());
   std::uint32_t characters = 0;
   for (std::size_t at = 0; at < text_.size(); ++characters) {

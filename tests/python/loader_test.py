@@ -64,7 +64,7 @@ class LoaderTest(LoaderCase):
             one, other = next(iter(SharingLoader(dataset, batch_size=None, num_workers=1)))
             self.assertEqual((one.tolist(), other.tolist()), ([1 - 2j], [-2]))
 
-    def test_what_torch_needs_no_more_of_than_its_items_is_enough(self):
+    def test_datasets_without_a_length_and_batch_samplers_of_iterators_work_as_in_torch(self):
         class WithoutLength(Values):
             def __len__(self):
                 raise NotImplementedError

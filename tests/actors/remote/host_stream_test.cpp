@@ -115,7 +115,7 @@ TEST_CASE("with different secrets neither side continues") {
   CHECK(greeted.error().code == errc::config);
 }
 
-TEST_CASE("if only one side has a secret, both are told so") {
+TEST_CASE("if only one side has a secret, each side says which") {
   const auto role = GENERATE(group::tls_role::client, group::tls_role::server);
   auto [one, two] = two_sockets();
   host_stream with(std::move(one), tls_of(role, "a secret of the hosts"));

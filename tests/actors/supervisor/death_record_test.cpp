@@ -77,7 +77,7 @@ TEST_CASE("a death in a data loader has the index of its sample, and one in coll
   CHECK_FALSE(as_report(died_of(SIGSEGV, "sample 3 of shard 1 (job 78)"), ending, decision, work_kind::batches, start).sample);
 }
 
-TEST_CASE("the death of a worker that an operator killed at once says what it worked on and for how long") {
+TEST_CASE("a worker that an operator kills is reported with its work and how long it took") {
   supervision::termination ending({}, start);
   ending.kill(start + 40s);
   static_cast<void>(ending.advance(start + 40s));

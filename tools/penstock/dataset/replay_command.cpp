@@ -174,11 +174,7 @@ result<void> compare(journal_check& check, const config& settings, const planned
   return {};
 }
 
-std::vector<missing_batches> gaps_in(const journal_check& check, const planned_stream& stream) {
-  return check.missing([&](std::uint64_t epoch) { return stream.batches_of(epoch); });
-}
-
-json facts_of(const journal_check& check, const planned_stream& stream) {
+json facts_of(const journal_check& check, const std::vector<missing_batches>& gaps, const planned_stream& stream) {
   const auto named = [&](const auto& samples) {
     json list = json::array();
     for (const std::uint64_t sample : samples)
@@ -199,7 +195,7 @@ json facts_of(const journal_check& check, const planned_stream& stream) {
   for (const delivered_batch& one : check.contradictory())
     contradictory.push_back({{"epoch", one.epoch}, {"seq", one.sequence}});
   json missing = json::array();
-  for (const missing_batches& gap : gaps_in(check, stream))
+  for (const missing_batches& gap : gaps)
     missing.push_back({{"epoch", gap.epoch}, {"first", gap.first}, {"last", gap.last}});
   return {{"batches", check.batches().size()},
           {"changed", std::move(changed)},
@@ -210,8 +206,7 @@ json facts_of(const journal_check& check, const planned_stream& stream) {
           {"missing", std::move(missing)}};
 }
 
-void tell_gaps(const journal_check& check, const planned_stream& stream) {
-  const auto gaps = gaps_in(check, stream);
+void tell_gaps(const journal_check& check, const std::vector<missing_batches>& gaps) {
   for (const missing_batches& gap : gaps)
     print(gap.first == gap.last
               ? fmt::format("batch {} of epoch {} is missing", gap.first, gap.epoch)
@@ -223,7 +218,7 @@ void tell_gaps(const journal_check& check, const planned_stream& stream) {
                   first.epoch, last.sequence, last.epoch));
 }
 
-void tell(const journal_check& check, const planned_stream& stream) {
+void tell(const journal_check& check, const std::vector<missing_batches>& gaps, const planned_stream& stream) {
   const auto list = [&](std::string_view what, const auto& samples) {
     for (const std::uint64_t sample : samples)
       print(fmt::format("  {}: {}\t{}", what, sample, stream.name_of(sample)));
@@ -242,7 +237,7 @@ void tell(const journal_check& check, const planned_stream& stream) {
   for (const delivered_batch& one : check.contradictory())
     print(fmt::format("epoch {}, batch {}: the journal has it twice, with different samples or digests",
                       one.epoch, one.sequence));
-  tell_gaps(check, stream);
+  tell_gaps(check, gaps);
   say(fmt::format("{} of {} as in the journal", check.batches().size() - check.changed().size(),
                   counted(check.batches().size(), "batch", "batches")));
   if (check.changed().size() == check.batches().size() && check.changed().size() > 1)
@@ -272,13 +267,12 @@ int verify(const replay_options& o, const config& settings, const planned_stream
     return refused({errc::io, "has no batches to compare; `penstock run --sink journal:FILE` writes them", 0});
   journal_check check(journal->batches);
   if (auto ok = compare(check, settings, stream); !ok) return refuse_with(exit_failed, ok.error(), as_json);
+  const std::vector<missing_batches> gaps = check.missing([&](std::uint64_t epoch) { return stream.batches_of(epoch); });
   if (as_json)
-    print_json("penstock.replay-verify/1", facts_of(check, stream));
+    print_json("penstock.replay-verify/1", facts_of(check, gaps, stream));
   else
-    tell(check, stream);
-  return check.changed().empty() && check.contradictory().empty() && gaps_in(check, stream).empty()
-             ? exit_ok
-             : exit_failed;
+    tell(check, gaps, stream);
+  return check.changed().empty() && check.contradictory().empty() && gaps.empty() ? exit_ok : exit_failed;
 }
 
 // ---- the verb ---------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ bool has_result(const rank_answer& answer) {
 
 /// A pause of a paused session, or a resume of one that is not.
 bool left_it_as_it_was(const rank_answer& answer) {
-  return !answer.result || !answer.result->value("changed", true);
+  return answer.result && !answer.result->value("changed", true);
 }
 
 /// "paused 2 ranks of photos"; if no rank carried out the order, the reason.
@@ -167,7 +167,7 @@ int order_group(const session_choice& choice, const live_group& group, const jso
   if (choice.as_json) {
     print_order(group, answers);
   } else {
-    const bool unchanged = std::ranges::any_of(answers, has_result) && std::ranges::all_of(answers, left_it_as_it_was);
+    const bool unchanged = !answers.empty() && std::ranges::all_of(answers, left_it_as_it_was);
     say(unchanged && !told_unchanged.empty() ? told_unchanged : order_in_words(group, answers, told));
   }
   return code;

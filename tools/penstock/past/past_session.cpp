@@ -99,7 +99,7 @@ json past_session::status() const {
     return s;
   }
   s["state"] = "ended";
-  if (header_.contains("session")) s["session"] = header_.at("session");  // alive it may have had another one, which no verb knows now
+  if (header_.contains("session")) s["session"] = header_.at("session");  // while alive it may have had another name, which no verb accepts now
   // A worker that has exited has no pid: report what it had before. What it has loaded since then counts.
   for (json& w : s["workers"]) {
     const auto seen = last_seen_.find(w.value("id", std::uint64_t{0}));

@@ -42,7 +42,7 @@ namespace penstock::cli {
 [[nodiscard]] std::optional<double> seconds_left(const nlohmann::ordered_json& status);
 /// "34 %", of a status whose progress is known: that of the whole stream.
 [[nodiscard]] std::string percent_of(const nlohmann::ordered_json& status);
-/// Rounded down, for only what is complete is 100 %.
+/// Rounded down: only a complete stream shows 100 %.
 [[nodiscard]] std::string percent_of(double part);
 /// A pool's progress: "17 of 40 jobs", of a data loader "1883 batches, epoch 7".
 [[nodiscard]] std::string progress_of_jobs(const nlohmann::ordered_json& status);

@@ -242,8 +242,12 @@ int describe_sample(const describe_options& o, const std::string& sample) {
 }
 
 int describe_target(describe_options o) {
-  if (const auto sample = sample_in_target(o.target)) return describe_sample(o, *sample);
-  if (const auto host = parse_host_target(o.target); host && !host->worker) return describe_host(o, host->host);
+  const auto sample = sample_in_target(o.target);
+  const auto host = parse_host_target(o.target);
+  const bool of_host = host && !host->worker;
+  if (sample || of_host) o.choice.for_groups = false;  // one session at a time
+  if (sample) return describe_sample(o, *sample);
+  if (of_host) return describe_host(o, host->host);
   if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
   if (!meant) return no_such_target(o.choice, not_a_target(o.target));
