@@ -4,13 +4,16 @@ bad_worker_test.py."""
 
 import fcntl
 import os
+import re
 import socket
 import struct
 import sys
 import time
 
 LINK = 3
-PROTOCOL = 10
+MESSAGES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "actors", "protocol", "messages.hpp")
+with open(MESSAGES) as file:
+    PROTOCOL = int(re.search(r"constexpr std::uint32_t version = (\d+);", file.read()).group(1))
 HELLO, DESCRIBED, READY, LOADED, GIVES_UP = range(5)
 OPEN_DATASET, ASSIGN_SLOTS, LOAD_BATCH, STOP = range(4)
 
