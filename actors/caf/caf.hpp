@@ -59,15 +59,15 @@ struct join_lists<hears<First...>, hears<Second...>, More...>
 template <class... Lists>
 using joined = typename join_lists<Lists...>::type;
 
-/// The number of the list of PENSTOCK_ACTOR_MESSAGES that contains a message, or -1.
+/// The number of the PENSTOCK_ACTOR_MESSAGES list that contains the message, or -1.
 template <class Message>
 inline constexpr int block_of = -1;
 /// The list with this number.
 template <int Block>
 struct messages_in;
 
-/// Declares the messages of a list to CAF, before any handle to an actor that receives them is used. They are
-/// never serialised. Lists have different numbers, and no message is in two of them.
+/// Declares a list's messages to CAF. Must come before the first use of a handle to an actor that receives
+/// them. The messages are never serialised. Each list has its own number, and no message is in two lists.
 #define PENSTOCK_ACTOR_MESSAGES(number, list)                                                           \
   template <>                                                                                           \
   struct penstock::actors::messages_in<number> {                                                        \
@@ -81,7 +81,7 @@ struct messages_in;
 namespace detail {
 
 // CAF 1 needs a number and a name for each message, and a table of both before the first system starts. Its macros would
-// need a second list of all messages; these templates derive the same from the lists in the actors' interfaces.
+// need a second list of all messages; these templates derive both from the lists in the actors' interfaces.
 inline constexpr int messages_max = 400;
 
 template <class List>
@@ -112,7 +112,7 @@ using with_id =
 
 template <class Message>
 constexpr std::string_view name_of() {
-  return __PRETTY_FUNCTION__;  // unlike any other's
+  return __PRETTY_FUNCTION__;  // contains the type's name
 }
 
 template <int Block>
@@ -166,7 +166,7 @@ class actor_system {
 
 // ---- sending ----------------------------------------------------------------------------------------------
 
-/// Sends from any thread. A null handle gets nothing.
+/// Sends from any thread. A message to a null handle is dropped.
 template <class Handle, class Message>
 void tell(const Handle& to, Message&& message) {
 #if PENSTOCK_CAF_1
@@ -245,7 +245,7 @@ class self {
   [[nodiscard]] auto& clock() const noexcept {
     return actor_->clock();
   }
-  /// The actor handles no further message. Destroys its state after the current handler.
+  /// The actor handles no further messages. Its state is destroyed after the current handler.
   void quit() const {
     actor_->quit();
   }

@@ -26,7 +26,7 @@ void shared_queue::start(caf::behavior handlers) {
       [queue = shared_from_this()](caf::mailbox_element_ptr message) { queue->arrived(std::move(message)); });
 }
 
-/// CAF holds the companion's lock, which keeps the actor from ending meanwhile: nothing is handled here.
+/// Must not handle the message: CAF holds the companion's lock, and while it does, the actor cannot end.
 void shared_queue::arrived(caf::mailbox_element_ptr message) {
   std::unique_lock hold(mutex_);
   if (actor_ == nullptr) return;

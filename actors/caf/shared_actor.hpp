@@ -3,7 +3,8 @@
 //
 // CAF passes every message to the actor's own queue (caf::actor_companion), in the order of arrival. A thread
 // that calls tell_and_run() and finds the actor idle handles its message itself, and no other. A second actor,
-// on the system's threads, handles all other messages. A shared actor, too, runs on one thread at a time.
+// on the system's threads, handles all other messages. Like any actor, a shared actor runs on one thread at a
+// time.
 #pragma once
 
 #include "actors/caf/caf.hpp"
@@ -40,7 +41,8 @@ class shared_queue : public std::enable_shared_from_this<shared_queue> {
   /// For the actor's own handlers.
   [[nodiscard]] bool run_by_sender() const noexcept { return by_sender_; }
 
-  /// If a message that `send` sends finds a shared actor idle, handles this message.
+  /// Calls `send`. If the message that it sends finds a shared actor idle, handles the message on this
+  /// thread.
   template <class Send>
   static void send_and_run(Send send) {
     std::shared_ptr<shared_queue> woken;
@@ -121,7 +123,7 @@ class shared_self {
   void quit() const {
     actor_->actor().quit();
   }
-  /// Whether the thread that sent the current message runs the actor, with tell_and_run().
+  /// Whether the current message is handled by the thread that sent it with tell_and_run().
   [[nodiscard]] bool run_by_sender() const noexcept {
     return actor_->run_by_sender();
   }

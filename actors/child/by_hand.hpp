@@ -1,5 +1,5 @@
-// A worker program started by hand instead of by a session or a pool: its command line and how it begins. The rest is
-// in loader/by_hand and job_worker/by_hand.
+// A worker program started by hand instead of by a session or a pool: command line and startup. The rest is in
+// loader/by_hand and job_worker/by_hand.
 #pragma once
 
 #include "runtime/base/exit_codes.hpp"

@@ -14,14 +14,15 @@
 
 namespace penstock::child {
 
-/// Whether a session started this program: it had a link when this was first called. A worker then moves its link to another descriptor.
+/// Whether a session started this program. Decided at the first call, by whether there is a link: workers later move their link
+/// to another descriptor.
 [[nodiscard]] bool has_session();
 /// Checks has_session() and performs the first steps of a session's child. Without a session: prints a
 /// message to stderr and returns false.
 [[nodiscard]] bool started_by_a_session(const char* what_this_is);
 
-/// The descriptors that a session hands over for the dataset: `count` of them, 1 if it is 0. A mixture has an index for
-/// each of its datasets.
+/// The dataset's index descriptors, inherited from the session: `count` of them, or one if `count` is 0. A mixture has
+/// one index per dataset.
 [[nodiscard]] std::vector<int> indexes(std::size_t count);
 
 /// For workers, which can be replaced: asks the kernel to kill this process and the programs that it starts

@@ -1,5 +1,6 @@
-// Detects user code that closes or replaces the descriptor of the worker's link. The session would see a worker that is silent for no
-// reason; found at once, it is the fault of one sample. Used by the loader, after each step of a custom dataset.
+// Detects user code that closes or replaces the descriptor of the worker's link. Otherwise the session would only see that the
+// worker has gone silent; detected at once, the fault can be blamed on one sample. Used by the loader, after each step of a
+// custom dataset.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +12,7 @@ namespace penstock::child {
 
 class link_watch {
  public:
-  /// `open`: whether penstock itself has not closed the link. Called by the thread that calls lost().
+  /// `open`: returns false once penstock itself has closed the link. Called by the thread that calls lost().
   link_watch(int link, std::function<bool()> open);
 
   /// Whether the descriptor is no longer the link. One system call.

@@ -24,7 +24,7 @@ namespace penstock {
 /// stream), it parks its buffer here; a later call returns the buffer once that is possible.
 class batch_home {
  public:
-  /// For a session without a device so far: see open().
+  /// For a session whose device is not open yet: see open().
   batch_home() = default;
   /// For a pool of jobs: `what` and `whose` replace batch and session in messages.
   batch_home(std::string what, std::string whose) : what_(std::move(what)), whose_(std::move(whose)) {}
@@ -70,7 +70,7 @@ class batch_home {
   /// For the destructor of a batch: the same on the legacy default stream; parks the buffer if that fails.
   void release_or_park(std::uint32_t buffer) noexcept;
   /// The next batch of the queue. Returns parked buffers before and during the wait. Throws error
-  /// (errc::usage) when all buffers have been parked for this long: the caller's own capture may be the
+  /// (errc::usage) when all buffers have been parked for `patience`: the caller's own capture may be the
   /// cause. `while_waiting` is session_options::while_waiting.
   gpu_owner::hand_over::taken take_from(gpu_owner::hand_over& queue,
                                         nanoseconds patience = std::chrono::seconds(10),

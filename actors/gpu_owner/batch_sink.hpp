@@ -52,8 +52,8 @@ class batch_sink {
 };
 
 /// Makes the sink "null", "npy" (to the folder `out`), "journal:PATH" or "plugin:PATH". Refuses (errc::usage,
-/// errc::sink) an unknown sink, or one that cannot be opened. The device must outlive the sink, which uses
-/// only the consumer's part of it. `communicator`: for a device program, if its group has one.
+/// errc::sink) an unknown sink, or one that cannot be opened. The sink uses only the consumer's part of the
+/// device. The device must outlive it. `communicator`: for a device program, if its group has one.
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
                                               const config& settings, std::shared_ptr<device::device> device,
                                               std::shared_ptr<communicator_side> communicator = nullptr);
@@ -61,8 +61,8 @@ result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const s
 /// The same checks without a device, without reading the folder and without running a plugin's code.
 result<void> check_sink(const std::string& choice, const std::string& out);
 
-/// Locks the journal or the folder for this process, which may have its batches written by another one. Refuses
-/// (errc::io) what another run is writing.
+/// Locks the journal or the folder for this process, even if another process writes the batches. Refuses
+/// (errc::io) if another run is writing there.
 result<output_lock> lock_sink(const std::string& choice, const std::string& out);
 
 }  // namespace penstock::gpu_owner

@@ -81,7 +81,7 @@ bool owner_batches::wait_for_group(stream_position position) const {
   return true;
 }
 
-/// True: no batch arrives for a while, so those taken are acknowledged now.
+/// Whether no batch has arrived for a while, so that those taken should be acknowledged now.
 bool owner_batches::nothing_comes() const {
   return around_.communicator && !taken_.empty() && !around_.consumer->wait_for_batch(idle_after);
 }

@@ -3,8 +3,8 @@
 //
 // In a group with a communicator, a batch waits until the communicator is usable. Batches that the sink's
 // state already contains are counted but not given to the sink. Snapshots are taken at the same positions in
-// all ranks: at every 16th, and when no batch arrives for a moment (all ranks are then at the end, or wait
-// for each other).
+// all ranks: at every 16th batch, and when no batch arrives for a moment (all ranks are then at the end, or
+// waiting for each other).
 #pragma once
 
 #include "actors/gpu_owner/batch_body.hpp"
@@ -19,8 +19,8 @@ namespace penstock::gpu_owner {
 
 class owner_batches {
  public:
-  // Acknowledgements are collected while more batches are ready, but not for long; with a communicator's snapshots, until
-  // the next one.
+  // Acknowledgements are collected while more batches are ready, but not for long; if a communicator's snapshots are due,
+  // until the next snapshot.
   static constexpr std::size_t deliveries_a_message = 16;
 
   struct surroundings {
@@ -31,7 +31,7 @@ class owner_batches {
     std::shared_ptr<const device::transfer_plan> plan;
     std::shared_ptr<batch_home> home;
     std::shared_ptr<device::device> device;
-    std::shared_ptr<communicator_side> communicator{};  ///< null: no group, or a group without one
+    std::shared_ptr<communicator_side> communicator{};  ///< null: no group, or its group has none
     const protocol::open_owner* order = nullptr;
     const config* settings = nullptr;
     std::function<upload_counts()> counts;

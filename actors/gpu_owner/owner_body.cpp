@@ -103,7 +103,8 @@ void owner_body::hear(const protocol::open_owner& order) {
   actors::tell(owner_, open_device{});
 }
 
-/// run() reports the failure: the link's thread cannot wait until it has itself sent the reason.
+/// Lets run() report the failure. The link's thread must not, because reporting waits until this same thread
+/// has sent the reason.
 void owner_body::refuse_order(failure why) {
   refused_ = std::move(why);
   planned_ = true;
@@ -161,10 +162,10 @@ void owner_body::hear(protocol::upload_jobs& order) {
 
 void owner_body::hear(const protocol::stop_owner& order) {
   whole_ = order.whole;
-  // Whole: every batch is acknowledged, so none is in flight.
+  // If `whole`, every batch has been acknowledged, so none is in flight.
   consumer_->stop();
-  // Otherwise work in progress no longer counts. Inside a session's process, nothing else would end a program
-  // that waits for other ranks.
+  // Otherwise work in progress no longer counts. Inside a session's process, only the communicator's end
+  // stops a program that waits for other ranks.
   if (!order.whole && around_.outlived) say_end();
   if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
 }
@@ -269,8 +270,8 @@ void owner_body::let_go() {
   around_.system->await_all_actors_done();
 }
 
-/// Nothing else ends the communicator here, whereas the exit of a process would. check_deadlines() reports it
-/// if this takes too long.
+/// On threads, the communicator must be ended explicitly; a process would end it by exiting. If this takes
+/// too long, check_deadlines() reports it.
 void owner_body::end_communicator() {
   if (!communicator_) return;
   say_end();

@@ -54,10 +54,11 @@ class owner_body final : owner_news {
   void hear(protocol::to_owner&& message);
   /// Works until the session stops it or something fails; the host learns which.
   void run();
-  /// Makes run() return soon: waits for a batch or for other ranks fail with this failure. Any thread.
+  /// Makes run() return soon: if it waits for a batch or for other ranks, the wait fails with this failure.
+  /// Any thread.
   void ask_to_leave(const failure& why);
-  /// Call regularly on the link's thread if a communicator that cannot be aborted does not end the process:
-  /// detects that while the abort blocks the owner's thread.
+  /// Call regularly on the link's thread where the host survives a communicator that cannot be aborted.
+  /// Detects a hung abort even while it blocks the owner's thread.
   void check_deadlines(steady_time now);
 
  private:

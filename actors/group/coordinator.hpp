@@ -9,7 +9,7 @@
 //                                                           coordinator_gone
 //   owns      the coordinator_driver
 //
-// It stays until the group is over and every rank knows it, or drop_group comes.
+// It runs until the group is over and every rank knows that, or until drop_group.
 #pragma once
 
 #include "actors/group/wires.hpp"

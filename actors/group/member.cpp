@@ -21,7 +21,7 @@ struct member_state {
   std::shared_ptr<member_wire> wire;
   std::optional<rank_driver> rank;  // set at the first message
   std::string no_address;           // why rank 0's coordinator cannot listen
-  std::string refused;              // the peer that it refused last
+  std::string refused;              // the last peer that rank 0 refused
   bool open = false;                // the gate, as last reported
   group_phase phase = group_phase::gathering;  // this and `joined`: as last reported to the session
   bool joined = false;
@@ -99,7 +99,8 @@ void follow_phase(member_state& s) {
   if (phase == group_phase::stopping) tell(s, event_kind::group_stopping, "all ranks stop at the same step");
 }
 
-/// Runs before the rest of the same order: a communicator is for the steps after the agreed one.
+/// Runs before the rest of the same order is carried out: a new communicator serves the steps after the
+/// agreed one.
 void follow_agreement(member_state& s) {
   const std::uint64_t agreed = s.rank->book().view().agreed;
   if (!s.around.settings.communicator || agreed <= s.agreed) return;
@@ -123,8 +124,8 @@ void end_gate(const member_state& s) {
   wake_waiting(s);
 }
 
-/// Passes the right to hand out batches to the gate and gets back the number handed out, in one step. The
-/// report of a frozen rank is therefore exact.
+/// Gives the gate the right to hand out batches and reads how many it has handed out, in one step. So the
+/// number that a frozen rank reports is exact.
 void move_gate(member_state& s, steady_time now) {
   const auto right = s.rank->book().right();
   s.rank->book().delivered(right ? s.around.gate->open(right->until, right->limit) : s.around.gate->shut());

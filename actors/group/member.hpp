@@ -2,15 +2,15 @@
 // runtime/group/rank_driver decides.
 //
 //   receives  join_group, stream_described, stream_delivered, session_failed, stop_group, leave_group  from the session
-//             limit_reached                                   from whoever hands out batches
+//             limit_reached                                   from the code that hands out batches
 //             cannot_listen, peer_refused                     from rank 0's coordinator
 //             orders_arrived, link_made, link_lost, coordinator_ended, coordinator_held, links_refused   from its link
 //   says      member_report                                   over the link
 //             through group_news                              joined, gate_moved, group_over, ...
 //   owns      the rank_driver; it alone writes the hand_over_gate
 //
-// A rank reports from join_group on, that is, once its device is open; earlier only if it must report that it
-// fails or leaves. At the end it stays until the other ranks know what they need (rule G22), or until
+// A rank starts to report at join_group, that is, once its device is open; before that, it only reports that
+// it fails or leaves. At the end it stays until the other ranks know what they need (rule G22), or until
 // drop_group.
 #pragma once
 
@@ -30,7 +30,7 @@ class actor_system;
 namespace penstock::group {
 
 struct member_surroundings {
-  member_settings settings;  ///< the card without the device
+  member_settings settings;  ///< in the card, the device is still empty
   std::string group;         ///< its name, for texts
   std::string where;         ///< its address, for texts
   std::shared_ptr<hand_over_gate> gate;

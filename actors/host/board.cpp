@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t deaths_kept = 1000;
 constexpr std::size_t failures_kept = 10'000;
-constexpr std::size_t exceptions_kept = 1000;  // of these, with their frames
-constexpr std::size_t quarantined_kept = 1000;  // of a loader, which has no limit of its own
+constexpr std::size_t exceptions_kept = 1000;  // failures beyond these are kept without their exception
+constexpr std::size_t quarantined_kept = 1000;  // of a data loader, which does not limit the number itself
 
 double seconds(nanoseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -338,7 +338,7 @@ session_status board::status() const {
   if (!goes_on) now.rate.reset();
   if (now.rate.value_or(0) > 0 && now.samples_expected > now.samples_done)
     now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_done) / *now.rate;
-  if (now.rate.value_or(0) > 0 && now.batches_expected > now.batches_done)  // of a data loader, whose rate is that of its batches
+  if (now.rate.value_or(0) > 0 && now.batches_expected > now.batches_done)  // set for data loaders only, whose rate counts batches
     now.eta_seconds = static_cast<double>(now.batches_expected - now.batches_done) / *now.rate;
   return now;
 }

@@ -36,19 +36,19 @@ class board {
   void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end);
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts);
-  /// Returns it with what is known of earlier hangs.
+  /// Returns the report, completed with what is known about earlier hangs.
   death_report worker_died(death_report death);
   void group_changed(const group_status& now);
   void sample_failed(const scheduler::lost_sample& lost, std::shared_ptr<const raised_exception> exception = {});
   void sample_quarantined(const scheduler::lost_sample& lost);
-  /// A data loader's sample. `known`: an earlier run found it.
+  /// A data loader's sample. `known`: an earlier run quarantined it.
   void loader_quarantined(const scheduler::lost_sample& lost, bool known);
   void quarantine_known(const std::vector<quarantine_report>& known);
   /// Lifts the quarantine for this run, or releases the sample for good. Returns the sample's previous state.
   quarantine_standing lift_quarantine(std::uint64_t sample, bool for_good);
   void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
   void delivered(const schedule::delivery& batch, std::uint64_t epoch);
-  /// Without `quarantined`, the number stays as it is.
+  /// If `quarantined` is empty, that number stays as it is.
   void counted(std::uint64_t stale_dropped, std::optional<std::uint64_t> quarantined, const hedge_counts& hedges = {});
 
   // Written by the session.
@@ -59,7 +59,7 @@ class board {
   void batch_taken(steady_time taken);
   /// A data loader's pass: `done` of `expected` batches (0: unknown) are delivered or left out.
   void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
-  /// A data loader's consumer has taken a batch; without `samples`, nothing was left of the batch.
+  /// A data loader's consumer has taken a batch. `samples` is 0 if all samples of the batch were left out.
   void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out, steady_time taken);
   /// The consumer's total time spent waiting for batches. For an owner in another process: all its waits so
   /// far and, if a wait was still in progress at the last reading, the time of that reading. For an owner in
@@ -72,7 +72,7 @@ class board {
   /// `why_failed`: why the program failed; empty if it did not.
   bool ended_if_running(run_outcome how, steady_time now, const std::string& why_failed = {});
   bool paused(bool is_paused);
-  /// By verbs: another session may have the name.
+  /// The name that verbs use. It differs from the configured name if another session has that.
   void is_called(std::string name) {
     const std::lock_guard hold(mutex_);
     status_.session = std::move(name);
@@ -91,7 +91,7 @@ class board {
   [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] std::optional<steady_time> waits_since() const;
   [[nodiscard]] telemetry::limit_reading limits() const;
-  /// The first demand; `never` before it.
+  /// When the consumer first asked for work; `never` before that.
   [[nodiscard]] steady_time begun_at() const;
   /// Whether the device reads the slots by DMA, as far as it has reported that.
   [[nodiscard]] bool is_pinned() const;
@@ -113,7 +113,7 @@ class board {
   std::optional<steady_time> first_batch_;
   std::optional<steady_time> ended_;
   nanoseconds waited_{0};
-  mutable nanoseconds waited_told_{0};  // never decreases: the end of an owner's wait is reported late
+  mutable nanoseconds waited_told_{0};  // what was last returned; never decreases, although the end of an owner's wait is reported late
   std::optional<steady_time> waits_since_;
   std::optional<stall_report> stalled_at_end_;
   telemetry::limit_reading limits_;

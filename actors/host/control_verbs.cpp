@@ -100,7 +100,8 @@ json as_json(const session_status& status, const session_controls& controls) {
   return j;
 }
 
-/// What the consumer is waiting for, before that counts as a stall (rule W15); null: it does not wait, or has only just begun to.
+/// What the consumer is waiting for, while that does not count as a stall yet (rule W15). Null: it is not waiting, or has only
+/// just begun.
 json awaited_now(const session_controls& controls, const session_status& status) {
   constexpr auto worth_telling = std::chrono::seconds(1);
   const auto since = controls.progress && !status.stalled ? controls.waits_since() : std::nullopt;
@@ -171,7 +172,7 @@ control::answer events_after(const json& request, bool last_call, const session_
 /// {"after": N}: the batches released after number N. Without it: only the number of the newest.
 json trace(const json& request, const session_controls& controls) {
   if (controls.work == work_kind::batches)
-    return control::refusal(exit_codes::refused, "usage", "this is a DataLoader: its batches pass no stages that could be traced; `penstock why` works");
+    return control::refusal(exit_codes::refused, "usage", "this is a DataLoader: its batches have no stages to trace; use `penstock why`");
   if (controls.work == work_kind::jobs)
     return control::refusal(exit_codes::refused, "usage", "this is a pool of jobs: it has no batches to trace");
   const json number = request.value("after", json());
@@ -264,7 +265,7 @@ json drain_host(const json& request, const session_controls& controls) {
   return control::good_answer({{"drain", "host/" + meant.name}});
 }
 
-/// How many workers an operator has drained, if no other one is left.
+/// How many workers an operator has drained, or 0 if any other worker is left.
 std::size_t workers_drained(const session_status& status) {
   const auto drained = std::ranges::count(status.workers, "drained", &worker_status::why_stopped);
   const bool some_run = std::ranges::any_of(status.workers, [](const worker_status& w) { return w.state != "stopped" && w.state != "failed"; });
@@ -300,7 +301,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
   if (verb == "restart" && request.value("gpu", json()) == true) {
     if (!controls.restart_owner) {
       return control::refusal(exit_codes::refused, "usage",
-                              "the GPU owner lives in the session's own process ([gpu] placement = "
+                              "the GPU owner runs in the session's own process ([gpu] placement = "
                               "\"embedded\"): it cannot be restarted separately");
     }
     controls.restart_owner();

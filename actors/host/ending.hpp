@@ -35,7 +35,8 @@ class ending {
   [[nodiscard]] bool stopped() const;
   [[nodiscard]] bool closed() const;
   [[nodiscard]] supervision::shutdown_shares shares() const;
-  /// When workers that still work are killed, counted from the first stop(); empty before that.
+  /// The time until workers that are still working are killed. It runs from the first stop(); empty before
+  /// that.
   [[nodiscard]] std::optional<nanoseconds> items_left(steady_time now) const;
 
   /// The owner's process was asked to exit; `whole`: the stream was complete.

@@ -21,8 +21,9 @@ std::int64_t as_ns(steady_time when) {
   return nanoseconds(when.time_since_epoch()).count();
 }
 
-/// Counts as waiting what no worker has begun, also a job that waits again after a death: all counts, and those of the functions, then
-/// add up. `begun`: what workers are running; a job that describes its work says nothing of its function.
+/// Counts every job that no worker has begun as waiting, including one that waits again after a death. The totals then equal the
+/// sums over all functions. `begun`: how many jobs of each function workers are running. A job that describes its work counts
+/// under that description instead.
 void count_waiting(pool_statistics& jobs, const std::map<std::string, std::uint64_t, std::less<>>& begun) {
   const std::uint64_t others = jobs.running + jobs.ok + jobs.failed + jobs.cancelled;
   jobs.waiting = std::max(jobs.handed, jobs.submitted - std::min(jobs.submitted, others));

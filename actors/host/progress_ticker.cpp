@@ -14,7 +14,8 @@ using namespace std::chrono_literals;
 constexpr auto look_every = 1s;     // the watch's patience is 5 s
 constexpr double long_seconds = 4;  // a sample that takes this long is about to stall the stream
 
-/// Its sample takes long, or it has none and should be about to begin: a worker suspended between two samples stalls too.
+/// Whether its sample is taking long, or it has no sample: a worker that is suspended between two samples can stall the
+/// stream, too.
 bool may_hold_up(const worker_status& w) {
   return w.current_sample ? w.current_sample_seconds.value_or(0) >= long_seconds : w.state == "ready" || w.state == "draining";
 }

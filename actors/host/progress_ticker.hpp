@@ -19,13 +19,14 @@
 
 namespace penstock::host {
 
-/// Where threads that have spent a long time on one sample, or have none, are waiting. Reads a few small files in /proc per
-/// thread; none of these reads blocks on the process. Workers from `first_remote_place` on run on other machines: not known.
+/// What each worker's thread is waiting for in the kernel, if the worker has spent a long time on one sample or has none.
+/// Reads a few small files in /proc per worker; none of these reads blocks on the process. Leaves out workers from
+/// `first_remote_place` on, which run on other machines.
 [[nodiscard]] std::map<std::uint32_t, std::string> standing_of(const session_status& status, std::uint32_t first_remote_place,
                                                                const arena::flight_recorders& flights);
 
-/// Acts on a watch's news: publishes the stall, logs it, and passes a change on as an event. `what`:
-/// "stream".
+/// Acts on a watch's news: publishes the stall, logs it, and passes a change on as an event. `what`: what
+/// stalls, such as "stream".
 void announce(supervision::progress_watch::news what_changed, const std::optional<stall_report>& stalled,
               double stood_seconds, std::string_view what, board& published,
               const std::function<void(event)>& tell);

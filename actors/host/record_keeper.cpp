@@ -24,9 +24,10 @@ using clock = std::chrono::steady_clock;
 
 constexpr auto write_every = 1s;
 constexpr auto file_system_patience = 500ms;  // when the session ends
-/// Limits how often a long status is written: with 8 workers it still is every second.
+/// Limits how often a long status is written: the status of 8 workers is still written every second.
 constexpr std::size_t status_bytes_per_second = 16 * 1024;
-// Shares of bytes_max in a rewritten record. Even with the status of 1024 workers it fills less than half.
+// A rewritten record contains at most 1/4 of bytes_max of events and 1/8 of output. Even with the status of
+// 1024 workers it is less than half full.
 constexpr std::size_t events_share = 4;
 constexpr std::size_t logs_share = 8;
 
@@ -121,7 +122,8 @@ struct record_keeper::work {
   /// then on even an empty list is written, because samples can be released.
   [[nodiscard]] std::string quarantine_line(const json& status) const {
     bool any = status.is_object() && status.value("quarantined", std::uint64_t{0}) > 0;
-    // A loader leaves out, but does not count, what an earlier run has quarantined.
+    // A data loader leaves out samples that an earlier run quarantined, but does not count them as
+    // quarantined.
     if (status.is_object() && status.value("jobs", json()).is_object())
       any |= status.value("samples_done", std::uint64_t{0}) > status.value("samples_delivered", std::uint64_t{0});
     return any || !last_quarantine.empty() ? line_of("quarantine", ask({{"verb", "quarantine"}})) : std::string();
@@ -191,7 +193,7 @@ struct record_keeper::work {
   void wait(std::uint64_t heard, clock::time_point until) {
     const auto found = source.journal->wait_for_events_after(heard, 1, until);
     if (!found.events.empty()) return;
-    std::unique_lock hold(mutex);  // the journal has given up, or time has passed
+    std::unique_lock hold(mutex);  // give_up() was called on the journal, or time has passed
     changed.wait_until(hold, until, [this] { return stopping; });
   }
 

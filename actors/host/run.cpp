@@ -33,8 +33,8 @@ using namespace std::chrono_literals;
 constexpr std::size_t actor_threads = 2;
 constexpr auto patience_with_callbacks = 200ms;  // to deliver the events still queued
 
-/// The rank of a session with this name. Also set for a session that does not join: it may deliver the rest
-/// of its group's stream.
+/// The rank of a session with this name. Also set if the session does not join the group, because it may
+/// deliver the rest of the group's stream.
 std::optional<control::rank_note> rank_named(const std::string& name) {
   const auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
   if (!place) return std::nullopt;

@@ -44,7 +44,7 @@
 
 namespace penstock::host {
 
-/// The whole shutdown of a run that failed, or is destroyed without stop().
+/// The longest shutdown of a run that failed, or that is destroyed without stop().
 inline constexpr std::chrono::milliseconds end_of_dropped{500};
 
 /// How output names a session or a pool, and the options that both have.
@@ -55,7 +55,7 @@ struct run_kind {
   bool control_socket = true;
   session_scope ends = session_scope::session;
   std::function<void(const event&)> on_event;
-  std::map<std::string, std::string> files{};  ///< that the program writes, by kind
+  std::map<std::string, std::string> files{};  ///< paths of files that the program writes, by kind
 };
 
 class run : public supervisor::supervisor_news {
@@ -130,7 +130,7 @@ class run : public supervisor::supervisor_news {
   const run_kind kind_;
   const std::map<std::string, std::string> files_;  // by kind
   const process::worker_cores worker_cores_;
-  const std::uint32_t cores_;           // that workers may use
+  const std::uint32_t cores_;           // number of cores that workers may use
   std::atomic<std::uint32_t> workers_;  // the number wanted
   board board_;
   tuning tuning_;
@@ -152,7 +152,7 @@ class run : public supervisor::supervisor_news {
   virtual void add_to_metrics(telemetry::metrics_facts& /*facts*/) const {}
   virtual void add_to_progress(supervision::progress_facts& /*facts*/, const engine& /*e*/) const {}
   virtual void add_verbs(session_controls& /*controls*/, engine& /*e*/) {}
-  /// Null: a pool.
+  /// Null in a pool.
   [[nodiscard]] virtual const batch_times* times() const { return nullptr; }
 
   /// The status without what only the flight recorders contain.

@@ -1,5 +1,6 @@
 // Tunes the number of workers of a session whose [loader] workers is "auto": gathers what supervision/worker_tuner needs to know and
-// keeps its steps for `status`. Tuning is off after an operator or the program has set a number, until it is switched on again. Thread-safe.
+// keeps its steps for `status`. If an operator or the program sets a number, tuning is off until it is switched on again.
+// Thread-safe.
 #pragma once
 
 #include "actors/host/worker_look.hpp"
@@ -25,7 +26,7 @@ class tuning {
   /// `workers`: the number at the start. In a pool tuning is off and stays off.
   tuning(const config& settings, work_kind work, std::uint32_t workers);
 
-  /// Evaluates the run. If a step is due, takes it through `take`, which may refuse it.
+  /// Evaluates the run. If a step is due, calls `take`, which may refuse the step.
   void look(const supervision::progress_facts& run, double waited_seconds, const std::vector<worker_look>& workers, steady_time now,
             const std::function<result<void>(const supervision::tuner_step&)>& take);
   /// `why` says who chose the number of workers: "6 workers were requested".

@@ -13,11 +13,12 @@
 
 namespace penstock::host {
 
-/// Of this machine. Leaves out the worker in `sacrificial_place`: it works on suspects only.
+/// Workers on this machine, without the one in `sacrificial_place`, which works only on suspects.
 [[nodiscard]] std::vector<worker_look> look_at_workers(const session_status& status,
                                                        const arena::flight_recorders& flights,
                                                        std::uint32_t sacrificial_place);
-/// Of other machines, in the places after it. This kernel does not know their times; `times_of` does, and returns none for a worker that is gone.
+/// Workers on other machines, in the places after `sacrificial_place`. This kernel does not know their times; `times_of` does,
+/// and returns none for a worker that is gone.
 using remote_times_of = std::function<std::optional<remote_times>(std::uint32_t worker)>;
 [[nodiscard]] std::vector<worker_look> look_at_remote_workers(const session_status& status, const arena::flight_recorders& flights,
                                                               std::uint32_t sacrificial_place, const remote_times_of& times_of);

@@ -38,7 +38,7 @@ supervisor::worker_program program_of_workers(const config& settings, const proc
   program.forked = settings.loader.start_method == start_method_rule::from_template &&
                    settings.loader.env.contains("PENSTOCK_POOL_SETUP");
   program.template_restarts = supervision::settings_of(settings.loader.restart);
-  program.template_restarts.type = restart_type::permanent;  // the types are about workers
+  program.template_restarts.type = restart_type::permanent;  // [loader.restart] type applies to workers only
   return program;
 }
 

@@ -67,7 +67,8 @@ void command_family::reap_orphans(pid_t command) {
   if (now < next_reaping_) return;
   next_reaping_ = now + orphans_are_reaped_every;
   siginfo_t first{};
-  // An exited command hides the orphans behind it; they are reaped before the next command.
+  // waitid() reports the exited command again and again, which hides other orphans. They are reaped before
+  // the next command.
   while (::waitid(P_ALL, 0, &first, WEXITED | WNOHANG | WNOWAIT) == 0 && first.si_pid != 0 &&
          first.si_pid != command) {
     ::waitpid(first.si_pid, nullptr, WNOHANG);

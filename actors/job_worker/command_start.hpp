@@ -18,9 +18,9 @@ namespace penstock::job_worker {
 [[nodiscard]] std::vector<std::string> changed_environment(std::vector<std::string> base,
                                                            const std::vector<std::string>& changes);
 
-/// Starts the command in its own process group, which `group` announces. It inherits no descriptors of ours
-/// but its outputs; its stdin is /dev/null. /bin/sh runs a file whose format the kernel does not know, as
-/// shells and xargs do. Throws job_exception (type "command").
+/// Starts the command in its own process group, and stores the pid of its leader in `group`. It inherits no
+/// descriptors of ours but its outputs; its stdin is /dev/null. /bin/sh runs a file whose format the kernel
+/// does not know, as shells and xargs do. Throws job_exception (type "command").
 [[nodiscard]] process::child start_command(const protocol::command_job& job, captured_output& out,
                                            captured_output& err, group_watchdog::entry& group);
 

@@ -1,9 +1,9 @@
 // The loop of a template: waits for orders, and forks a worker for each (<penstock/job.hpp>).
 //
-// A worker has to be the session's own child, like one that is executed: only then do waiting, exit codes, death
-// signals and process groups work alike. CLONE_PARENT does that, but fork() does not offer it. So this calls clone
-// and does by hand what glibc's fork() would do in a process with one thread: keep the thread's number in its
-// descriptor right, and register its list of robust mutexes.
+// A forked worker must be the session's own child, like an executed one: only then do waiting, exit codes, death
+// signals and process groups work the same way. That takes CLONE_PARENT, which fork() does not offer. So this
+// calls clone, and does by hand what glibc's fork() does in a process with one thread: correct the thread id in
+// the thread's descriptor, and register the list of robust mutexes.
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/process/fork_order.hpp"
@@ -28,7 +28,7 @@ using process::fork_answer;
 
 [[noreturn]] void leave(int code) {
   if (code == exit_codes::parent_lost && ::getpgrp() == ::getpid())
-    ::kill(0, SIGKILL);  // with the programs that imports may have started
+    ::kill(0, SIGKILL);  // including programs that imports may have started
   ::_exit(code);
 }
 
@@ -70,10 +70,10 @@ bool answer_forked(int socket, std::uint64_t order, pid_t pid, int pidfd) {
   return process::send_answer(socket, answer, pidfd);
 }
 
-/// In the worker: what spawn() does for an executed one.
+/// In the forked worker: does what spawn() does for an executed one.
 void take_place(int socket, process::received_order& order) {
-  // The template may have been killed before its answer. As long as the session may not know this process, it stays in
-  // the template's group, where the session finds it.
+  // The template may have been killed before its answer. Until the session is certain to know this process, it stays
+  // in the template's group, where the session finds it.
   const unique_fd self(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0U)));
   if (!self || !answer_forked(socket, order.order.number, ::getpid(), self.get()))
     ::_exit(exit_codes::parent_lost);

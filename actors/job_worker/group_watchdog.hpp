@@ -1,7 +1,7 @@
 // Kills the process groups of commands when the worker dies, however it dies: a separate process waits for
 // the worker's death and then kills the groups in a table that both share. Used by run_command.
 //
-// The session cannot do this: it kills the worker's process group, and a command leads another one.
+// The session cannot do this: it kills the worker's process group, but a command leads its own.
 #pragma once
 
 #include "runtime/base/fd.hpp"

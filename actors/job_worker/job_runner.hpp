@@ -4,9 +4,9 @@
 // The stages of a row:
 //
 //   revoked? next --- no ---> its argument --> recorder: loading --> begun --> function --> recorder: checking
-//     --> what it wrote beyond its result, whether it brought CUDA
+//     --> check for writes beyond its result, and for CUDA
 //     --> its result or error to the slot, or elsewhere --> row: finished | failed | too_large
-//     --> what it changed about the process is set back (process_settings)
+//     --> restore what it changed about the process (process_settings)
 //
 // Rows finished before a death stay finished: the table records them without a message.
 #pragma once
@@ -61,7 +61,7 @@ class job_runner {
   /// job has overwritten the table, or an argument does not arrive.
   result<outcome> run(const protocol::run_jobs& lease);
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
-  /// A file that the pool's program has published. Refuses (errc::usage) if it has not been sent, and as receive_parcel does.
+  /// A file that the pool's program has published. Fails with errc::usage if it has not been sent, and like receive_parcel.
   result<unique_fd> shared_file(std::uint32_t number);
 
  private:

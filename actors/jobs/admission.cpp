@@ -139,8 +139,8 @@ std::string admission::held() const {
 std::optional<std::string> admission::own_wait(steady_time now) {
   if (!bounds_.waits_for_itself(this_thread(), now)) return std::nullopt;
   return fmt::format(
-      "no job can start until this thread frees results: those that it keeps, or that callbacks have not "
-      "taken yet, hold {} of {} ([jobs] memory); free some, or raise [jobs] memory",
+      "no job can start until this thread frees results: results that it keeps or that callbacks have not "
+      "taken yet hold {} of {} ([jobs] memory); free some, or raise [jobs] memory",
       bytes_for_people(bounds_.results()), bytes_for_people(bounds_.memory()));
 }
 

@@ -46,8 +46,8 @@ class admission {
   void begun(std::uint64_t jobs);
   /// A job has ended and its argument of `bytes` bytes has been freed.
   void ended(std::uint64_t bytes);
-  /// A result has left its slot (kept), and is later freed (let_go). kept() never waits and may exceed the
-  /// limit: a finished result is never refused; jobs wait instead.
+  /// kept(): a result has left its slot; let_go(): it was freed. kept() never waits and may exceed the limit,
+  /// because a finished result is never refused; jobs wait instead.
   holding kept(std::uint64_t job, std::uint64_t bytes);
   void let_go(holding what);
 
@@ -58,13 +58,13 @@ class admission {
 
   struct room {
     std::uint64_t kept = 0;     ///< bytes of results that callers hold
-    std::uint64_t results = 0;  ///< bytes that results may take
+    std::uint64_t results = 0;  ///< bytes that results may still take
     std::uint64_t freed = 0;    ///< running total
   };
   [[nodiscard]] room room_now() const;
   [[nodiscard]] std::uint64_t results_before(std::uint64_t job);
-  /// How many jobs run, and the first job that lacks memory. Calls wake() once that much more has been freed
-  /// than in `since`.
+  /// Reports how many jobs run, and the first job that lacks memory. wake() is then called once that much
+  /// memory has been freed after `since` was read.
   void decided(std::uint64_t running, const std::optional<schedule::job_book::memory_lack>& lack,
                const room& since);
   /// Call before any job is submitted. `wake` runs on any thread, without our locks held.
@@ -89,7 +89,7 @@ class admission {
   [[nodiscard]] result<void> possible(std::uint64_t bytes) const;
   [[nodiscard]] std::string held() const;
   [[nodiscard]] std::optional<std::string> own_wait(steady_time now);
-  /// free() gives back memory; tells whoever waits for it.
+  /// Calls free(), which gives back memory, and notifies waiting threads.
   template <class Free>
   void make_room(Free free);
   [[nodiscard]] bool wake_is_due() noexcept;

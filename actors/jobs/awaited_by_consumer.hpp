@@ -18,7 +18,8 @@ class awaited_by_consumer {
   /// Ends the wait. Returns false if there was none.
   bool came();
   [[nodiscard]] std::optional<supervision::awaited_batch> now() const;
-  /// With the sample instead of its batch, if the worker hung at one that the consumer waited for.
+  /// Returns the report. If the worker hung on the awaited batch, the report names the sample instead of the
+  /// batch.
   [[nodiscard]] death_report named(death_report death) const;
 
  private:

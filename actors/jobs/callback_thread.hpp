@@ -1,5 +1,5 @@
 // The thread on which a pool runs callbacks (Job::then), so that no actor waits for user code. Runs callbacks
-// in the order of call(), those that wait together. The number of jobs with callbacks bounds the queue.
+// in the order of call(), in bursts. The number of jobs with callbacks bounds the queue.
 #pragma once
 
 #include "runtime/schedule/job_bounds.hpp"

@@ -37,13 +37,13 @@ class device_jobs {
   [[nodiscard]] std::optional<device_outcome> answered(device_answer answer);
   [[nodiscard]] std::vector<device_outcome> owner_lost(const device_lost& news);
   [[nodiscard]] std::vector<device_outcome> failed(const failure& why);
-  /// The job's record, if the job is here: the caller reports it as failed.
+  /// If the job is here, returns its outcome, which the caller of this function reports.
   [[nodiscard]] std::optional<device_outcome> cancel(std::uint64_t job);
   /// Cancels everything for this reason.
   [[nodiscard]] std::vector<device_outcome> cancel_all(const std::string& why);
 
   [[nodiscard]] std::size_t size() const noexcept { return jobs_.size(); }
-  /// Those of them whose callers wait: a job that was cancelled stays until the owner has answered.
+  /// The number of jobs here, without cancelled ones, which stay until the owner has answered.
   [[nodiscard]] std::size_t wanted() const noexcept { return jobs_.size() - unwanted_; }
   /// What jobs here wait for; returned once per wait, when callers have held all buffers for too long.
   [[nodiscard]] std::optional<std::string> waits_for_callers(steady_time now);

@@ -13,7 +13,7 @@ jobs::job_record& record_in(const std::shared_ptr<jobs::job_record>& held) {
   return *held;
 }
 
-/// For calls that need the pool, whose threads do not exist in a forked child.
+/// For calls that need the pool. Throws in a forked child, where the pool's threads do not exist.
 jobs::job_record& record_at_home(const std::shared_ptr<jobs::job_record>& held) {
   jobs::job_record& record = record_in(held);
   record.home().require("Job");

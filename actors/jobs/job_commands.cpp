@@ -186,7 +186,7 @@ void tell_owner(self_pointer self) {
     s.around.news->waits_for_callers(*who);
 }
 
-/// The book does not know of cancel_all.
+/// After cancel_all none: the book is not told about it and still has these jobs.
 std::uint64_t leased(const scheduler_state& s) {
   return s.cancelled ? 0 : s.book->unsettled() - s.book->waiting();
 }
@@ -267,8 +267,8 @@ void act(self_pointer self, notify callers) {
   } else {
     notify_callers(s);
   }
-  // Ask the book again every second while jobs wait. No message announces that a replacement never comes,
-  // that a caller keeps buffers that jobs on the device wait for, or that an ended job is still unreported.
+  // Ask the book again every second while jobs wait. No message says that a replacement never comes, that a
+  // caller keeps buffers that jobs on the device need, or that a worker has not reported an ended job yet.
   if ((s.book->unsettled() > 0 || s.device->size() > 0) && !std::exchange(s.asks_in_a_second, true))
     self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{decide_jobs::reason::second});
   const auto look = s.book->next_look();

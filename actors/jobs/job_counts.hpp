@@ -24,7 +24,7 @@ class job_counts {
 
   /// Counts one more job and returns its number; the first is 1.
   std::uint64_t submit() noexcept { return ++submitted_; }
-  /// The same for a job that repeats one that has ended and is not judged: they count once.
+  /// The same for a job that repeats one that has ended but was not judged: the two count as one.
   std::uint64_t submit_again(std::string_view function);
   /// The program has decided about a job that has ended.
   void judge(std::string_view function, job_verdict verdict);
@@ -42,8 +42,8 @@ class job_counts {
 
   /// False if, after that time, the callers of some submitted jobs have not been notified.
   [[nodiscard]] bool wait_until_all_notified(nanoseconds at_most);
-  /// Excludes the bytes held: admission knows those. Jobs that are neither running nor ended wait. No handed job counts as running:
-  /// host::look_closer moves those that their worker has begun.
+  /// Without the bytes held, which admission knows. Jobs that are neither running nor ended count as waiting. So do jobs that
+  /// were handed to a worker, until host::look_closer counts those that the worker has begun as running.
   [[nodiscard]] pool_statistics statistics() const;
 
  private:
@@ -51,7 +51,7 @@ class job_counts {
     std::uint64_t ok = 0;
     std::uint64_t nonzero_exits = 0;
     std::uint64_t failed = 0;
-    std::uint64_t again = 0;  ///< neither: repeated
+    std::uint64_t again = 0;  ///< repeated instead of judged
   };
   [[nodiscard]] verdicts& of(std::string_view function);
   template <class Counts>

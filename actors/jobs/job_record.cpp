@@ -76,7 +76,7 @@ std::optional<std::string> job_record::why_in_vain() const {
   return at_device_ ? control->who_holds_the_device() : std::nullopt;
 }
 
-/// Checks regularly whether the job waits for memory, or on the device for buffers, that this thread holds.
+/// Also checks regularly whether the job needs memory or device buffers that this thread holds.
 void job_record::wait_until_done(std::unique_lock<std::mutex>& hold) const {
   ++waiting_;
   while (!done_) {

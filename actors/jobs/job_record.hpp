@@ -76,7 +76,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
         home_(home) {}
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  /// What people read.
+  /// The job's number in messages for people.
   [[nodiscard]] std::uint64_t known_as() const noexcept { return rules_.known_as.value_or(number_); }
   [[nodiscard]] const home_process& home() const noexcept { return home_; }
   [[nodiscard]] const std::string& function() const noexcept { return function_; }
@@ -114,7 +114,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   /// How long the latest attempt ran, or has run until `now`. Empty if none has begun, and once the job has
   /// ended.
   [[nodiscard]] std::optional<nanoseconds> ran_for(steady_time now) const;
-  /// False, without an effect, in a forked child, where it may be called as well: by the destructors of callers.
+  /// In a forked child, where destructors of the caller's objects may call it, has no effect and returns false.
   bool end(bool only_waiting, bool at_once);
   void then(std::function<void(Job)> callback);
   /// Calls `ended` on the thread that ends the job, or at once if it has ended. `ended` must neither block

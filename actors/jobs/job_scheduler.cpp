@@ -44,8 +44,8 @@ std::vector<schedule::lease_reading> last_readings(const scheduler_state& s, wor
   return all;
 }
 
-/// Reads the rows of running leases. A worker reports the jobs of a bundle only when another one ends; if
-/// that takes long, earlier jobs have still ended.
+/// Reads the rows of running leases. A worker reports ended jobs of a bundle only when another one ends. If
+/// that takes long, this finds the ended jobs earlier.
 void look_at_bundles(scheduler_state& s) {
   for (const auto& [index, worker] : s.workers) {
     for (const schedule::lease_reading& so_far : last_readings(s, worker.who))
@@ -91,8 +91,8 @@ schedule::job_death death_of(bool charged, bool took_too_long) {
 
 constexpr std::uint32_t host_losses_charged_from = 3;
 
-/// Whether the end is blamed on the current job. The loss of a host is blamed on no job, unless the job keeps losing
-/// hosts (rule H4).
+/// Whether the end is blamed on the current job. A lost host is blamed on the job only if the job keeps losing hosts
+/// (rule H4).
 bool charges(scheduler_state& s, const scheduler::worker_ended& ended) {
   if (!ended.host_lost || !ended.mark) return ended.mark.has_value();
   const auto job = s.book->would_blame(ended.who, last_readings(s, ended.who));
@@ -107,7 +107,7 @@ void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
   decision.blamed =
       settle(s, ended.who, death_of(charges(s, ended), ended.took_too_long), ended.cause, ended.sample_name, self->clock().now());
   decision.held -= std::min<std::uint32_t>(decision.held, static_cast<std::uint32_t>(unsettled - s.book->unsettled()));  // jobs that have ended
-  self->send(s.supervisor, supervisor::blame_decided{std::move(decision)});  // first: the death comes before what it caused
+  self->send(s.supervisor, supervisor::blame_decided{std::move(decision)});  // send first: the death is reported before its consequences
   act(self);  // takes the dead worker's results from its parcels while the socket is open
   forget(s, ended.who);
   s.parcels->forget(ended.who);
@@ -159,7 +159,7 @@ actors::handlers<heard> behave(self_pointer self, job_scheduler_surroundings aro
       },
       [self](const jobs_submitted& some) {
         for (const auto& record : some.queue->take()) enter(self->state, record);
-        decide(self, notify::later);  // the caller may hold locks that its own code needs
+        decide(self, notify::later);  // this thread may hold locks that callbacks need
       },
       [self](const jobs_reported& some) {
         for (const job_report& one : some.queue->take()) take_report(self->state, one);

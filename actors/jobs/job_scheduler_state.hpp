@@ -63,7 +63,7 @@ struct scheduler_state {
   std::vector<std::function<void()>> ended;  // notifications of callers still to send
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
-  std::unordered_map<schedule::job_id, std::uint32_t> host_losses;  // jobs that ran when a loader host was lost
+  std::unordered_map<schedule::job_id, std::uint32_t> host_losses;  // number of lost loader hosts, per job that was running there
   bool functions_known = false;
   bool decision_due = false;
   bool asks_in_a_second = false;

@@ -27,7 +27,7 @@ struct lent_place {
   std::shared_ptr<mapping> memory;
   std::uint32_t slots = 0;
   std::atomic<std::uint32_t> lent{0};  // results whose address is fixed
-  // Per slot: whether arguments are being copied into it. Per place: the number of such slots.
+  // deliveries: for each slot, whether arguments are being copied into it. delivering: the number of such slots.
   std::vector<std::atomic<std::uint32_t>> deliveries;
   std::atomic<std::uint32_t> delivering{0};
 };

@@ -65,7 +65,7 @@ class Pool::body final : public host::run,
  private:
   // The part of a run that feeds jobs to its workers.
   struct engine : run::engine {
-    std::unique_ptr<jobs::device_side> device;  // or none
+    std::unique_ptr<jobs::device_side> device;  // may be null
     jobs::job_scheduler_actor scheduler;
     jobs::pool_host_actor host;
     std::unique_ptr<jobs::report_forwarder> reports;
@@ -139,11 +139,11 @@ class Pool::body final : public host::run,
   std::unique_ptr<const hosts::hosts_setup> hosts_;
   const std::shared_ptr<hosts::host_board> host_board_ = std::make_shared<hosts::host_board>();
 
-  std::uint64_t poisoned_ = 0;  // jobs; used only by callbacks of the scheduler, as is the next one
-  std::uint64_t raised_ = 0;    // the exceptions told
+  std::uint64_t poisoned_ = 0;  // number of poisoned jobs; used only by the scheduler's callbacks, like the next member
+  std::uint64_t raised_ = 0;    // number of exceptions reported as events
 
   std::mutex close_mutex_;
-  std::shared_mutex engine_stays_;  // shared: the engine is not destroyed; before mutex_
+  std::shared_mutex engine_stays_;  // held shared to keep the engine from being destroyed; lock before mutex_
   std::unique_ptr<engine> engine_;  // guarded by mutex_
 };
 

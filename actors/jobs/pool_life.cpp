@@ -210,8 +210,8 @@ Job Pool::body::refuse_job(std::string_view function, const job_options& options
   return job_access::make(std::move(record));
 }
 
-/// Jobs that were admitted while the pool was ending and that no actor will process. Without locks: freeing an argument may run
-/// the caller's code.
+/// Fails jobs that were admitted while the pool was ending and that no actor will process. Call without locks: freeing an
+/// argument may run the caller's code.
 void Pool::body::fail_orphans(const std::vector<std::shared_ptr<jobs::job_record>>& orphans) {
   admission_->begun(orphans.size());
   for (const auto& record : orphans) {

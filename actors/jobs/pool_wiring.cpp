@@ -127,22 +127,23 @@ void Pool::body::callers_notified(std::uint64_t jobs) {
 void Pool::body::job_failed(std::uint64_t job, const std::string& work, const job_failure& why) {
   if (why.status == job_status::cancelled) return;
   if (why.status == job_status::exception) return job_raised(job, work, why);
-  // A loader's program says itself which samples are to blame (sample_quarantined); some batches die of something else.
+  // A data loader itself reports which samples to blame (sample_quarantined): a poisoned batch may have other causes.
   if (!of_batches_ && why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
     board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
   const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
-  log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // who judges a job tells it
+  log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // the program that judges jobs reports failures itself
   tell_after_deaths(host::event_of(event_kind::job_failed, text));
 }
 
-/// Its caller gets the exception, but a person who looks later does not.
+/// Also publishes the exception as an event: the caller gets it anyway, but a person who looks later does
+/// not.
 void Pool::body::job_raised(std::uint64_t job, const std::string& work, const job_failure& why) {
   if (judged_ || raised_ == exceptions_told) return;
   ++raised_;
   const std::string_view traceback(why.traceback);
-  const auto exception = raised_from(fmt::format("{}: {}", why.type, why.text), traceback.substr(0, traceback.find('\0')));  // then: pickled
+  const auto exception = raised_from(fmt::format("{}: {}", why.type, why.text), traceback.substr(0, traceback.find('\0')));  // after '\0': the pickled exception
   const std::string where = exception->frames.empty() ? "" : fmt::format(" ({})", exception->frames.back());
-  const bool of_python = work == "call";  // as all of its functions
+  const bool of_python = work == "call";  // Python functions all run as "call"
   const std::string who = of_batches_ ? "a batch" : of_python ? fmt::format("job {}", job) : fmt::format("job {} ({})", job, work);
   event raised = host::event_of(event_kind::job_raised, fmt::format("{} raised {}: {}{}", who, exception->type, exception->message, where));
   if (raised_ == exceptions_told) raised.text += fmt::format("; this is the last of {} exceptions that are listed", exceptions_told);
@@ -150,7 +151,8 @@ void Pool::body::job_raised(std::uint64_t job, const std::string& work, const jo
   tell(std::move(raised));
 }
 
-/// After the deaths that the scheduler has decided so far, which the supervisor reports.
+/// Publishes the event after the deaths that the scheduler has decided on so far, which the supervisor
+/// reports.
 void Pool::body::tell_after_deaths(event what) {
   const std::lock_guard hold(mutex_);
   if (!engine_) return tell(std::move(what));

@@ -101,7 +101,7 @@ std::string values_text(dtype type, std::span<const std::byte> bytes) {
   return {};
 }
 
-/// The message of what user code threw. Call it in a handler.
+/// The message of the exception that user code threw. Call in a catch block.
 std::string thrown() {
   try {
     throw;
@@ -282,7 +282,7 @@ result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments)
   if (made.samples.empty() && !made.setup_only)
     return refuse(errc::usage, "which samples? Write --load 7, --load 3,7,10-20, or --setup-only for none");
   if (!made.samples.empty() && made.setup_only)
-    return refuse(errc::usage, "--load and --setup-only exclude each other");
+    return refuse(errc::usage, "give either --load or --setup-only, not both");
   return made;
 }
 

@@ -41,13 +41,13 @@ class lease_runner {
   /// `pause` waits between attempts to read storage that reported a transient error.
   explicit lease_runner(const lease_context& context, std::function<void(std::chrono::milliseconds)> pause);
 
-  /// Fills the lease's slot, unless it is dropped: then the report has no rows. Exceptions from the dataset become failures of their samples. Empty if a request
-  /// to stop came before the batch was finished. Refuses (errc::protocol) a lease with a nonexistent slot or
-  /// an impossible number of samples.
+  /// Fills the lease's slot, unless the lease is dropped: then the report has no rows. Exceptions from the dataset become
+  /// failures of their samples. Empty if a request to stop came before the batch was finished. Refuses (errc::protocol) a lease
+  /// with a nonexistent slot or an impossible number of samples.
   result<std::optional<protocol::batch_loaded>> run(const protocol::load_batch& lease);
 
-  /// Whether user code loaded CUDA into this process. The sample that did so becomes a failure with that
-  /// reason, and the process should be replaced. Checked after each sample; never reset.
+  /// Whether user code loaded CUDA into this process; if so, the process should be replaced. The sample that
+  /// did so fails with that reason. Checked after each sample; never reset.
   [[nodiscard]] bool cuda_loaded() const noexcept { return cuda_.found(); }
 
  private:

@@ -10,7 +10,7 @@
 //   opening -------------> described -------------> ready --- load_batch ---> (works, then ready again)
 //      any of them: worker_gives_up, exit 77 / 78 / 82;  link_lost: exit 83;  stopping: exit 0
 //
-// On a crash in the dataset the process dies; the session finds the sample in the flight recorder.
+// If the dataset crashes, the process dies, and the session finds the sample in the flight recorder.
 #pragma once
 
 #include "actors/caf/caf.hpp"
@@ -59,9 +59,9 @@ class expected_leases {
   // From the actor.
   /// Empty: there is none.
   [[nodiscard]] std::optional<protocol::load_batch> take_urgent();
-  /// Its result is no longer needed.
+  /// Whether the lease's result is no longer needed.
   [[nodiscard]] bool is_dropped(const protocol::load_batch& lease);
-  /// Null: announces leases to no dataset from now on; the previous one may then be destroyed.
+  /// With null, leases are no longer announced, and the previous dataset may be destroyed.
   void set_dataset(Dataset* dataset);
 
  private:

@@ -61,7 +61,7 @@ int worker_main(const dataset_factory& make) {
     stopping = true;
     actors::tell(loader, loader::link_lost{reason});
   };
-  // What the dataset writes to or closes by mistake is most often a low number.
+  // A descriptor that the dataset writes to or closes by mistake usually has a low number.
   unique_fd socket = child::high_duplicate(protocol::child_fd::link);
   if (socket) ::close(protocol::child_fd::link);
   else socket.reset(protocol::child_fd::link);

@@ -20,8 +20,8 @@ struct command_job {
   static constexpr std::size_t arguments_max = 65'536;
 
   std::vector<std::string>
-      arguments{};  ///< argv; the program is the first, looked up in PATH; no shell sees them
-  std::uint64_t output_bytes_max = 1 << 20;  ///< kept of stdout, and again of stderr
+      arguments{};  ///< argv: first the program, which is looked up in PATH. There is no shell
+  std::uint64_t output_bytes_max = 1 << 20;  ///< how much to keep of stdout and of stderr, each
   /// limit on the private memory of the command and its descendants; 0: none
   std::uint64_t memory_bytes_max = 0;
   /// changes to the worker's environment: "NAME=value" sets a variable, "NAME" removes it

@@ -25,7 +25,7 @@ using from_owner =
 using to_owner = std::variant<open_owner, prepare_owner, map_partition, upload_slots, stop_owner, upload_jobs,
                               wire_communicate>;
 
-/// Whether the sending thread always writes a message itself: the caller of a job waits for it.
+/// Whether the sending thread always writes the message itself, because a job's caller is waiting for it.
 template <class Message>
 inline constexpr bool written_at_once = false;
 template <>

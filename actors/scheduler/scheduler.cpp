@@ -13,7 +13,7 @@ namespace {
 
 using self_pointer = actors::self<scheduler_actor, scheduler_state>;
 
-/// Runs after what is in the mailbox now.
+/// Decides after the messages that are in the mailbox now.
 void decide_soon(self_pointer self) {
   if (std::exchange(self->state.decision_due, true)) return;
   self->send(scheduler_actor(self), decide{});
@@ -78,8 +78,8 @@ void tell_drained_to_stop(scheduler_state& s) {
   }
 }
 
-/// Holds back uploads that may not be handed out yet, and adds those that now may. The gate remembers that one
-/// waits: gate_moved comes when it may pass.
+/// Holds back uploads that the gate does not let pass yet, and adds earlier ones that it now lets pass. The
+/// gate remembers that an upload is waiting, and gate_moved arrives when it can pass.
 void pass_gate(scheduler_state& s, std::vector<upload_order>& orders, steady_time now) {
   std::move(orders.begin(), orders.end(), std::back_inserter(s.at_gate));
   orders.clear();
@@ -99,7 +99,7 @@ void act(self_pointer self) {
   carry_out orders{s, self->clock().now(), {}};
   for (schedule::command& c : s.ledger->advance()) std::visit(orders, c);
   if (s.around.gate && s.around.uploads_pass_gate) pass_gate(s, orders.uploads.orders, orders.now);
-  // A batch that waits at the gate is not the owner's yet.
+  // A batch that waits at the gate has not been sent to the owner yet.
   for (const upload_order& o : orders.uploads.orders) s.times.ordered(o.position, orders.now);
   if (!orders.uploads.orders.empty()) self->send(s.others.owner, std::move(orders.uploads));
   tell_drained_to_stop(s);
@@ -141,7 +141,7 @@ void drain(scheduler_state& s, const worker_drains& order) {
     s.departures.drains(order.who, order.after_current_batch);
 }
 
-/// The name first: a quarantine decision is reported with it.
+/// Store the name first: if the sample is quarantined, the report contains it.
 void note_name(scheduler_state& s, worker_ref who, const std::optional<schedule::flight_mark>& mark,
                const std::string& name) {
   if (!mark || name.empty()) return;

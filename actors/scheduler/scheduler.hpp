@@ -13,8 +13,8 @@
 //             through scheduler_news                         everything else
 //   owns      the ledger, the plan, the accounts of the stream; how long samples take, with [loader] hedge
 //
-// Puts all messages of the mailbox into the ledger before it asks for the next decision, so a burst costs one
-// decision. Outstanding leases and uploads bound the mailbox.
+// It feeds all messages in the mailbox to the ledger before it asks for the next decision, so a burst costs
+// one decision. Outstanding leases and uploads bound the mailbox.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
@@ -45,11 +45,12 @@ struct scheduler_surroundings {
   scheduler_news* news = nullptr;      ///< outlives the actor
   /// The gate of a group: no batch passes before the group begins. Null: no group.
   std::shared_ptr<group::hand_over_gate> gate{};
-  /// Uploads to another process pass the gate here, because that process asks no gate itself.
+  /// Uploads to another process pass the gate here, because that process has no gate to check.
   bool uploads_pass_gate = false;
   /// [loader] hedge: shows which sample each worker loads, and since when. Null: no hedges.
   std::shared_ptr<const arena::flight_recorders> flights{};
-  /// Places from this one on are on other machines, whose late batches others load too. None: there are no such places.
+  /// The first place on another machine; late batches of such places are loaded by other workers, too. None: all places
+  /// are local.
   std::optional<std::uint32_t> first_remote_place{};
 };
 

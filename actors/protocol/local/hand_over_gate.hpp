@@ -1,10 +1,10 @@
 // Decides whether the next batch may be handed out, in a session that belongs to a group (rules G9, G19 and
-// G28). The group's member actor writes it. Whoever hands out batches asks it: the consumer's thread, or the
-// scheduler when the GPU owner is another process. It counts the batches handed out, so that a freeze and a
+// G28). The group's member actor writes it. The thread that hands out batches asks it: the consumer's, or the
+// scheduler's when the GPU owner is another process. It counts the batches handed out, so that a freeze and a
 // hand-over never disagree about a batch.
 //
-// It also remembers that it has answered `wait`. The member's view of changes is not enough: a right may lapse, turn
-// away the scheduler and be extended between two steps of the member.
+// It also remembers that it has answered `wait`. The member could miss that: between two of its steps a right can
+// lapse, the scheduler can be told to wait, and the right can be extended.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -65,7 +65,7 @@ struct worker_ended {
   std::optional<schedule::flight_mark> mark;
   std::string sample_name;  ///< from the flight recorder
   std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
-  bool host_lost = false;   ///< with its loader host: blamed on a sample only if its batch keeps losing hosts
+  bool host_lost = false;   ///< the worker's loader host was lost: blame a sample only if its batch keeps losing hosts
   bool took_too_long = false;  ///< killed because of the time that its sample or job took
 };
 

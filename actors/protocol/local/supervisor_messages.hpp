@@ -87,8 +87,8 @@ struct scale_pool {
 struct host_place_joined {
   std::uint32_t worker = 0;
 };
-/// The host no longer offers one. `lost`: the place's process has ended with the host; otherwise the host waits for it. `rests`: the
-/// host stays, but an operator wants fewer of its workers.
+/// The host no longer offers a process for this place. `lost`: the process has ended with the host; otherwise the host waits for
+/// it to end. `rests`: the host stays, but an operator wants fewer of its workers.
 struct host_place_left {
   std::uint32_t worker = 0;
   bool lost = false;

@@ -47,7 +47,7 @@ TEST_CASE("invalid options are refused with what to write instead") {
   CHECK(refusal({"--load", "7-3"}) == "--load 7-3: the range 7-3 ends before it begins");
   CHECK(refusal({"--setup-only=yes"}) == "--setup-only takes no value");
   CHECK(refusal({"--config", "c.toml", "--load", "7", "--setup-only"}) ==
-        "--load and --setup-only exclude each other");
+        "give either --load or --setup-only, not both");
   for (const char* const list : {"", ",", "7,", "-1", "7-", "seven", "1-2-3", "18446744073709551616"})
     CHECK(refusal({"--load", list}).find("is not a sample index; write --load 7") != std::string::npos);
 }
