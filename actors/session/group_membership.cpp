@@ -16,7 +16,7 @@ std::string name_without_rank(const std::string& name, const group::launcher_pla
   return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
 }
 
-/// A value may be as long as its file, but a report must fit a frame.
+/// A value can be as long as its file, but a report must fit a frame.
 std::string shortened(const std::string& value) {
   constexpr std::size_t longest = 200;
   if (value.size() <= longest) return value;
@@ -56,7 +56,7 @@ result<config> settings_as_rank(config settings, const group::launcher_place& pl
   }
   s.rank = place.rank;
   s.world_size = place.world_size;
-  // Whoever put the rank into the name has also set the rank's port.
+  // If the name already contains the rank, the rank's port has been set, too.
   if (place.world_size > 1 && name_without_rank(settings.name, place) == settings.name) {
     settings.name = group::with_rank(settings.name, place.rank);
     settings.metrics.listen = group::address_of_rank(settings.metrics.listen, place.rank);

@@ -72,7 +72,7 @@ class Session::body::news_of_actors final : public host::owner_reports,
 
   void sample_quarantined(const scheduler::lost_sample& lost) override {
     board_.sample_quarantined(lost);
-    // After its last death, which the supervisor reports.
+    // Publish this after the last death that the sample caused, which the supervisor reports.
     actors::tell(engine_.supervisor, supervisor::when_handled{[this, what = host::event_of_quarantined(lost)] { warn(what); }});
   }
 

@@ -26,8 +26,7 @@ using namespace std::chrono_literals;
 constexpr int waits_of_an_abort = 2;
 constexpr auto time_to_close = 2s;
 
-// The keeper has already given the owner its time to stop. A healthy owner leaves within the shorter of the
-// two.
+// The keeper has already given the owner its time to stop. A healthy owner leaves within least_patience.
 constexpr nanoseconds patience_at_the_end = 2s;
 constexpr nanoseconds least_patience = 100ms;
 

@@ -4,10 +4,10 @@
 // snapshots and agreed steps are the same. Each incarnation has its own device, actor system and io thread,
 // and runs its device program on its own thread.
 //
-// A signal can end a process but not a thread, so here a signal is a request. Waits for a batch or for other
-// ranks then fail, the communicator is aborted, the device closed, and the next incarnation begins. An owner
-// that does not leave in time is abandoned with all its resources, and its final message says that this
-// session cannot continue.
+// A signal can end a process but not a thread, so here a signal is a request. If the owner is waiting for a
+// batch or for other ranks, the wait then fails; the communicator is aborted, the device closed, and the next
+// incarnation begins. An owner that does not leave in time is abandoned with all its resources, and its final
+// message says that this session cannot continue.
 //
 // Threads: any may call. Messages and the end of an owner are reported on the session's io thread.
 #pragma once

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 constexpr auto look_every = 50ms;  // writes heartbeats and checks deadlines
 constexpr auto last_message_deadline = 1s;
 constexpr const char* advice =
-    "[gpu] placement = \"embedded\" has no process to replace, and a thread cannot be killed: with "
+    "[gpu] placement = \"embedded\" runs the GPU owner on threads, which cannot be killed and replaced: with "
     "\"process\" the group would have continued";
 
 }  // namespace

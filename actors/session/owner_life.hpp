@@ -1,5 +1,5 @@
-// One incarnation of a GPU owner inside this process. Owns its threads and all that they use, because they
-// may be left behind. Used by owner_inside only.
+// One incarnation of a GPU owner inside this process. Owns its threads and all that they use, because it may
+// have to abandon them. Used by owner_inside only.
 #pragma once
 
 #include "actors/caf/caf.hpp"

@@ -30,7 +30,7 @@ struct session_surroundings {
   std::uint32_t partitions = 2;                 ///< places for workers, and one for the sacrificial worker
   std::optional<sampling> order;                ///< none for custom datasets
   std::optional<dataset_description> expected;  ///< the session's own listing; of custom datasets only with hosts
-  bool from_store = false;                      ///< files are objects behind URLs
+  bool from_store = false;                      ///< the dataset's files are objects at URLs
   stream_request request;
   steady_time demanded{};  ///< when the first batch was requested
   std::shared_ptr<arena::arena> memory;

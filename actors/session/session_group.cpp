@@ -9,7 +9,8 @@
 namespace penstock {
 namespace {
 
-// The consumer may wait at the gate for a long time. This often, it calls its host and checks for failures.
+// How often the consumer calls while_waiting and checks for failures while it waits at the gate, which can
+// take long.
 constexpr nanoseconds looked_at_every = std::chrono::milliseconds(50);
 
 }  // namespace

@@ -17,7 +17,7 @@ config config_for_hosts(config settings) {
 
 }  // namespace
 
-/// Even without local workers: hosts are compared with what the session's own program says.
+/// Needed even without local workers: hosts must describe the dataset as the session's own program does.
 result<void> Session::body::describe_for_hosts(engine& e) {
   if (!has_hosts(settings_.loader) || !hosts::is_custom(settings_)) return {};
   auto described = hosts::describe_custom(settings_, &given_up_);
@@ -27,7 +27,7 @@ result<void> Session::body::describe_for_hosts(engine& e) {
   return {};
 }
 
-/// Before the supervisor, which starts workers through it.
+/// Call before the supervisor is created: it starts remote workers through the hub.
 void Session::body::make_hub(engine& e, const hosts::hosts_setup& setup) {
   if (!e.dataset && !e.custom) return;
   hosts::connection_deps deps = hosts::deps_of(settings_, setup, PENSTOCK_VERSION);

@@ -59,7 +59,7 @@ config accepted(config settings, const session_options& options) {
   config values =
       value_or_throw(config_file::accept(std::move(settings), config_file::process_environment()));
   if (!options.join_group) value_or_throw(session::check_alone(values));
-  // Decided once: there is no other decoder later, whatever happens.
+  // Decided once: the session never changes its decoder.
   const auto decoder = value_or_throw(device::choose_decoder(values));
   if (!decoder.notice.empty())
     log::warn("gpu", "[image] decoder = \"{}\": {}", config_file::spelling(values.image.decoder),
@@ -102,7 +102,7 @@ Session::body::body(config settings, session_options options)
 }
 
 Session::body::~body() {
-  // After stop() the shutdown may take the requested time; without it, the shortest.
+  // After stop() the shutdown may take the time that stop() allowed; otherwise it must be short.
   if (!ending_.stopped()) end_within(host::end_of_dropped);
   close();
 }
@@ -116,12 +116,12 @@ void Session::body::start() {
 
 result<void> Session::body::try_start() {
   auto e = std::make_unique<engine>();
-  const std::uint32_t places = places_of(settings_.loader);  // all workers
-  // And a recorder for the owner's process.
+  const std::uint32_t places = places_of(settings_.loader);
+  // One flight recorder per place, and one for the owner's process.
   if (auto ok = e->create_shared(places + 1, worker_cores_.node); !ok) return ok;
   // In a group the other ranks must learn of a failure, so the actors start even then.
   std::optional<failure> trouble = options_.cannot_begin;
-  // Before the dataset, which may take minutes to open.
+  // Check this before opening the dataset, which may take minutes.
   auto hosts = hosts::read_hosts(settings_.loader, workers_ > 0);
   if (!hosts && !trouble) trouble = std::move(hosts.error());
   if (auto lock = gpu_owner::lock_sink(options_.sink, options_.sink_out); lock) {
@@ -196,7 +196,7 @@ void Session::body::fail(const failure& why) {
 void Session::body::stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept {
   ending_.asked_by(by);
   if (board_.stopping()) tell(host::event_of(event_kind::stopping, "the session was asked to stop by " + ending_.who_asked()));
-  if (!at_most && ask_group_to_stop()) return;  // and end with it
+  if (!at_most && ask_group_to_stop()) return;  // the session then ends with its group
   end_within(at_most);
 }
 

@@ -76,7 +76,8 @@ void Session::body::spawn_keeper(engine& e) {
 
 void Session::body::spawn_scheduler(engine& e) {
   e.leases = std::make_shared<scheduler::lease_counts>(places_of(settings_.loader));
-  // Two workers may load a batch only if samples have more than one attempt: otherwise the death of either would quarantine.
+  // Two workers may load a batch only if samples have more than one attempt: otherwise the death of either worker would
+  // quarantine a sample.
   const bool may_start_twice = has_hosts(settings_.loader) && settings_.quarantine.max_attempts > 1;
   e.scheduler = scheduler::spawn_scheduler(
       *e.system, {e.leases, times_, e.news.get(), group_ ? group_->gate : nullptr, has_keeper(),

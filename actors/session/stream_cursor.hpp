@@ -41,7 +41,7 @@ class stream_cursor {
   /// Null until the stream is open.
   [[nodiscard]] std::shared_ptr<const device::transfer_plan> transfer() const;
 
-  /// Session::next() was called: earlier ranges over epochs may not continue.
+  /// Session::next() was called: earlier ranges over epochs must not continue.
   void begin_iteration() noexcept { ++iteration_; }
   /// A range over an epoch requests a batch. `iteration` is the range's own number, initially 0: the range
   /// then becomes the current one, and this returns true. Throws error (errc::usage) if another range has
@@ -58,8 +58,8 @@ class stream_cursor {
     schedule::stream_range range;
     std::shared_ptr<const penstock::plan> plan;  ///< the new plan, if the seek changes it
   };
-  /// Continues at the beginning of this range; batches of earlier seeks are dropped. If the range precedes
-  /// the epoch that a group's state entered in the middle, all epochs from there on are whole.
+  /// Continues at the beginning of this range; batches of earlier seeks are dropped. A group's state can
+  /// start the stream in the middle of an epoch. A seek to an earlier epoch then makes all epochs whole.
   seek_order begin_seek(schedule::stream_range range);
   [[nodiscard]] bool wants(std::uint64_t seek_number) const noexcept { return seek_number == seek_number_; }
   /// The consumer takes a batch.

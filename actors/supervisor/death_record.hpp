@@ -55,8 +55,9 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 /// and in pools.
 [[nodiscard]] std::string preparation_text(std::string_view phase, work_kind kind);
 
-/// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)", of a data loader ", while loading sample 7"; ", while working
-/// on 'cat.jpg'" if it ignored a stop and nothing is blamed. What preparation_text says if it died before its first sample. Empty: nothing is known.
+/// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)", for a data loader ", while loading sample 7";
+/// ", while working on 'cat.jpg'" if it ignored a stop and nothing is blamed. If it died before its first sample: preparation_text().
+/// Empty: nothing is known.
 [[nodiscard]] std::string blame_text(const death_report& death, work_kind kind);
 
 /// ", for 40 s; that had hung 2 times before: ...; 2 batches are loaded again": what else is known. Empty: nothing.

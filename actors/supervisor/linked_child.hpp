@@ -23,9 +23,10 @@ struct linked_child_request {
   int arena = -1;
   int flight = -1;
   std::vector<int> indexes{};  ///< of the datasets; -1: none
-  std::vector<int> cores{};    ///< that it may run on; empty: those of the calling thread
+  std::vector<int> cores{};    ///< cores that it may run on; empty: those of the calling thread
   bool parcels = false;        ///< a socket pair for large arguments and results, instead of the indexes
-  /// Starts it in another way than the spawner; same rules as spawner::start. Empty: the spawner does.
+  /// Starts the child in place of the spawner, under the rules of spawner::start. Empty: the spawner starts
+  /// it.
   std::function<std::shared_ptr<process::start_control>(process::spawn_request, process::spawner::done)>
       start_with{};
 };

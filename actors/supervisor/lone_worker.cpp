@@ -169,7 +169,7 @@ result<void> lone_worker::say(const protocol::to_worker& message, std::string_vi
     if (errno != EAGAIN && errno != EINTR) return {};
     pollfd room{socket_.get(), POLLOUT, 0};
     ::poll(&room, 1, as_ms(look_every(deadline_)));
-    if (until.is_over(now())) return refuse(errc::timed_out, "it took no message within {} {}", duration_for_people(deadline_), doing);
+    if (until.is_over(now())) return refuse(errc::timed_out, "it read no message within {} {}", duration_for_people(deadline_), doing);
   }
   return {};
 }

@@ -1,5 +1,5 @@
-// One worker without a session: the calling thread starts it, asks it and kills it. Used by doctor, and by session and loader host to
-// have a worker program describe its dataset. Deadlines do not count time in which the calling thread did not run.
+// One worker without a session: the calling thread starts it, sends it requests and kills it. Used by doctor, and by session and
+// loader host to have a worker program describe its dataset. Deadlines do not count time in which the calling thread did not run.
 #pragma once
 
 #include "actors/protocol/wire.hpp"
@@ -41,7 +41,7 @@ class lone_worker {
 
   /// Waits for its introduction. Refuses a program that is not a worker, or speaks another protocol.
   result<void> greet();
-  /// Has it open the dataset. If the worker refuses, so does this, with its reason (errc::dataset).
+  /// Has it open the dataset. Refuses (errc::dataset) with the worker's reason if the worker does.
   result<dataset_description> open(const config& settings);
   /// Has it set up the dataset, with one slot for that many samples.
   result<void> set_up(const dataset_description& dataset, std::uint32_t samples);

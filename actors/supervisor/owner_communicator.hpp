@@ -7,8 +7,8 @@
 // program is further ahead, or that started from an earlier snapshot, is replaced by one that gets the
 // snapshot of that step.
 //
-// The process of the owner, as far as the communicator goes. A process makes one communicator in its life, so a spent one is
-// replaced; one whose communicator was aborted before it was made can make another.
+// The states of the owner's process, as seen from its communicator. A process can be a member of only one communicator, so a
+// spent process is replaced. If a communicator was aborted before it was made, the process can make another.
 //
 //          ready()            make sent               made                  aborted
 //   gone ----------> unused -------------> making -------------> member -------------> spent
@@ -16,8 +16,9 @@
 //    |                 +------ aborted ------+
 //    +---- ended(), from each: the communicator of a process that was making or a member is broken, then aborted
 //
-// make is held back while the process is gone, or has another snapshot than the next one gets (it is then replaced). abort is
-// answered at once unless the process is making or a member; then it has a deadline to answer.
+// A make order is held back while the process is gone, or if it started from a snapshot other than the one for the next
+// process (it is then replaced). An abort order is answered at once, unless the process is making a communicator or a member
+// of one; then the process must answer by a deadline.
 //
 // What becomes of deliveries:
 //

@@ -206,7 +206,7 @@ struct hear {
   }
 };
 
-/// Acts on what the group's orders and the process's reports mean for others.
+/// Carries out what follows from the group's orders and the process's reports.
 void follow(self_pointer self, owner_communicator::orders what) {
   keeper_state& s = self->state;
   for (const protocol::batches_delivered& news : what.agreed) hear{self, s.owner->incarnation()}.take(news);
@@ -251,7 +251,7 @@ void look(self_pointer self) {
   }
   if (s.communicator) follow(self, s.communicator->look(now));
   advance(self);
-  if (s.link) s.link->expect(1);  // NVML's list comes unprompted, less often than this
+  if (s.link) s.link->expect(1);  // the process sends NVML's list unasked, less often than this
 }
 
 void keep_looking(self_pointer self) {

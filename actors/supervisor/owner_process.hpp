@@ -27,7 +27,7 @@ struct owner_descriptors {
   int lifeline = -1;
   int arena = -1;
   int flight = -1;
-  std::vector<int> cores{};  ///< that it may run on; empty: ours
+  std::vector<int> cores{};  ///< cores that it may run on; empty: ours
 };
 
 /// Receives the events of the owner's process. shut_down() drops the handle.

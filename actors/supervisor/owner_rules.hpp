@@ -19,7 +19,7 @@ namespace penstock::supervisor {
 inline constexpr nanoseconds owner_start_deadline = std::chrono::seconds(120);
 
 /// An owner's process that aborts its communicator waits abort_timeout twice before it exits: for open uses and
-/// for the abort. We wait once longer.
+/// for the abort. The keeper waits one abort_timeout longer.
 inline constexpr int waits_of_an_abort = 3;
 
 /// In a pool, a job that kills owners is skipped and the other jobs continue.

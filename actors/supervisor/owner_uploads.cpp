@@ -6,8 +6,8 @@
 namespace penstock::supervisor {
 namespace {
 
-/// The owner's own times arrive only with its acknowledgement; until then this shows where the batch is. A conversion
-/// takes no longer than the message.
+/// Shows where the batch is until the acknowledgement brings the owner's own times. Counts the batch as converted,
+/// too: a conversion takes no longer than the message.
 void note_copied(batch_times* times, const upload_order* batch, steady_time now) {
   if (times == nullptr || batch == nullptr) return;
   times->note(batch->position, batch_stage::copied, now);

@@ -40,8 +40,8 @@ class owner_introduction {
 /// Messages in order, each fitting a frame. Either all uploads are batches, or all are job results.
 [[nodiscard]] std::vector<protocol::to_owner> messages_of(const std::vector<upload_order>& uploads);
 
-// Take an incarnation's reports. At the first upload that it does not have they stop, and the supervision ends it.
-// `times` may be null.
+// These handle an incarnation's reports. They stop at the first upload that the incarnation does not have, and the
+// supervision then ends it. `times` may be null.
 [[nodiscard]] std::vector<std::uint64_t> released_by(const protocol::slots_copied& news,
                                                      supervision::owner_supervision& owner,
                                                      std::uint32_t incarnation, steady_time now,

@@ -28,7 +28,7 @@ class sink_watch {
     news.owner_waited(before_ + waited_, waits ? std::optional(now) : std::nullopt);
   }
 
-  /// When the page first read as it does now.
+  /// Since when the page has not changed.
   [[nodiscard]] steady_time unchanged_since(const arena::flight_reading& flight, steady_time now) {
     if (std::exchange(word_, flight.word) != flight.word) since_ = now;
     return since_;

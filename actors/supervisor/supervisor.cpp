@@ -261,7 +261,7 @@ void measure(self_pointer self) {
     if (w.gpu_use) s.workers->uses_gpu(w.who, now, *w.gpu_use);
     s.workers->measured(w.who, facts->rss_anon_bytes, s.around.flights->read(place).samples_done);
   }
-  // The result is used at the next measurement, because the check may block on a hanging process.
+  // The result is used at the next measurement, because the check may block on a hung process.
   if (!audited.empty()) s.gpu_users.look(std::move(audited));
 }
 

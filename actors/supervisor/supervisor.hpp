@@ -34,7 +34,7 @@ namespace penstock::supervisor {
 
 struct supervisor_settings {
   supervision::worker_rules rules;
-  std::uint32_t landing_slots = 1;  ///< most of a worker on another machine
+  std::uint32_t landing_slots = 1;  ///< the most that a worker on another machine gets
   std::string config;  ///< for open_dataset
   work_kind work = work_kind::samples;
   bool jobs_are_told = false;  ///< the program reports how each job ended, so deaths caused by jobs are details

@@ -33,7 +33,7 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
     if (const auto equals = text.find('='); equals != std::string::npos)
       merged[text.substr(0, equals)] = text.substr(equals + 1);
   }
-  merged.erase("PENSTOCK_ON_HOST");  // of a worker in which this session runs
+  merged.erase("PENSTOCK_ON_HOST");  // set if this session itself runs in a worker on a host
   for (const auto& [name, value] : extra) merged[name] = value;
   // Only the GPU owner uses the GPU. Hiding it makes a stray CUDA call in a worker fail at once instead of
   // creating a context.

@@ -96,7 +96,7 @@ class worker_processes final : public child_starter<worker_ref>,
   supervision::restart_policy template_restarts_;
   std::unique_ptr<process::worker_template> template_;  // from the first start on, until shut_down()
   mutable std::mutex mutex_;                            // guards waits_for_
-  std::string waits_for_;                               // of the template
+  std::string waits_for_;                               // what the template waits for
 };
 
 }  // namespace penstock::supervisor
