@@ -16,7 +16,7 @@ namespace penstock::hosts {
 namespace {
 
 constexpr std::size_t shown_bytes_max = 200;
-constexpr std::size_t lists_max = 64;  // of arguments
+constexpr std::size_t lists_max = 64;  // lists of arguments
 
 bool is_below(const std::string& path, const std::string& folder) {
   return path.starts_with(folder) && (path.size() == folder.size() || folder.ends_with('/') || path[folder.size()] == '/');
@@ -30,14 +30,15 @@ std::string mapped(const std::string& path, const string_map& folders) {
   return best == nullptr ? path : best->second + path.substr(best->first.size());
 }
 
-/// Whether a URL, or what the braces of a pattern stand for, may contain "..". Ranges such as {000..127} do not.
+/// Whether a URL, or an expansion of a pattern's braces, may contain "..". Ranges such as {000..127} do not
+/// count.
 bool may_lead_up(std::string_view path) {
   const auto is_plain = [&](std::size_t at) { return at < path.size() && std::isalnum(static_cast<unsigned char>(path[at])) != 0; };
   for (std::size_t at = path.find(".."); at != std::string_view::npos; at = path.find("..", at + 1)) {
     if (at == 0 || !is_plain(at - 1) || !is_plain(at + 2)) return true;
   }
   if (path.find('{') == std::string_view::npos) return false;
-  constexpr std::array joints{"{.", ",.", ".}", ".,", "{,", ",}", ",,", "{}"};  // where the dots of two parts may meet
+  constexpr std::array joints{"{.", ",.", ".}", ".,", "{,", ",}", ",,", "{}"};  // where two dots can meet when the braces are expanded
   return std::ranges::any_of(joints, [&](const char* joint) { return path.find(joint) != std::string_view::npos; });
 }
 
@@ -53,7 +54,7 @@ std::string on_host(const std::string& path, const string_map& of_session, const
   return there == path ? mapped(path, of_session) : there;
 }
 
-/// Everything that the two maps turn into `argument`; `argument` itself if there is nothing.
+/// Everything that the two maps turn into `argument`, or `argument` itself if nothing does.
 std::vector<std::string> names_of_session(const std::string& argument, const string_map& of_session, const string_map& own) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& before, const std::string& path) {
@@ -168,7 +169,7 @@ result<void> check_lists(const config& here, const string_map& own) {
     if (own.empty() || !ends_with_any_case(path, ".txt")) continue;
     if (is_url(path)) return refuse(errc::config, "the list '{}' is in object storage, where --data cannot be checked", path);
     std::ifstream file(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};  // if it cannot be read, listing it says so
+    const std::string text{std::istreambuf_iterator<char>(file), {}};  // if it cannot be read, the listing reports that later
     if (auto ok = check_list(path, text, own); !ok) return ok;
   }
   return {};

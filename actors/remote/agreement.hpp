@@ -21,7 +21,7 @@ namespace penstock::hosts {
 [[nodiscard]] std::string difference_of_datasets(const dataset_description& here,
                                                  const protocol::dataset_described& there);
 
-/// The same for facts about a worker program, by name. The host may send several values of one fact: one of them must be equal.
+/// The same for facts about a worker program, by name. The host may send several values for one fact; one of them must match.
 [[nodiscard]] std::string difference_of_facts(const string_map& here, const std::vector<wire_fact>& there);
 [[nodiscard]] std::vector<wire_fact> as_wire(const string_map& facts);
 
@@ -30,16 +30,17 @@ namespace penstock::hosts {
 /// the folders in `own`, if there are any.
 result<config> config_on_host(config settings, const string_map& own);
 
-/// The inverse, for the arguments of a worker program: the lists that the session may have in its config. A path is a whole argument,
-/// or what follows its first "=". There are several lists if several folders of the session are the same folder here.
+/// The inverse, for the arguments of a worker program: the lists of arguments that the session's config may contain. A path is a
+/// whole argument, or the part after its first "=". There are several lists if several of the session's folders map to one folder
+/// here.
 [[nodiscard]] std::vector<std::vector<std::string>> arguments_of_session(const std::vector<std::string>& arguments, const config& here,
                                                                          const string_map& own);
 
-/// The contents of a list of files (dataset/listing/found_files.hpp) at the path `list`. Refuses (errc::config) a line outside
-/// the folders in `own`.
+/// Checks `text`, the contents of the list of files at the path `list` (dataset/listing/found_files.hpp). Refuses
+/// (errc::config) a line outside the folders in `own`.
 result<void> check_list(const std::string& list, std::string_view text, const string_map& own);
 
-/// The same for the lists that this config names on the host. Reads them.
+/// Reads and checks the lists that this config names on the host.
 result<void> check_lists(const config& here, const string_map& own);
 
 }  // namespace penstock::hosts

@@ -1,4 +1,4 @@
-// Messages from the session to a connection of a host.
+// How a host's connection handles the session's messages.
 #include "actors/remote/host_connection.hpp"
 
 namespace penstock::hosts {

@@ -1,5 +1,5 @@
-// The processor time that a connection of a loader host costs its machine: that of its thread and of its workers. Used by
-// host_connection, on that thread.
+// The processor time used by a connection of a loader host: by its thread and its workers. Used by host_connection, on
+// that thread.
 #pragma once
 
 #include "actors/remote/hosted_worker.hpp"
@@ -26,7 +26,7 @@ class cpu_account {
     return std::chrono::seconds(used.tv_sec) + nanoseconds(used.tv_nsec);
   }
 
-  nanoseconds before_{0};  // of workers that have ended, less that of the thread before the start
+  nanoseconds before_{0};  // time of workers that have ended, minus the thread's time before start()
 };
 
 }  // namespace penstock::hosts

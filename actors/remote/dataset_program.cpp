@@ -33,7 +33,7 @@ std::string text_of(const program_file& file) {
                      seconds(file.modified_ns), seconds(file.changed_ns));
 }
 
-/// Of the file alone, not of libraries and scripts that it loads.
+/// Covers the file alone, not the libraries and scripts that it loads.
 result<std::string> digest_of(const program_file& program) {
   if (auto ok = check_sha256(); !ok) return tl::unexpected(std::move(ok.error()));
   const std::string what = fmt::format("reading the worker program '{}'", printable(program.path));
@@ -52,7 +52,7 @@ result<described_program> describe(const config& settings, std::vector<std::stri
   auto path = process::find_program(command.front());
   if (!path) return tl::unexpected(std::move(path.error()));
   command.front() = std::move(*path);
-  auto file = look_at_program(command.front());  // before it is read, so that check_unchanged() notices a change meanwhile
+  auto file = look_at_program(command.front());  // before reading it, so that check_unchanged() notices a later change
   if (!file) return tl::unexpected(std::move(file.error()));
   auto digest = digest_of(*file);
   if (!digest) return tl::unexpected(std::move(digest.error()));

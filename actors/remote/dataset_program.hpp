@@ -1,7 +1,7 @@
-// The worker program of a custom dataset ([loader] command). Only this program can read the dataset, so session and host each start one
-// worker of their own copy. They compare how it describes the dataset, and the copies (rule H2).
+// The worker program of a custom dataset ([loader] command). Only this program can read the dataset, so session and host each
+// start one worker from their own copy. They compare the copies, and how each describes the dataset (rule H2).
 //
-// The functions that describe block: for up to [loader.hang] start_deadline for each answer.
+// The describe_ functions block, for up to [loader.hang] start_deadline per answer.
 #pragma once
 
 #include "actors/remote/host_messages.hpp"
@@ -35,7 +35,8 @@ struct program_file {
 };
 /// Refuses (errc::worker_program) a path without a file.
 result<program_file> look_at_program(const std::string& path);
-/// Refuses (errc::worker_program), with the facts of both, if the file is no longer the one that was compared with the session's.
+/// Refuses (errc::worker_program) if the file has changed since it was compared with the session's. The message has the facts of
+/// both versions.
 result<void> check_unchanged(const program_file& before);
 
 struct described_program {
@@ -48,7 +49,8 @@ struct described_program {
 /// becomes true, it stops waiting (errc::stopped).
 result<described_program> describe_custom(const config& settings, const std::atomic<bool>* given_up = nullptr);
 
-/// On a host. `command` is the operator's; the session has no part in it. If it is empty, refuses (errc::config). `own`: from `--data`.
+/// On a host. `command` comes from the host's operator only, never from the session. Refuses (errc::config) if it is empty.
+/// `own`: from `--data`.
 result<described_program> describe_custom_on_host(const config& here, const std::vector<std::string>& command, const string_map& own,
                                                   const std::atomic<bool>* given_up = nullptr);
 

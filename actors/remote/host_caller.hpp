@@ -32,13 +32,14 @@ class host_caller : public std::enable_shared_from_this<host_caller> {
   void offers(std::uint32_t workers);
   /// A connection has been admitted: earlier problems are over.
   void joined() { troubles_.forget(); }
-  /// A connection has ended. Calls again, after at least `pause`. `why`: why it could not be used.
+  /// A connection has ended. Calls the host again, after at least `pause`. `why`: why the connection could
+  /// not be used; empty: no problem.
   void gone(nanoseconds pause, const std::string& why = {});
   /// The session is over. Does not wait for the thread.
   void stop();
 
  private:
-  /// How the thread reaches the io thread, until stop().
+  /// Lets the side thread post to the io thread until stop().
   struct mailbox {
     std::mutex mutex;
     boost::asio::io_context* io = nullptr;
@@ -55,7 +56,7 @@ class host_caller : public std::enable_shared_from_this<host_caller> {
   process::side_thread thread_{"hosts-call"};
   std::uint32_t wanted_ = 1;
   std::uint32_t live_ = 0;
-  bool busy_ = false;  // connects, or pauses before it does
+  bool busy_ = false;  // connecting, or pausing before the next attempt
   bool over_ = false;
   trouble_filter troubles_;
 };

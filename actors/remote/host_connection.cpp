@@ -25,8 +25,8 @@ using namespace std::chrono_literals;
 constexpr nanoseconds connect_deadline = 5s;
 constexpr nanoseconds answer_deadline = 30s;  // a session may be busy
 constexpr std::size_t call_bytes_max = 4096;
-constexpr std::uint64_t code_bytes_max = 256U << 20U;  // datasets travel as files
-constexpr auto turn_max = 50ms;       // hosted_worker shows its flight page that often
+constexpr std::uint64_t code_bytes_max = 256U << 20U;  // datasets are sent as files
+constexpr auto turn_max = 50ms;       // how often hosted_worker sends its flight page
 constexpr auto idle_turn_max = 250ms;
 
 /// Whether trying again would fail in the same way. errc::protocol: the program is not a worker program.
@@ -53,7 +53,8 @@ host_connection::~host_connection() {
   thread_.join();
 }
 
-/// Lets leave() and cut() reach the stream. A connection that leaves before it has a place ends at once.
+/// While it lives, leave() and cut() can close the stream. A connection that must leave before it has a place
+/// ends at once.
 class host_connection::reachable_while {
  public:
   reachable_while(host_connection& c, host_stream& stream) : c_(c) {
@@ -111,10 +112,11 @@ void host_connection::end(const result<void>& done) {
   connection_end end{how::left, admitted() ? session() : joins_, had_place_, {}};
   if (!done && !leaves_) {
     end.why = done.error();
-    // Of sessions that have called, only if no worker can work here would the next one fail as well.
+    // A failure with a session that called is permanent only after the session gave a place: then no worker
+    // can work here.
     const bool unfit = end.why.code == errc::config && (joins_ != 0 || had_place_);
     end.ending = busy_here_ ? how::busy : unfit ? how::unfit : how::lost;
-  } else if (session_over_ && !leaves_) {  // a host that leaves gets the same message
+  } else if (session_over_ && !leaves_) {  // a host that leaves also gets session_over
     end.ending = how::session_over;
   }
   if (admitted()) listener_.released(session_, leaves_);
@@ -173,7 +175,7 @@ result<void> host_connection::let_in(host_stream& to, bool& probe) {
   return {};
 }
 
-/// Until a worker is free for the session (rule H14).
+/// Asks whether a worker is free for the session (rule H14).
 result<void> host_connection::admit(host_stream& to, session_number session, const std::string& name) {
   const std::string busy = listener_.admit(session, name);
   busy_here_ = !busy.empty();
@@ -186,7 +188,7 @@ result<void> host_connection::admit(host_stream& to, session_number session, con
   return refuse(errc::io, "{}", busy);
 }
 
-/// Until the session has given it a place (rule H2).
+/// Runs until the session has given this connection a place (rule H2).
 result<void> host_connection::join(host_stream& to) {
   to.put(from_host(host_hello{.penstock = facts_.version,
                               .name = facts_.name,
@@ -279,7 +281,8 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
   }
   busy_ = worker_ && !worker_->is_idle();
   has_worker_ = worker_ != nullptr;
-  // Before it leaves: otherwise the session would call again. One that was dismissed is offered none, and learns that when it calls.
+  // Report the new number before leaving: otherwise the session would call again. A dismissed session is offered no workers, and
+  // learns that when it calls.
   const std::uint32_t now_offered = listener_.offered(session_);
   if (now_offered > 0 && std::exchange(offered_, now_offered) != now_offered) to.put(from_host(host_offers{now_offered}));
   if (leaves_ && !std::exchange(leaving_told_, true)) to.put(from_host(host_leaves{}));

@@ -1,5 +1,5 @@
-// A host's end of a connection: a thread that has one connection to a session, and runs the worker that the session orders. Either side
-// has connected; where the connection fails, loader_host decides whether there is another one.
+// The host's end of a connection: a thread that serves one connection to a session and runs the worker that the session orders.
+// Either side may have connected. When a connection fails, loader_host decides whether to make another one.
 //
 //   connecting, or called -- hello, dataset --> working -- the session is over, or the connection is lost, or
 //                                                          the host leaves and its worker has ended --> (end)
@@ -31,15 +31,15 @@ struct host_facts {
   std::string version;  ///< penstock's
   std::string name;
   std::uint64_t process = 0;  ///< a random number
-  std::uint32_t workers = 1;  ///< of this host, for all sessions
-  std::uint32_t cores = 1;    ///< that they may use
+  std::uint32_t workers = 1;  ///< workers of this host, for all sessions
+  std::uint32_t cores = 1;    ///< cores that they may use
   string_map program_facts{};  ///< versions of the program that runs jobs
 };
 
 /// What a session asks of a host.
 struct session_offer {
   std::string config;
-  std::string program;  ///< that runs jobs; empty: a stream's workers
+  std::string program;  ///< kind of program that runs jobs; empty: a stream's workers
   std::string code;
   std::uint64_t marks_bytes = 0;
   std::uint64_t nonce = 0;
@@ -51,23 +51,24 @@ struct session_offer {
 /// How a connection has ended.
 struct connection_end {
   enum class how : std::uint8_t {
-    left,          ///< the host wanted it, or the peer only asked
+    left,          ///< the host ended it, or the peer was only a probe
     session_over,
     busy,          ///< the session must wait for a worker
-    lost,          ///< or could not be made
+    lost,          ///< the connection failed, or could not be made
     unfit          ///< the session refuses this host, or no worker can work here
   };
   how ending = how::left;
-  session_number session = 0;  ///< 0: a peer has called and has not been admitted
+  session_number session = 0;  ///< 0: a peer called but was not admitted
   bool placed = false;         ///< the session had given it a place
-  failure why{};               ///< of busy, lost and unfit
+  failure why{};               ///< for busy, lost and unfit
 };
 
 /// What a connection reports to its host, on the connection's thread.
 struct connection_listener {
-  /// Lists the dataset of a session, or takes its code, once for all connections. May take minutes.
+  /// Lists a session's dataset, or prepares its code, once for all connections. Can take minutes.
   std::function<result<std::shared_ptr<const ready_dataset>>(const session_offer&)> prepare;
-  /// A session of this name has called, or has answered. Returns why it must wait; empty: it may have a worker.
+  /// A session of this name has called, or has accepted our connection. Returns why it must wait; empty: it
+  /// gets a worker.
   std::function<std::string(session_number session, const std::string& name)> admit;
   /// The worker of an admitted session is free again. `left`: it was asked to leave.
   std::function<void(session_number session, const std::atomic<bool>& left)> released;
@@ -75,11 +76,12 @@ struct connection_listener {
   std::function<std::uint32_t(session_number session)> offered;
   /// How long the session's consumer has waited so far, and how many workers it wants at most.
   std::function<void(session_number session, const ping& said)> measured;
-  /// `wait`: how long to try after the session is lost.
+  /// The session has given the connection a place. `wait`: how long to try to reconnect if the session is
+  /// lost.
   std::function<void(session_number session, const std::string& name, nanoseconds wait)> joined;
   /// The session wants the host to leave.
   std::function<void(session_number session)> sent_away;
-  /// The last call.
+  /// The connection has ended; called last.
   std::function<void(const connection_end& end)> ended;
 };
 
@@ -88,7 +90,7 @@ struct accepted_call {
   unique_fd socket;
   std::string from;  ///< its address, for texts
 };
-/// The host is to connect to a session.
+/// A session to which the host is to connect.
 struct session_to_join {
   group::group_address address;
   session_number number = 0;  ///< not 0
@@ -96,17 +98,17 @@ struct session_to_join {
 
 class host_connection {
  public:
-  /// `number`: of the host's connections, from 0.
+  /// `number`: counts the host's connections, from 0.
   host_connection(const host_facts& facts, std::uint32_t number, connection_listener listener,
                   std::variant<accepted_call, session_to_join> to);
-  /// Ends it at once, and waits for the thread.
+  /// Ends the connection at once, and waits for the thread.
   ~host_connection();
   host_connection(const host_connection&) = delete;
   host_connection& operator=(const host_connection&) = delete;
 
-  /// Its worker finishes its leases first, unless `at_once`.
+  /// Ends the connection after its worker has finished its leases, or at once.
   void leave(bool at_once);
-  /// Whether a session has proved the secret and has got a worker of this host.
+  /// Whether a session has proved the secret and was given a worker of this host.
   [[nodiscard]] bool admitted() const noexcept { return session_ != 0; }
   /// The number of that session; 0: none has been admitted.
   [[nodiscard]] session_number session() const noexcept { return session_; }
@@ -153,7 +155,7 @@ class host_connection {
   std::atomic<bool> over_ = false;
   std::atomic<bool> cut_ = false;
   std::mutex mutex_;
-  host_stream* stream_ = nullptr;  // guarded by mutex_, as the next one
+  host_stream* stream_ = nullptr;  // guarded by mutex_, like the next member
   bool placed_ = false;            // the session has given it a place
 
   // On the thread:
@@ -167,7 +169,7 @@ class host_connection {
   std::uint32_t offered_ = 0;  // as last reported to the session
   bool leaving_told_ = false;
   bool session_over_ = false;
-  std::optional<patient_deadline> leaving_;  // `drain`, since the host began to leave
+  std::optional<patient_deadline> leaving_;  // runs for `drain` from when the host began to leave
   std::thread thread_;
 };
 

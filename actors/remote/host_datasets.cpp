@@ -13,7 +13,7 @@
 namespace penstock::hosts {
 namespace {
 
-/// Equal for ranks of a group, which differ in these keys only.
+/// Equal for all ranks of a group, because it leaves out the keys in which they differ.
 std::string key_of(config here) {
   const config any;
   here.name = any.name;
@@ -48,7 +48,7 @@ result<std::shared_ptr<const ready_dataset>> host_datasets::prepare(const sessio
   }
   const std::lock_guard one_makes_it(mine->making);
   if (mine->made) return mine->made;
-  if (mine->failures != failures) return tl::unexpected(mine->last_failure);  // another connection tried while this one waited
+  if (mine->failures != failures) return tl::unexpected(mine->last_failure);  // another connection failed while this one waited
   auto made = make(offer);
   const std::lock_guard hold(mutex_);  // forget_unused() reads it
   if (made) {
@@ -87,7 +87,7 @@ result<std::shared_ptr<const ready_dataset>> host_datasets::make(const session_o
   return made;
 }
 
-/// Not kept for the next session: only the program could tell whether its data has changed.
+/// Runs the program again for every session: only the program can tell whether its data has changed.
 result<void> host_datasets::describe(const config& here, ready_dataset& made) {
   auto described = describe_custom_on_host(here, dataset_program_, data_, &given_up_);
   if (!described) return tl::unexpected(std::move(described.error()));

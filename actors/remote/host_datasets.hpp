@@ -1,5 +1,5 @@
-// What a loader host has made ready for the sessions that it serves: listings of datasets, and the code of pools. Ranks of a group load
-// the same dataset, which is listed once. Used by loader_host; any thread.
+// What a loader host has prepared for the sessions that it serves: listings of datasets, and the code of pools. A dataset that
+// all ranks of a group load is listed once. Used by loader_host; any thread.
 #pragma once
 
 #include "actors/remote/host_connection.hpp"
@@ -17,16 +17,16 @@ namespace penstock::hosts {
 
 class host_datasets {
  public:
-  /// `data`: where the sessions' folders are on this machine; unless it is empty, nothing else is read. `dataset_program`: the command for
-  /// custom datasets.
+  /// `data`: where the sessions' folders are on this machine. If it is not empty, only those are read. `dataset_program`: the
+  /// command for custom datasets.
   host_datasets(process::io_thread& io, string_map data, own_program program, std::vector<std::string> dataset_program);
 
-  /// May take minutes, in which calls for other datasets do not wait. Refuses (errc::config) code that this host cannot run, or must not
-  /// (rule H7), and what prepare_dataset, describe_custom_on_host and config_on_host refuse.
+  /// Can take minutes; calls for other datasets do not wait meanwhile. Refuses (errc::config) code that this host cannot or must
+  /// not run (rule H7), and whatever prepare_dataset, describe_custom_on_host and config_on_host refuse.
   result<std::shared_ptr<const ready_dataset>> prepare(const session_offer& offer);
   /// The host is leaving: stops waiting for a worker program to describe its dataset.
   void give_up() noexcept { given_up_ = true; }
-  /// Drops what no connection uses. The last listing stays: it may serve the next session.
+  /// Drops everything that no connection uses, except the last listing, which the next session may need.
   void forget_unused();
 
  private:

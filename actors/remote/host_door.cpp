@@ -50,7 +50,7 @@ void host_door::run(const std::function<void(accepted_call)>& take) const {
       std::string from = group::peer_name(made.get());
       take({std::move(made), std::move(from)});
     } else {
-      // Perhaps no descriptor is left: the connection has to wait.
+      // Perhaps no descriptor is free: let the connection wait.
       ::poll(look.data(), 1, no_descriptor_pause_ms);
     }
   }

@@ -21,7 +21,7 @@ class host_door {
   host_door(const host_door&) = delete;
   host_door& operator=(const host_door&) = delete;
 
-  /// With the actual port.
+  /// The address, with the actual port.
   [[nodiscard]] const std::string& where() const noexcept { return where_; }
   /// `take` is called on the door's thread.
   void open(std::function<void(accepted_call)> take);

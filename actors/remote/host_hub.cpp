@@ -23,11 +23,11 @@ using namespace std::chrono_literals;
 
 constexpr auto first_bytes_within = 5s;
 constexpr std::size_t unknown_at_once = 64;
-constexpr std::uint64_t unknown_logged = 10;  // more could be a flood
+constexpr std::uint64_t unknown_logged = 10;  // further ones could be a flood
 constexpr std::size_t refusals_remembered = 1000;
 constexpr auto goodbye_deadline = 1500ms;
 constexpr auto accept_again_after = 100ms;
-// When a host is called again: after its connection was lost, if it was busy, and if it was refused, which may last.
+// How soon to call a host again: after its connection was lost; if it was busy; if it was refused, which may last.
 constexpr nanoseconds call_again_after = 300ms;
 constexpr nanoseconds call_busy_after = 1s;
 constexpr nanoseconds call_refused_after = 5s;
@@ -74,7 +74,7 @@ result<void> host_hub::listen() {
   const std::string where = text_of(group::listening_at(socket->get(), *settings_.address));
   board_->listens_at(where);
   log::info("hosts", "loader hosts join at {}{}", where,
-            around_->tls ? "" : ", without a secret: whoever reaches that port may join");
+            around_->tls ? "" : ", without a secret: any machine that reaches that port may join");
   socket_.assign(socket->release());
   return {};
 }
@@ -107,7 +107,7 @@ void host_hub::accept_more() {
                          self->accepted(std::move(socket));
                          return self->accept_more();
                        }
-                       // Perhaps no descriptor is left: the connection has to wait, and must not keep this thread busy.
+                       // Perhaps no descriptor is free: let the connection wait, without keeping this thread busy.
                        self->accept_later();
                      });
 }
@@ -169,7 +169,7 @@ struct host_hub::news_visitor {
   void operator()(worker_refused& news) const {
     of.who.reset();
     if (const auto then = std::exchange(of.then, {})) then(tl::unexpected(std::move(news.why)));
-    hub.book_.emptied(id);  // if the host leaves
+    hub.book_.emptied(id);  // matters if the host is leaving
   }
   void operator()(const worker_wrote& news) const {
     if (of.calls.output) of.calls.output(news.line);
@@ -233,7 +233,8 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
   if (all_closed_ && connections_.empty()) all_closed_->set_value();
 }
 
-/// Once for each host and reason: a host that something keeps starting must not fill the journal and the log.
+/// Reports each host and reason once: a host that is restarted again and again must not fill the journal and
+/// the log.
 void host_hub::tell_refusal(const entry& of, const connection_closed& news) {
   const bool unknown = !of.known && !of.caller && unknown_ <= unknown_logged;
   if (!news.refused && !unknown) return;

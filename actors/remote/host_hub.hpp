@@ -1,5 +1,5 @@
-// Where the loader hosts of a session join: listens, calls hosts that listen, keeps their connections, starts remote workers for
-// worker_processes, and carries out what operators order (host_orders.cpp). hosts::host_book decides; this translates. Lives on the
+// The session's side of its loader hosts: listens, calls hosts that listen, keeps their connections, starts remote workers for
+// worker_processes, and carries out operators' orders (host_orders.cpp). hosts::host_book decides; this translates. Lives on the
 // session's io thread.
 //
 //   host -- connection --> remote_connection (a thread each) -- news --> host_hub -- host_place_joined, _left --> supervisor
@@ -33,14 +33,14 @@
 
 namespace penstock::hosts {
 
-/// What the status says about hosts. Any thread.
+/// The hosts as the status shows them. Any thread.
 class host_board {
  public:
   void listens_at(std::string where);
   /// Counts the death of a worker on a host that is connected.
   void worker_died(const death_report& death);
   void calls(std::vector<std::string> addresses);
-  /// Since then the session has had no worker, and waits for a host for at most `limit`. The wait ends when shows() gets a host.
+  /// The session has had no worker since `since`, and waits at most `limit` for a host. The wait ends when shows() gets a host.
   void waits(steady_time since, nanoseconds limit);
   /// `resident`: the memory of their workers in bytes, by place.
   void shows(std::vector<host_status> hosts, const host_records& records, std::map<std::uint32_t, std::uint64_t> resident);
@@ -77,10 +77,11 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
 
   /// Listens and calls from now on. Refuses (errc::io). Call before the first start.
   result<void> open(supervisor::supervisor_actor supervisor);
-  /// Asks the hosts of this name to finish what they have begun, and to leave. False: there are none. On the io thread.
+  /// Asks the hosts of this name to finish the work that they have begun, and to leave. False: there are none. On the
+  /// io thread.
   [[nodiscard]] bool send_away(const std::string& name);
-  /// Hosts of this name run that many of their workers from now on (rule H16). Refuses (errc::usage) more than one of them has,
-  /// and where there is none. On the io thread.
+  /// Makes each host of this name run that many of its workers (rule H16). Refuses (errc::usage) if there is no such host, or
+  /// if one has fewer workers. On the io thread.
   result<void> scale(const std::string& name, std::uint32_t workers);
   /// The times of the worker in a place; empty if there is none. On the io thread.
   [[nodiscard]] std::optional<remote_times> times_of(std::uint32_t worker) const;
@@ -95,11 +96,11 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
  private:
   struct entry {
     std::unique_ptr<remote_connection> connection;
-    std::shared_ptr<host_caller> caller{};  // of the host that was called
+    std::shared_ptr<host_caller> caller{};  // if the session called the host
     bool known = false;  // has proved the secret
     host_card card{};    // once it has joined
     bool cut = false;
-    // The worker behind it, from its start to its end:
+    // The connection's worker, from its start to its end:
     std::optional<worker_ref> who{};
     process::child_callbacks calls{};
     std::function<void(result<supervisor::remote_child>)> then{};  // while it starts
@@ -139,7 +140,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   std::vector<std::shared_ptr<host_caller>> callers_;
   std::map<connection_id, entry> connections_;
   connection_id last_connection_ = 0;
-  std::uint64_t unknown_ = 0;  // peers that were turned away
+  std::uint64_t unknown_ = 0;  // number of peers that were refused
   std::set<std::string> refusals_told_;
   bool looks_ = false;
   std::optional<std::promise<void>> all_closed_;  // while shut_down() waits

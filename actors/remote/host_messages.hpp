@@ -1,5 +1,5 @@
-// The messages between a session and a connection of a loader host (actors/remote/host_stream.hpp). Raw bytes follow only welcome and
-// the messages marked so: as many as the message says.
+// The messages between a session and a connection of a loader host (actors/remote/host_stream.hpp). Raw bytes follow only welcome
+// and the messages marked so; each of them says how many.
 //
 //   host                                          session
 //         <------------------------- session_calls   only if the session has connected
@@ -49,9 +49,9 @@ struct host_hello {
   std::string name;
   std::int32_t pid = 0;
   std::uint64_t process = 0;
-  std::uint32_t workers = 1;  ///< that the session may have
-  std::uint32_t cores = 1;    ///< that they may use
-  std::uint32_t workers_of_all = 1;  ///< sessions of this host
+  std::uint32_t workers = 1;  ///< workers that the session may have
+  std::uint32_t cores = 1;    ///< cores that they may use
+  std::uint32_t workers_of_all = 1;  ///< workers for all sessions of this host
 };
 template <class Inspector>
 auto inspect(Inspector& f, host_hello& x) {
@@ -86,7 +86,7 @@ auto inspect(Inspector& f, program_found& x) {
   return f(x.facts);
 }
 
-/// May also come later: no worker of this host can load anything.
+/// The host cannot work for the session. When sent later: no worker of this host can load anything.
 struct cannot_join {
   std::string why;
 };
@@ -128,7 +128,7 @@ struct batch_follows {
   std::uint32_t rows = 0;
   std::uint64_t bytes = 0;
   std::string report;   ///< the worker's batch_loaded, as a frame
-  bool packed = false;  ///< they are compressed (packing.hpp)
+  bool packed = false;  ///< the bytes are compressed (packing.hpp)
 };
 template <class Inspector>
 auto inspect(Inspector& f, batch_follows& x) {
@@ -136,7 +136,7 @@ auto inspect(Inspector& f, batch_follows& x) {
 }
 
 /// The running job has ended. The next `bytes` bytes are its result or its error (arena::job_exception_text);
-/// then comes their digest, as after batch_follows.
+/// their digest follows, as after batch_follows.
 struct job_over {
   std::uint8_t how = 0;  ///< arena::row_state
   std::int64_t busy_ns = 0;
@@ -168,7 +168,7 @@ struct flight_seen {
   std::int64_t since_ns = 0;
   std::int64_t reads_since_ns = -1;  ///< -1: no read is in progress
   std::int64_t mark = -1;            ///< in a pool: what the job has marked as its progress; -1: nothing
-  std::int64_t cpu_ns = 0;           ///< of the thread that works on samples, as the next one
+  std::int64_t cpu_ns = 0;           ///< of the thread that works on samples: processor time, and next, time waiting for a core
   std::int64_t core_wait_ns = 0;
   bool traced = false;  ///< a debugger is attached
 };
@@ -205,7 +205,7 @@ auto inspect(Inspector& f, host_leaves&) {
 
 /// Any other message is a sign of life, too.
 struct pong {
-  std::uint64_t number = 0;  ///< of the ping; 0: there was none, but something long is being received
+  std::uint64_t number = 0;  ///< number of the ping that this answers; 0: unasked, while a long transfer is being received
   std::int64_t cpu_ns = 0;  ///< processor time of this connection and its workers, since it joined
 };
 template <class Inspector>
@@ -222,7 +222,7 @@ auto inspect(Inspector& f, host_offers& x) {
   return f(x.workers);
 }
 
-/// It has no worker for this call.
+/// The host has no worker for this call.
 struct host_busy {
   std::string why;
 };
@@ -237,9 +237,9 @@ struct welcome {
   std::string session;
   std::string config;  ///< protocol::config_as_bytes
   bool digests = false;
-  std::string program{};  ///< what runs a pool's jobs: "Python"; empty: a stream's workers
+  std::string program{};  ///< the kind of program that runs a pool's jobs: "Python"; empty: a stream's workers
   std::uint64_t code_bytes = 0;
-  std::uint64_t marks_bytes = 0;  ///< of the file in which jobs mark their progress
+  std::uint64_t marks_bytes = 0;  ///< size of the file in which jobs mark their progress
   std::uint64_t nonce = 0;        ///< distinguishes pools, whose files have the same numbers
 };
 template <class Inspector>
@@ -337,7 +337,7 @@ auto inspect(Inspector& f, session_over&) {
 struct ping {
   std::uint64_t number = 0;
   std::int64_t waited_ns = 0;  ///< how long the session's consumer has waited so far
-  std::uint32_t workers = 0;   ///< how many of this host may run for the session (rule H16)
+  std::uint32_t workers = 0;   ///< how many workers of this host may run for the session (rule H16)
 };
 template <class Inspector>
 auto inspect(Inspector& f, ping& x) {
@@ -366,7 +366,7 @@ auto inspect(Inspector& f, please_leave&) {
 
 // ---- both, for penstock doctor ------------------------------------------------------------------------------
 
-/// `bytes` raw bytes follow, and as many as `wanted` are to come back.
+/// `bytes` raw bytes follow; the answer must contain `wanted` raw bytes.
 struct probe_asked {
   std::uint64_t number = 0;
   std::uint64_t bytes = 0;
@@ -380,9 +380,9 @@ auto inspect(Inspector& f, probe_asked& x) {
 /// `bytes` raw bytes follow.
 struct probe_told {
   std::uint64_t number = 0;
-  std::int64_t unix_ns = 0;  ///< the clock there
+  std::int64_t unix_ns = 0;  ///< the peer's clock
   std::uint64_t bytes = 0;
-  std::string difference;  ///< between the dataset or program that was found and the session's; empty: none
+  std::string difference;  ///< how the dataset or program that was found differs from the session's; empty: not at all
 };
 template <class Inspector>
 auto inspect(Inspector& f, probe_told& x) {

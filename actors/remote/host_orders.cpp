@@ -1,4 +1,4 @@
-// Loader hosts for operators: what they see, and what they order.
+// Operators' view of loader hosts, and their orders.
 #include "actors/remote/host_hub.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"

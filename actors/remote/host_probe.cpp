@@ -23,7 +23,7 @@ constexpr nanoseconds silence_max = 5s;
 constexpr std::size_t round_trips = 16;
 constexpr std::size_t part_max = 256U << 10U;
 constexpr std::uint64_t first_transfer = 1U << 20U;
-constexpr std::uint64_t last_transfer = 16U << 20U;  // with those before it: less than probe_bytes_max
+constexpr std::uint64_t last_transfer = 16U << 20U;  // together with the earlier ones less than probe_bytes_max
 constexpr nanoseconds measured_for = 500ms;          // a transfer that takes longer is a good measurement
 
 std::int64_t unix_now() {
@@ -34,14 +34,14 @@ std::int64_t unix_now() {
 template <class Said, class Told, class Other>
 result<void> answer(host_stream& peer, nanoseconds patience, const Other& other) {
   std::uint64_t bytes = 0;
-  std::vector<std::byte> part;  // of the bytes that measure the bandwidth: always the same
+  std::vector<std::byte> part;  // a piece of the bytes that measure the bandwidth, sent again and again
   const steady_time end = now() + patience;
   for (std::uint64_t questions = 0; questions < probe_questions_max; ++questions) {
     auto message = peer.wait_for<Said>(std::max(end - now(), nanoseconds(0)));
     if (!message) return tl::unexpected(std::move(message.error()));
     probe_told reply;
     if (const auto* question = std::get_if<probe_asked>(&*message)) {
-      // Each of them first, because their sum could overflow.
+      // Check each number first, because their sum could overflow.
       if (std::max(question->bytes, question->wanted) > probe_bytes_max || (bytes += question->bytes + question->wanted) > probe_bytes_max)
         return refuse(errc::protocol, "it asks for more than {} bytes", probe_bytes_max);
       if (auto ok = peer.skip_raw(question->bytes, silence_max); !ok) return ok;
@@ -91,7 +91,7 @@ host_probe::host_probe(const probe_settings& settings) {
   }
   const std::string of_session = try_as_host(settings);
   if (answers_.who == probe_answers::peer::none && answers_.no_connection.empty() && answers_.other_version.empty()) {
-    // A host that listens does not understand one that joins.
+    // A host that listens does not understand a joining host's first message: try again as a session.
     const std::string of_host = try_as_session(settings);
     if (answers_.who == probe_answers::peer::none && answers_.other_version.empty())
       answers_.no_secret = of_session == of_host ? of_session : fmt::format("as a session: {}; as a host: {}", of_session, of_host);

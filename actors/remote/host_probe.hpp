@@ -1,6 +1,6 @@
-// What `penstock doctor --host` asks a session or a host that listens, without joining: versions, round trip, bandwidth, clock, and
-// whether the dataset is the session's. The side that is asked answers on the thread of that connection. It gives no place,
-// starts no worker and receives at most probe_bytes_max.
+// The questions of `penstock doctor --host` to a session or to a host that listens, without joining: versions, round trip,
+// bandwidth, clock, and whether the datasets are equal. The side that is asked answers on the connection's thread. It gives no
+// place, starts no worker and receives at most probe_bytes_max.
 #pragma once
 
 #include "actors/remote/host_stream.hpp"
@@ -24,8 +24,8 @@ inline constexpr std::uint64_t probe_questions_max = 256;
 
 // ---- the side that is asked ----------------------------------------------------------------------------------
 
-/// Answers as a session. `difference`: between what the peer has found and what the session has. Returns, always with a refusal, when the
-/// peer is done.
+/// Answers as a session. `difference`: says how what the peer found differs from what the session has. Always returns a refusal,
+/// when the peer is done.
 result<void> answer_probe_of_host(host_stream& peer, nanoseconds patience, const std::function<std::string(const from_host&)>& difference);
 /// Answers as a host that sessions call.
 result<void> answer_probe_of_session(host_stream& peer, const std::string& version, const std::string& name, std::uint32_t workers);
@@ -39,7 +39,7 @@ struct probe_settings {
   std::string version;  ///< penstock's
 };
 
-/// The peer and its answers. A text that is not empty says what went wrong; then the fields after it are unknown.
+/// The peer and its answers. If a text about a problem is not empty, the fields after it are unknown.
 struct probe_answers {
   enum class peer : std::uint8_t { none, session, host };
   peer who = peer::none;
@@ -47,14 +47,14 @@ struct probe_answers {
   std::string no_connection;
   bool encrypted = false;
   std::string no_secret;
-  std::string name;  ///< of the session or the host
+  std::string name;  ///< name of the session or the host
   std::string other_version;
   std::uint32_t workers = 0;  ///< only for a host
   welcome invitation{};       ///< only for a session
   std::string not_measured;
   nanoseconds round_trip{0};  ///< the median
   double bytes_per_second = 0;  ///< from the host to the session
-  nanoseconds clock_ahead{0};   ///< of the other machine
+  nanoseconds clock_ahead{0};   ///< how far the other machine's clock is ahead
 };
 
 class host_probe {
@@ -62,7 +62,8 @@ class host_probe {
   /// Connects, agrees and measures. Takes at most about half a minute.
   explicit host_probe(const probe_settings& settings);
   [[nodiscard]] const probe_answers& answers() const noexcept { return answers_; }
-  /// Sends the session what was found here; returns how it differs from the session's. Refuses (errc::io).
+  /// Sends the session the dataset or program found here; returns how it differs from the session's. Refuses
+  /// (errc::io).
   result<std::string> compare(from_host found);
 
  private:

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What a worker program of a host finds in its environment (python/penstock/worker.py).
+// Environment variables that a host sets for its worker programs (python/penstock/worker.py).
 constexpr auto setup_variable = "PENSTOCK_POOL_SETUP";
 constexpr auto marks_variable = "PENSTOCK_HOST_MARKS";
 constexpr auto worker_variable = "PENSTOCK_WORKER";

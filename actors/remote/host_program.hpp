@@ -1,5 +1,6 @@
-// What runs a pool's jobs on a loader host: the host's own program, the code that the session has sent, and files that its
-// jobs need (rule H13). One for all workers of a host. Used by loader_host, host_connection and hosted_worker.
+// Everything that runs a pool's jobs on a loader host: the host's own program, the code that the session has sent, and the
+// files that its jobs need (rule H13). Shared by all workers of a host. Used by loader_host, host_connection and
+// hosted_worker.
 #pragma once
 
 #include "actors/remote/shared_program.hpp"
@@ -28,15 +29,16 @@ struct own_program {
 class host_files {
  public:
   enum class standing : std::uint8_t { here, to_be_fetched, on_its_way };
-  /// `who`: a connection. to_be_fetched, which is returned once: this connection must fetch the file.
+  /// `who`: identifies the connection that asks. to_be_fetched is returned once: that connection must fetch
+  /// the file.
   standing look(std::uint64_t number, const void* who);
   [[nodiscard]] shelved_file find(std::uint64_t number) const;
   void arrived(std::uint64_t number, shelved_file file);
-  /// This connection will fetch nothing more.
+  /// This connection will fetch no more files. Files that it has not fetched become to_be_fetched again.
   void gone(const void* who);
 
  private:
-  /// More than a program uses at a time. A file that is needed again is fetched again.
+  /// More than a program uses at a time. Older files are dropped, and fetched again if a job needs them.
   static constexpr std::size_t files_max = 4;
 
   mutable std::mutex mutex_;
@@ -47,7 +49,8 @@ class host_files {
 /// Forks the host's workers. Used on the io thread.
 class host_template {
  public:
-  /// As linked_child_request::start_with. `died`: the template has ended before it forked this worker.
+  /// start() works like linked_child_request::start_with. `died`: called if the template ends before it has
+  /// forked this worker.
   using death = std::function<void(pid_t, const process::exit_report&, const process::output_tail&)>;
   host_template(process::io_thread& io, process::spawn_request program);
   std::shared_ptr<process::start_control> start(std::uint32_t worker, process::spawn_request request,
@@ -69,7 +72,7 @@ class host_program {
   host_program& operator=(const host_program&) = delete;
 
   [[nodiscard]] const own_program& own() const noexcept { return own_; }
-  /// Complete, for this worker.
+  /// The complete environment of this worker.
   [[nodiscard]] std::vector<std::string> environment(std::uint32_t worker) const;
   /// Null: jobs mark nothing.
   [[nodiscard]] const job_marks* marks() const noexcept { return marks_.get(); }

@@ -9,8 +9,8 @@
 namespace penstock::hosts {
 namespace {
 
-// Not a group's: a secret used for both gives different keys. The two directions have different keys as well, so that a peer cannot
-// connect a session or a host to itself.
+// Differs from a group's identities, so that a secret used for both gives different keys. The two directions have different keys
+// as well, so that a peer cannot connect a session or a host to itself.
 constexpr const char* identity_of_joining = "penstock hosts";
 constexpr const char* identity_of_called = "penstock hosts that are called";
 constexpr std::string_view salt = "penstock hosts secret 1";

@@ -22,12 +22,12 @@ enum class connected_by : std::uint8_t { host, session };
 struct hosts_secret {
   std::string file;  ///< empty: none
   bool insecure = false;
-  std::string_view remedy;  ///< of a missing secret, for texts: "give --secret-file ..., or --insecure ..."
+  std::string_view remedy;  ///< advice if the secret is missing, for texts: "give --secret-file ..., or --insecure ..."
 };
 
-/// The TLS of one side of connections that `who` makes to `at`. Null: no encryption. Refuses (errc::config) what read_secret refuses,
-/// and a missing secret, unless `insecure`. Blocks while it reads the file, and for a quarter of a second if the secret is a
-/// passphrase.
+/// The TLS context of one side of connections that `who` makes to `at`. Null: no encryption. Refuses (errc::config) a missing
+/// secret, unless `insecure`, and whatever read_secret refuses. Blocks while it reads the file, and for a quarter of a second if
+/// the secret is a passphrase.
 result<std::shared_ptr<const group::tls_context>> tls_of_hosts(connection_side side, connected_by who, const group::group_address& at,
                                                                const hosts_secret& secret);
 

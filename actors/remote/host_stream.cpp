@@ -18,13 +18,14 @@ namespace {
 static_assert(POLLIN == 1);  // host_stream::wait_for
 
 constexpr std::size_t read_bytes = 64 * 1024;
-constexpr std::size_t short_read_bytes = 1024;  // of messages: the stack of an otherwise idle thread stays small
+constexpr std::size_t short_read_bytes = 1024;  // for messages; keeps the stack of an otherwise idle thread small
 constexpr nanoseconds busy_turn = std::chrono::milliseconds(200);
-constexpr std::size_t piece_bytes = 256 * 1024;  // of a batch; stays in the cache between its digest and its system call
-// What a peer may send while it does not read; the leases that fit its slots bound it.
+constexpr std::size_t piece_bytes = 256 * 1024;  // a piece of a batch; stays in the cache between its digest and its system call
+// The most that a peer may send while it does not read. The leases that fit its slots bound what it sends.
 constexpr std::size_t unread_max = 16U << 20U;
 
-// How TLS begins, and how it ends for a peer with and without a secret. OpenSSL sends neither alert to a peer without TLS.
+// How TLS begins, and the alerts that tell a peer that it needs a secret, or that this side has none. OpenSSL sends
+// neither alert to a peer without TLS.
 constexpr std::string_view tls_record = "\x16\x03";
 constexpr std::string_view tls_alert = "\x15\x03";
 constexpr std::string_view secret_needed("\x15\x03\x03\x00\x02\x02\x28", 7);   // handshake_failure
@@ -158,7 +159,7 @@ result<void> host_stream::read() {
   return receive();
 }
 
-/// Reads while the peer takes nothing: it may be waiting in the same way.
+/// Reads while the peer does not: it may be blocked in a send, too.
 result<void> host_stream::send_all(std::string_view bytes, nanoseconds silence_max) {
   patient_deadline taken = deadline_in(silence_max);
   bool waited = false;
@@ -168,7 +169,7 @@ result<void> host_stream::send_all(std::string_view bytes, nanoseconds silence_m
       bytes.remove_prefix(static_cast<std::size_t>(sent));
       said_ = time_();
       taken.restart(said_);
-      if (std::exchange(waited, false)) heard_ns_ = as_ns(said_);  // it reads
+      if (std::exchange(waited, false)) heard_ns_ = as_ns(said_);  // the peer reads again
       while_busy_();
       continue;
     }
@@ -234,7 +235,7 @@ result<void> host_stream::read_raw(std::span<std::byte> to, nanoseconds silence_
     if (!got) return tl::unexpected(got.error());
     if (digest != nullptr) digest->add({reinterpret_cast<const char*>(to.data()), *got});
     to = to.subspan(*got);
-    if (*got > 0 || received_bytes_ != before) silence.restart(time_());  // perhaps a part of a TLS record
+    if (*got > 0 || received_bytes_ != before) silence.restart(time_());  // bytes of an incomplete TLS record count, too
     while_busy_();
     if (say_something_ && time_() - said_ >= say_every_) {
       say_something_();

@@ -49,7 +49,7 @@ class host_stream {
     say_something_ = std::move(put_something);
   }
 
-  /// Before anything else is known of the peer, it may send only short messages.
+  /// Limits the peer's messages; they must be short until the peer has been identified.
   void limit(std::size_t message_bytes_max) { message_bytes_max_ = message_bytes_max; }
 
   /// Queues a message; flush() sends it. A message that does not fit a frame closes the connection at the next flush().
@@ -64,7 +64,8 @@ class host_stream {
   /// The next complete message that has arrived. Refuses (errc::protocol) anything else.
   template <class Variant>
   result<std::optional<Variant>> next();
-  /// Whether next() has one. The socket does not report a message again that arrived together with others.
+  /// Whether next() has one. Polling the socket is not enough: a message that arrived together with others
+  /// has already been read from it.
   [[nodiscard]] bool has_message() const;
   /// Reads what has arrived, without waiting. Refuses (errc::io) when the connection has ended.
   result<void> read();
@@ -73,18 +74,20 @@ class host_stream {
   result<Variant> wait_for(nanoseconds at_most);
   /// Reads the raw bytes after a message, and adds them to `digest`. Refuses (errc::io) when nothing arrives for `silence_max`.
   result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max, xxh3* digest = nullptr);
-  /// The same, and with `digest` reads the digest that the peer has sent. Returns how the bytes are damaged; empty: they are not.
+  /// The same, and with `digest` reads the digest that the peer has sent. Returns how the bytes are damaged; empty: intact.
   result<std::string> read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest);
-  /// Reads the digest that follows bytes. Returns how these differ from what was sent; empty: they do not.
+  /// Reads the digest that follows the bytes. Returns how the received bytes differ from those sent; empty:
+  /// they do not.
   result<std::string> compare(const xxh3& received, nanoseconds silence_max);
   /// Drops what read_checked() would read.
   result<void> skip_raw(std::uint64_t bytes, nanoseconds silence_max, bool digest = false);
 
   [[nodiscard]] int socket() const noexcept { return socket_.get(); }
   [[nodiscard]] bool encrypted() const noexcept { return tls_ != nullptr; }
-  /// When something last arrived, or the peer last took bytes that it had kept waiting. From any thread.
+  /// When bytes last arrived, or when the peer last read again after it had blocked our writes. From any
+  /// thread.
   [[nodiscard]] steady_time last_heard() const noexcept { return steady_time(nanoseconds(heard_ns_.load())); }
-  /// Ends the connection: the thread that waits in a call gets a refusal. From any thread.
+  /// Ends the connection: a call that is waiting returns a refusal. From any thread.
   void close_soon() noexcept;
 
  private:
@@ -95,7 +98,7 @@ class host_stream {
   result<void> receive_encrypted();
   result<std::string_view> receive_into(std::span<char> room);
   result<void> compare_secrets(std::string_view first);
-  /// What has arrived of `to`, without waiting; 0: nothing yet.
+  /// Reads what has arrived into `to`, without waiting, and returns the number of bytes; 0: none yet.
   result<std::size_t> receive_raw(std::span<std::byte> to);
   result<void> send_all(std::string_view bytes, nanoseconds silence_max);
   [[nodiscard]] std::string_view unread() const { return std::string_view(arrived_).substr(taken_); }
@@ -106,14 +109,14 @@ class host_stream {
   std::function<void()> while_busy_ = [] {};
   std::vector<char> leaving_;
   std::string arrived_;
-  std::size_t taken_ = 0;  // of arrived_
+  std::size_t taken_ = 0;  // how much of arrived_ has been taken
   std::size_t message_bytes_max_ = protocol::frame_bytes_max;
   bool too_large_ = false;
   const clock time_;
   nanoseconds say_every_{0};
   std::function<void()> say_something_;
   steady_time said_{};              // when something was last sent
-  std::uint64_t received_bytes_ = 0;  // from the socket
+  std::uint64_t received_bytes_ = 0;  // total read from the socket
   std::atomic<std::int64_t> heard_ns_{0};
 };
 

@@ -13,7 +13,7 @@ using arena::row_state;
 
 constexpr nanoseconds parcel_deadline = 5s;
 
-/// As a pool decides it: in the slot, it would leave less than a quarter of the space.
+/// The rule of a pool: in the slot, the argument would leave less than a quarter of the space.
 bool is_sent_alone(std::uint64_t bytes, std::uint64_t slot_bytes) {
   return bytes + arena::job_table_bytes(1) > slot_bytes / 4 * 3;
 }
@@ -115,7 +115,7 @@ result<void> hosted_jobs::answer(host_stream& to) {
     }
     const bool wanted = standing == host_files::standing::to_be_fetched;
     to.put(from_host(file_answer{number, wanted}));
-    if (wanted) later.push_back(number);  // this connection answers when it has arrived
+    if (wanted) later.push_back(number);  // this connection fetches it; answer again when it has arrived
   }
   offered_ = std::move(later);
   return {};

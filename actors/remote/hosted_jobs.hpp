@@ -24,7 +24,7 @@ class hosted_jobs {
   hosted_jobs(const hosted_jobs&) = delete;
   hosted_jobs& operator=(const hosted_jobs&) = delete;
 
-  /// The worker runs; this is the host's end.
+  /// The worker runs. `parcels`: the host's end of its socket.
   void started(unique_fd parcels) { parcels_ = std::move(parcels); }
   void assigned(arena::slots_view slots) { slots_.emplace(std::move(slots)); }
 
@@ -59,7 +59,7 @@ class hosted_jobs {
   std::optional<arena::slots_view> slots_;
   std::uint32_t generation_ = 0;
   std::optional<std::uint64_t> job_;
-  std::optional<outcome> last_;  // may be asked for again
+  std::optional<outcome> last_;  // kept because the session may ask for it again
   std::vector<std::uint64_t> offered_;
 };
 

@@ -1,4 +1,4 @@
-// Messages from the session to a hosted worker.
+// How a hosted worker handles the session's messages.
 #include "actors/protocol/tensors.hpp"
 #include "actors/remote/hosted_worker.hpp"
 
@@ -79,7 +79,7 @@ void hosted_worker::send_to_worker() {
     const ssize_t sent = ::send(link_.get(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (sent < 0) return unsent_.clear();  // it is about to end
+    if (sent < 0) return unsent_.clear();  // the worker is about to end
     unsent_.erase(0, static_cast<std::size_t>(sent));
   }
 }

@@ -23,7 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto flight_interval = 50ms;        // while it works
-constexpr auto idle_flight_interval = 250ms;  // remote_connection takes twice as long for silence
+constexpr auto idle_flight_interval = 250ms;  // remote_connection stands in for the worker after twice this time
 constexpr auto measure_every = 250ms;  // a debugger suspends time limits: a fraction of the shortest ones
 
 }  // namespace
@@ -32,7 +32,7 @@ struct hosted_worker::shared_part {
   // On the io thread:
   std::unique_ptr<process::child_process> process;
   std::shared_ptr<process::start_control> control;
-  std::vector<int> signals;  // before it has started
+  std::vector<int> signals;  // received before the process has started
   bool unwanted = false;
 
   std::mutex mutex;  // guards the rest: what the io thread reports
@@ -210,7 +210,7 @@ result<void> hosted_worker::hear_io(host_stream& to) {
   }
   for (std::string& line : lines) to.put(from_host(output_line{std::move(line)}));
   if (!ended) return {};
-  // What it sent before it died still counts, and its last flight mark says what it was doing.
+  // Messages that it sent before it died still count, and its last flight mark says what it was doing.
   if (auto ok = hear_link(to); !ok) return ok;
   link_.reset();
   show_flight(to, true);
@@ -244,7 +244,7 @@ result<void> hosted_worker::hear_link(host_stream& to) {
       if (done) done = take(to, message);
     });
     if (!done) return done;
-    // The session decides about its workers, so it gets the same report.
+    // Pass invalid bytes on: the session decides what to do with a worker that violates the protocol.
     if (!ok) to.put(from_host(from_place{{some.data(), static_cast<std::size_t>(got)}}));
   }
   return {};
@@ -259,8 +259,8 @@ result<void> hosted_worker::take(host_stream& to, protocol::from_worker& message
   if (const auto* done = std::get_if<protocol::jobs_done>(&message); done != nullptr && jobs_)
     return jobs_->ended(to, *done, around_.digests);
   if (const auto* said = std::get_if<protocol::dataset_described>(&message); said != nullptr && !around_.dataset->command.empty()) {
-    // Its data may have changed since the first worker described it. The session must not see that: it would fail, instead of losing
-    // this host.
+    // The data may have changed since the first worker described it. Do not pass that on: the session would fail, instead of
+    // losing this host.
     const std::string why = difference_of_datasets(around_.dataset->dataset->description, *said);
     if (!why.empty()) return say_unfit(to, why);
   }

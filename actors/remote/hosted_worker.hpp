@@ -1,5 +1,6 @@
 // One worker process on a loader host: its process and link, its slots, its flight page. The session is on the other side of
-// a host_stream; for the worker this host is the session. Used by host_connection's thread; the process lives on the io thread.
+// a host_stream; to the worker, this host is the session. Used on host_connection's thread; the process is managed on the io
+// thread.
 #pragma once
 
 #include "actors/remote/dataset_program.hpp"
@@ -27,7 +28,7 @@ namespace penstock::hosts {
 struct ready_dataset {
   std::string config;  ///< protocol::config_as_bytes, with the paths of this machine
   std::shared_ptr<const prepared_dataset> dataset{};  ///< only for a stream
-  nanoseconds lost_after{0};  ///< [loader.hosts], as the next two
+  nanoseconds lost_after{0};  ///< from [loader.hosts], like the next two
   nanoseconds drain{0};
   nanoseconds wait{0};
   compress_rule compress = compress_rule::none;
@@ -42,7 +43,7 @@ struct hosted_worker_deps {
   int lifeline = -1;
   std::shared_ptr<const ready_dataset> dataset;
   bool digests = false;
-  std::uint32_t number = 0;               ///< of the connection, on this host
+  std::uint32_t number = 0;               ///< number of the connection on this host
   std::shared_ptr<const unique_fd> wake;  ///< an eventfd: readable when there is news
 };
 
@@ -65,10 +66,10 @@ class hosted_worker {
   /// Whether its end has been reported.
   [[nodiscard]] bool over() const noexcept { return over_; }
 
-  /// Frames of the session, for the worker.
+  /// Handles frames from the session for the worker.
   result<void> hear_session(std::string_view frames);
   /// Reports everything that has happened since the last call, with the bytes of loaded batches. Refuses (errc::config) if every
-  /// worker of this host would end in the same way, which must not fail the session.
+  /// worker of this host would end in the same way; the session then loses the host instead of failing.
   result<void> work(host_stream& to);
   result<void> send_again(host_stream& to, const send_again& order);
   /// In a pool.
@@ -106,11 +107,11 @@ class hosted_worker {
   unique_fd link_;
   protocol::frame_reader<protocol::to_worker> from_session_;
   protocol::frame_reader<protocol::from_worker> from_worker_;
-  std::string unsent_;  // for the worker
+  std::string unsent_;  // bytes for the worker that its socket has not accepted yet
   std::optional<arena::slots_view> slots_;
   batch_layout layout_;
   std::unique_ptr<packer> packer_;  // null: batches are not compressed
-  std::map<std::uint32_t, loaded> loaded_;  // by slot: may be asked for again
+  std::map<std::uint32_t, loaded> loaded_;  // by slot; kept because the session may ask for them again
   std::optional<std::uint32_t> leases_;  // none: it is not ready yet
   std::unique_ptr<hosted_jobs> jobs_;  // in a pool
   pid_t pid_ = -1;  // once it has started

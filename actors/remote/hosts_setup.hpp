@@ -1,4 +1,4 @@
-// What a session or pool needs of [loader.hosts], checked and read before its threads exist.
+// What a session or pool needs from [loader.hosts], read and checked before its threads exist.
 #pragma once
 
 #include "actors/remote/host_hub.hpp"
@@ -9,15 +9,15 @@ namespace penstock::hosts {
 
 struct hosts_setup {
   hub_settings hub;
-  std::shared_ptr<const group::tls_context> tls{};           ///< of hosts that join; null: not encrypted
-  std::shared_ptr<const group::tls_context> tls_of_calls{};  ///< of hosts that are called
+  std::shared_ptr<const group::tls_context> tls{};           ///< for hosts that join; null: not encrypted
+  std::shared_ptr<const group::tls_context> tls_of_calls{};  ///< for hosts that the session calls
 };
 
-/// Null: there are no hosts. Reads the file with the secret: call it where blocking is harmless. Refuses (errc::config)
-/// a bad address, a secret that tls_of_hosts refuses, and a missing library for `compress`.
+/// Null: there are no hosts. Reads the file with the secret, so call it where blocking is harmless. Refuses
+/// (errc::config) a bad address, a secret that tls_of_hosts refuses, and a missing library for `compress`.
 result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loader, bool has_local_workers);
 
-/// Without the dataset, the program and the arena. `version`: of penstock.
+/// The deps, except the dataset, the program and the arena. `version`: penstock's.
 [[nodiscard]] connection_deps deps_of(const config& settings, const hosts_setup& setup, std::string version);
 
 }  // namespace penstock::hosts

@@ -1,5 +1,5 @@
-// Where the batches of one remote worker may land: its slots in the session's arena, and which of them wait for which batch
-// (rule H3). Used by remote_connection.
+// The slots in the session's arena into which one remote worker's batches may be received, and which batch each of them
+// waits for (rule H3). Used by remote_connection.
 #pragma once
 
 #include "actors/protocol/messages.hpp"
@@ -20,21 +20,22 @@ namespace penstock::hosts {
 
 class landing_slots {
  public:
-  /// Maps them. Refuses (errc::system).
+  /// Maps the slots. Refuses (errc::system).
   result<void> assign(const protocol::assign_slots& slots, const std::vector<tensor_spec>& tensors, int arena);
   void leased(const protocol::load_batch& lease);
   void landed(std::uint32_t slot) { leases_.erase(slot); }
-  /// How many batches may land.
+  /// How many batches are still expected.
   [[nodiscard]] std::size_t waiting() const noexcept { return slots_ ? leases_.size() : 0; }
-  /// Another worker takes the place.
+  /// A new worker takes the place.
   void forget_leases() { leases_.clear(); }
-  /// The worker has ended: nothing may land.
+  /// The worker has ended: no batch may be received any more.
   void unmap() { slots_.reset(); }
 
   /// Whether a batch of that many bytes fits a slot at all.
   [[nodiscard]] bool holds(std::uint64_t bytes) const noexcept { return slots_ && bytes <= layout_.bytes; }
   [[nodiscard]] std::uint64_t slot_bytes() const noexcept { return layout_.bytes; }
-  /// Why these bytes may not land; empty: they may. `late`: no lease waits for them any longer, which is not a fault of the host.
+  /// Why these bytes must not be received into the slot; empty: they may. `late`: no lease waits for them any longer, which is
+  /// not the host's fault.
   [[nodiscard]] std::string misfit(const batch_follows& batch, bool& late) const;
   /// Only if holds() and no misfit().
   [[nodiscard]] std::span<std::byte> room(const batch_follows& batch) const {

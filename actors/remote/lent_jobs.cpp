@@ -38,7 +38,8 @@ result<bool> lent_jobs::hears(protocol::to_worker& message, int arena) {
     return false;
   }
   if (std::holds_alternative<protocol::stop_work>(message)) {
-    // A worker would drop a job that it has not begun; here its row has begun.
+    // Pass this on later: a worker that must stop drops jobs that it has not begun, but the row of a sent job
+    // has begun.
     stopping_ = true;
     return false;
   }
@@ -90,12 +91,12 @@ result<void> lent_jobs::answered(host_stream& to, const file_answer& news) {
   const auto found = all.find(news.number);
   const mapping contents =
       found == all.end() ? mapping() : map_read_only(found->second.file->get(), {0, found->second.bytes});
-  // If there are no bytes, it was withdrawn meanwhile, and no job needs it.
+  // No bytes: the file was withdrawn meanwhile, because no job needs it any more.
   to.put(to_host(file_follows{news.number, contents.bytes().size()}));
   return to.flush(silence_max_, contents.bytes());
 }
 
-/// Begins the next row that has not been revoked, if its argument is there.
+/// Begins the next row that has not been revoked, if its argument has arrived.
 result<void> lent_jobs::begin_next() {
   while (!leases_.empty()) {
     const protocol::run_jobs& lease = leases_.front();
@@ -125,7 +126,7 @@ result<void> lent_jobs::begin_next() {
   return {};
 }
 
-/// Arguments come in the order of leases and rows. Those of revoked rows may come, too.
+/// Arguments arrive in the order of leases and rows. Arguments of revoked rows can arrive, too.
 result<bool> lent_jobs::fetch_argument(in_hand& job) {
   while (true) {
     auto came = protocol::receive_parcel(parcels_.get());

@@ -1,6 +1,6 @@
 // The jobs of one remote worker, at the session's end of its connection. To the pool this is the worker: it marks rows of its slots as
-// begun and ended (runtime/arena/job_slot). The host gets one job at a time, and never a row that has not begun, so a job whose
-// row is still waiting has not been sent anywhere (rule H13). Used by remote_connection's thread.
+// begun and ended (runtime/arena/job_slot). The host gets one job at a time, and only after its row has begun, so a job whose row
+// is still waiting has not been sent anywhere (rule H13). Used by remote_connection's thread.
 //
 //   resting -- files offered, and answered --> (a row begins) -- job_follows --> running -- job_over --> resting
 #pragma once
@@ -26,26 +26,28 @@ namespace penstock::hosts {
 
 class lent_jobs {
  public:
-  /// `tell`: sends a frame to the pool. A transfer that moves nothing for `silence_max` ends the connection. `parcels`: becomes the
-  /// pool's end. Refuses (errc::system).
+  /// `tell`: sends a frame to the pool. A transfer that moves nothing for `silence_max` ends the connection. `parcels`: set to
+  /// the pool's end of the parcel socket. Refuses (errc::system).
   static result<std::unique_ptr<lent_jobs>> make(std::shared_ptr<const shared_program> program, nanoseconds silence_max,
                                                  std::function<void(std::string_view)> tell, unique_fd& parcels);
 
-  /// Takes a message from the pool to its worker, and may change it for the host. False: the host need not get it. Refuses
-  /// (errc::system).
+  /// Handles a message from the pool to its worker, and may change it for the host. False: do not send it to the host.
+  /// Refuses (errc::system).
   result<bool> hears(protocol::to_worker& message, int arena);
-  /// Sends what the host can do now. Refuses as host_stream does, and (errc::protocol) a damaged slot.
+  /// Sends the work that the host can do now. Refuses as host_stream does, and (errc::protocol) a damaged
+  /// slot.
   result<void> advance(host_stream& to);
-  /// Returns what was wrong with the bytes: they are sent again. Empty: the result is in place, or sending it again would not help.
+  /// Receives the result. Returns what is wrong with its bytes, which are then sent again. Empty: the result is in place, or
+  /// sending it again would not help.
   result<std::string> land(host_stream& from, const job_over& news, bool digests);
   result<void> answered(host_stream& to, const file_answer& news);
 
-  /// Jobs that have been leased to this worker and are not over.
+  /// The number of jobs leased to this worker that have not ended.
   [[nodiscard]] std::uint64_t held() const;
 
   /// A descriptor that becomes readable when a large argument arrives; -1: nothing waits for one.
   [[nodiscard]] int waits_on() const noexcept { return waits_ ? parcels_.get() : -1; }
-  /// Replaces the host's row in its worker's page by the row of the session's slot. Records what the job has marked.
+  /// Replaces the host's row in the worker's flight page by the row in the session's slot. Records the job's mark.
   void translate(arena::flight_reading& page, std::int64_t mark) const;
 
  private:
@@ -60,7 +62,7 @@ class lent_jobs {
   /// The slot of the lease at the front.
   [[nodiscard]] arena::job_slot slot() const { return arena::job_slot(slots_->slot(leases_.front().slot)); }
   result<void> begin_next();
-  /// False: it is still on its way, or no longer wanted.
+  /// False: the argument is still on its way, or no longer needed.
   result<bool> fetch_argument(in_hand& job);
   void row_over();
   void offer_files(host_stream& to);
@@ -75,15 +77,15 @@ class lent_jobs {
   std::optional<arena::slots_view> slots_;
   std::uint64_t elsewhere_max_ = 0;
   std::deque<protocol::run_jobs> leases_;  // at most one for each slot
-  std::optional<std::uint64_t> next_result_;  // in the slot of the first lease; empty: it has not been opened
-  std::uint32_t row_ = 0;                     // of the first lease
+  std::optional<std::uint64_t> next_result_;  // offset in the slot of the first lease; empty: that slot has not been read yet
+  std::uint32_t row_ = 0;                     // current row of the first lease
   std::optional<in_hand> job_;
   std::optional<received_file> room_;  // for its result, if it is not in the slot
-  std::set<std::uint64_t> offered_;    // files
+  std::set<std::uint64_t> offered_;    // numbers of files
   std::uint32_t unanswered_ = 0;
-  bool waits_ = false;     // for an argument
+  bool waits_ = false;     // waits for an argument
   bool stopping_ = false;  // the pool has asked the worker to stop
-  bool told_ = false;      // the host knows that
+  bool told_ = false;      // the host has been told
 };
 
 }  // namespace penstock::hosts

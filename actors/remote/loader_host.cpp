@@ -22,7 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::ptrdiff_t unknown_calls_at_once = 64;
-constexpr std::uint64_t unknown_calls_logged = 10;  // more could be a flood
+constexpr std::uint64_t unknown_calls_logged = 10;  // further ones could be a flood
 constexpr auto share_every = 200ms;
 constexpr std::string_view remedy_of_hosts =
     "give --secret-file with the session's secret, or --insecure if the session has none and any machine may reach that port";
@@ -79,7 +79,7 @@ loader_host::~loader_host() {
   for (const auto& one : connections_) one->leave(true);
   connections_.clear();
   datasets_.reset();
-  // Twice: what is destroyed on the io thread may leave the rest of its end to that thread.
+  // Wait for the io thread twice: destructors that run there may post more work to it.
   for (int i = 0; i < 2; ++i) {
     std::promise<void> done;
     boost::asio::post(io_->context(), [&] { done.set_value(); });
@@ -109,7 +109,7 @@ result<void> loader_host::run() {
   std::unique_lock hold(mutex_);
   if (door_) {
     log::info("host", "waiting for a session at {} with {}{}", door_->where(), counted(settings_.workers, "worker"),
-              facts_.tls ? "" : ", without a secret: whoever reaches that port may use them");
+              facts_.tls ? "" : ", without a secret: any machine that reaches that port may use them");
     door_->open([this](accepted_call call) { accept(std::move(call)); });
   }
   serve(hold);
@@ -131,7 +131,7 @@ bool loader_host::is_done() const {
   return none_left && connections_.empty();
 }
 
-/// Until the host has left or, after joining, no longer has a session.
+/// Runs until the host has left or, if it joins sessions, has no session left.
 void loader_host::serve(std::unique_lock<std::mutex>& hold) {
   const auto is_over = [](const auto& one) { return one->over(); };
   while (!is_done()) {
@@ -153,7 +153,7 @@ void loader_host::remove_ended(std::unique_lock<std::mutex>& hold) {
   }
   if (over.empty()) return;
   std::erase(connections_, nullptr);
-  // A session that is joined and lost may come back, and has its dataset listed and its code here then.
+  // A joined session that was lost may come back: keep its listing and its code until it is over.
   const bool forgets = door_ || std::ranges::any_of(targets_, [](const target& one) { return one.attempts.over(); });
   hold.unlock();
   over.clear();  // waits for their threads, which may be calling ended()
@@ -189,7 +189,7 @@ void loader_host::accept(accepted_call call) {
   changed_.notify_all();
 }
 
-/// Reports measurements to the shares. Asks connections to leave if other sessions are to get their workers.
+/// Feeds measurements to the shares, and asks connections to leave whose workers other sessions are to get.
 void loader_host::share() {
   if (leaves_) return;
   for (const session_number session : shares_.sessions()) {
@@ -200,7 +200,8 @@ void loader_host::share() {
   for (const session_number session : shares_.sessions()) hand_over(session);
 }
 
-/// Those without a worker leave first: an operator has scaled the session down.
+/// Connections without a worker leave first: the session was scaled down by an operator and does not use
+/// them.
 void loader_host::hand_over(session_number session) {
   const std::uint32_t surplus = shares_.surplus(session);
   if (surplus == 0) return;
@@ -210,7 +211,7 @@ void loader_host::hand_over(session_number session) {
     const auto rests = [&](const auto& one) { return stays(one) && !one->has_worker(); };
     auto last = std::ranges::find_if(connections_.rbegin(), connections_.rend(), rests);
     if (last == connections_.rend()) last = std::ranges::find_if(connections_.rbegin(), connections_.rend(), stays);
-    if (last == connections_.rend()) return;  // it has ended: released() is about to be called
+    if (last == connections_.rend()) return;  // the connection has ended: released() is about to be called
     shares_.leaving(session);
     (*last)->leave(false);
   }
@@ -218,7 +219,7 @@ void loader_host::hand_over(session_number session) {
 
 // ---- sessions -----------------------------------------------------------------------------------------------
 
-/// Whether another session has workers of this host, waits for them or is joined.
+/// Whether another session has workers of this host, waits for them, or is one that the host joins.
 bool loader_host::serves_others(session_number session) const {
   const auto is_other = [&](session_number one) { return one != session && !shares_.is_dismissed(one); };
   if (std::ranges::any_of(shares_.sessions(), is_other)) return true;
@@ -333,7 +334,7 @@ void loader_host::joined_ended(const connection_end& end) {
                                               duration_for_people(attempts.wait()), end.why.message), 0});
 }
 
-/// The first cause is what the host ends with, once no session is left.
+/// Once no session is left, the host ends with the first cause.
 void loader_host::give_up(session_number session, failure why) {
   target_of(session).attempts.finish();
   for (const auto& one : connections_) {

@@ -1,5 +1,5 @@
-// `penstock host`: the workers that a machine offers to the sessions that it joins, or to those that call it. They share them
-// (runtime/hosts/host_shares). One connection for each worker.
+// `penstock host`: the workers that a machine offers to the sessions that it joins, or to those that call it. The sessions
+// share the workers (runtime/hosts/host_shares). There is one connection per worker.
 #pragma once
 
 #include "actors/remote/host_door.hpp"
@@ -23,15 +23,15 @@
 namespace penstock::hosts {
 
 struct host_settings {
-  std::vector<std::string> sessions{};  ///< addresses to join: HOST:PORT; or empty, and
-  std::string listen;                   ///< the address at which to wait for sessions
+  std::vector<std::string> sessions{};  ///< addresses to join (HOST:PORT); empty: listen
+  std::string listen;                   ///< address at which to wait for sessions; used if `sessions` is empty
   std::uint32_t workers = 1;
   std::string name;  ///< empty: this machine's
   std::string secret_file;
   bool insecure = false;
-  string_map data{};  ///< where the session's folders are on this machine; it then reads nothing else
+  string_map data{};  ///< where the sessions' folders are on this machine; if not empty, only those are read
   std::string version;
-  own_program program{};  ///< that runs jobs of pools
+  own_program program{};  ///< the program that runs jobs of pools
   std::vector<std::string> dataset_program{};  ///< the command of workers for custom datasets; empty: there are none
 };
 
@@ -43,8 +43,8 @@ class loader_host {
   loader_host(const loader_host&) = delete;
   loader_host& operator=(const loader_host&) = delete;
 
-  /// Works until leave() is done or, after joining, all sessions are over. Then fails if one of them has refused this host
-  /// (errc::config) or has not returned (errc::io).
+  /// Works until leave() has taken effect or, if the host joins sessions, until all of them are over. Then fails if a
+  /// session has refused this host (errc::config) or has not returned (errc::io).
   result<void> run();
   /// From any thread. Workers finish their leases first, unless `at_once`.
   void leave(bool at_once);
@@ -55,7 +55,7 @@ class loader_host {
     std::string name;
     bool announced = false;
   };
-  /// A session that is joined. Its number is its place in the list, from 1.
+  /// A session that this host joins. Its number is its position in the list, from 1.
   struct target {
     group::group_address address;
     join_attempts attempts{};
@@ -88,18 +88,18 @@ class loader_host {
   std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
   bool leaves_ = false;
-  bool joined_ = false;  // more connections may be made
+  bool joined_ = false;  // a session has given a place: more connections may be made
   host_shares shares_;
-  std::vector<target> targets_;             // empty: it is called
+  std::vector<target> targets_;             // empty: sessions call this host
   std::map<session_number, guest> guests_;
   std::uint32_t connections_made_ = 0;
   std::uint64_t unknown_ = 0;
-  std::map<session_number, trouble_filter> troubles_;  // 0: of those that call
+  std::map<session_number, trouble_filter> troubles_;  // 0: for all sessions that call
   std::optional<failure> failed_;
   std::unique_ptr<process::io_thread> io_;
   std::unique_ptr<host_datasets> datasets_;
-  std::vector<std::unique_ptr<host_connection>> connections_;  // ended before io_
-  std::unique_ptr<host_door> door_;                // null: joins
+  std::vector<std::unique_ptr<host_connection>> connections_;  // must end before io_
+  std::unique_ptr<host_door> door_;                // null: this host joins sessions
 };
 
 }  // namespace penstock::hosts

@@ -1,5 +1,6 @@
-// Compressed batches ([loader.hosts] compress): in parts, each compressed alone, so that sender and receiver work at the same
-// time, and need little memory. A part that does not become smaller is sent as it is. Used by hosted_worker and remote_connection.
+// Compressed batches ([loader.hosts] compress): in parts that are compressed separately, so that sender and receiver work at the
+// same time and need little memory. A part that does not become smaller is sent as it is. Used by hosted_worker and
+// remote_connection.
 //
 // On the wire each part is its size (32 bits) and that many bytes; every part but the last has packed_at_once bytes when
 // unpacked. The libraries are opened at run time.
@@ -26,7 +27,7 @@ class packer {
   packer(const packer&) = delete;
   packer& operator=(const packer&) = delete;
 
-  /// Returns how much of `to` it has filled; 0: it does not fit.
+  /// Returns how many bytes of `to` it has filled; 0: the result does not fit.
   virtual std::size_t pack(std::span<const std::byte> bytes, std::span<std::byte> to) = 0;
   /// Fills `to`. False: the bytes are damaged.
   virtual bool unpack(std::span<const std::byte> packed, std::span<std::byte> to) = 0;
@@ -38,8 +39,8 @@ class packer {
 /// With `digest`, the digest of `bytes` follows. Refuses (errc::io) as host_stream::flush does.
 result<void> send_packed(host_stream& to, packer& with, std::span<const std::byte> bytes, nanoseconds silence_max, bool digest);
 
-/// Fills `room` with what send_packed() sent. Returns how the bytes are damaged; empty: they are not. Refuses (errc::io) as
-/// host_stream::read_raw does, and (errc::protocol) a part larger than it may be.
+/// Fills `room` with what send_packed() sent. Returns how the bytes are damaged; empty: intact. Refuses (errc::io) as
+/// host_stream::read_raw does, and (errc::protocol) a part that is too large.
 result<std::string> receive_packed(host_stream& from, packer& with, std::span<std::byte> room, nanoseconds silence_max, bool digest);
 /// Drops what receive_packed() would read.
 result<void> skip_packed(host_stream& from, std::uint64_t bytes, nanoseconds silence_max, bool digest);

@@ -15,11 +15,11 @@ namespace penstock::hosts {
 
 class received_file {
  public:
-  /// Allocates all of it. `bytes` > 0; `what`: for the refusal (errc::out_of_memory).
+  /// Allocates the whole file. `bytes` > 0; `what` names it in the refusal (errc::out_of_memory).
   static result<received_file> make(std::uint64_t bytes, std::string_view what);
 
   [[nodiscard]] std::span<std::byte> room() const noexcept { return memory_.bytes(); }
-  /// Its contents are complete. Refuses (errc::system).
+  /// Call when its contents are complete. Refuses (errc::system).
   result<unique_fd> seal() &&;
 
  private:

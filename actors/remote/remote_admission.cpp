@@ -31,7 +31,7 @@ result<void> remote_connection::admit() {
   auto first = stream_.wait_for<from_host>(handshake_deadline);
   if (!first) return tl::unexpected(std::move(first.error()));
   if (const auto* no = std::get_if<host_busy>(&*first)) {
-    if (who_ == connected_by::host) tell_(host_known{});  // it has proved the secret
+    if (who_ == connected_by::host) tell_(host_known{});  // the host has proved the secret
     return refuse(errc::io, "{}", no->why);
   }
   const auto* hello = std::get_if<host_hello>(&*first);
@@ -43,11 +43,11 @@ result<void> remote_connection::admit() {
   if (probe) tell_(host_known{card, hello->workers});
   if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty()) {
     auto no = refuse_host(std::move(why));
-    refused_ = !probe;  // a probe did not want to join
+    refused_ = !probe;  // a probe does not ask to join
     return no;
   }
   if (probe) return answer_probe();
-  if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // the session began with the library
+  if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // cannot fail: the session has loaded the library at its start
   tell_(host_known{card, hello->workers});
   stream_.limit(protocol::frame_bytes_max);
   welcome invitation{around_->session, around_->config, around_->digests};
@@ -66,7 +66,7 @@ result<void> remote_connection::admit() {
   return {};
 }
 
-/// `penstock doctor --host` examines this session as a host would, and gets no place.
+/// Answers `penstock doctor --host`, which examines this session as a host would, but gets no place.
 result<void> remote_connection::answer_probe() {
   stream_.limit(protocol::frame_bytes_max);
   welcome invitation{around_->session, around_->config, around_->digests};
@@ -77,7 +77,7 @@ result<void> remote_connection::answer_probe() {
   return answer_probe_of_host(stream_, probe_deadline, [this](const from_host& found) { return difference(found); });
 }
 
-/// Between what the host has found and what the session has; empty: none (rule H2).
+/// How the host's dataset or program differs from the session's; empty: not at all (rule H2).
 std::string remote_connection::difference(const from_host& found) const {
   if (around_->program) {
     const auto* facts = std::get_if<program_found>(&found);

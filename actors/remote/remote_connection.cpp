@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr nanoseconds ping_at_least_every = 1s;  // a host divides its workers by what pings say
+constexpr nanoseconds ping_at_least_every = 1s;  // a host divides its workers according to the pings
 
 /// How long the worker took for a batch, from its report.
 nanoseconds time_to_load(std::string_view report) {
@@ -136,7 +136,8 @@ ping remote_connection::next_ping() const {
   return {pings_.number, around_->waited ? around_->waited().count() : 0, wanted_};
 }
 
-/// Does not measure a round trip: the answer has to wait for what is being received.
+/// Sends a ping whose round trip is not measured: the answer has to wait until the current transfer has
+/// ended.
 void remote_connection::show_life() {
   if (place_) stream_.put(to_host(next_ping()));
 }
@@ -279,18 +280,20 @@ result<void> remote_connection::hear_host() {
   }
 }
 
-/// Sends to the session's end of the worker's link. Does not block for long: its reader never waits.
+/// Sends to the session's end of the worker's link. Does not block for long, because the session always
+/// reads.
 result<void> remote_connection::pass_on(std::string_view frame) {
   while (link_ && !frame.empty()) {
     const ssize_t sent = ::send(link_.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return {};  // the session has closed it: the worker's end follows
+    if (sent <= 0) return {};  // the session has closed the link, and ends the worker
     frame.remove_prefix(static_cast<std::size_t>(sent));
   }
   return {};
 }
 
-/// Receives a batch straight into the slot that its lease reserved (rule H3). Returns why it may not be used.
+/// Receives a batch straight into the slot that its lease reserved (rule H3). Returns why the batch must not
+/// be used, if so.
 result<remote_connection::arrival> remote_connection::receive(const batch_follows& batch) {
   if (!landing_.holds(batch.bytes))
     return refuse(errc::protocol, "it announced a batch of {} bytes, but a slot has {}", batch.bytes, landing_.slot_bytes());
@@ -329,7 +332,7 @@ result<void> remote_connection::land(const batch_follows& batch) {
 
 result<void> remote_connection::land_job(const job_over& job) {
   if (!jobs_) return refuse(errc::protocol, "it reported the end of a job that it does not have");
-  note_receiving(nanoseconds(0));  // the worker has one job at a time, and waits
+  note_receiving(nanoseconds(0));  // the worker has one job at a time, so it waits during the transfer
   auto wrong = jobs_->land(stream_, job, around_->digests);
   note_received();
   if (!wrong) return tl::unexpected(std::move(wrong.error()));

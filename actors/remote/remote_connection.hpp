@@ -1,9 +1,9 @@
 // The session's end of a connection: a thread that speaks with one connection of a loader host. It receives the bytes of batches
 // into the slots of the connection's place, relays everything else between the host's worker and the session, and mirrors the
-// worker's flight page. host_hub sends the orders and gets the news, each in order.
+// worker's flight page. host_hub sends orders and gets news; both arrive in order.
 //
-// For the session the connection is a worker: what the worker's link carries passes unchanged through a socket pair, except that
-// the report of a batch waits until its bytes are complete and right.
+// To the session, the connection is a worker: the messages of the worker's link pass unchanged through a socket pair, except
+// that a batch's report is held back until the batch's bytes have arrived intact.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -42,8 +42,8 @@ struct connection_deps {
   string_map program_facts{};                       ///< only for a custom dataset: its worker program's
   std::shared_ptr<const shared_program> program{};  ///< null: a stream
   std::uint64_t process = 0;                             ///< a random number
-  std::shared_ptr<const group::tls_context> tls{};           ///< of hosts that join; null: not encrypted
-  std::shared_ptr<const group::tls_context> tls_of_calls{};  ///< of hosts that are called
+  std::shared_ptr<const group::tls_context> tls{};           ///< for hosts that join; null: not encrypted
+  std::shared_ptr<const group::tls_context> tls_of_calls{};  ///< for hosts that the session calls
   compress_rule compress = compress_rule::none;
   bool digests = false;
   nanoseconds lost_after{5'000'000'000};
@@ -72,19 +72,20 @@ using connection_order = std::variant<give_place, turn_away, start_worker, signa
 
 // ---- news ---------------------------------------------------------------------------------------------------
 
-/// The peer has proved the secret and has the same version. Sent again when the host offers another number of workers.
+/// The peer has proved the secret and has the same version. Sent again when the host offers a different number of
+/// workers.
 struct host_known {
   host_card card;
-  std::uint32_t workers = 1;  ///< that the host offers
+  std::uint32_t workers = 1;  ///< workers that the host offers
 };
-/// It has the same dataset, and waits for give_place or turn_away.
+/// The host has the same dataset, and waits for give_place or turn_away.
 struct host_agreed {
   host_card card;
 };
 struct worker_runs {
   pid_t pid = -1;
   std::shared_ptr<unique_fd> link;     ///< the session's end
-  std::shared_ptr<unique_fd> parcels;  ///< the same; in a stream empty
+  std::shared_ptr<unique_fd> parcels;  ///< the session's end; in a stream empty
 };
 struct worker_refused {
   failure why;
@@ -109,7 +110,7 @@ struct ping_answered {
   nanoseconds round_trip{0};
   nanoseconds cpu{0};  ///< pong::cpu_ns
 };
-/// The last one. `refused`: the session turned the host away. `host`: its name; empty: unknown.
+/// The last news. `refused`: the session turned the host away. `host`: its name; empty: unknown.
 struct connection_closed {
   std::string why;
   bool refused = false;
@@ -120,8 +121,8 @@ using connection_news = std::variant<host_known, host_agreed, worker_runs, worke
 
 /// What a connection is doing.
 struct connection_figures {
-  std::uint64_t holds = 0;  ///< batches or jobs that the worker has and that have not arrived
-  std::uint64_t resident_bytes = 0;  ///< of the worker
+  std::uint64_t holds = 0;  ///< batches or jobs that the worker holds
+  std::uint64_t resident_bytes = 0;  ///< the worker's memory
   remote_times times;
 };
 
@@ -160,7 +161,7 @@ class remote_connection {
   result<void> hear_session();
   result<void> land(const batch_follows& batch);
   struct arrival {
-    std::string wrong;  // why the batch may not be used; empty: it may
+    std::string wrong;  // why the batch must not be used; empty: it is good
     bad_transfer kind = bad_transfer::damaged;
   };
   result<arrival> receive(const batch_follows& batch);
@@ -188,11 +189,11 @@ class remote_connection {
   unique_fd wake_;
   std::atomic<std::uint32_t> wanted_ = remote_workers_max;
   mutable std::mutex mutex_;
-  std::vector<connection_order> orders_;  // guarded by mutex_, as the next two
+  std::vector<connection_order> orders_;  // guarded by mutex_, like the next two members
   connection_figures figures_;
   struct transfer {
     steady_time since{};
-    nanoseconds loading{0};  // how long the worker took for it
+    nanoseconds loading{0};  // how long the worker took to load the batch
   };
   std::optional<transfer> receives_;
 
@@ -202,10 +203,10 @@ class remote_connection {
   std::optional<std::uint32_t> place_;
   landing_slots landing_;
   std::unique_ptr<packer> packer_;  // null: batches are not compressed
-  std::unique_ptr<lent_jobs> jobs_;  // instead of them, in a pool
+  std::unique_ptr<lent_jobs> jobs_;  // instead of packer_ and landing_, in a pool
   arena::flight_reading flight_;  // as last mirrored
   steady_time mirrored_at_{};
-  std::uint32_t signs_ = 0;  // of life, made up by this connection so far
+  std::uint32_t signs_ = 0;  // signs of life that this connection has made up so far
   struct {
     std::uint64_t number = 0;
     steady_time sent{};
@@ -213,7 +214,7 @@ class remote_connection {
   } pings_;
   bool starting_ = false;
   bool refused_ = false;
-  std::string host_;  // its name, once it has sent it
+  std::string host_;  // the host's name, once known
   std::thread thread_;
 };
 

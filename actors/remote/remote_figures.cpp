@@ -1,4 +1,4 @@
-// What the session sees of a remote worker: its flight page, and the figures of its connection.
+// How the session sees a remote worker: its flight page, and the figures of its connection.
 #include "actors/remote/remote_connection.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr nanoseconds silent_after = 500ms;  // longer than the pause between two signs of life of a worker
+constexpr nanoseconds silent_after = 500ms;  // longer than the pause between two signs of life from a worker
 
 }  // namespace
 
@@ -18,7 +18,7 @@ void remote_connection::mirror(const flight_seen& seen) {
   flight_.limit = nanoseconds(0);
   flight_.heartbeats = seen.heartbeats;
   flight_.samples_done = seen.samples_done;
-  flight_.rss_bytes = seen.private_bytes;  // what [loader.limits] memory is about
+  flight_.rss_bytes = seen.private_bytes;  // [loader.limits] memory limits the private memory
   flight_.sample_name = seen.sample_name;
   flight_.since = now() - nanoseconds(seen.since_ns);
   flight_.reads_since = seen.reads_since_ns < 0 ? std::nullopt : std::optional(now() - nanoseconds(seen.reads_since_ns));
@@ -33,15 +33,15 @@ void remote_connection::mirror(const flight_seen& seen) {
   show_flight();
 }
 
-/// While the host's messages wait behind a transfer, or nothing arrives, the worker must not seem to hang: lost_after decides
-/// (rule H5).
+/// While the host's messages wait behind a transfer, or none arrive, the worker must not look hung: only lost_after decides
+/// then (rule H5).
 void remote_connection::stand_in() {
   if (!link_ || now() - mirrored_at_ <= silent_after) return;
   pause_clocks();
   show_flight();
 }
 
-/// Makes the page show a sign of life of each kind, and nothing that has a time limit.
+/// Makes the page show a sign of life of each kind, and no work that has a time limit.
 void remote_connection::pause_clocks() {
   ++signs_;
   flight_.heartbeats += signs_;
@@ -66,7 +66,8 @@ connection_figures remote_connection::figures() const {
   return seen;
 }
 
-/// `loading`: how long the worker took to load the batch that is arriving. The next one will take about as long.
+/// `loading`: how long the worker took to load the arriving batch. figures() assumes that the next one takes as
+/// long.
 void remote_connection::note_receiving(nanoseconds loading) {
   const std::lock_guard hold(mutex_);
   receives_ = {now(), loading};

@@ -37,8 +37,8 @@ class file_shelf {
   std::map<std::uint64_t, shelved_file> files_;
 };
 
-/// Where jobs mark what they are doing: pairs of a job's number and a mark, each at the job's number modulo the count of pairs.
-/// Written by workers, read after their deaths.
+/// Where jobs mark what they are doing: an array of pairs (job number, mark), indexed by the job number modulo the number of
+/// pairs. Written by workers, read after their deaths.
 class job_marks {
  public:
   /// Maps a file. Refuses (errc::system).
@@ -65,7 +65,7 @@ struct shared_program {
   file_shelf files{};
 };
 
-/// Describes it in the session's first message, after which its code follows as raw bytes.
+/// Describes the program in the session's first message. The code follows that message as raw bytes.
 void describe(const shared_program& program, welcome& in);
 [[nodiscard]] inline std::span<const std::byte> code_of(const shared_program* program) {
   return program == nullptr ? std::span<const std::byte>() : std::as_bytes(std::span(program->code));

@@ -11,15 +11,15 @@ namespace penstock::hosts {
 
 class trouble_filter {
  public:
-  /// Whether to log this: the text differs from the last one logged, which is at least a second old. Texts often differ only in a
-  /// port, so comparing them is not enough.
+  /// Whether to log this: the text differs from the last logged one, which is also at least a second old. Comparing the texts is
+  /// not enough: they often differ only in a port.
   [[nodiscard]] bool is_news(const std::string& text, steady_time now) {
     if (text == last_ || (logged_ && now - *logged_ < std::chrono::seconds(1))) return false;
     last_ = text;
     logged_ = now;
     return true;
   }
-  /// It has worked: the same text is news again.
+  /// An attempt has succeeded: the same text is news again.
   void forget() { last_.clear(); }
 
  private:
