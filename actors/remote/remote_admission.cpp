@@ -47,7 +47,7 @@ result<void> remote_connection::admit() {
     return no;
   }
   if (probe) return answer_probe();
-  if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // cannot fail: the session has loaded the library at its start
+  if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // read_hosts() has found the library
   tell_(host_known{card, hello->workers});
   stream_.limit(protocol::frame_bytes_max);
   welcome invitation{around_->session, around_->config, around_->digests};
