@@ -37,7 +37,7 @@ std::vector<std::string> own_arguments();
 /// Flushes stdout, then prints the error to stderr.
 void complain(std::string_view program, const std::string& what);
 void print_help(const std::string& text);
-/// `what_to_do` may contain {}, the program.
+/// In `what_to_do`, {} stands for the program.
 void print_not_asked(std::string_view program, std::string_view what_to_do);
 
 /// Parses this process's arguments with `parse`. Handles usage errors, --help and a start without options itself;

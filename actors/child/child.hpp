@@ -25,10 +25,10 @@ namespace penstock::child {
 /// one index per dataset.
 [[nodiscard]] std::vector<int> indexes(std::size_t count);
 
-/// For workers, which can be replaced: asks the kernel to kill this process and the programs that it starts
-/// first when memory runs out. Otherwise the kernel would often choose the session or the GPU owner, which
-/// map the whole arena; killing them frees little memory. A process may always raise its own score. Does
-/// nothing without /proc.
+/// For workers, which can be replaced: when memory runs out, the kernel then kills this process, or programs
+/// that it has started, before others. Otherwise the kernel would often choose the session or the GPU owner,
+/// because they map the whole arena, although killing them frees little memory. A process may always raise
+/// its own score. Does nothing without /proc.
 void prefer_as_oom_victim() noexcept;
 
 /// For workers on a loader host: ignores SIGTERM, which cluster schedulers send to all processes of a job at once. Only the

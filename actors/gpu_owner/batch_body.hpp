@@ -55,7 +55,7 @@ class batch_home {
     refuse_copies();
     if (gone_.load(std::memory_order_acquire)) refuse();
   }
-  /// In a forked child of the process that made this.
+  /// Whether this is a forked child of the process that made the object.
   [[nodiscard]] bool left() const noexcept { return process_.left(); }
   void refuse_copies() const { process_.require(what_); }
   /// For a buffer that is no longer used.

@@ -21,7 +21,7 @@ class communicator_side final : public group::rank_communicator {
       : rank_communicator(around.rank, around.world_size, around.limits), news_(around.news) {}
   ~communicator_side() override = default;
 
-  /// On the owner's thread, which polls the communicator afterwards. `on_host`: the device is the host
+  /// Call on the owner's thread, which polls the communicator afterwards. `on_host`: the device is the host
   /// device, on which NCCL does not work.
   void follow(const communicate& order, bool on_host);
 

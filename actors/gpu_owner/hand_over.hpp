@@ -31,7 +31,7 @@ struct ready_batch {
   device::batch_extents extents = {};  ///< for a batch of variable size
   std::optional<job_upload> job = {};  ///< set if this is the result of a job, whose number is `position`
   std::optional<failure> refused =
-      {};  ///< for a job's result: it has no buffer, because the device has none for it
+      {};  ///< why a job's result has no buffer: the device lacked memory for the ring
 };
 
 class hand_over {

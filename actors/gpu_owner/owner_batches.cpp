@@ -116,7 +116,7 @@ result<void> owner_batches::deliver(ready_batch ready, steady_time demanded) {
 /// `is_known`: the sink's state already contains the batch, from an earlier process of this rank or from
 /// another rank.
 result<void> owner_batches::put_in_sink(const Batch& batch, bool is_known) {
-  if (is_known != skipped_) {  // a message has either a snapshot or none
+  if (is_known != skipped_) {  // batches with and without a snapshot need separate messages
     if (auto ok = acknowledge(); !ok) return ok;
     skipped_ = is_known;
   }

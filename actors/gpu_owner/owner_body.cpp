@@ -219,7 +219,7 @@ void owner_body::attached(const attached_partition& what) {
 }
 
 void owner_body::communicator_changed(const group::communicator_state& state) {
-  if (finished_) return;  // our end costs other ranks nothing, and they may still be finishing
+  if (finished_) return;  // other ranks no longer need this one, and may still be finishing
   link_->send(
       protocol::communicator_changed{state.number, static_cast<std::uint32_t>(state.at), state.cause, {}});
 }

@@ -95,7 +95,7 @@ class owner_body final : owner_news {
   std::shared_ptr<hand_over> consumer_ = std::make_shared<hand_over>();
   std::shared_ptr<device::device> device_;
   std::shared_ptr<batch_times> times_;               // like device_: null before open_owner
-  std::shared_ptr<communicator_side> communicator_;  // like device_; null without a group that has one
+  std::shared_ptr<communicator_side> communicator_;  // like device_; null without a group's communicator
   gpu_owner_actor owner_;
   std::optional<device::gpu_process_watch> watch_;  // reports to the link
 

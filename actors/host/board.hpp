@@ -61,9 +61,9 @@ class board {
   void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
   /// A data loader's consumer has taken a batch. `samples` is 0 if all samples of the batch were left out.
   void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out, steady_time taken);
-  /// The consumer's total time spent waiting for batches. For an owner in another process: all its waits so
-  /// far and, if a wait was still in progress at the last reading, the time of that reading. For an owner in
-  /// this process: called when a wait begins and when it ends. A wait in progress counts.
+  /// Record how long the consumer waits for batches; a wait in progress counts. waited() is for an owner in
+  /// another process: the total of its waits so far and, if it was waiting at the last reading, the time of
+  /// that reading. wait_begins() and wait_ends() are for an owner in this process.
   void waited(nanoseconds in_all, std::optional<steady_time> waits_at);
   void wait_begins(steady_time now);
   void wait_ends(steady_time now);

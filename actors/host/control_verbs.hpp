@@ -46,7 +46,7 @@ struct session_controls {
   /// sample is not quarantined.
   std::function<bool(std::uint64_t sample, bool for_good)> lift_quarantine;
   std::function<void(bool at_once)> stop;
-  std::function<bool(bool paused)> pause;  ///< false: it was paused, or running, already
+  std::function<bool(bool paused)> pause;  ///< false: it was in that state already
   std::function<void(std::optional<std::uint32_t> workers)> scale;  ///< none: tune the number
   std::function<void(std::uint32_t worker, bool at_once)> restart;
   std::function<void()> restart_owner;  ///< empty if the owner is not a separate process
@@ -57,7 +57,7 @@ struct session_controls {
   const process::log_book* logs = nullptr;
   std::function<const char*()> ends;  ///< what ends with the session: "session", "process" or "parent"
   std::map<std::string, std::string> files{};  ///< paths of files that the program writes, by kind
-  std::string id{};                            ///< of its record
+  std::string id{};                            ///< id of the session's record
   std::uint32_t workers_max = 0;      ///< the place after these belongs to the sacrificial worker
 };
 

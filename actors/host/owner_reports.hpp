@@ -1,5 +1,6 @@
-// What the GPU owner of a run, or the keeper of its process, reports: recorded on the board and published as
-// events. A session and a pool derive from it; they handle uploads and device failures.
+// Receives the reports of a run's GPU owner, or of the keeper of the owner's process; records them on the
+// board and publishes them as events. A session and a pool derive from it; they handle uploads and device
+// failures.
 //
 // Threads: the owner or its keeper calls from its own thread; release_gpu() from any.
 #pragma once

@@ -39,7 +39,7 @@ class progress_ticker {
   using tell = std::function<void(supervision::progress_watch::news, const std::optional<stall_report>&,
                                   double stood_seconds, std::optional<double> rate)>;
 
-  /// Calls both on the io thread; they must not block. Calls `news` after every check.
+  /// Calls `facts` and `news` on the io thread; they must not block. Calls `news` after every check.
   progress_ticker(process::io_thread& io, gather facts, tell news);
 
  private:

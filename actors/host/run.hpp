@@ -2,7 +2,8 @@
 // record, the events, and the commands that mean the same for both. Session::body and Pool::body derive from it and add what they
 // feed to the workers.
 //
-// Threads: commands and queries come from any thread. The supervisor calls its listener functions on its own, one at a time.
+// Threads: commands and queries come from any thread. The supervisor calls the listener functions one at a time, on the
+// thread that runs the supervisor.
 #pragma once
 
 #include "actors/caf/caf.hpp"
@@ -49,7 +50,7 @@ inline constexpr std::chrono::milliseconds end_of_dropped{500};
 
 /// How output names a session or a pool, and the options that both have.
 struct run_kind {
-  std::string_view (*placement)(const config& settings) = nullptr;  ///< of the GPU owner: "process" or "embedded"
+  std::string_view (*placement)(const config& settings) = nullptr;  ///< where the GPU owner runs: "process" or "embedded"
   std::string_view progresses;                                      ///< "stream", "pool" or "loader": what stalls
   work_kind work = work_kind::samples;
   bool control_socket = true;
@@ -66,13 +67,13 @@ class run : public supervisor::supervisor_news {
   [[nodiscard]] const home_process& process() const noexcept { return process_; }
   /// `by`: who asked; empty: the program.
   virtual void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept = 0;
-  /// False: it was paused, or running, already.
+  /// False: it was in that state already.
   bool pause(bool paused);
   /// Also switches tuning off.
   void scale(std::uint32_t workers);
   /// Tunes the number of workers from now on.
   void scale_automatically();
-  /// `at_once`: it does not finish what it holds.
+  /// `at_once`: the worker does not finish the work that it holds.
   void restart(std::uint32_t worker, bool at_once = false);
   void drain(std::uint32_t worker);
   [[nodiscard]] session_status status() const;
@@ -95,8 +96,8 @@ class run : public supervisor::supervisor_news {
     std::shared_ptr<scheduler::lease_counts> leases;
     remote_times_of remote_times{};  // for the io thread; empty: there are no loader hosts
 
-    /// The lifeline, the arena, and this number of flight recorders.
-    /// `memory_node`: where slots are allocated, if there is room.
+    /// Creates the lifeline, the arena, and this number of flight recorders. `memory_node`: where slots are
+    /// allocated, if there is room.
     result<void> create_shared(std::uint32_t recorders, std::optional<int> memory_node);
     /// Creates the actor system and the io thread. Call on a fresh thread.
     void create_threads();
@@ -117,7 +118,7 @@ class run : public supervisor::supervisor_news {
   void close_sockets(engine& e);
   /// Stops the readers of the journal; all events have been noted.
   void stop_readers();
-  /// Workers have this long to end. False: there are none.
+  /// Gives the workers this long to end. False: there are none.
   bool close_workers(nanoseconds at_most);
 
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
@@ -143,7 +144,7 @@ class run : public supervisor::supervisor_news {
 
  private:
   // What a session or a pool adds.
-  /// Null before the start and after the end. Called with mutex_ held, as the next two are.
+  /// Null before the start and after the end. Called with mutex_ held, like the next two.
   [[nodiscard]] virtual engine* running() const = 0;
   virtual void pause_scheduler(bool paused) = 0;
   /// Refuses if there is not enough memory for that many more workers.
@@ -155,12 +156,12 @@ class run : public supervisor::supervisor_news {
   /// Null in a pool.
   [[nodiscard]] virtual const batch_times* times() const { return nullptr; }
 
-  /// The status without what only the flight recorders contain.
+  /// The status, without the facts that only the flight recorders contain.
   [[nodiscard]] session_status told_status() const;
   [[nodiscard]] session_status status_of(const engine& e) const;
   [[nodiscard]] supervision::progress_facts progress_of(const engine& e) const;
   [[nodiscard]] std::string metrics_page(const engine& e) const;
-  /// Once it has begun: when, and the id of its record.
+  /// Valid once the run has begun: its start time, and the id of its record.
   [[nodiscard]] std::chrono::system_clock::time_point started() const;
   [[nodiscard]] std::string id() const;
   [[nodiscard]] session_controls controls();

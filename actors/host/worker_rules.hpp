@@ -12,7 +12,7 @@
 
 namespace penstock::host {
 
-/// The CPU time a second that workers may use: 0.5 with a quota of half a core.
+/// The CPU time per second that workers may use: 0.5 with a quota of half a core.
 [[nodiscard]] double cpu_of(const config& settings);
 /// How many cores workers may use.
 [[nodiscard]] std::uint32_t cores_of(const config& settings);

@@ -63,8 +63,8 @@ int run(const std::vector<named_function>& functions, const std::string& name, s
   const auto f = std::ranges::find(functions, name, &named_function::name);
   if (f == functions.end()) {
     const std::string near(nearest_name(name, names_of(functions)));
-    complain(program, fmt::format("there is no function '{}'{}; --list names them", name,
-                                  near.empty() ? "" : fmt::format(", is '{}' meant?", near)));
+    complain(program, fmt::format("there is no function '{}'{}; --list shows the functions", name,
+                                  near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
     return exit_usage;
   }
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // as in a worker that a pool starts
@@ -102,8 +102,8 @@ result<by_hand_request> parse_by_hand(const std::vector<std::string>& arguments)
   by_hand_request made;
   const auto name_function = [&made](const std::string& value) -> result<void> {
     if (!made.function.empty())
-      return refuse(errc::usage, "--run is given twice; one function is run at a time");
-    if (value.empty()) return refuse(errc::usage, "which function? --run NAME; --list names them");
+      return refuse(errc::usage, "--run is given twice, but only one function can run");
+    if (value.empty()) return refuse(errc::usage, "which function? Write --run NAME; --list shows the functions");
     made.function = value;
     return {};
   };

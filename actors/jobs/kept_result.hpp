@@ -53,7 +53,7 @@ class kept_result {
   kept_result(const kept_result&) = delete;
   kept_result& operator=(const kept_result&) = delete;
 
-  /// Throws error (errc::usage) in a forked child. There, the destructor frees nothing of the pool's.
+  /// Throws error (errc::usage) in a forked child. There, the destructor does not free the pool's memory.
   void require_home() const;
   /// Valid for the lifetime of this object.
   [[nodiscard]] std::span<const std::byte> bytes();

@@ -57,7 +57,7 @@ class expected_leases {
   void add_urgent(protocol::load_batch lease);
   void drop(const protocol::drop_batch& lease);
   // From the actor.
-  /// Empty: there is none.
+  /// Empty: there is no urgent lease.
   [[nodiscard]] std::optional<protocol::load_batch> take_urgent();
   /// Whether the lease's result is no longer needed.
   [[nodiscard]] bool is_dropped(const protocol::load_batch& lease);

@@ -30,8 +30,8 @@ int worker_main(const dataset_factory& make) {
   actors::actor_system system(1, loader::messages);
   loader::loader_actor loader;
 
-  // The io thread passes messages to the actor unchanged. Only stop_work and urgent leases overtake earlier leases. Each lease is announced to
-  // the dataset while the actor still works on the one before it.
+  // The io thread passes messages to the actor unchanged. Only stop_work and urgent leases overtake earlier leases. Each lease is
+  // announced to the dataset while the actor still works on the previous one.
   const auto deliver = [&](protocol::to_worker&& message) {
     std::visit(
         [&](auto&& m) {

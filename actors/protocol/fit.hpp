@@ -1,5 +1,5 @@
-// Makes messages whose size depends on the user's settings fit frames (wire.hpp, frame_bytes_max). Pure;
-// called before sending.
+// Splits or shortens messages that the user's settings can make too large for a frame (wire.hpp,
+// frame_bytes_max). Pure; called before sending.
 #pragma once
 
 #include "actors/protocol/wire.hpp"

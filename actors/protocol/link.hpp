@@ -38,8 +38,9 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
     /// The link closes when the peer has sent this many messages more than it received (or than expect()
     /// allows). Peers only send answers, so this bounds the memory that a flood can take.
     std::uint64_t unasked_max = std::numeric_limits<std::uint64_t>::max() / 2;
-    /// Waking the io thread costs more than a write. At 10^5 batches a second, however, it is awake anyway,
-    /// and a write per message costs a sixth to a third of the rate (docs/benchmarks.md).
+    /// See send(). A rare message is best written at once, because waking the io thread costs more than a
+    /// write. At 10^5 batches a second the io thread is awake anyway, and a write per message would cost a
+    /// sixth to a third of the rate (docs/benchmarks.md).
     std::chrono::nanoseconds gathered_within = std::chrono::microseconds(50);
   };
 

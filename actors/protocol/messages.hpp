@@ -31,9 +31,9 @@ inline constexpr int link = 3;      ///< socket to the session
 inline constexpr int lifeline = 4;  ///< end of file when the session ends
 inline constexpr int arena = 5;     ///< memfd of the slots; sized and sealed before it is used
 inline constexpr int flight = 6;    ///< memfd of the flight recorders
-/// Memory file of the dataset's listing; absent for datasets without one. A mixture has that of its first dataset here,
-/// and those of the others under the next numbers. If the device decodes files of an image folder, the next number is
-/// the memory of checked_files.
+/// Memory file with the dataset's index; absent if the dataset has none. In a mixture, this is the first dataset's
+/// index; the next numbers are the indexes of the others. If the device decodes the files of an image folder, the next
+/// number is the memory of checked_files.
 inline constexpr int index = 7;
 inline constexpr int indexes_max = 256;
 inline constexpr int parcels =
@@ -315,7 +315,7 @@ struct wire_job_upload {
   std::uint64_t offset = 0;  ///< within the slot
   std::uint64_t bytes = 0;
   std::uint32_t program = 0;  ///< index in [jobs.programs], sorted by name
-  std::string function;       ///< that made the result; for log and error texts
+  std::string function;       ///< name of the function that made the result; for log and error texts
 };
 template <class Inspector>
 auto inspect(Inspector& f, wire_job_upload& x) {

@@ -292,8 +292,8 @@ result<void> remote_connection::pass_on(std::string_view frame) {
   return {};
 }
 
-/// Receives a batch straight into the slot that its lease reserved (rule H3). Returns why the batch must not
-/// be used, if so.
+/// Receives a batch straight into the slot that its lease reserved (rule H3). Returns what is wrong with the
+/// batch, if anything.
 result<remote_connection::arrival> remote_connection::receive(const batch_follows& batch) {
   if (!landing_.holds(batch.bytes))
     return refuse(errc::protocol, "it announced a batch of {} bytes, but a slot has {}", batch.bytes, landing_.slot_bytes());

@@ -173,7 +173,7 @@ void settle_death(scheduler_state& s, const worker_ended& ended) {
     if (decision.blamed) {
       decision.epoch = s.source->epoch_of(decision.blamed->position);
       decision.sequence = s.source->sequence_of(decision.blamed->position);
-      if (decision.blamed->alone) decision.held = 0;  // that sample, without its batch
+      if (decision.blamed->alone) decision.held = 0;  // the sample was tried without its batch
     }
   }
   forget(s, ended.who);

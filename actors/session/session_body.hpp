@@ -157,7 +157,7 @@ class Session::body final : public host::run {
   std::unique_ptr<engine> engine_;
   std::shared_future<scheduler::stream_accounts> final_accounts_;  // set once close() has requested them
   std::vector<schedule::epoch_account> epochs_told_;               // the scheduler's latest answer
-  std::unique_ptr<gpu_owner::batch_sink> sink_;  // of run_for() with an embedded owner; the consumer's thread
+  std::unique_ptr<gpu_owner::batch_sink> sink_;  // for run_for() with an embedded owner; used by the consumer's thread
   std::atomic<bool> taking_ = false;             // a thread is in next()
   std::atomic<bool> owner_is_irreplaceable_ = false;  // losing it would end the run
   std::atomic<bool> given_up_ = false;                // a start that waits for a program stops waiting

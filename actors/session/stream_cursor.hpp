@@ -22,7 +22,7 @@ namespace penstock::session {
 
 /// What an iteration over an epoch needs next.
 enum class next_step : std::uint8_t {
-  take,         ///< its next batch is the stream's next
+  take,         ///< the epoch's next batch is the stream's next one
   seek,         ///< the stream must seek before take
   epoch_over,   ///< its last batch has been taken
   stream_over,  ///< that was also the last batch prepared

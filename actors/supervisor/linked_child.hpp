@@ -22,7 +22,7 @@ struct linked_child_request {
   int lifeline = -1;                     ///< descriptors to pass on
   int arena = -1;
   int flight = -1;
-  std::vector<int> indexes{};  ///< of the datasets; -1: none
+  std::vector<int> indexes{};  ///< descriptors of the datasets' indexes; -1: none
   std::vector<int> cores{};    ///< cores that it may run on; empty: those of the calling thread
   bool parcels = false;        ///< a socket pair for large arguments and results, instead of the indexes
   /// Starts the child in place of the spawner, under the rules of spawner::start. Empty: the spawner starts

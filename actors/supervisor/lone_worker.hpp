@@ -25,7 +25,7 @@ namespace penstock::supervisor {
 struct lone_worker_request {
   std::vector<std::string> command;      ///< program, resolved by find_program, and arguments
   std::vector<std::string> environment;  ///< the complete environment
-  std::vector<int> indexes{};            ///< of the datasets; -1: none
+  std::vector<int> indexes{};            ///< descriptors of the datasets' indexes; -1: none
   nanoseconds deadline{0};               ///< for its start and for each answer, except that of load()
   const std::atomic<bool>* given_up = nullptr;  ///< when true, every wait ends (errc::stopped). Must outlive the worker
 };

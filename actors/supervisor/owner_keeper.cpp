@@ -34,7 +34,7 @@ struct keeper_state {
   owner_facts told;             // the latest facts published
   steady_time wake_at = never;  // a wake-up is scheduled for this time
   sink_watch sink{look_every};
-  std::optional<owner_communicator> communicator;  // of a group that has one
+  std::optional<owner_communicator> communicator;  // set if the group has one
 };
 
 using self_pointer = actors::self<owner_keeper_actor, keeper_state>;

@@ -37,7 +37,7 @@ struct supervisor_settings {
   std::uint32_t landing_slots = 1;  ///< the most that a worker on another machine gets
   std::string config;  ///< for open_dataset
   work_kind work = work_kind::samples;
-  bool jobs_are_told = false;  ///< the program reports how each job ended, so deaths caused by jobs are details
+  bool jobs_are_told = false;  ///< the program itself reports how each job ended, so a death caused by a job is logged as a detail
 };
 
 struct supervisor_surroundings {

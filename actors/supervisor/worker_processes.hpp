@@ -30,7 +30,7 @@ struct worker_program {
   int lifeline = -1;                     ///< descriptors to pass on
   int arena = -1;
   int flight = -1;
-  std::vector<int> indexes{};  ///< of the datasets; -1: none
+  std::vector<int> indexes{};  ///< descriptors of the datasets' indexes; -1: none
   process::worker_cores cores{};
   bool parcels = false;  ///< in a pool: each worker gets a socket for large arguments and results
   bool forked = false;   ///< the program can be a template, which forks the workers

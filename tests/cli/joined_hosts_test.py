@@ -122,7 +122,7 @@ class JoinedHostsTest(HostCase):
     def test_an_address_may_be_given_only_once(self):
         code, _, err = self.penstock("host", "--insecure", "--join", "a:1", "--join", "a:1")
         self.assertEqual(code, EXIT_CONFIG)
-        self.assertIn("'a:1' is joined twice", err)
+        self.assertIn("the address 'a:1' is given twice", err)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ struct link_lost {
   std::string why;
   bool closed = false;  ///< the peer closed it
 };
-/// The coordinator's process, on this host, has certainly exited.
+/// The coordinator's process, on this host, is known to have exited.
 struct coordinator_ended {};
 /// A debugger holds the coordinator's process, on this host.
 struct coordinator_held {};
@@ -66,7 +66,7 @@ struct reports_arrived {};
 struct member_closed {
   std::uint64_t link = 0;
 };
-/// The peer's process, on this host, has certainly exited.
+/// The peer's process, on this host, is known to have exited.
 struct member_process_ended {
   std::uint64_t link = 0;
 };

@@ -34,8 +34,8 @@ TEST_CASE("by-hand options follow the program's own arguments and name a functio
 
 TEST_CASE("invalid by-hand options are refused with what to write instead") {
   CHECK(refusal({"--run"}) == "--run needs a value");
-  CHECK(refusal({"--run="}) == "which function? --run NAME; --list names them");
-  CHECK(refusal({"--run", "a", "--run", "b"}) == "--run is given twice; one function is run at a time");
+  CHECK(refusal({"--run="}) == "which function? Write --run NAME; --list shows the functions");
+  CHECK(refusal({"--run", "a", "--run", "b"}) == "--run is given twice, but only one function can run");
   CHECK(refusal({"--list=x"}) == "--list takes no value");
   CHECK(refusal({"--list", "--run", "a"}) == "--list does not run a function: leave out --run or --list");
   CHECK(refusal({"--run", "a", "--verbose"}) == "unknown option '--verbose'; --help lists the options");

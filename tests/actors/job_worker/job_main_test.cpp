@@ -303,7 +303,7 @@ TEST_CASE("by hand an exception is printed with its type, and a similar function
   CHECK(number.out.find("number threw int: an exception that is not a std::exception") != std::string::npos);
   const auto wrong = run_by_hand("--run ecko 2>&1 < /dev/null");
   CHECK(wrong.exit_code == 2);
-  CHECK(wrong.out.find("there is no function 'ecko', is 'echo' meant?; --list names them") !=
+  CHECK(wrong.out.find("there is no function 'ecko' (did you mean 'echo'?); --list shows the functions") !=
         std::string::npos);
 }
 
