@@ -319,7 +319,8 @@ bool job_runner::send_elsewhere(current_lease& lease, std::uint32_t row, const r
   const protocol::parcel_label label{lease.order().slot, lease.order().generation, row, place.bytes};
   auto sent = protocol::send_parcel(context_.parcels, label, place.file.get());
   if (!sent || *sent) return sent.has_value();
-  // The session reads parcels only when rows are reported, and may not have got a report of this lease yet.
+  // The session reads parcels only when rows are reported, and may not have received a report of this lease
+  // yet.
   lease.report();
   sent = protocol::send_parcel(context_.parcels, label, place.file.get(), parcel_deadline);
   return sent.value_or(false);

@@ -16,7 +16,7 @@
 namespace penstock::jobs {
 namespace {
 
-// How long to wait for a device program in this process. If it does not return, its thread is left behind.
+// How long to wait for a device program in this process. If it does not return, its thread is abandoned.
 constexpr auto patience_with_a_program = std::chrono::seconds(2);
 
 }  // namespace

@@ -10,7 +10,7 @@
 //   says    run_jobs, stop_work                                                                  to workers
 //           upload_batches                                                                       to the GPU owner
 //           blame_decided, want_sacrificial, fence_worker, cancel_worker, restart_worker, ...     to the supervisor
-//           through job_news                                                                     what others want to know
+//           through job_news                                                                     reports for others
 //   owns    the job book, the records of jobs that have not ended, the session's view of all slots
 //
 // While there are no more jobs than workers, the thread that sends jobs_submitted or jobs_reported handles

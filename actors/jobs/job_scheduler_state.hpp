@@ -74,7 +74,7 @@ struct scheduler_state {
 
 using self_pointer = actors::shared_self<job_scheduler_actor, scheduler_state>;
 
-/// The number by which people know a job.
+/// A job's number in messages for people.
 [[nodiscard]] std::uint64_t known_as(const scheduler_state& s, schedule::job_id job);
 
 /// Calls act() once the mailbox is empty, so that a burst of messages costs one pass.

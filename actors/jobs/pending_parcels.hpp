@@ -1,6 +1,6 @@
 // Large results and errors received from workers before their rows are settled. A worker sends them in the
-// order in which its rows end, and most rows are settled in that order: then nothing waits here. Used only by
-// the job scheduler.
+// order in which its rows end, and most rows are settled in that order; then no parcel is kept here. Used
+// only by the job scheduler.
 #pragma once
 
 #include "actors/protocol/parcels.hpp"

@@ -64,7 +64,7 @@ class short_waits {
   const std::uint32_t at_once_max_;
   std::atomic<std::uint32_t> polling_{0};
   std::atomic<std::uint32_t> pause_{0};     // how many waits skip polling after the latest failure
-  std::atomic<std::uint32_t> left_out_{0};  // how many of them are still to come
+  std::atomic<std::uint32_t> left_out_{0};  // how many of those waits remain
 };
 
 }  // namespace penstock::jobs

@@ -5,7 +5,7 @@
 namespace penstock::protocol {
 namespace {
 
-// CAF writes the length of a list or text in at most 5 bytes (7 bits per byte).
+// The length of a list or text takes at most 5 bytes (7 bits per byte, message_bytes.hpp).
 constexpr std::size_t length_bytes = 5;
 
 /// An upload's numbers (upload, position, epoch, sequence; partition, slot), the length of its list, and its

@@ -151,7 +151,7 @@ result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience, p
   }
   std::size_t count = 0;
   std::array<unique_fd, descriptors_seen> files = descriptors_in(message, count);
-  // Our packets are never empty, so this is end of file or is treated as one.
+  // Our packets are never empty, so this is the end of the file, or treated as such.
   if (bytes == 0 && count == 0)
     return refuse(errc::stopped, "the other end of the parcels' socket is closed");
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)

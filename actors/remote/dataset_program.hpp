@@ -45,8 +45,8 @@ struct described_program {
   std::vector<wire_fact> facts;  ///< about the program, for difference_of_facts
 };
 
-/// In a session. Refuses (errc::worker_program) a program that cannot be started or read, and what the worker refuses. When `given_up`
-/// becomes true, it stops waiting (errc::stopped).
+/// In a session. Refuses (errc::worker_program) a program that cannot be started or read, and whatever the worker refuses. When
+/// `given_up` becomes true, it stops waiting (errc::stopped).
 result<described_program> describe_custom(const config& settings, const std::atomic<bool>* given_up = nullptr);
 
 /// On a host. `command` comes from the host's operator only, never from the session. Refuses (errc::config) if it is empty.

@@ -292,8 +292,8 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
   return has_drained() ? way::over : way::again;
 }
 
-/// Whether the host is leaving and `drain` is over. Called at least every `idle_turn_max`, so that only time in which this thread did
-/// not run does not count.
+/// Whether the host is leaving and `drain` is over. Call at least every `idle_turn_max`: a longer gap counts as time in which
+/// this thread did not run.
 bool host_connection::has_drained() {
   if (!leaves_) return false;
   if (!leaving_) {

@@ -168,8 +168,8 @@ struct flight_seen {
   std::int64_t since_ns = 0;
   std::int64_t reads_since_ns = -1;  ///< -1: no read is in progress
   std::int64_t mark = -1;            ///< in a pool: what the job has marked as its progress; -1: nothing
-  std::int64_t cpu_ns = 0;           ///< of the thread that works on samples: processor time, and next, time waiting for a core
-  std::int64_t core_wait_ns = 0;
+  std::int64_t cpu_ns = 0;           ///< processor time of the thread that works on samples
+  std::int64_t core_wait_ns = 0;     ///< how long that thread has waited for a core
   bool traced = false;  ///< a debugger is attached
 };
 template <class Inspector>

@@ -25,7 +25,7 @@ struct own_program {
   string_map facts{};  ///< versions
 };
 
-/// The session's files, as far as they have arrived. Any thread.
+/// The session's files that have arrived. Any thread.
 class host_files {
  public:
   enum class standing : std::uint8_t { here, to_be_fetched, on_its_way };

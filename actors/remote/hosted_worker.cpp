@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr auto flight_interval = 50ms;        // while it works
 constexpr auto idle_flight_interval = 250ms;  // remote_connection stands in for the worker after twice this time
-constexpr auto measure_every = 250ms;  // a debugger suspends time limits: a fraction of the shortest ones
+constexpr auto measure_every = 250ms;  // to notice a debugger, which suspends time limits; less than the shortest limit
 
 }  // namespace
 

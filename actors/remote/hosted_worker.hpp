@@ -121,7 +121,7 @@ class hosted_worker {
   std::uint64_t resident_bytes_ = 0;
   bool traced_ = false;
   nanoseconds cpu_{0};  // as last measured
-  std::string gave_up_;  // the reason that it gave
+  std::string gave_up_;  // the reason in its worker_gives_up
   bool over_ = false;
 };
 

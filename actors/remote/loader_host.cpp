@@ -189,7 +189,8 @@ void loader_host::accept(accepted_call call) {
   changed_.notify_all();
 }
 
-/// Feeds measurements to the shares, and asks connections to leave whose workers other sessions are to get.
+/// Feeds measurements to the shares, and asks connections to leave if other sessions are to get their
+/// workers.
 void loader_host::share() {
   if (leaves_) return;
   for (const session_number session : shares_.sessions()) {

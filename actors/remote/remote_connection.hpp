@@ -121,7 +121,7 @@ using connection_news = std::variant<host_known, host_agreed, worker_runs, worke
 
 /// What a connection is doing.
 struct connection_figures {
-  std::uint64_t holds = 0;  ///< batches or jobs that the worker holds
+  std::uint64_t holds = 0;  ///< batches or jobs leased to the worker that have not arrived
   std::uint64_t resident_bytes = 0;  ///< the worker's memory
   remote_times times;
 };

@@ -1,5 +1,5 @@
-// The session actor: sizes everything at startup. It has its own thread so that it may block and no other
-// actor must: sizing, sealing and reserving shared memory takes 0.3 s per GiB.
+// The session actor: sizes everything at startup. It has its own thread so that it can block without delaying
+// other actors: sizing, sealing and reserving shared memory takes 0.3 s per GiB.
 //
 //   receives  device_ready, worker_described, worker_serves   from the GPU owner and the supervisor
 //   sends     open_pool, partition_prepared                   to the supervisor
@@ -29,7 +29,7 @@ struct session_surroundings {
   std::function<std::uint32_t()> workers_wanted;
   std::uint32_t partitions = 2;                 ///< places for workers, and one for the sacrificial worker
   std::optional<sampling> order;                ///< none for custom datasets
-  std::optional<dataset_description> expected;  ///< the session's own listing; of custom datasets only with hosts
+  std::optional<dataset_description> expected;  ///< the session's own listing; for custom datasets only with hosts
   bool from_store = false;                      ///< the dataset's files are objects at URLs
   stream_request request;
   steady_time demanded{};  ///< when the first batch was requested

@@ -73,7 +73,7 @@ class Session::body final : public host::run {
     std::shared_ptr<session::owner_inside> owner_inside;  // one of the two, or none
     std::shared_ptr<hosts::host_hub> hub;                 // none without [loader.hosts]
     std::shared_ptr<news_of_actors> news;                 // receives the reports of everything below
-    supervisor::owner_keeper_actor keeper;                // in front of either
+    supervisor::owner_keeper_actor keeper;                // the keeper of either
     gpu_owner::gpu_owner_actor owner;                     // the owner itself, or its keeper
     scheduler::scheduler_actor scheduler;
     session::session_actor session;

@@ -26,13 +26,13 @@ struct stream_request {
   std::optional<schedule::stream_state> resumed;
 };
 
-/// The plan for [sampler]. `order`: what read_sampling gave. With a state to resume: the plan of the stream that continues from it. Refuses the
-/// state of a different stream, and fails where check_there_are_batches does.
+/// The plan for [sampler], or, with a state to resume, of the stream that continues from the state. `order`: from read_sampling.
+/// Refuses the state of a different stream, and fails where check_there_are_batches does.
 result<plan> plan_of(const config& settings, const dataset_description& dataset, const sampling& order,
                      const schedule::stream_state* resumed = nullptr);
 
 /// Refuses a stream in which no rank ever has a batch (rule R14): errc::dataset without samples, errc::config where
-/// `uneven` or `drop_last` leaves out all of them. `samples`: those of an epoch of all ranks.
+/// `uneven` or `drop_last` leaves out all of them. `samples`: the number in an epoch, over all ranks.
 result<void> check_there_are_batches(const config& settings, std::uint64_t samples);
 /// Whether `uneven` is the reason why no batch is left.
 [[nodiscard]] bool left_out_by_drop(const config& settings, std::uint64_t samples);

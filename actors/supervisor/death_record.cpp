@@ -82,7 +82,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
     if (!work.empty() && kind != work_kind::samples) r.job = job_named(w.last_flight.sample_name).value_or(named_job{}).job;
     if (!work.empty()) (kind == work_kind::samples ? r.path : r.work) = std::move(work);
   }
-  // Of a data loader's worker: since it began the sample, not its batch.
+  // For a data loader's worker, count from when it began the sample, not the batch.
   const steady_time since = kind == work_kind::batches ? w.last_flight.named_since.value_or(w.last_flight.since) : w.last_flight.since;
   if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(now - since, nanoseconds(0))).count();
   if (!ignored && (kind == work_kind::samples || r.job)) r.held = decision.held;  // what an idle worker held had not begun

@@ -43,8 +43,8 @@ std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w);
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
                        const scheduler::blame_decision& decision, work_kind kind, steady_time now);
 
-/// "ended: SIGSEGV"; if the session killed it for a fault, why: "was killed: no heartbeat for 10 s"; if it was ordered to end: "was stopped on request", or "was killed: it had
-/// not stopped within 10 s of the request".
+/// "ended: SIGSEGV". If the session killed it for a fault, the reason: "was killed: no heartbeat for 10 s". If it was ordered to
+/// end: "was stopped on request", or "was killed: it had not stopped within 10 s of the request".
 [[nodiscard]] std::string end_text(const death_report& death);
 [[nodiscard]] std::string end_text(const owner_death_report& death);
 

@@ -7,8 +7,8 @@
 // program is further ahead, or that started from an earlier snapshot, is replaced by one that gets the
 // snapshot of that step.
 //
-// The states of the owner's process, as seen from its communicator. A process can be a member of only one communicator, so a
-// spent process is replaced. If a communicator was aborted before it was made, the process can make another.
+// The states of the owner's process with respect to its communicator. A process can be a member of only one communicator, so
+// a spent process is replaced. If the communicator was aborted before it was made, the process can make another.
 //
 //          ready()            make sent               made                  aborted
 //   gone ----------> unused -------------> making -------------> member -------------> spent
@@ -16,9 +16,9 @@
 //    |                 +------ aborted ------+
 //    +---- ended(), from each: the communicator of a process that was making or a member is broken, then aborted
 //
-// A make order is held back while the process is gone, or if it started from a snapshot other than the one for the next
-// process (it is then replaced). An abort order is answered at once, unless the process is making a communicator or a member
-// of one; then the process must answer by a deadline.
+// A make order is held back while there is no process, or until a process that started from an outdated snapshot has been
+// replaced. An abort order is answered at once, unless the process is making a communicator or a member of one; then the
+// process must answer by a deadline.
 //
 // What becomes of deliveries:
 //

@@ -139,7 +139,7 @@ class job_upload_news {
   ~job_upload_news() = default;
 };
 
-/// Receives workers' reports, which are many and bypass the supervisor. On the io thread.
+/// Receives workers' reports on the io thread. There are so many that they bypass the supervisor.
 class report_listener {
  public:
   /// False: this listener does not handle the message, which then goes to the supervisor.

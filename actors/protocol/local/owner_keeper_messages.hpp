@@ -33,7 +33,7 @@ struct owner_exited {
   process::exit_report report;
   std::string last_lines;
 };
-/// An operator's order; never counted.
+/// An operator's order. The death that it causes is never counted.
 struct restart_owner {};
 /// A message to itself: poll.
 struct keeper_tick {};
