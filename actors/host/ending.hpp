@@ -54,8 +54,8 @@ class ending {
   /// meanwhile.
   void wait_for_pool();
   void wait_for_owner();
-  /// Waits until no rank of the group needs this session. Only a stop() with a time limits the wait: rank 0
-  /// stays until the other ranks have finished.
+  /// Waits until no rank of the group needs this session. The wait has no limit unless stop() was called with
+  /// one: rank 0 stays until the other ranks have finished.
   void wait_for_group();
 
  private:

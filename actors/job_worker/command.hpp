@@ -10,8 +10,8 @@ namespace penstock::job_worker {
 /// is /dev/null, and the command inherits none of penstock's descriptors.
 ///
 /// The command leads its own process group, so `kill 0` reaches it and the processes that it started, but not
-/// the worker. Whatever kills the worker also kills that group (group_watchdog.hpp). A worker that receives
-/// an abort (a timeout, a cancelled job) first also kills processes that have left the group.
+/// the worker. If the worker is killed, that group is killed, too (group_watchdog.hpp). A worker that
+/// receives an abort (a timeout, a cancelled job) first also kills processes that have left the group.
 ///
 /// If a signal ends the command, the worker kills the processes that the command started and dies of the same
 /// signal: the death is blamed on the job, which is retried elsewhere. Processes that outlive a command that

@@ -80,8 +80,8 @@ class job_record : public std::enable_shared_from_this<job_record> {
   [[nodiscard]] std::uint64_t known_as() const noexcept { return rules_.known_as.value_or(number_); }
   [[nodiscard]] const home_process& home() const noexcept { return home_; }
   [[nodiscard]] const std::string& function() const noexcept { return function_; }
-  /// What the job was doing when it last killed a worker, as it described it itself; otherwise its function.
-  /// Only for the scheduler.
+  /// What the job was doing when it last killed a worker, in the job's own words; its function if it gave
+  /// none. Only for the scheduler.
   [[nodiscard]] const std::string& work() const noexcept { return work_.empty() ? function_ : work_; }
   void note_work(std::string work) noexcept { work_ = std::move(work); }
   [[nodiscard]] const job_rules& rules() const noexcept { return rules_; }

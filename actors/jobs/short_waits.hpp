@@ -18,7 +18,8 @@ inline constexpr std::chrono::nanoseconds longest_wait = std::chrono::hours(24 *
 class short_waits {
  public:
   static constexpr std::chrono::microseconds longest{50};
-  /// After many failures in a row, one wait in this many polls: less than 1 us per wait on average.
+  /// After many failures in a row, only every 64th wait polls, which costs less than 1 us per wait on
+  /// average.
   static constexpr std::uint32_t pause_max = 64;
 
   explicit short_waits(std::uint32_t cores) noexcept : at_once_max_(cores / 2) {}

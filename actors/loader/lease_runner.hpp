@@ -63,7 +63,7 @@ class lease_runner {
   std::function<void(std::chrono::milliseconds)> pause_;
   child::cuda_watch cuda_;
   std::vector<std::span<std::byte>> tensors_;  ///< of the row being loaded
-  std::vector<sample_length> lengths_;         ///< likewise
+  std::vector<sample_length> lengths_;         ///< of the same row
 };
 
 }  // namespace penstock::loader

@@ -229,7 +229,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
   // Only touched on the io thread.
   callbacks calls_;
   boost::asio::local::stream_protocol::socket socket_;
-  // Not zeroed: of an idle link only its first page is ever touched.
+  // Not zeroed, so that an idle link touches only the first page.
   std::array<char, 64 * 1024> incoming_;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by reads
   frame_reader<In> reader_;
   std::uint64_t heard_ = 0;

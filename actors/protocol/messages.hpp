@@ -88,7 +88,7 @@ auto inspect(Inspector& f, worker_ready&) {
 
 struct wire_row_failure {
   std::uint32_t row = 0;
-  std::string name;  ///< of the sample, from the dataset
+  std::string name;  ///< the dataset's name for the sample
   std::string reason;
 };
 template <class Inspector>

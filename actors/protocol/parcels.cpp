@@ -77,7 +77,7 @@ std::array<unique_fd, descriptors_seen> descriptors_in(msghdr& message, std::siz
 
 result<parcel> checked(const packet& from, unique_fd file) {
   struct stat facts {};
-  if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::protocol, errno, "looking at a parcel");
+  if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::protocol, errno, "examining a parcel");
   if (!is_sealed(file.get(), seal::size_and_contents)) {
     return refuse(errc::protocol,
                   "the parcel of slot {}, row {}, is not a sealed memory file: it could still change",
@@ -153,11 +153,11 @@ result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience, p
   std::array<unique_fd, descriptors_seen> files = descriptors_in(message, count);
   // Our packets are never empty, so this is the end of the file, or treated as such.
   if (bytes == 0 && count == 0)
-    return refuse(errc::stopped, "the other end of the parcels' socket is closed");
+    return refuse(errc::stopped, "the other end of the parcel socket is closed");
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
     return refuse(errc::protocol, "a parcel is longer than the protocol allows");
   if (static_cast<std::size_t>(bytes) != sizeof content || content.magic != packet::expected_magic)
-    return refuse(errc::protocol, "received {} bytes that are not a parcel on the parcels' socket", bytes);
+    return refuse(errc::protocol, "received {} bytes that are not a parcel on the parcel socket", bytes);
   if (count != 1) return refuse(errc::protocol, "a parcel arrived with {} descriptors instead of one", count);
   auto taken = checked(content, std::move(files.front()));
   if (!taken) return tl::unexpected(std::move(taken.error()));

@@ -262,7 +262,7 @@ result<void> host_connection::work(host_stream& to) {
   }
 }
 
-/// Waits for whatever comes first.
+/// Waits for the next event and handles it.
 result<host_connection::way> host_connection::turn(host_stream& to) {
   std::array<pollfd, 3> look{pollfd{to.socket(), POLLIN, 0}, {wake_->get(), POLLIN, 0}, {-1, POLLIN, 0}};
   if (worker_) {

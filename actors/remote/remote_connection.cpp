@@ -68,7 +68,7 @@ void remote_connection::run() {
 
 // ---- working ------------------------------------------------------------------------------------------------
 
-/// One turn: waits for whatever comes first.
+/// Waits for the next event and handles it.
 result<void> remote_connection::work() {
   const int argument = jobs_ ? jobs_->waits_on() : -1;  // -1 is ignored
   std::array<pollfd, 4> look{

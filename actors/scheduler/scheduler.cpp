@@ -180,7 +180,7 @@ void settle_death(scheduler_state& s, const worker_ended& ended) {
   actors::tell(s.others.supervisor, supervisor::blame_decided{std::move(decision)});
 }
 
-/// The ledger knows the sample of each row of a report; the report has its name.
+/// The ledger knows which sample is in each row of a report; the report has the sample's name.
 void note_names(scheduler_state& s, const lease_reported& news) {
   for (const protocol::wire_row_failure& f : news.report.failures) {
     if (f.name.empty()) continue;

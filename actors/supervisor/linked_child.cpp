@@ -61,7 +61,7 @@ std::shared_ptr<process::start_control> start_linked_child(process::io_thread& i
   unique_fd output_read(output[0]);
   const unique_fd output_write(output[1]);
 
-  // No child gets a secret, whatever the caller has put into the environment.
+  // No child gets a secret, even if the caller has put one into the environment.
   std::erase_if(request.environment, process::is_secret);
   process::spawn_request spawn{std::move(request.program),
                                std::move(request.arguments),

@@ -1,8 +1,8 @@
-// The keeper of the GPU owner's process (placement = "process"; with a group's communicator, also of an owner
-// inside this process: actors/session/owner_inside). To the other actors it is the GPU owner and accepts the
-// same messages. It starts penstock-gpu and forwards messages to it. When the process dies, it starts another
-// one and resends what that one needs. supervision::owner_supervision makes the decisions; this actor
-// translates.
+// The keeper of the GPU owner's process (placement = "process"). With a group's communicator, it also keeps
+// an owner inside this process (actors/session/owner_inside). To the other actors it is the GPU owner and
+// accepts the same messages. It starts penstock-gpu and forwards messages to it. When the process dies, it
+// starts another one and resends what that one needs. supervision::owner_supervision makes the decisions;
+// this actor translates.
 //
 //   hears   what a GPU owner hears                                                       from session and scheduler
 //           owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited     from owner_process

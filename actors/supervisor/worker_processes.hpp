@@ -38,7 +38,7 @@ struct worker_program {
   std::shared_ptr<remote_workers> remote{};  ///< null: every worker runs on this machine
 };
 
-/// The workers' environment: ours, then `extra`. Hides the GPU, whatever either contains.
+/// The workers' environment: ours, overridden by `extra`. The GPU is hidden in any case.
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& extra);
 
 /// Receives the events of the worker processes. shut_down() drops the handles.

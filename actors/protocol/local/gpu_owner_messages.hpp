@@ -36,7 +36,7 @@ struct upload_batches {
   std::vector<upload_order> orders;
 };
 
-/// From the device's own threads: poll the device.
+/// Sent by the device's own threads: poll the device.
 struct device_moved {};
 
 /// The consumer has returned buffers; take them from hand_over.

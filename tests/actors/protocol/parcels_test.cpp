@@ -204,9 +204,9 @@ TEST_CASE("an invalid parcel is refused and leaves no descriptor open") {
         attempt{honest, 4, "a parcel arrived with 4 descriptors instead of one"},
         attempt{honest, 12, "a parcel is longer than the protocol allows"},
         attempt{honest + "x", 1, "a parcel is longer than the protocol allows"},
-        attempt{honest.substr(1), 1, "received 23 bytes that are not a parcel on the parcels' socket"},
-        attempt{other_magic, 1, "received 24 bytes that are not a parcel on the parcels' socket"},
-        attempt{"", 1, "received 0 bytes that are not a parcel on the parcels' socket"}}) {
+        attempt{honest.substr(1), 1, "received 23 bytes that are not a parcel on the parcel socket"},
+        attempt{other_magic, 1, "received 24 bytes that are not a parcel on the parcel socket"},
+        attempt{"", 1, "received 0 bytes that are not a parcel on the parcel socket"}}) {
     send_raw(ends.worker.get(), a.content, std::vector<int>(a.files, file.get()));
     CHECK(refusal(ends.session.get()) == a.refused);
     CHECK(open_descriptors() == before);
