@@ -141,7 +141,8 @@ void Pool::body::job_raised(std::uint64_t job, const std::string& work, const jo
   if (judged_ || raised_ == exceptions_told) return;
   ++raised_;
   const std::string_view traceback(why.traceback);
-  const auto exception = raised_from(fmt::format("{}: {}", why.type, why.text), traceback.substr(0, traceback.find('\0')));  // after '\0': the pickled exception
+  // The pickled exception follows the '\0'.
+  const auto exception = raised_from(fmt::format("{}: {}", why.type, why.text), traceback.substr(0, traceback.find('\0')));
   const std::string where = exception->frames.empty() ? "" : fmt::format(" ({})", exception->frames.back());
   const bool of_python = work == "call";  // Python functions all run as "call"
   const std::string who = of_batches_ ? "a batch" : of_python ? fmt::format("job {}", job) : fmt::format("job {} ({})", job, work);

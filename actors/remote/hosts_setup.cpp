@@ -7,7 +7,8 @@ namespace penstock::hosts {
 namespace {
 
 constexpr std::string_view remedy_of_sessions =
-    "set [loader.hosts] secret_file (`penstock secret` makes one; hosts need a copy), or insecure = true to admit any machine that reaches that port";
+    "set [loader.hosts] secret_file (`penstock secret` makes one; hosts need a copy), or insecure = true to "
+    "admit any machine that reaches that port";
 
 }  // namespace
 

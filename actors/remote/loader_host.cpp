@@ -37,7 +37,8 @@ result<std::unique_ptr<loader_host>> loader_host::open(const host_settings& sett
   for (const std::string& one : joins ? settings.sessions : std::vector{settings.listen}) {
     auto address = parse_address(one);
     if (!address) return tl::unexpected(std::move(address.error()));
-    if (std::ranges::find(addresses, *address) != addresses.end()) return refuse(errc::config, "the address '{}' is given twice", printable(one));
+    if (std::ranges::find(addresses, *address) != addresses.end())
+      return refuse(errc::config, "the address '{}' is given twice", printable(one));
     addresses.push_back(std::move(*address));
   }
   auto tls = tls_of_hosts(connection_side::host, joins ? connected_by::host : connected_by::session, addresses.front(),
