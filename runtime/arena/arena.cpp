@@ -19,11 +19,12 @@ namespace {
 result<void> check_page_size() {
   const long page = ::sysconf(_SC_PAGESIZE);
   if (page == static_cast<long>(page_bytes)) return {};
-  return refuse(errc::system, "the arena is laid out for pages of {} bytes, this machine has {}", page_bytes,
+  return refuse(errc::system, "the arena needs memory pages of {} bytes, but this machine's have {}", page_bytes,
                 page);
 }
 
-/// While it lives, this thread's allocations prefer a memory node. Best effort: containers may forbid it.
+/// Makes this thread's allocations prefer a memory node for as long as it exists. Best effort: containers may forbid
+/// it.
 class node_preference {
  public:
   explicit node_preference(std::optional<int> node) {

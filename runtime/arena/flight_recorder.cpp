@@ -25,9 +25,9 @@ struct flight_page {
   // a reader may see the next name half written; it is used only in messages.
   std::atomic<std::int64_t> since_ns{0};  // steady clock, shared by all processes
   std::atomic<std::int64_t> limit_ns{0};
-  std::atomic<std::int64_t> waited_ns{0};       // before the wait in progress
-  std::atomic<std::int64_t> waits_since_ns{0};  // 0: it is not waiting
-  std::atomic<std::int64_t> reads_since_ns{0};  // 0: it is not reading
+  std::atomic<std::int64_t> waited_ns{0};       // without the wait in progress
+  std::atomic<std::int64_t> waits_since_ns{0};  // 0: not waiting
+  std::atomic<std::int64_t> reads_since_ns{0};  // 0: not reading
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
   std::atomic<std::int64_t> named_ns{0};  // as since_ns; 0: unknown
@@ -95,8 +95,8 @@ result<flight_recorders> flight_recorders::create(std::uint32_t workers) {
 
 namespace {
 
-/// The limit that belongs to the word that was read; 0 if the worker has moved on, because that work then did
-/// not exceed it. A reader that got the limit of the next work also sees that the word has changed (publish).
+/// The time limit of the work in the word that was read. 0 if the worker has moved on: that work did not exceed its
+/// limit. A reader that loads the next work's limit also sees that the word has changed (publish).
 nanoseconds limit_of(const flight_page& p, const flight_reading& seen) {
   if (seen.state.at != phase::loading) return nanoseconds(0);
   const nanoseconds limit(p.limit_ns.load(std::memory_order_acquire));
@@ -147,7 +147,7 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
   now.thread = p.thread.load(std::memory_order_relaxed);
   now.rss_bytes = p.rss_bytes.load(std::memory_order_relaxed);
   now.samples_done = p.samples_done.load(std::memory_order_relaxed);
-  // In this order a wait that ends meanwhile may be missed, but is never counted twice: see wait_ends().
+  // Read in this order, a wait that ends meanwhile may be missed, but is never counted twice: see wait_ends().
   now.waited = nanoseconds(p.waited_ns.load(std::memory_order_acquire));
   if (const std::int64_t since = p.waits_since_ns.load(std::memory_order_relaxed); since != 0)
     now.waits_since = steady_time(nanoseconds(since));
@@ -177,7 +177,7 @@ flight_page& flight_writer::page() const noexcept {
 void flight_writer::publish(const flight_state& state, std::string_view sample_name, nanoseconds limit,
                             steady_time since, std::optional<steady_time> named_since) noexcept {
   flight_page& p = page();
-  // Between two limits the word must not be `loading`; the release order publishes that before the new limit:
+  // While the limit changes, the word must not be `loading`. The release order makes that visible before the new limit:
   // see limit_of().
   if (unpack(p.word.load(std::memory_order_relaxed)).at == phase::loading) publish(phase::checking);
   p.limit_ns.store(limit.count(), std::memory_order_release);

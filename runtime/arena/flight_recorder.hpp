@@ -17,17 +17,17 @@
 namespace penstock::arena {
 
 enum class phase : std::uint8_t {
-  idle,       ///< waiting for a lease; a death now is not blamed
+  idle,       ///< waiting for a lease; a death in this phase is not blamed on a sample
   setup,      ///< Dataset::setup
   loading,    ///< Dataset::load of the row's sample, or the function of the row's job
-  checking,   ///< after the sample or job: checks whether it loaded CUDA, and what else it changed
-  collating,  ///< Dataset::collate; the row is the batch's last
+  checking,   ///< after the sample or job: whether it loaded CUDA, and what else it changed
+  collating,  ///< Dataset::collate; the row is the last one of the batch
   opening,    ///< the worker program's factory makes the dataset
   describing  ///< Dataset::describe
 };
 [[nodiscard]] std::string_view name_of(phase p) noexcept;
-/// "opening the dataset", "describing the dataset", "setting up the dataset": what a worker does before its first sample. Empty for
-/// other phases.
+/// What a worker does before its first sample: "opening the dataset", "describing the dataset" or "setting up the
+/// dataset". Empty for other phases.
 [[nodiscard]] std::string_view preparation_in_words(phase p) noexcept;
 
 /// Which row of which lease, and in which phase. Fits one 64-bit word: 4 bits phase, 10 slot, 22 row, 28
@@ -53,15 +53,14 @@ struct flight_reading {
   std::uint64_t rss_bytes = 0;  ///< as of the worker's last heartbeat
   std::string sample_name;      ///< of the sample being loaded, possibly cut; empty when idle
   steady_time since{};          ///< when that sample was started; meaningless when idle
-  std::optional<steady_time> named_since{};  ///< when the worker began what the name says: later than `since` if its job has described it;
-                                             ///< empty when idle, and of a worker on another machine
+  std::optional<steady_time> named_since{};  ///< when this name was published: later than `since` if the job has renamed
+                                             ///< itself; empty when idle or for a worker on another machine
   nanoseconds limit{0};         ///< time limit of this sample or job; 0: none of its own. Only while loading.
-  nanoseconds waited{0};        ///< time spent in waits for work that are over
+  nanoseconds waited{0};        ///< total of finished waits for work
   std::optional<steady_time> waits_since{};  ///< the wait in progress
   std::optional<steady_time> reads_since{};  ///< the read from storage in progress, as of the last heartbeat
 
-  /// Includes the wait in progress. A later reading may be smaller by the length of a wait that ends at that
-  /// moment.
+  /// Includes the wait in progress. If that wait ends during the reading, a later reading may be smaller by its length.
   [[nodiscard]] nanoseconds waited_until(steady_time now) const noexcept;
 };
 
@@ -77,7 +76,7 @@ class flight_recorders {
   [[nodiscard]] flight_reading read(std::uint32_t worker) const;
   /// Call before a new incarnation is started, so that no record of the old one is attributed to it.
   void clear(std::uint32_t worker);
-  /// Makes a page say what was read elsewhere of a worker on another machine. One thread for each page.
+  /// Copies into a page what was read of a worker on another machine. Each page has one writing thread.
   void mirror(std::uint32_t worker, const flight_reading& seen);
 
  private:
@@ -94,19 +93,19 @@ class flight_writer {
  public:
   static result<flight_writer> map(int fd, std::uint32_t worker);
 
-  /// Call before touching a sample. The name is for messages; at most 500 bytes are kept. `limit`: the
-  /// sample's own time limit, if it has one. `since`: the current time, if the caller has it already. `named_since`: if the same job
-  /// gets another name now.
+  /// Call before touching a sample. The name is for messages; at most 500 bytes are kept. `limit`: the sample's own
+  /// time limit, if it has one. `since`: the current time, if the caller has it already. `named_since`: set if the same
+  /// job gets another name now.
   void publish(const flight_state& state, std::string_view sample_name, nanoseconds limit = nanoseconds(0),
                steady_time since = std::chrono::steady_clock::now(), std::optional<steady_time> named_since = {}) noexcept;
   /// Same sample, new phase.
   void publish(phase at) noexcept;
   /// Call between leases: the worker is idle.
   void rest() noexcept;
-  /// The calling thread works on samples.
+  /// Records that the calling thread works on samples.
   void this_thread_works(std::int32_t thread) noexcept;
   void sample_done() noexcept;
-  /// The loading thread starts or ends a wait for work. Only a GPU owner records this, to show how long its
+  /// Call when the loading thread starts or ends a wait for work. Only a GPU owner records this, to show how long its
   /// device was idle.
   void wait_begins(steady_time now) noexcept;
   void wait_ends(steady_time now) noexcept;

@@ -3,8 +3,8 @@
 //   partition 0                                  partition 1
 //   | slot 0 ..... |guard| slot 1 ..... |guard|  | slot 0 ..... |guard| ...
 //
-// The guard page after each slot is part of the file. The owner maps it (one registration must be one range);
-// workers do not: there, writing past a slot is a SIGSEGV on the sample that did it.
+// The guard page after each slot is part of the file. The owner maps it, because it registers a partition as one range.
+// Workers do not: writing past a slot raises SIGSEGV while the offending sample is in progress.
 #pragma once
 
 #include "runtime/base/units.hpp"

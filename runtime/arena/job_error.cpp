@@ -50,7 +50,7 @@ std::vector<std::byte> as_bytes(const job_exception_text& from, std::size_t room
 result<job_exception_text> job_exception_from(std::span<const std::byte> bytes) {
   job_exception_text found;
   if (bytes.empty()) {
-    found.text = "it failed, but there was no room for the message of its error";
+    found.text = "it failed, but there was no room for its error message";
     return found;
   }
   struct field {

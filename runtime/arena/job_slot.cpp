@@ -131,7 +131,7 @@ bool job_slot::revoke(std::uint32_t row) const noexcept {
 
 result<std::uint32_t> job_slot::rows(std::uint32_t generation) const {
   if (memory_.size() < header_bytes)
-    return refuse(errc::protocol, "a slot of {} bytes holds no table", memory_.size());
+    return refuse(errc::protocol, "a slot of {} bytes is too small for a table", memory_.size());
   const std::uint32_t found = head().generation.load(std::memory_order_acquire);
   const std::uint32_t count = head().rows.load(relaxed);
   if (found != generation)
@@ -165,7 +165,7 @@ result<job_reading> job_slot::read(std::uint32_t row) const {
     return refuse(errc::protocol,
                   "the argument of row {}, {} bytes at offset {}, is outside the slot ({} bytes)", row,
                   now.argument_bytes, now.argument_offset, memory_.size());
-  // The offset of a result in a memfd has no meaning.
+  // If the result is in a memfd, its offset has no meaning.
   if (now.result_elsewhere) now.result_offset = 0;
   if (!now.result_elsewhere && !is_within(memory_.size(), now.result_offset, now.result_bytes))
     return refuse(errc::protocol,

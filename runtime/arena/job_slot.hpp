@@ -14,9 +14,9 @@
 // layout: no descriptor, no message, no clock. Used by actors/jobs (the session's side) and
 // actors/job_worker.
 //
-// The session trusts nothing in the slot: each reading is a copy, checked against the slot's size. The worker
-// can write the whole slot, even the fields that the session wrote (which job, how many rows), so the session
-// keeps its own record of those.
+// The session trusts nothing in the slot: each reading is a copy, checked against the slot's size. The worker can
+// overwrite the whole slot, even what the session wrote (which job, how many rows), so the session keeps its own record
+// of that.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -30,7 +30,7 @@ namespace penstock::arena {
 
 enum class row_state : std::uint32_t { waiting, begun, finished, failed, too_large, revoked };
 
-/// Arguments and results begin at multiples of this: suits DMA, vector loads and cache lines.
+/// Arguments and results start at multiples of this: suits DMA, vector loads and cache lines.
 inline constexpr std::uint64_t job_alignment = 64;
 
 /// A row as written by the session.
@@ -43,7 +43,7 @@ struct job_order {
   bool argument_elsewhere = false;        ///< the argument is in a separate memfd; `argument` is empty
 };
 
-/// A row as read by either side. Offsets are from the beginning of the slot and within it.
+/// A row as read by either side. Offsets count from the beginning of the slot and lie within it.
 struct job_reading {
   std::uint64_t job = 0;
   std::uint32_t function = 0;
@@ -96,8 +96,8 @@ class job_slot {
 
   /// The number of rows in the table. Refuses (errc::protocol) another generation, or more rows than fit.
   [[nodiscard]] result<std::uint32_t> rows(std::uint32_t generation) const;
-  /// A copy of a row; `row` < rows(). Refuses (errc::protocol) a row with offsets and sizes outside of the
-  /// slot or an invalid state. The place of the result is meaningful only once the row is finished.
+  /// A copy of a row; `row` < rows(). Refuses (errc::protocol) an invalid state, and offsets and sizes outside the
+  /// slot. The place of the result is meaningful only once the row is finished.
   [[nodiscard]] result<job_reading> read(std::uint32_t row) const;
   /// The bytes at a place returned by read().
   [[nodiscard]] std::span<std::byte> bytes(std::uint64_t offset, std::uint64_t count) const noexcept {
@@ -115,11 +115,11 @@ class job_slot {
   [[nodiscard]] std::uint64_t room_from(std::uint64_t result_offset) const noexcept;
   /// Writes the guard word after `room` bytes (at most room_from()).
   void guard(std::uint64_t result_offset, std::uint64_t room) const noexcept;
-  /// How many bytes past its room a function has written: 0 if the guard word is intact, else up to the last
-  /// byte of it that differs. Writes after the guard word are not detected.
+  /// How many bytes past its room a function has written: 0 if the guard word is intact, else up to its last
+  /// overwritten byte. Writes beyond the guard word are not detected.
   [[nodiscard]] std::uint64_t overrun(std::uint64_t result_offset, std::uint64_t room) const noexcept;
-  /// Finishes a row: sets its state, the place and size of its result, and its run time. The last write to a
-  /// row.
+  /// Finishes a row: sets its state, its run time, and the place and size of its result. Nothing writes to the row
+  /// afterwards.
   void end(std::uint32_t row, row_state how, std::uint64_t result_offset, std::uint64_t result_bytes,
            bool result_elsewhere, nanoseconds busy) const noexcept;
 

@@ -23,8 +23,8 @@ struct memory_need {
 
 /// One upper bound on memory and where it comes from.
 struct memory_limit {
-  std::string who;              ///< "available memory", "memory cgroup /sys/fs/cgroup/a/b"
-  std::uint64_t available = 0;  ///< what may still be used
+  std::string who;              ///< where the bound comes from: "available memory", "memory cgroup /sys/fs/cgroup/a/b"
+  std::uint64_t available = 0;  ///< bytes that can still be allocated
   std::optional<std::uint64_t> total;
 };
 

@@ -1,4 +1,4 @@
-// The parts of penstock::Dataset that need not be overridden.
+// The parts of penstock::Dataset that datasets need not override.
 #include "runtime/base/sample_name.hpp"
 
 #include <penstock/dataset.hpp>

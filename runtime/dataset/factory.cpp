@@ -25,7 +25,7 @@
 namespace penstock {
 namespace {
 
-/// A dataset that the session lists and workers read from the sealed list.
+/// A dataset type that the session lists and workers read through the sealed list.
 struct listed_dataset {
   dataset_type type;
   result<listing> (*list)(const config&, const listing_progress&);
@@ -304,7 +304,7 @@ class kept_stream {
  private:
   [[nodiscard]] bool is_same(const config& other) const {
     image_config image = other.image;
-    image.decoder = settings_.image.decoder;  // compared as `by`
+    image.decoder = settings_.image.decoder;  // the decoder is compared as `by` instead
     return settings_.dataset == other.dataset && settings_.datasets == other.datasets && settings_.sampler == other.sampler &&
            settings_.storage == other.storage && settings_.image == image;
   }
@@ -347,7 +347,7 @@ result<prepared_dataset> prepare_stream(const config& settings,
   for (const prepared_dataset& part : all->parts) {
     parts.push_back(part.description);
     orders.push_back(part.order);
-    orders.back().notices.clear();  // told with the part's
+    orders.back().notices.clear();  // already among the part's own notices
   }
   auto order = sampling_of_mixture(settings, parts, orders);
   if (!order) return tl::unexpected(std::move(order.error()));

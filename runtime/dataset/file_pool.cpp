@@ -8,7 +8,8 @@
 namespace penstock {
 namespace {
 
-/// An object holds what is being fetched of it: all that a worker expects should fit.
+/// A remote_object holds data that is being fetched, so the pool should have room for every object that a worker
+/// expects.
 constexpr std::size_t objects_max = 16'384;
 
 std::size_t files_open_max() {

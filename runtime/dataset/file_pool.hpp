@@ -1,5 +1,5 @@
-// The files of a dataset that a worker reads. Local ones stay open, up to a limit, because a dataset may have more files than
-// a process may open; objects are those of a store.
+// The files of a dataset that a worker reads. Local files stay open, up to a limit: a dataset may have more files than
+// a process can open. Objects come from an object_store.
 #pragma once
 
 #include "runtime/dataset/local_file.hpp"
@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-/// As it was when the dataset was listed.
+/// A file as it was when the dataset was listed.
 struct pooled_file {
   std::string path;
   std::uint64_t bytes = 0;
@@ -22,14 +22,14 @@ struct pooled_file {
   std::string tag;               ///< an object's version; otherwise empty
 };
 
-/// Thread-safe, unlike the local files in it.
+/// Thread-safe. The local files in it are not.
 class file_pool {
  public:
-  /// `store`: for URLs, else null.
+  /// `store`: for URLs, otherwise null.
   file_pool(std::shared_ptr<object_store> store, file_check check);
 
   [[nodiscard]] bool is_remote() const noexcept { return store_ != nullptr; }
-  /// File `number` of the dataset. Calls `facts` if the pool does not have it.
+  /// Returns file `number` of the dataset. Calls `facts` if the file is not in the pool.
   std::shared_ptr<readable> file(std::uint64_t number, const std::function<pooled_file()>& facts);
 
  private:

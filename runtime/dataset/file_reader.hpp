@@ -1,4 +1,4 @@
-// Reads files with samples: whole ones into a reused buffer, or ranges. Failures are one sentence without the file's
+// Reads sample files: whole files into a reused buffer, or ranges. Error messages are one sentence without the file's
 // name ("cannot be opened: ..."). Used by the datasets.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace penstock {
 
 class file_reader {
  public:
-  /// The file's bytes, valid until the next call. Refuses as open_for_reading and read_exactly do, and a file
+  /// The file's bytes, valid until the next call. Refuses what open_for_reading and read_exactly refuse, and a file
   /// that is larger than `bytes_max`.
   result<std::span<const std::byte>> read(const std::string& path, std::uint64_t bytes_max);
   /// The same for an open file, or an object.
@@ -30,25 +30,24 @@ class file_reader {
 
 struct open_file {
   unique_fd fd;
-  std::uint64_t bytes = 0;  ///< its size when it was opened
+  std::uint64_t bytes = 0;  ///< size when it was opened
 };
 
-/// Follows links, and opens without blocking: a FIFO never holds it up. Refuses (errc::io) what is not a regular
-/// file, with errno where there is one.
+/// Follows links, and opens without blocking, so a FIFO cannot stall it. Refuses (errc::io, with errno if there is one)
+/// anything but a regular file.
 result<open_file> open_for_reading(const std::string& path);
 
-/// The same for a file that was listed with `bytes`. Refuses (errc::io) one that has another size now.
+/// The same for a file that had `bytes` when it was listed. Refuses (errc::io) a file whose size has changed.
 result<unique_fd> open_listed(const std::string& path, std::uint64_t bytes);
 
-/// Fills `into` from byte `at` of a file. Refuses (errc::io) a read that fails, with errno, and the end of the
-/// file.
+/// Fills `into` from byte `at` of a file. Refuses (errc::io) a failed read, with errno, and a file that ends too early.
 result<void> read_exactly(int fd, std::uint64_t at, std::span<std::byte> into);
 
 /// What a dataset throws in load(): transient_error if is_transient, else error.
 [[noreturn]] void throw_failed(failure why);
 
-/// Whether a retry may succeed: EIO, ESTALE, EAGAIN, ETIMEDOUT and similar errors of network file systems;
-/// also a lack of memory or descriptors, which is not the sample's fault.
+/// Whether a retry may succeed: EIO, ESTALE, EAGAIN, ETIMEDOUT and similar errors of network file systems; also a lack
+/// of memory or descriptors, which the sample did not cause.
 bool is_transient(int os_code) noexcept;
 
 /// A file's time of modification in nanoseconds since 1970.

@@ -8,11 +8,11 @@
 
 namespace penstock {
 
-/// Enough requests at a time that their latency does not add up.
+/// Enough concurrent requests to hide their latency.
 inline constexpr unsigned requests_at_once = 64;
 
-/// work(i) for all i < count, on as many threads; on this one if that is 1. None starts after a refusal. Returns the
-/// refusal with the lowest i.
+/// Calls work(i) for all i < count, on `threads` threads; on the calling thread if that is 1. After a refusal, no
+/// further call starts. Returns the refusal with the lowest i.
 result<void> in_parallel(std::size_t count, unsigned threads, const std::function<result<void>(std::size_t)>& work);
 
 }  // namespace penstock

@@ -7,7 +7,7 @@
 namespace penstock::sink {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "digests hash memory as it lies");
+static_assert(std::endian::native == std::endian::little, "digests hash the bytes in memory as they are");
 
 void add(xxh3& digest, const void* data, std::size_t bytes) {
   const std::uint64_t length = bytes;

@@ -81,7 +81,7 @@ std::string stream_part(const config& c) {
   return text;
 }
 
-/// The shape of a sample as JSON. Null for an axis that varies from batch to batch: that of a tensor with a
+/// The shape of a sample as JSON. Null for an axis whose size varies from batch to batch: the tensor then has a
 /// NAME_length next to it.
 std::string sample_shape(const tensor_view& t, const std::set<std::string, std::less<>>& names) {
   std::string shape;
@@ -111,7 +111,7 @@ std::string trimmed(std::string line) {
   return line;
 }
 
-/// Compares only as many lines as `wanted` has.
+/// Compares only the first lines: as many as `wanted` has.
 result<void> check_same(const std::string& there, const std::string& wanted, const fs::path& folder) {
   const auto old_lines = lines_of(there);
   const auto new_lines = lines_of(wanted);

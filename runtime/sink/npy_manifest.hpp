@@ -33,8 +33,8 @@ struct manifest_tensor {
 /// stream, naming the difference, and one with batches but without a manifest.
 result<void> claim_npy_folder(const std::filesystem::path& folder, const config& settings);
 
-/// Writes the manifest atomically; does nothing if it exists. Refuses (errc::sink) a tensor named like the
-/// index, two tensors with the same name, and a manifest with other tensors.
+/// Writes the manifest atomically; does nothing if it exists. Refuses (errc::sink) a tensor with the name of the index
+/// file, two tensors with the same name, and a folder whose manifest lists other tensors.
 result<void> write_npy_manifest(const std::filesystem::path& folder, const config& settings,
                                 std::span<const manifest_tensor> tensors);
 

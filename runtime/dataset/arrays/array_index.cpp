@@ -45,7 +45,7 @@ struct array_index::header {
 struct array_index::entry {
   std::uint64_t file_bytes;
   std::uint64_t data_at;
-  std::uint64_t tensor_end;  ///< in the texts
+  std::uint64_t tensor_end;  ///< end of its name in the texts
   std::uint64_t file_end;
   std::uint64_t tag_end;
   std::uint32_t axes;
@@ -66,7 +66,7 @@ bool is_npz(std::string_view path) {
   return path.size() > end.size() && path.ends_with(end);
 }
 
-/// Files, or objects of which `store` knows the versions.
+/// The files of a dataset; for objects, also their versions.
 struct opened_files {
   std::vector<std::shared_ptr<readable>> files;
   std::vector<std::string> tags;
@@ -103,7 +103,7 @@ archive_reader archive_of(readable& file) {
   return [&file](std::uint64_t at, std::span<std::byte> into) { return file.read(at, into); };
 }
 
-/// An array that was found.
+/// What is known of an array before the index is written.
 struct found_array {
   std::string tensor;
   std::string file;
@@ -113,8 +113,8 @@ struct found_array {
   npy_header header;
   std::uint64_t data_at = 0;
   std::optional<zip_member> deflated;
-  std::uint64_t contents_at = 0;  ///< of a deflated member, in the archive
-  std::uint64_t index_at = 0;     ///< likewise, in the index
+  std::uint64_t contents_at = 0;  ///< if deflated: where its contents are in the archive
+  std::uint64_t index_at = 0;     ///< if deflated: where its contents go in the index
 };
 
 result<found_array> array_in_archive(const std::string& tensor, const zip_member& member, readable& archive) {
@@ -185,7 +185,7 @@ result<std::vector<found_array>> arrays_of_archive(const dataset_config& dataset
   return all;
 }
 
-/// `paths`: of the members, in their order.
+/// `paths`: the files of the members, in the same order.
 result<std::vector<found_array>> arrays_of_folder(const dataset_config& dataset, const std::vector<std::string>& paths,
                                                   const opened_files& opened) {
   std::vector<found_array> all;
@@ -222,7 +222,7 @@ result<void> check_arrays(const std::vector<found_array>& arrays, const dataset_
     }
     if (one.header.shape.front() != first.header.shape.front()) {
       return refuse(errc::dataset,
-                    "{} has {}, but {} has {}: the first axis of all arrays counts the samples", first.shown,
+                    "{} has {}, but {} has {}: the first axis of every array must count the same samples", first.shown,
                     counted(first.header.shape.front(), "row"), one.shown,
                     counted(one.header.shape.front(), "row"));
     }
@@ -244,7 +244,6 @@ result<void> check_arrays(const std::vector<found_array>& arrays, const dataset_
 
 }  // namespace
 
-/// What goes into the file.
 struct array_index_writer {
   array_index::header head{};
   std::vector<array_index::entry> entries;
@@ -281,13 +280,13 @@ struct array_index_writer {
     std::ranges::copy(hash.hex(), head.fingerprint.begin());
   }
 
-  /// Decides where inflated arrays go.
+  /// Sets where each inflated array goes in the index.
   void place(std::vector<found_array>& arrays) {
     std::uint64_t end = sizeof head + entries.size() * sizeof(array_index::entry) + texts.size();
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       if (!arrays[i].deflated) continue;
       arrays[i].index_at = round_up(end, 64);
-      // The .npy as a whole, from its header on.
+      // The whole .npy, including its header.
       entries[i].data_at = arrays[i].index_at + arrays[i].header.data_at;
       end = arrays[i].index_at + arrays[i].deflated->bytes;
     }

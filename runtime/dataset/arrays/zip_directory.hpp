@@ -1,5 +1,5 @@
-// The members of a zip archive, and their contents: what .npz files are. Zip64 is read; encryption, methods other than
-// "stored" and "deflated", and archives in several parts are refused. Used by array_index.
+// Reads the members of a zip archive and their contents, for .npz files. Supports Zip64. Refuses encryption, methods
+// other than "stored" and "deflated", and archives in several parts. Used by array_index.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -15,9 +15,9 @@ namespace penstock {
 
 struct zip_member {
   std::string name;
-  std::uint64_t header_at = 0;  ///< of its local header
+  std::uint64_t header_at = 0;  ///< offset of its local header
   std::uint64_t stored = 0;     ///< bytes in the archive
-  std::uint64_t bytes = 0;      ///< bytes of its contents
+  std::uint64_t bytes = 0;      ///< bytes of its contents when inflated
   std::uint32_t crc = 0;
   bool deflated = false;
 };
@@ -25,9 +25,9 @@ struct zip_member {
 /// Fills `into` from byte `at` of the archive.
 using archive_reader = std::function<result<void>(std::uint64_t at, std::span<std::byte> into)>;
 
-/// The central directory, in its order. Refuses (errc::dataset, one sentence without the file's name) what is not a zip
-/// archive, is cut off, has a directory of more than 64 MiB or members outside of the file, the same name twice,
-/// and what is not read (above).
+/// The members in the order of the central directory. Refuses (errc::dataset, one sentence without the file's name) a
+/// file that is not a zip archive or is cut off, a directory of more than 64 MiB, members outside the file, two members
+/// with the same name, and what is unsupported (above).
 result<std::vector<zip_member>> read_zip_directory(const archive_reader& read, std::uint64_t archive_bytes);
 
 /// Where the member's stored bytes begin. Refuses a local header that contradicts the directory.
@@ -37,8 +37,8 @@ result<std::uint64_t> contents_of(const zip_member& member, const archive_reader
 /// How much of a member inflate() reads at once.
 inline constexpr std::size_t inflate_piece = 256UL * 1024;
 
-/// Inflates a deflated member, in pieces, until `take` returns false. Refuses contents that are damaged, shorter or longer
-/// than the directory says, or have another checksum: no more than `bytes` are ever given to `take`.
+/// Inflates a deflated member piece by piece until `take` returns false. Refuses contents that are damaged, have
+/// another checksum, or are shorter or longer than the directory says; `take` never gets more than `bytes`.
 result<void> inflate(const zip_member& member, std::uint64_t contents_at, const archive_reader& read,
                      const std::function<result<bool>(std::span<const std::byte>)>& take);
 

@@ -20,7 +20,7 @@ enum class entry_kind : std::uint8_t { folder, other };
 struct folder_entry {
   std::string name;
   entry_kind kind = entry_kind::other;
-  std::uint64_t size = 0;  ///< of everything but folders, links followed; 0 for a dangling link
+  std::uint64_t size = 0;  ///< of files, with links followed; 0 for a folder or a dangling link
 };
 
 /// Device and inode: the same for every path to a folder.
@@ -36,22 +36,22 @@ using skipped_files = std::map<std::string, std::uint64_t, std::less<>>;
 struct folder_contents {
   folder_identity identity;
   skipped_files skipped;
-  std::vector<folder_entry> entries;  ///< in byte order of their names, without those that begin with a dot
+  std::vector<folder_entry> entries;  ///< in byte order of their names, without names that begin with a dot
 };
 
 /// Opens a folder for reading, relative to `at` (AT_FDCWD: the current folder). `shown` is its name in error
 /// messages.
 result<unique_fd> open_folder(int at, const std::string& path, std::string_view shown);
 
-/// Reads an open folder. Only files for which `wanted` returns true are examined (for their size); the others
-/// are left out, and counted if `skipped` returns an extension. A link to a folder is a folder. Any error
-/// of the system is a refusal (errc::io): no entry is ever missing silently.
+/// Reads an open folder. Examines only files for which `wanted` returns true, to get their size. Leaves out the others,
+/// and counts those for which `skipped` returns an extension. A link to a folder counts as a folder. Any system error
+/// is a refusal (errc::io), so no entry is ever missing silently.
 result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
                                     bool (*wanted)(std::string_view name),
                                     std::string_view (*skipped)(std::string_view name) = nullptr);
 
-/// The paths of the wanted files of a folder, in byte order. Folders in it are not entered: if there are any, a notice
-/// says how to name their files. `what`: "shards".
+/// The paths of the wanted files of a folder, in byte order. Does not enter subfolders: if there are any, a notice says
+/// how to name their files. `what`: "shards".
 result<std::vector<std::string>> files_of_folder(const std::string& path, std::string_view what,
                                                  std::vector<std::string>& notices,
                                                  bool (*wanted)(std::string_view name));

@@ -27,7 +27,7 @@ bool is_list(std::string_view path, const file_kind& kind) noexcept {
   return kind.may_be_listed && ends_with_any_case(path, ".txt");
 }
 
-/// Of "https://host/a/b*": the slash after the host. Braces and wildcards may follow it.
+/// In "https://host/a/b*", the position of the slash after the host. Braces and wildcards can only follow it.
 std::size_t path_begin(std::string_view address) noexcept {
   return std::min(address.find('/', address.find("://") + 3), address.size());
 }
@@ -67,7 +67,7 @@ class file_search {
     return take_files(path);
   }
 
-  /// Names and facts of all that was taken.
+  /// Returns the names and facts of everything that was taken.
   result<void> finish() {
     std::vector<std::string> unknown;
     std::unordered_set<std::string_view> seen;
@@ -89,7 +89,7 @@ class file_search {
   }
 
  private:
-  /// Of a file, or an object whose facts are not known yet.
+  /// Adds a file, or an object whose facts are not known yet.
   void add(std::string path) { all_.emplace_back(std::move(path), object_facts{0, {}, false}); }
 
   result<void> take_folder(const std::string& folder) {
@@ -164,7 +164,7 @@ class file_search {
     return all_.size() == before ? nothing_in(folder) : result<void>();
   }
 
-  /// One object, or those of a pattern.
+  /// Takes one object, or the objects that match a pattern.
   result<void> take_objects(const std::string& pattern) {
     if (auto ok = open_store(pattern); !ok) return ok;
     auto expanded = expand_braces(pattern);

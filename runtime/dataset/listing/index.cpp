@@ -158,7 +158,7 @@ result<void> index_view::check() const {
   };
   if (head.magic != magic) return refuse(errc::protocol, "this is not the index of a dataset");
   if (head.version != format_version) {
-    return refuse(errc::protocol, "the dataset's index has version {}, this program reads {}", head.version,
+    return refuse(errc::protocol, "the dataset's index has version {}, but this program reads version {}", head.version,
                   format_version);
   }
   if (head.total_bytes != size()) return nonsense("its size");

@@ -21,12 +21,12 @@ namespace penstock {
 /// because exceeding it raises SIGXFSZ.
 result<unique_fd> seal_index(const listing& list);
 
-/// A mapped index. Move-only; the descriptor may be closed once it is mapped. Everything it returns points
-/// into the mapping, which is checked completely by map(): no content can make a later call misbehave.
+/// A mapped index. Move-only; the descriptor may be closed once it is mapped. All returned views point into the
+/// mapping. map() checks it completely: no content can make a later call misbehave.
 class index_view {
  public:
-  /// Refuses (errc::protocol) a descriptor that is not sealed, and contents of another format or version or
-  /// with inconsistent numbers. Reads the whole index once, some ms per million samples.
+  /// Refuses (errc::protocol) a descriptor that is not sealed, another format or version, and inconsistent numbers.
+  /// Reads the whole index once, which takes some ms per million samples.
   static result<index_view> map(int fd);
 
   [[nodiscard]] dataset_type type() const noexcept;
@@ -38,13 +38,13 @@ class index_view {
   [[nodiscard]] std::uint32_t classes() const noexcept;
   // i < files(), c < classes(), checked.
   [[nodiscard]] std::string_view name(std::uint64_t i) const;  ///< as listing::name_of
-  [[nodiscard]] std::string_view tag(std::uint64_t i) const;   ///< an object's version; otherwise empty
+  [[nodiscard]] std::string_view tag(std::uint64_t i) const;   ///< an object's version; empty for files
   [[nodiscard]] std::uint32_t class_of(std::uint64_t i) const;
   [[nodiscard]] std::uint64_t size_of_file(std::uint64_t i) const;  ///< npy, raw, objects; 0 for a picture in a file
   [[nodiscard]] std::uint64_t data_at(std::uint64_t i) const;       ///< npy; 0 for the others
   [[nodiscard]] std::string_view class_name(std::uint32_t c) const;
 
-  /// npy, raw: what a sample is.
+  /// npy, raw: the element type and shape of a sample.
   [[nodiscard]] dtype element() const noexcept;
   [[nodiscard]] std::vector<std::uint32_t> shape() const;
 

@@ -40,7 +40,7 @@ std::string shape_for_people(const std::vector<std::uint32_t>& shape) {
   return "[" + text + "]";
 }
 
-/// `header_of`: what a file holds, or a refusal without its name; called on several threads.
+/// `header_of` returns what a file contains, or a refusal without the file's name. Called on several threads.
 result<listing> list_records(dataset_type type, const std::string& path, const store_options& options,
                              const std::function<result<npy_header>(readable&)>& header_of,
                              const listing_progress& progress) {

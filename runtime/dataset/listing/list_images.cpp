@@ -28,7 +28,7 @@ class picture_walk {
   picture_walk(int root, std::string_view root_name, listing& list, const listing_progress& progress)
       : root_(root), root_name_(root_name), list_(list), progress_(progress) {}
 
-  /// Everything below root/`folder`, whose ancestor is the root. Sorted by path at the end.
+  /// Takes all pictures below root/`folder`, whose parent is the root. Sorts them by path at the end.
   result<void> take_class(const std::string& folder, std::uint32_t label, folder_identity root) {
     const std::size_t begin = list_.files.size();
     visited_.assign(1, {root, no_parent});
@@ -109,7 +109,7 @@ bool is_picture_list(std::string_view path) noexcept {
   return ends_with_any_case(path, ".txt");
 }
 
-/// What was found besides the files of the listing.
+/// What was found but is not part of the listing.
 struct other_finds {
   std::uint64_t beside = 0;  ///< pictures next to class folders
   skipped_files skipped;
@@ -139,7 +139,7 @@ result<listing> finish_pictures(listing list, const std::string& path, const oth
   return list;
 }
 
-/// The folder that decides a picture's class; empty: there is none.
+/// The folder that decides a picture's class; empty if the picture is in no folder.
 std::string_view class_folder(std::string_view name) noexcept {
   const std::size_t slash = name.find('/');
   return slash == std::string_view::npos ? std::string_view() : name.substr(0, slash);
@@ -158,7 +158,7 @@ bool is_hidden(std::string_view name) noexcept {
   return name.starts_with('.') || name.find("/.") != std::string_view::npos;
 }
 
-/// As list_image_folder: an object's key is the path of a file.
+/// Like list_image_folder: an object's key is treated as the path of a file.
 result<listing> list_objects(const std::string& path, const store_options& options, const listing_progress& progress) {
   constexpr std::uint64_t pictures_max = 100'000'000;
   const std::string folder = folder_of_pictures(path);
@@ -198,7 +198,7 @@ result<listing> list_objects(const std::string& path, const store_options& optio
       list.add(name, one.bytes, one.tag);
   }
   set_labels(list, classes);
-  // A store compares whole keys: "a-b/1.jpg" before "a/1.jpg".
+  // A store sorts by whole keys, so "a-b/1.jpg" comes before "a/1.jpg".
   std::ranges::stable_sort(list.files, {}, &listed_file::label);
   return finish_pictures(std::move(list), path, others, progress);
 }

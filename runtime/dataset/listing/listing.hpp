@@ -1,5 +1,5 @@
-// What a built-in dataset consists of, as found on disk: made once, by the session. Its sealed form for the
-// workers is index.hpp. Used by the session at start.
+// What a built-in dataset consists of, as found on disk by the session at its start. index.hpp has its sealed form for
+// the workers.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -22,7 +22,7 @@ struct listed_file {
   std::uint32_t label = 0;    ///< class: image-folder only
   std::uint64_t size = 0;     ///< in bytes; 0 for a dangling link
   std::uint64_t data_at = 0;  ///< where samples begin in the file: npy only
-  std::uint32_t tag_size = 0;  ///< an object's version is stored after its name
+  std::uint32_t tag_size = 0;  ///< size of an object's version, which follows its name
 };
 
 struct listing {
@@ -31,8 +31,8 @@ struct listing {
   std::vector<listed_file> files;  ///< in the order of sample indices
   std::string pool;
   std::uint64_t samples = 0;
-  dtype element = dtype::uint8;      ///< npy, raw: of a sample
-  std::vector<std::uint32_t> shape;  ///< npy, raw: of a sample
+  dtype element = dtype::uint8;      ///< npy, raw: element type of a sample
+  std::vector<std::uint32_t> shape;  ///< npy, raw: shape of a sample
   bool of_objects = false;           ///< the files are objects
   std::vector<std::string> notices;  ///< messages for the user: files that were left out and why
   std::string fingerprint;           ///< 32 hex digits
@@ -44,7 +44,7 @@ struct listing {
   [[nodiscard]] std::string_view tag_of(const listed_file& file) const noexcept {
     return std::string_view(pool).substr(file.name_at + file.name_size, file.tag_size);
   }
-  /// Adds a file with this name, and tag of an object.
+  /// Adds a file with this name and, for an object, its version `tag`.
   listed_file& add(std::string_view name, std::uint64_t size, std::string_view tag = {}) {
     files.push_back({pool.size(), static_cast<std::uint32_t>(name.size()), 0, size, 0, static_cast<std::uint32_t>(tag.size())});
     pool += name;
@@ -56,37 +56,36 @@ struct listing {
 /// Called periodically while listing, with the number of samples found so far, and once at the end.
 using listing_progress = std::function<void(std::uint64_t)>;
 
-/// Classes are the folders directly below `path`; without any, the flat folder is one class, named ".".
-/// Samples are in byte order of (class, path within the class). Refuses (errc::dataset, or errc::io with
-/// errno) a path that is missing or not a folder, a folder anywhere below that cannot be read, and a tree
-/// without a single picture. Notices: pictures next to class folders; folders that contain themselves through
-/// a link.
+/// Classes are the folders directly below `path`; without any, the whole folder is one class, named ".". Samples are in
+/// byte order of (class, path within the class). Refuses (errc::dataset, or errc::io with errno) a path that is missing
+/// or not a folder, a folder anywhere below it that cannot be read, and a tree without a single picture. Notices report
+/// pictures next to class folders, and folders that contain themselves through a link.
 result<listing> list_image_folder(const std::string& path, const listing_progress& progress = {});
 
-/// The pictures of a dataset: list_image_folder; or the objects below a folder of s3, as if they were files; or those that a
-/// list (find_files) names, in its order. Names of a list are relative to it: a picture's first folder is its class, and
-/// without any folders all are the class ".". Refuses what these refuse, and (errc::dataset) names in a list that are not
-/// relative.
+/// The pictures of a dataset, from one of three sources: a folder (list_image_folder); the objects below an s3://
+/// folder, treated as files; or a list (find_files), in its order. Names in a list are relative to it. The first folder
+/// in a picture's name is its class; without any folders, all pictures have the class ".". Refuses what
+/// list_image_folder and find_files refuse, and (errc::dataset) names in a list that are not relative.
 result<listing> list_pictures(const std::string& path, const listing_progress& progress = {}, const store_options& options = {});
 
-/// What their names are relative to.
+/// What the names of list_pictures are relative to.
 std::string folder_of_pictures(const std::string& path);
 
-/// The .npy files that find_files finds; the first axis counts samples. Refuses what npy_header.hpp refuses and files whose
-/// dtype or sample shape differ from the first one's.
+/// The .npy files that find_files finds; the first axis counts samples. Refuses what npy_header.hpp refuses, and a file
+/// whose dtype or sample shape differs from the first file's.
 result<listing> list_npy(const std::string& path, const listing_progress& progress = {}, const store_options& options = {});
 
-/// The files that find_files finds, of any name, with back-to-back records of `shape` and `element`. Refuses a size that is not
-/// a multiple of the record.
+/// The files that find_files finds, whatever their names, with back-to-back records of `shape` and `element`. Refuses a
+/// size that is not a multiple of the record.
 result<listing> list_raw(const std::string& path, const std::vector<std::uint32_t>& shape, dtype element,
                          const listing_progress& progress = {}, const store_options& options = {});
 
 /// What the names of an npy or raw dataset are relative to.
 std::string folder_of_records(const std::string& path, dataset_type type);
 
-/// Hex XXH3-128 over everything that decides which samples there are: type, classes, element type and shape,
-/// and the name, size and class of each file, in order. Each name is preceded by its length, so different
-/// listings cannot be confused.
+/// Hex XXH3-128 over everything that decides which samples there are: type, classes, element type and shape, and the
+/// name, size and class of each file, in order. Each name is preceded by its length, so different listings cannot hash
+/// the same input.
 std::string fingerprint_of(const listing& list);
 
 }  // namespace penstock

@@ -19,7 +19,7 @@ bool has_wildcard(std::string_view text) noexcept {
   return text.find_first_of("*?[") != std::string_view::npos;
 }
 
-/// The position of the brace that closes the one at `open`, and of the commas between them at the same depth.
+/// The positions of the brace that closes the one at `open`, and of the commas between them at the same depth.
 struct brace_group {
   std::size_t close;
   std::vector<std::size_t> commas;

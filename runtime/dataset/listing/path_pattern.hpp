@@ -1,4 +1,5 @@
-// Paths with braces and wildcards, as [dataset] path may be. Used by the lists of shards and of token files.
+// Expands paths with braces and wildcards, which [dataset] path may have. Used by the lists of shards and of token
+// files.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -9,7 +10,7 @@
 
 namespace penstock {
 
-/// Whether it has a brace or a wildcard. A file's name may have them, too.
+/// Whether the path has a brace or a wildcard. The name of an existing file may have them, too.
 bool is_pattern(std::string_view path) noexcept;
 
 /// Expands braces: "a{1..3,x}b", nested and repeated. A range keeps the width of its longer number if one begins with
@@ -17,12 +18,13 @@ bool is_pattern(std::string_view path) noexcept;
 /// (errc::dataset) more than 10^6 results.
 result<std::vector<std::string>> expand_braces(std::string_view pattern);
 
-/// Braces are expanded first, in order, then *, ? and [] in each result, in byte order. A result that exists is taken
-/// literally. Refuses (errc::dataset, errc::io) wildcards without a match; `what` says what was looked for: "shard".
+/// First expands braces, in order, then *, ? and [] in each result, in byte order. A result that exists is taken
+/// literally. Refuses (errc::dataset, errc::io) wildcards without a match. `what` names the kind of file in messages:
+/// "shard".
 result<std::vector<std::string>> paths_of_pattern(const std::string& path, std::string_view what);
 
-/// What the names of a pattern are relative to: literal text up to the last slash before the first brace or wildcard,
-/// or the path itself if it is a folder; without a slash at its end, "" is "/".
+/// What the names of a pattern are relative to: the literal text up to the last slash before the first brace or
+/// wildcard, or the path itself if it is a folder. Has no trailing slash; "" is "/".
 std::string folder_of_pattern(const std::string& path);
 
 }  // namespace penstock

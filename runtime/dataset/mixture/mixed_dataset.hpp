@@ -34,7 +34,7 @@ class mixed_dataset final : public Dataset {
   [[nodiscard]] place place_of(std::uint64_t index) const;
 
   std::vector<part> parts_;
-  std::vector<std::uint64_t> ends_;  // of each part's samples
+  std::vector<std::uint64_t> ends_;  // running total of the parts' samples
   dataset_description description_;
 };
 

@@ -28,7 +28,7 @@ std::string text_of(std::span<const tensor_spec> tensors) {
   return shortened(fmt::format("{}", fmt::join(all, ", ")), 200);
 }
 
-/// The larger of both, if they differ only in how many entries a sample may have.
+/// The larger of the two if they differ only in the maximum number of entries per sample.
 std::optional<tensor_spec> common(const tensor_spec& a, tensor_spec b, bool tokens) {
   // Token datasets fill all entries of doc_lengths, however many there are.
   const bool any_length = a.length != length_rule::exact || (tokens && a.name == "doc_lengths");
@@ -56,7 +56,7 @@ config settings_of_part(const config& mixture, std::size_t which) {
   part.datasets.clear();
   const mixed_dataset_config& one = mixture.datasets[which];
   part.dataset = one.dataset;
-  part.sampler.epoch_samples = 0;  // it gives what the mixture asks for
+  part.sampler.epoch_samples = 0;  // the mixture decides how many samples it takes
   part.sampler.weights = one.sample_weights;
   part.sampler.subset = one.subset;
   if (one.sampler) {

@@ -12,10 +12,10 @@
 namespace penstock {
 namespace {
 
-/// An epoch's pattern, and how many samples each dataset gave in the epochs before it.
+/// The pattern of an epoch, and how many samples each dataset contributed to earlier epochs.
 struct mixed_epoch {
   std::shared_ptr<const mixture_pattern> pattern;
-  std::vector<std::uint64_t> counts;  // of each dataset in this epoch
+  std::vector<std::uint64_t> counts;  // samples of each dataset in this epoch
   std::vector<std::uint64_t> before;
 };
 
@@ -42,7 +42,7 @@ class mixed final : public sample_order {
       const std::uint64_t length = length_of(datasets_[d]);
       draws[row] = {d, number / length, number % length, row};
     }
-    // The orders of datasets answer for many positions of one epoch at once.
+    // Sorted, because a dataset's order answers many positions of one epoch in one call.
     std::ranges::sort(draws, {}, [](const draw& one) { return std::tuple(one.dataset, one.lap, one.row); });
     std::vector<std::uint64_t> chosen;
     for (auto begin = draws.begin(); begin != draws.end();) {
@@ -70,7 +70,7 @@ class mixed final : public sample_order {
     return one.order ? one.order->positions() : one.samples;
   }
 
-  /// Datasets of the same length must not be shuffled in the same way: each has its own seed.
+  /// Each dataset has its own seed: otherwise datasets of equal length would be shuffled alike.
   void walk(std::uint32_t dataset, std::uint64_t seed, std::uint64_t lap,
             std::span<std::uint64_t> places) const {
     const mixed_order& one = datasets_[dataset];
@@ -84,7 +84,7 @@ class mixed final : public sample_order {
 
   std::vector<mixed_order> datasets_;
   std::vector<std::uint64_t> firsts_;  // the first sample of each dataset
-  std::vector<mixed_epoch> epochs_;    // as long as weights change; the last one repeats
+  std::vector<mixed_epoch> epochs_;    // one for each epoch until weights stop changing; the last one repeats
   std::uint64_t positions_;
 };
 
@@ -109,7 +109,7 @@ result<std::shared_ptr<const sample_order>> mixture_order(std::vector<mixed_orde
   std::size_t changes = 1;
   for (const mixed_order& one : datasets) changes = std::max(changes, one.weights.size());
   std::vector<mixture_shares> different;
-  std::vector<std::size_t> of_epoch;  // which of them
+  std::vector<std::size_t> of_epoch;  // the index of each epoch's pattern
   std::uint64_t entries = 0;
   for (std::uint64_t epoch = 0; epoch < changes; ++epoch) {
     mixture_shares shares = shares_of(weights_in(datasets, epoch));

@@ -12,24 +12,24 @@
 
 namespace penstock {
 
-/// One dataset of a mixture. It walks its own epochs, one after the other through all epochs of the mixture.
+/// One dataset of a mixture. It runs through its own epochs, one after the other, across all epochs of the mixture.
 struct mixed_order {
-  std::uint64_t samples = 0;                  ///< of the dataset, at least 1
+  std::uint64_t samples = 0;                  ///< in the dataset, at least 1
   std::shared_ptr<const sample_order> order;  ///< null: all samples, as `shuffle` says
   bool shuffle = true;
-  std::uint64_t key = 0;  ///< of its random draws: what the dataset is called, not where in the list it is
-  std::vector<double> weights;  ///< of epoch 0, 1, ..; the last one stays
+  std::uint64_t key = 0;  ///< of its random draws: derived from the dataset's name, not from its place in the list
+  std::vector<double> weights;  ///< of epoch 0, 1, ..; the last one applies to all later epochs
 };
 
 inline constexpr std::size_t mixed_datasets_max = 256;
 inline constexpr std::uint64_t mixed_epoch_max = std::uint64_t{1} << 40U;
-/// 6 bytes each.
+/// Each entry takes 6 bytes.
 inline constexpr std::uint64_t pattern_entries_max = std::uint64_t{1} << 24U;
 
-/// Samples are numbered dataset after dataset, in the order of the list. O(1) for each position; what is kept: 6 bytes
-/// for each position of a period (mixture_shares.hpp), once for all epochs with the same weights. Needs weights as
-/// shares_of does, in each epoch. Refuses (errc::config) more than mixed_datasets_max datasets, an epoch without or of
-/// more than mixed_epoch_max positions, and patterns that need more than pattern_entries_max entries.
+/// Samples are numbered dataset after dataset, in the order of the list. O(1) for each position. Memory: 6 bytes for
+/// each position of a period (mixture_shares.hpp), shared by all epochs with the same weights. In each epoch, the
+/// weights must meet the requirements of shares_of. Refuses (errc::config) more than mixed_datasets_max datasets, an
+/// epoch of 0 or more than mixed_epoch_max positions, and patterns that need more than pattern_entries_max entries.
 result<std::shared_ptr<const sample_order>> mixture_order(std::vector<mixed_order> datasets,
                                                           std::uint64_t positions);
 

@@ -60,7 +60,7 @@ std::optional<std::vector<std::uint64_t>> exact_parts(std::span<const double> we
   uint128 common = 0;
   for (const decimal& number : numbers) {
     uint128 part = number.digits;
-    // Digits have at most 17 places: 20 more fit into 128 bits.
+    // A number has at most 17 digits: with 20 more it still fits into 128 bits.
     if (part != 0 && number.exponent - lowest > 20) return std::nullopt;
     for (int i = lowest; part != 0 && i < number.exponent; ++i) part *= 10;
     wide.push_back(part);
@@ -77,7 +77,7 @@ std::optional<std::vector<std::uint64_t>> exact_parts(std::span<const double> we
   return parts;
 }
 
-/// By largest remainder.
+/// Rounds by the largest-remainder method.
 std::vector<std::uint64_t> rounded_parts(std::span<const double> weights) {
   const double largest = *std::ranges::max_element(weights);
   double sum = 0;
@@ -114,15 +114,15 @@ mixture_shares shares_of(std::span<const double> weights) {
   return made;
 }
 
-/// Earliest deadline first: turn j of a dataset with p of s parts is at a position from floor(j s / p) up to, but not
-/// including, ceil((j + 1) s / p). Positions that keep to these windows keep each prefix within one of its share
-/// (Baruah, Cohen, Plaxton, Varvel: "Proportionate progress", 1996), and with one machine this order finds them.
+/// Earliest deadline first. With p of s parts, turn j of a dataset must be at a position in the window [floor(j s / p),
+/// ceil((j + 1) s / p)). If all turns are in their windows, each prefix is within one position of its share (Baruah,
+/// Cohen, Plaxton, Varvel: "Proportionate progress", 1996). With one machine this order finds such positions.
 mixture_pattern::mixture_pattern(const mixture_shares& shares, std::uint64_t length) : shares_(shares) {
   using entry = std::pair<std::uint64_t, std::uint32_t>;  // when, dataset
   using earliest = std::priority_queue<entry, std::vector<entry>, std::greater<>>;
   const std::uint64_t sum = shares.sum;
-  earliest waiting;  // by the begin of the next window
-  earliest ready;    // by the end of a window that has begun
+  earliest waiting;  // sorted by the start of the next window
+  earliest ready;    // sorted by the end of the current window
   std::vector<std::uint64_t> begun(shares.parts.size(), 0);
   std::vector<std::uint32_t> taken(shares.parts.size(), 0);
   for (std::uint32_t d = 0; d < shares.parts.size(); ++d)

@@ -196,7 +196,7 @@ result<tar_index> tar_index::map(int fd) {
   const header& head = index.head();
   if (head.magic != tar_index_magic) return refuse(errc::protocol, "this is not an index of shards");
   if (head.version != tar_index_version)
-    return refuse(errc::protocol, "the index of shards has version {}, this program reads {}", head.version,
+    return refuse(errc::protocol, "the index of shards has version {}, but this program reads version {}", head.version,
                   tar_index_version);
   if (!index.tables_fit()) return refuse(errc::protocol, "the index of shards is damaged");
   return index;

@@ -214,7 +214,7 @@ result<token_index> token_index::map(int fd) {
   token_index index(std::move(*memory));
   if (index.head().magic != token_index_magic) return refuse(errc::protocol, "this is not an index of token files");
   if (index.head().version != token_index_version)
-    return refuse(errc::protocol, "the index of token files has version {}, this program reads {}",
+    return refuse(errc::protocol, "the index of token files has version {}, but this program reads version {}",
                   index.head().version, token_index_version);
   if (!index.tables_fit()) return refuse(errc::protocol, "the index of token files is damaged");
   return index;

@@ -54,7 +54,7 @@ TEST_CASE("an error fits the available space and loses its traceback first") {
     if (room >= 12 + 18 + 300) CHECK(read->text == whole.text);
     if (room >= 12 + 18) CHECK(read->type == whole.type);
   }
-  CHECK(job_exception_from({})->text == "it failed, but there was no room for the message of its error");
+  CHECK(job_exception_from({})->text == "it failed, but there was no room for its error message");
 }
 
 TEST_CASE("truncated, overlong and extra bytes are refused") {
