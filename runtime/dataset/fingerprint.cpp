@@ -1,4 +1,4 @@
-// The fingerprint of a dataset. Two listings have the same fingerprint only if they name the same samples.
+// The fingerprint of a dataset. Two listings have the same fingerprint if and only if they name the same samples.
 #include <fmt/format.h>
 
 #define XXH_INLINE_ALL

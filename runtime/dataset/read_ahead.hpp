@@ -1,5 +1,5 @@
-// Reads a range of a file in pieces, in order. Of an object, the next pieces are already under way. Used by the session where it
-// reads whole files.
+// Reads a range of a file in pieces, in order. For an object, the next pieces are requested in advance. Used by the
+// session to read whole files.
 #pragma once
 
 #include "runtime/storage/readable.hpp"
@@ -12,7 +12,7 @@ namespace penstock {
 
 class read_ahead {
  public:
-  /// Every read() but the last will be of `piece` bytes. The file must outlive it.
+  /// All calls of read() but the last must ask for `piece` bytes. The file must outlive this object.
   read_ahead(readable& file, byte_range range, std::uint64_t piece)
       : file_(file), end_(range.at + range.bytes), piece_(piece), expected_(range.at) {}
 

@@ -17,7 +17,7 @@ std::byte* recycled_buffer::take(std::size_t bytes) {
   bytes = std::max<std::size_t>(bytes, 1);
   largest_lately_ = std::max(largest_lately_, bytes);
   if (bytes > capacity()) {
-    // Allocate a little more: sizes of pictures vary, and a new mapping costs page faults.
+    // Allocate a little more: sizes of pictures vary, and each new mapping causes page faults.
     resize(bytes + bytes / 8);
   } else if (++calls_ >= window) {
     if (capacity() > small_enough && largest_lately_ < capacity() / 4)
@@ -29,7 +29,7 @@ std::byte* recycled_buffer::take(std::size_t bytes) {
 }
 
 void recycled_buffer::resize(std::size_t bytes) {
-  // mmap instead of malloc: munmap is certain to return the pages, malloc's heap is not.
+  // mmap instead of malloc: munmap always returns the pages to the kernel, free may not.
   memory_ = mapping();  // free the old one first, so that both never exist at once
   memory_ = map_anonymous(round_up(bytes, 4 * KiB));
   if (!memory_) throw std::bad_alloc();

@@ -1,5 +1,5 @@
-// A buffer reused for sample after sample. It shrinks again after a huge picture, so that a worker's private
-// memory stays close to what its pictures need. Used by file reading, decoding and resizing.
+// A buffer that is reused for every sample. It shrinks again after a huge picture, so that a worker's private memory
+// stays close to what its pictures need. Used by file reading, decoding and resizing.
 #pragma once
 
 #include "runtime/base/mapping.hpp"
@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-/// Move-only owner of anonymous pages. Contents are lost with every take().
+/// Move-only owner of anonymous pages. Every take() may lose the contents.
 class recycled_buffer {
  public:
   /// At least `bytes` bytes, page-aligned, valid until the next call. Throws std::bad_alloc when the kernel

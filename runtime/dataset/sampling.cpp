@@ -28,7 +28,7 @@ failure about(std::string_view key, const std::string& path, failure why) {
   return why;
 }
 
-/// The numbers of a .npy file with one axis.
+/// Reads the numbers of a .npy file with one axis.
 template <class T>
 result<std::vector<T>> numbers_of_npy(std::span<const std::byte> bytes, dtype wanted) {
   const auto header = parse_npy_header(bytes.first(std::min(bytes.size(), npy_header_max)), bytes.size());
@@ -45,7 +45,7 @@ result<std::vector<T>> numbers_of_npy(std::span<const std::byte> bytes, dtype wa
   return numbers;
 }
 
-/// Blanks around a number, empty lines and what follows a '#' are skipped.
+/// Skips blanks around a number, empty lines, and the rest of a line after '#'.
 result<std::vector<std::uint64_t>> indices_of_text(std::string_view text) {
   constexpr std::string_view blanks = " \t\r";
   std::vector<std::uint64_t> indices;
@@ -164,7 +164,7 @@ result<sampling> shuffle_neighbours(const sampler_config& sampler, const config&
 
 result<sampling> read_sampling(const config& settings, const dataset_description& dataset, int index_fd) {
   const sampler_config& sampler = settings.sampler;
-  if (dataset.samples == 0) return sampling{};  // refused with the plan
+  if (dataset.samples == 0) return sampling{};  // the plan refuses it
   switch (sampler.kind) {
     case sampler_kind::shuffle:
     case sampler_kind::sequential: return sampling{};

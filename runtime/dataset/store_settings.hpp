@@ -13,15 +13,15 @@
 
 namespace penstock {
 
-/// A range may be fetched twice for one sample, when it was expected and failed: both must end before the worker counts as
-/// hung.
+/// One sample may fetch a range twice: if the expected fetch fails, the read requests it again. Both must end before
+/// the worker counts as hung.
 inline store_options store_options_of(const config& settings) {
   return {std::min<nanoseconds>(settings.loader.hang.item_timeout * 2 / 5, std::chrono::minutes(1)),
           settings.storage.cache, settings.storage.cache_size.bytes};
 }
 
-/// For a worker: the store of the objects that [dataset] path, or a list there, names; none for files. `first`: name of the
-/// first file. Refuses what object_store refuses.
+/// For a worker: the store of the objects that [dataset] path or its list names; null for files. `first`: the name of
+/// the first file. Refuses what object_store refuses.
 inline result<std::shared_ptr<object_store>> store_for(const config& settings, std::string_view first) {
   if (!is_url(settings.dataset.path) && !is_url(first)) return std::shared_ptr<object_store>();
   return object_store::open(store_options_of(settings));

@@ -21,7 +21,7 @@ namespace penstock::device {
 alarm::alarm()
     : timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  PENSTOCK_CHECK(timer_ && stop_, "making a timer: {}", std::strerror(errno));
+  PENSTOCK_CHECK(timer_ && stop_, "creating a timer: {}", std::strerror(errno));
   const all_signals_blocked quiet;
   thread_ = std::thread([this] { run(); });
 }
@@ -52,7 +52,7 @@ void alarm::on_ring(std::function<void()> call) {
   call_ = std::move(call);
 }
 
-/// The timer has expired. Returns false if the alarm was postponed in the meantime.
+/// Called when the timer has expired. Returns false if the alarm was postponed in the meantime.
 bool alarm::is_due() {
   const std::lock_guard hold(times_);
   timer_ends_ = never;

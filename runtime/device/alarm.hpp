@@ -19,10 +19,10 @@ class alarm {
   alarm(const alarm&) = delete;
   alarm& operator=(const alarm&) = delete;
 
-  /// Fires once, at that time or a little later; at once if the time has passed. Replaces the previous time.
-  /// Postponing costs no system call, so it may be done often.
+  /// Fires once, at that time or slightly later; at once if the time has passed. Replaces the previous time. Postponing
+  /// costs no system call, so it can be done often.
   void set(steady_time at);
-  /// Sets the function to call on the alarm's thread. When this returns, the previous one is no longer called.
+  /// Sets the function to call on the alarm's thread. Once this returns, the previous function is no longer called.
   void on_ring(std::function<void()> call);
 
  private:

@@ -17,7 +17,7 @@ result<decoder_choice> choose_decoder(const config& settings) {
   const bool one_folder = settings.datasets.empty() && settings.dataset.type == dataset_type::image_folder;
   if (settings.image.decoder == decoder_rule::cpu || !one_folder) return choice;
   const auto where = resolve_choice(settings.gpu.device);
-  if (!where) return choice;  // opening the device says why
+  if (!where) return choice;  // opening the device will report why
   if (!where->cuda) {
     choice.notice = "the host device decodes no JPEGs: the workers decode all of them";
     return choice;

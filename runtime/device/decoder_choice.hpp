@@ -15,8 +15,8 @@ struct decoder_choice {
   std::string notice;   ///< for the log: why `by` is not what the config says
 };
 
-/// On the host device, and for datasets other than image folders, workers decode. Without nvJPEG, "hybrid" leaves all to
-/// the workers, and "gpu" is refused (errc::device_unavailable). Needs no GPU and makes no context.
+/// On the host device, and for datasets other than image folders, workers decode. Without nvJPEG, "hybrid" lets the
+/// workers decode everything, and "gpu" is refused (errc::device_unavailable). Needs no GPU and creates no context.
 result<decoder_choice> choose_decoder(const config& settings);
 
 }  // namespace penstock::device

@@ -29,7 +29,7 @@ struct identity {
 struct upload_job {
   std::uint64_t upload = 0;       ///< identifies the job in `progress`
   std::uint32_t buffer = 0;       ///< index in the ring; must be free
-  std::uint32_t partition = 0;    ///< attached
+  std::uint32_t partition = 0;    ///< of the slot; must be attached
   std::uint64_t slot_offset = 0;  ///< in the partition
   std::uint32_t rows = 0;
   batch_extents extents = {};  ///< of a batch of variable size
@@ -69,28 +69,28 @@ class device {
   /// Progress since the last call. An asynchronous error of a copy or kernel is reported here or by any later
   /// call: it happened at or before that call.
   virtual result<std::vector<progress>> poll() = 0;
-  /// Whether the oldest job in flight cannot start because the consumer's stream has not reached the release
-  /// of its buffer. Distinguishes a slow consumer from a copy that never ends.
+  /// Whether the oldest job in flight cannot start because the consumer's stream has not reached the release of its
+  /// buffer. Tells a slow consumer from a copy that never ends.
   [[nodiscard]] virtual bool waits_for_consumer() const { return false; }
-  /// Called from any thread when poll() has progress to report. `waker` may only send a message. Set it
-  /// before the first submit; when this returns, the previous waker is no longer called.
+  /// Sets the function that is called, from any thread, when poll() has progress to report. `waker` may only send a
+  /// message. Set it before the first submit; once this returns, the previous waker is no longer called.
   virtual void on_progress(std::function<void()> waker) = 0;
   /// Waits for jobs in flight, for a limited time, and frees everything. Memory of a hung or poisoned device
   /// is freed only when the process ends. Idempotent. Call before destruction, on the owner's thread.
   virtual void close() noexcept = 0;
 
-  // The consumer's part: any thread, for a buffer whose upload is ready and that is not released. None of it
+  // The consumer's part: any thread, for a buffer whose upload is ready and that has not been released. No call
   // disturbs the program's stream captures, on any thread.
 
   [[nodiscard]] virtual std::byte* address(std::uint32_t buffer) const = 0;
   /// Copies bytes of a buffer to host memory. Blocks until done.
   virtual result<void> read_back(std::uint32_t buffer, std::uint64_t offset, std::span<std::byte> to) = 0;
-  /// Work queued on the stream later sees the batch. Touches no other stream and leaves the caller's
-  /// current device as it was; release() too.
+  /// Makes work that is later queued on the stream see the batch. Like release_after(), it touches no other stream and
+  /// does not change the caller's current device.
   virtual result<void> wait(std::uint32_t buffer, stream_handle stream) = 0;
-  /// Reuses the buffer once all work now on these streams is done (no streams: nothing uses it). Refuses with
-  /// errc::usage while one of them is being captured, with other codes if the device fails; the buffer is
-  /// then still held by the caller.
+  /// Lets the buffer be reused once all work now on these streams is done (no streams: nothing uses it). Refuses with
+  /// errc::usage while one of them is being captured, and with other codes if the device fails. After a refusal the
+  /// caller still holds the buffer.
   virtual result<void> release_after(std::uint32_t buffer, std::span<const stream_handle> streams) = 0;
   result<void> release(std::uint32_t buffer, stream_handle stream) {
     return release_after(buffer, {&stream, 1});
@@ -101,11 +101,10 @@ class device {
 
   // For device programs of jobs: all calls after open(), from one thread of ours that is not the owner's.
 
-  /// Makes the calling thread the programs' thread. Returns the stream on which they queue their work; it has
-  /// no other user.
+  /// Makes the calling thread the programs' thread. Returns the stream on which they queue their work; nothing else uses that stream.
   virtual result<stream_handle> enter_programs() = 0;
-  /// Waits until the work on that stream is done. Refuses with an error left behind by that work or by one of
-  /// the program's calls on this thread; the next program does not see the error.
+  /// Waits until the work on that stream is done. Refuses with an error left behind by that work or by one of the
+  /// program's calls on this thread, and clears it: the next program does not see it.
   virtual result<void> finish_program() = 0;
   /// Device memory outside the ring. Refuses (errc::device_out_of_memory, naming requested and free bytes);
   /// the device stays usable.
@@ -116,8 +115,8 @@ class device {
   [[nodiscard]] virtual bool on_host() const noexcept = 0;
 };
 
-/// "auto", "host", "cuda", "cuda:N" or "uuid:GPU-...". Not opened yet. With "auto" the CUDA device is chosen
-/// when this build has it and the machine has a GPU. Refuses what this build cannot do.
+/// `choice`: "auto", "host", "cuda", "cuda:N" or "uuid:GPU-...". The device is not opened yet. "auto" chooses the CUDA
+/// device if this build has it and the machine has a GPU. Refuses what this build cannot do.
 result<std::unique_ptr<device>> make_device(const std::string& choice);
 
 }  // namespace penstock::device

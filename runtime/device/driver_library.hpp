@@ -1,5 +1,5 @@
-// A library of the GPU's driver, opened at run time: penstock links neither libcuda nor libnvidia-ml. Used
-// for NVML (nvml.hpp), for what CUDA's runtime lacks (cuda/cuda_context.cpp) and by penstock-probe.
+// A library of the GPU's driver, opened at run time: penstock links neither libcuda nor libnvidia-ml. Used for NVML
+// (nvml.hpp), for functions that CUDA's runtime lacks (cuda/cuda_context.cpp), and by penstock-probe.
 #pragma once
 
 #include "runtime/base/shared_library.hpp"
@@ -8,8 +8,8 @@ namespace penstock::device {
 
 class driver_library : public shared_library {
  public:
-  /// Found by the dynamic loader; with a root other than "/", in the library folders below it. The name of its
-  /// path() ends with the driver's version.
+  /// Lets the dynamic loader find the library; with a root other than "/", searches the library folders below it. The
+  /// file name in path() ends with the driver's version.
   explicit driver_library(const std::string& name, const std::string& root = "/");
 };
 

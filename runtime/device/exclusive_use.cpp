@@ -30,7 +30,7 @@ abstract_name name_of(const std::string& uuid) {
   return name;
 }
 
-/// The pid that listens on that name. Empty if it is gone by now or not accessible to us.
+/// The pid that listens on that name. Empty if it has ended or we have no access to it.
 std::optional<pid_t> holder_of(const abstract_name& name) {
   const unique_fd asking(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!asking || ::connect(asking.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0)

@@ -1,5 +1,5 @@
-// One session per GPU ([gpu] share = false). The lock is an abstract socket name: the kernel gives it to one
-// socket at a time and releases it when its holder ends for any reason. No file, nothing to clean up. Used by
+// Ensures that only one session uses a GPU ([gpu] share = false). The lock is an abstract socket name: the kernel gives
+// it to one socket at a time and releases it when its holder ends for any reason. There is no file to clean up. Used by
 // the session once the device is known.
 #pragma once
 
@@ -10,8 +10,7 @@
 
 namespace penstock::device {
 
-/// Holds the lock for its lifetime. Move-only. Sessions see each other within one network namespace (a
-/// container may have its own).
+/// Holds the lock for its lifetime. Move-only. Only sessions in the same network namespace see each other (a container may have its own).
 class exclusive_use {
  public:
   /// `session`: the name of the session that takes it. Refuses with errc::device_busy, naming the holder: the

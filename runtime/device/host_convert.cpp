@@ -34,7 +34,7 @@ void for_each_row(const convert_step& step, const std::byte* slot, std::byte* bu
   }
 }
 
-/// A table of all results of a conversion step, for 256 inputs per channel. Bit for bit what the kernel computes.
+/// A table of all results of a conversion step, for 256 inputs per channel. The results have the same bits as the kernel's.
 template <class T>
 class conversion_table {
  public:
@@ -193,7 +193,7 @@ struct as_float16 {
 struct as_bfloat16 {
   using element = std::uint16_t;
   PENSTOCK_CONVERT_AVX2 static void store_8(std::uint16_t* to, __m256 y) {
-    // As to_bfloat16(), for numbers.
+    // Like to_bfloat16(), except that it does not handle NaN.
     const __m256i bits = _mm256_castps_si256(y);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
@@ -228,7 +228,7 @@ void convert_rows_avx2(const convert_step& step, const std::byte* slot, std::byt
   const std::uint32_t channels = step.channels;
   const std::size_t line_bytes = std::size_t{w} * channels;
   const bool planar = step.layout == image_layout::nchw && channels != 1;
-  // One factor for each element of a line, in the order of the output.
+  // One factor for each element of a line, in output order.
   std::vector<float> scale(line_bytes);
   std::vector<float> shift(line_bytes);
   for (std::size_t i = 0; i < line_bytes; ++i) {

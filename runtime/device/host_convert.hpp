@@ -1,5 +1,5 @@
-// A conversion step on the host: rows of uint8 pixels to the image's element type and layout, mirrored where the batch says
-// so. In plain C++ and for AVX2, with identical results. Used by the host device; a test compares the two.
+// A conversion step on the host: converts rows of uint8 pixels to the image's element type and layout, mirrored if the
+// batch says so. In plain C++ and for AVX2, with identical results. Used by the host device; a test compares the two.
 #pragma once
 
 #include "runtime/device/transfer_plan.hpp"
@@ -9,7 +9,7 @@
 
 namespace penstock::device {
 
-/// Reads `rows` rows from the slot and writes them to the buffer, both as the step says. Throws std::bad_alloc only.
+/// Reads `rows` rows from the slot, converts them, and writes them to the buffer. Throws only std::bad_alloc.
 using host_conversion = void (*)(const convert_step& step, const std::byte* slot, std::byte* buffer,
                                  std::uint32_t rows);
 

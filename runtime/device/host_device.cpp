@@ -27,7 +27,7 @@
 namespace penstock::device {
 namespace {
 
-/// For tests, which set PENSTOCK_CHAOS=1: bytes per second of a slow device. 0: as fast as the host is.
+/// For tests, which set PENSTOCK_CHAOS=1: simulates a slow device, in bytes per second. 0: as fast as the host is.
 std::uint64_t rate_for_tests(const char* variable) noexcept {
   const char* const allowed = std::getenv("PENSTOCK_CHAOS");
   const char* const rate = std::getenv(variable);
@@ -35,7 +35,7 @@ std::uint64_t rate_for_tests(const char* variable) noexcept {
   return std::strtoull(rate, nullptr, 10);
 }
 
-/// Makes the rest of its block take as long as a device that moves `rate` bytes per second takes for `bytes`.
+/// Makes the enclosing block take as long as a device with `rate` bytes per second needs for `bytes`.
 class slowed_down {
  public:
   slowed_down(std::uint64_t rate, std::uint64_t bytes)
@@ -53,14 +53,14 @@ class slowed_down {
   steady_time until_;
 };
 
-/// Large tensors past the caches: this core reads neither side again.
+/// Copies large tensors past the caches, because this core reads neither side again.
 void copy(std::span<std::byte> to, std::span<const std::byte> from) noexcept {
   constexpr std::size_t streamed_min = 256 * KiB;
   if (from.size() >= streamed_min) return streaming_copy(to, from);
   if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
 }
 
-/// Aligned as device memory is.
+/// Memory with the alignment of device memory.
 class host_memory {
  public:
   /// Null when there is too little memory.
@@ -183,7 +183,7 @@ class host_device final : public device {
     return {};
   }
 
-  // Ready batches are complete in host memory, and the consumer's work is synchronous: nothing to wait for.
+  // Ready batches are complete in host memory, and the consumer's work is synchronous, so there is nothing to wait for.
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
   result<void> release_after(std::uint32_t, std::span<const stream_handle>) override { return {}; }
   result<void> finish(stream_handle) override { return {}; }

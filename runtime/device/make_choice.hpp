@@ -19,8 +19,8 @@ struct device_choice {
   std::optional<cuda_choice> cuda;
 };
 
-/// "auto" is the CUDA device when this build has it and the machine has a GPU. Refuses what this build cannot
-/// do (errc::device_unavailable) and invalid text (errc::config).
+/// "auto" chooses the CUDA device if this build has it and the machine has a GPU. Refuses what this build cannot do
+/// (errc::device_unavailable) and invalid text (errc::config).
 result<device_choice> resolve_choice(const std::string& choice);
 
 }  // namespace penstock::device

@@ -25,8 +25,8 @@ result<device_choice> resolve_cuda([[maybe_unused]] const std::string& choice) {
   return device_choice{selected};
 #else
   return refuse(errc::device_unavailable,
-                "[gpu] device = \"{}\": this build has no CUDA device (it was built without nvcc); device = "
-                "\"host\" works",
+                "[gpu] device = \"{}\": this build has no CUDA device (it was built without nvcc); use device = "
+                "\"host\"",
                 choice);
 #endif
 }

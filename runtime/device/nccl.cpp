@@ -66,7 +66,7 @@ std::string nccl_library::text_of(int status) const {
 result<std::string> nccl_library::draw_id() const {
   nccl_abi::unique_id id{};
   if (const int status = draw_(&id); status != nccl_abi::success)
-    return refuse(errc::group_failed, "creating the id of a communicator: {}", text_of(status));
+    return refuse(errc::group_failed, "creating an id for a communicator: {}", text_of(status));
   return std::string(id.bytes, sizeof id.bytes);
 }
 
@@ -87,7 +87,7 @@ result<std::unique_ptr<nccl_communicator>> nccl_communicator::begin(
   const int status =
       library->begin_(&handle, static_cast<int>(world_size), number, static_cast<int>(rank), &settings);
   if (status != nccl_abi::success && status != nccl_abi::in_progress)
-    return refuse(errc::group_failed, "making a communicator: {}", library->text_of(status));
+    return refuse(errc::group_failed, "creating a communicator: {}", library->text_of(status));
   return std::unique_ptr<nccl_communicator>(new nccl_communicator(std::move(library), handle));
 }
 

@@ -1,9 +1,9 @@
-// NCCL, opened at run time if a group asks for a communicator: penstock does not link it and needs none of
-// its headers. Used by runtime/nccl, which holds communicators, and by doctor for the version.
+// NCCL, opened at run time if a group asks for a communicator. penstock neither links it nor needs its headers. Used by
+// runtime/nccl, which holds communicators, and by doctor for the version.
 //
 // Communicators are non-blocking (ncclConfig_t::blocking = 0): no call blocks, and their progress is polled.
-// The library is the one that PENSTOCK_NCCL names, else libnccl.so.2 as the dynamic loader finds it.
-// (PyTorch's wheel keeps its own in site-packages/nvidia/nccl/lib.)
+// The library is the one in PENSTOCK_NCCL, else the libnccl.so.2 that the dynamic loader finds. (PyTorch's wheel has
+// its own in site-packages/nvidia/nccl/lib.)
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -49,9 +49,9 @@ class nccl_library {
   [[nodiscard]] int version() const noexcept { return version_; }  ///< 22705 is 2.27.5
   [[nodiscard]] std::string version_text() const;
   [[nodiscard]] std::string path() const { return library_.path(); }
-  /// Whether this is the tests' stand-in, which works on host memory.
+  /// Whether this is the stand-in for tests, which works on host memory.
   [[nodiscard]] bool works_on_host() const;
-  /// Draws the id of a new communicator. This process must live until all ranks have joined the communicator.
+  /// Creates the id of a new communicator. This process must live until all ranks have joined the communicator.
   result<std::string> draw_id() const;
   /// Null if the library has no such function.
   [[nodiscard]] void* function(const char* name) const;
@@ -68,28 +68,26 @@ class nccl_library {
   int (*state_)(ncclComm*, int*) = nullptr;
   int (*abort_)(ncclComm*) = nullptr;
   const char* (*text_)(int) = nullptr;
-  const char* (*last_error_)(ncclComm*) = nullptr;  // may be missing
+  const char* (*last_error_)(ncclComm*) = nullptr;  // null if NCCL lacks it
 };
 
-/// A communicator that exists or is being made. Not thread-safe, but state() may run concurrently with a
-/// program's calls.
+/// A communicator that exists or is being created. Not thread-safe, but state() may run concurrently with a program's calls.
 class nccl_communicator {
  public:
-  /// Starts to make it on the calling thread's current device. Refuses an id of the wrong length, and any
-  /// error that NCCL reports at once.
+  /// Starts to create the communicator on the calling thread's current device. Refuses an id of the wrong length, and
+  /// any error that NCCL reports at once.
   static result<std::unique_ptr<nccl_communicator>> begin(std::shared_ptr<const nccl_library> library,
                                                           const std::string& id, std::uint32_t rank,
                                                           std::uint32_t world_size);
   nccl_communicator(const nccl_communicator&) = delete;
   nccl_communicator& operator=(const nccl_communicator&) = delete;
-  /// Frees nothing that abort() has not freed; the end of the process does.
+  /// Frees nothing: without abort(), the communicator lives until the process ends.
   ~nccl_communicator() = default;
 
-  /// True: made, or the last call was accepted. False: not yet. Refuses (errc::group_failed) with NCCL's
-  /// error.
+  /// True: created, or the last call was accepted. False: in progress. Refuses (errc::group_failed) with NCCL's error.
   [[nodiscard]] result<bool> state() const;
   [[nodiscard]] ncclComm* handle() const noexcept { return handle_; }
-  /// Ends the work that uses it, and frees it. May hang. No call of the program may be in progress.
+  /// Stops the work that uses the communicator, and frees it. May hang. No call of the program may be in progress.
   void abort() noexcept;
 
  private:

@@ -65,7 +65,7 @@ result<std::shared_ptr<const nvjpeg_library>> nvjpeg_library::open() {
     for (int i = 0; i < 3; ++i) known = known && property(i, &made->version_[i]) == nvjpeg_abi::success;
     if (known && made->version_[0] >= oldest_major && made->find_all())
       return std::shared_ptr<const nvjpeg_library>(std::move(made));
-    trouble = known ? fmt::format("{} is nvJPEG {}, and {} or later is needed", made->path(),
+    trouble = known ? fmt::format("{} is nvJPEG {}, but {} or later is needed", made->path(),
                                   made->version_text(), oldest_major)
                     : fmt::format("{} is not nvJPEG", file);
   }

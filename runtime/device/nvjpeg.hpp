@@ -1,5 +1,5 @@
-// nvJPEG, the decoder of CUDA's toolkit, opened at run time: neither building penstock nor running it without [image]
-// decoder needs it. Used by the CUDA device, by sessions and by doctor.
+// nvJPEG, the decoder of CUDA's toolkit, opened at run time. It is needed neither to build penstock nor to run it
+// without [image] decoder. Used by the CUDA device, by sessions and by doctor.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -15,7 +15,7 @@ struct nvjpegJpegState;
 
 namespace penstock::device {
 
-/// The parts of nvjpeg.h that we use: values and layouts that NVIDIA keeps within a major version.
+/// The parts of nvjpeg.h that we use. NVIDIA keeps these values and layouts within a major version.
 namespace nvjpeg_abi {
 inline constexpr int success = 0;
 inline constexpr int allocator_failure = 5;
@@ -46,7 +46,7 @@ class nvjpeg_library {
   [[nodiscard]] std::string version_text() const;
   [[nodiscard]] static std::string text_of(int status);
 
-  // As nvjpegCreateEx, ... are called.
+  // Arguments as in nvjpegCreateEx etc.
   int (*create)(int, nvjpeg_abi::device_allocator*, void*, unsigned, nvjpegHandle**) = nullptr;
   int (*destroy)(nvjpegHandle*) = nullptr;
   int (*create_state)(nvjpegHandle*, nvjpegJpegState**) = nullptr;

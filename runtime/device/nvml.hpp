@@ -1,7 +1,6 @@
-// NVML, the driver's management library, opened at run time. It makes no CUDA context, but it keeps the GPU's
-// device files open: only a process that holds the GPU anyway, or a short-lived one, may use it. Used for the
-// GPU's processes in `status` (gpu_process_watch.hpp), by messages about a GPU that is taken, and by
-// penstock-probe.
+// NVML, the driver's management library, opened at run time. It creates no CUDA context, but it keeps the GPU's device
+// files open, so only a process that holds the GPU anyway, or a short-lived one, may use it. Used for the GPU's
+// processes in `status` (gpu_process_watch.hpp), for messages about a GPU that is in use, and by penstock-probe.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -17,7 +16,7 @@ namespace penstock::device {
 
 inline constexpr char nvml_library_name[] = "libnvidia-ml.so.1";
 
-/// All calls may block as long as the driver does. Not thread-safe.
+/// Every call can block as long as the driver does. Not thread-safe.
 class nvml {
  public:
   using gpu = void*;
@@ -34,8 +33,8 @@ class nvml {
   [[nodiscard]] std::optional<gpu> by_index(unsigned index) const;
   /// "GPU-..."
   [[nodiscard]] std::optional<gpu> by_uuid(const std::string& uuid) const;
-  /// Processes with a context there. In a container the pids may be those of another pid namespace: they are
-  /// only displayed, never acted on.
+  /// Processes with a context on that GPU. In a container the pids may be those of another pid namespace: they are only
+  /// displayed, never acted on.
   [[nodiscard]] std::optional<std::vector<gpu_process>> processes_on(gpu which) const;
 
   /// Calls a function of NVML; false if it is missing or fails.
@@ -50,11 +49,10 @@ class nvml {
   bool started_ = false;
 };
 
-/// A single query including start-up: takes about 100 ms, or as long as the driver hangs. Empty if NVML
-/// cannot tell.
+/// A single query, including the start of NVML: takes about 100 ms, or as long as the driver hangs. Empty if NVML cannot answer.
 std::optional<std::vector<gpu_process>> processes_on_gpu(const std::string& uuid);
 
-/// "pid 4127 (python3, 512 MiB)": the name is that of the process with this pid here, if there is one.
+/// "pid 4127 (python3, 512 MiB)". The name is that of the process with this pid in our pid namespace, if there is one.
 std::string in_words(const std::vector<gpu_process>& processes);
 
 }  // namespace penstock::device

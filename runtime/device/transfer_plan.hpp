@@ -43,7 +43,7 @@ struct copy_step {
 };
 
 /// The actual extents of a batch of variable size: for each tensor of the plan, the first dimension of its
-/// rows. Empty for plans that trim nothing. The worker has moved the rows together accordingly.
+/// rows. Empty for plans that trim nothing. The worker has closed the gaps between its rows.
 using batch_extents = std::vector<std::uint32_t>;
 
 /// y = fma(x, scale, shift) in float32, rounded to nearest even to the output type; uint8 stays x.
@@ -65,7 +65,7 @@ struct convert_step {
 /// Encoded pictures, which the device decodes into the rows of the image tensor, in its raw copy of the slot.
 struct decode_step {
   std::uint64_t from = 0;       ///< offset of the encoded rows in the slot
-  std::uint64_t row_bytes = 0;  ///< of one of them
+  std::uint64_t row_bytes = 0;  ///< bytes of one encoded row
   std::uint64_t to = 0;         ///< offset of the image tensor in the slot
   std::uint64_t to_row_bytes = 0;
   std::uint32_t height = 0;
@@ -78,7 +78,7 @@ struct transfer_plan {
   std::vector<copy_step> copies;
   std::vector<convert_step> conversions;
   std::optional<decode_step> decode;
-  std::uint64_t buffer_bytes = 0;  ///< of a full batch's results
+  std::uint64_t buffer_bytes = 0;  ///< size of the results of a full batch
   bool staged = false;             ///< the raw slot is also copied to the device, for the kernel to read
 
   [[nodiscard]] std::uint64_t staging_bytes() const noexcept {
@@ -86,31 +86,30 @@ struct transfer_plan {
     return staged ? slot.bytes : 0;
   }
 
-  /// Reads the lengths of a batch with `rows` rows in a slot.
+  /// Reads the lengths from the slot of a batch with `rows` rows.
   [[nodiscard]] batch_extents extents_of(std::span<const std::byte> slot_bytes, std::uint32_t rows) const;
   /// Bytes of one row of a tensor in a batch with these extents.
   [[nodiscard]] std::uint64_t row_bytes(std::size_t tensor, const batch_extents& extents) const;
   /// Shape of one row of a tensor in such a batch.
   [[nodiscard]] std::vector<std::uint32_t> row_shape(std::size_t tensor, const batch_extents& extents) const;
-  /// Tensor bytes of such a batch as they are copied from the slot, without padding.
+  /// Tensor bytes of such a batch that are copied from the slot, without padding.
   [[nodiscard]] std::uint64_t payload_bytes(std::uint32_t rows, const batch_extents& extents) const;
   /// Bytes from the beginning of the slot to the last byte that the copy of such a batch reads.
   [[nodiscard]] std::uint64_t read_bytes(std::uint32_t rows, const batch_extents& extents) const;
 };
 
-/// Refuses (errc::dataset) an image with a number of channels that cannot be normalised, and an encoded tensor without
-/// one image of three channels. A uint8 record
-/// "flip" with one byte per row controls the mirroring of every image tensor.
+/// Refuses (errc::dataset) an image whose number of channels cannot be normalised, and an encoded tensor without exactly one
+/// image of three channels. A uint8 record "flip" with one byte per row controls the mirroring of every image tensor.
 result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settings& image);
 
-/// For results of jobs: a batch of one row of plain bytes, at most `bytes_max` (below 4 GiB). The upload's
+/// The plan for results of jobs: a batch of one row of plain bytes, at most `bytes_max` (below 4 GiB). The upload's
 /// slot is the result itself, and its extents are {bytes of the result}.
 transfer_plan plan_of_results(std::uint64_t bytes_max);
 
 /// The only implementation of the formula; it also fills the conversion tables of the host device.
 [[nodiscard]] float normalised(std::uint8_t x, float scale, float shift) noexcept;
 
-/// Round to nearest, ties to even; infinities and NaN as IEEE says. Bits of the result.
+/// Rounds to nearest, ties to even; infinities and NaN as IEEE says. Returns the bits of the result.
 [[nodiscard]] std::uint16_t to_float16(float value) noexcept;
 [[nodiscard]] std::uint16_t to_bfloat16(float value) noexcept;
 

@@ -1,6 +1,5 @@
-// Measures what the hardware can do without penstock, in the same process: bare copies from slots to
-// the device, and bare device-memory traffic. `penstock bench` compares copies and conversion with
-// them.
+// Measures what the hardware can do without penstock, in the same process: bare copies from slots to the device, and
+// bare device-memory traffic. `penstock bench` compares its copies and conversions with them.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -28,8 +27,7 @@ struct bare_copies {
   bool pinned = false;
 };
 
-/// The rate of one conversion step in bytes read plus written, and that of device copies of the same number
-/// of bytes.
+/// The rate of one conversion step in bytes read plus bytes written, and the rate of device copies of the same number of bytes.
 struct conversion_rates {
   std::string device;
   double convert_bytes_per_second = 0;
@@ -42,8 +40,8 @@ struct photo_shape {
   std::uint32_t width = 224;
 };
 
-/// Copies slots to a ring of buffers with nothing but cudaMemcpyAsync on one stream, several copies always in
-/// flight; with memcpy on the host device. `choice` as for make_device.
+/// Copies slots to a ring of buffers with cudaMemcpyAsync alone, on one stream with several copies always in flight;
+/// with memcpy on the host device. `choice` as for make_device.
 result<bare_copies> measure_bare_copies(const std::string& choice, const slots_in_memory& memory,
                                         std::uint32_t buffers, nanoseconds time);
 

@@ -60,7 +60,7 @@ attempt::attempt(const curl_library& curl, const transfer_request& request, cons
   set(CURLOPT_FOLLOWLOCATION, 0L);
   set(CURLOPT_ERRORBUFFER, error_.data());
   set(CURLOPT_CONNECTTIMEOUT_MS, 5000L);
-  // A connection on which nothing arrives for this long is abandoned.
+  // Give up a connection on which nothing arrives for this long.
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME, 8L);
   set(CURLOPT_TCP_NODELAY, 1L);
@@ -201,7 +201,7 @@ outcome attempt::status_outcome() const {
       changed.why.code = errc::dataset;
       return changed;
     }
-    case 416: return failed(kind::refused, "answers {}: it is empty, or shorter than it was", shown);
+    case 416: return failed(kind::refused, "answers {}: it is empty or has become shorter", shown);
     default: return failed(kind::refused, "answers {}", shown);
   }
 }

@@ -14,7 +14,7 @@ namespace penstock {
 
 class attempt {
  public:
-  /// `headers`: "Name: value".
+  /// `headers`: lines of the form "Name: value".
   attempt(const curl_library& curl, const transfer_request& request, const std::vector<std::string>& headers,
           steady_time now);
   ~attempt();
@@ -23,19 +23,19 @@ class attempt {
 
   [[nodiscard]] CURL* handle() const noexcept { return easy_; }
   [[nodiscard]] steady_time began() const noexcept { return began_; }
-  /// When the answer's first line arrived.
+  /// When the first line of the answer arrived.
   [[nodiscard]] std::optional<steady_time> answered() const noexcept { return answered_; }
-  /// How it ended, given the result that libcurl reports.
+  /// How the request ended, given libcurl's result.
   struct outcome {
     enum class kind : std::uint8_t { done, transient, redirected, denied, refused } what = kind::refused;
-    failure why{};           ///< of all but done and redirected
-    std::string location{};  ///< of redirected
+    failure why{};           ///< set unless `what` is done or redirected
+    std::string location{};  ///< set if `what` is redirected
     bool no_connection = false;
   };
   [[nodiscard]] outcome outcome_of(CURLcode result) const;
   transfer_answer take_answer();
 
-  std::uint64_t renewals = 0;  ///< of the credentials, before it was signed
+  std::uint64_t renewals = 0;  ///< how often the credentials had been renewed when it was signed
 
  private:
   static std::size_t body_part(char* data, std::size_t size, std::size_t count, void* self);

@@ -46,7 +46,7 @@ unique_fd open_sized(const std::string& path, std::uint64_t bytes) {
   unique_fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct ::stat facts {};
   if (!file || ::fstat(file.get(), &facts) != 0) return {};
-  // A file of another length is new, or is being emptied.
+  // A file of another length is new, or is being emptied by another process.
   if (static_cast<std::uint64_t>(facts.st_size) != bytes && ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
     return {};
   return file;
@@ -68,9 +68,9 @@ std::int64_t modified(const struct ::stat& facts) noexcept {
   return std::int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
 }
 
-/// `path`: without its ending.
+/// `path`: without the extension.
 void empty_object(const std::string& path) {
-  // Checksums first: a reader in between finds none, or some that do not match the contents.
+  // Checksums first: a concurrent reader then finds no checksums, or some that do not match the contents.
   const unique_fd sums(::open((path + ".sums").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   struct ::stat facts {};
   if (!sums || ::fstat(sums.get(), &facts) != 0) return;
@@ -106,7 +106,7 @@ std::unique_ptr<cached_object> block_cache::object(const std::string& identity, 
   unique_fd data = open_sized(path + ".data", bytes);
   unique_fd sums = open_sized(path + ".sums", sum_bytes(bytes));
   if (!data || !sums) return nullptr;
-  // Reading does not change the time of modification, which says when the object was last used.
+  // Reading a file does not change its time of modification, which records when the object was last used.
   ::futimens(sums.get(), nullptr);
   return std::unique_ptr<cached_object>(
       new cached_object(shared_from_this(), std::move(data), std::move(sums), bytes));
@@ -121,7 +121,7 @@ void block_cache::will_use(const std::string& identity, std::uint64_t bytes) {
   ::utimensat(AT_FDCWD, (path_of(identity, bytes) + ".sums").c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
-/// Without a session, no object is in use.
+/// If there was never a session, no object is in use.
 std::int64_t block_cache::session_began() const {
   struct ::stat facts {};
   return ::stat(session_file().c_str(), &facts) == 0 ? modified(facts) : std::numeric_limits<std::int64_t>::max();
@@ -138,7 +138,7 @@ bool block_cache::takes(std::uint64_t bytes) {
 
 std::uint64_t block_cache::shrink() {
   std::vector<kept_object> all;
-  std::vector<std::string> paths;  // without their endings
+  std::vector<std::string> paths;  // without their extensions
   std::error_code fault;
   for (std::filesystem::directory_iterator at(folder_, fault), end; !fault && at != end; at.increment(fault)) {
     const std::string path = at->path().string();

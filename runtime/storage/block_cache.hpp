@@ -1,11 +1,11 @@
-// A copy of parts of remote objects in a local folder, shared by all processes that use it. Used by the remote objects.
+// Copies of parts of remote objects in a local folder, shared by all processes that use it. Used by the remote objects.
 //
-// An object has two sparse files, named after a hash of its address, version and size: NAME.data is as long as the object,
-// NAME.sums has four bytes for each block of 16 KiB, a checksum of it, 0 where there is none. A block counts only if its
-// checksum fits: no lock is needed, and neither a process that is killed while it writes, nor a machine that loses power, nor
-// two that write at once can make a reader see wrong bytes.
+// An object has two sparse files, named after a hash of its address, version and size. NAME.data is as long as the
+// object. NAME.sums has four bytes for each block of 16 KiB: its checksum, or 0 if the block is missing. A block counts
+// only if its checksum matches. This makes locks unnecessary: no reader ever sees wrong bytes, even if a process is
+// killed while writing, the machine loses power, or two processes write at once.
 //
-// When the folder reaches its limit, objects that no session uses are emptied; cache_room.hpp says which.
+// When the folder reaches its limit, objects that no session uses are emptied; cache_room.hpp decides which.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -26,24 +26,25 @@ class cached_object;
 
 class block_cache : public std::enable_shared_from_this<block_cache> {
  public:
-  /// Makes the folder, for this user alone, if it is missing. Refuses (errc::io) one that cannot be made or written to.
+  /// Creates the folder, with access for this user only, if it is missing. Refuses (errc::io) a folder that cannot be
+  /// created or written to.
   static result<std::shared_ptr<block_cache>> open(const std::string& folder, std::uint64_t bytes_max);
 
-  /// `identity`: different for objects, and versions of an object, that differ. Null if its files cannot be opened.
+  /// `identity`: must differ between objects, and between versions of an object. Null if its files cannot be opened.
   std::unique_ptr<cached_object> object(const std::string& identity, std::uint64_t bytes);
 
-  // For a new session. Objects that others used before may be emptied, except those that this one needs.
+  // Starts a new session. From now on, objects that this session does not need may be emptied.
   void begin_session();
-  /// The session needs this object, though perhaps not soon.
+  /// Marks an object that the session needs at some time.
   void will_use(const std::string& identity, std::uint64_t bytes);
 
-  /// Makes room, if there is too little. Called as blocks are added, and directly by tests. Returns the bytes that are left.
+  /// Makes room if there is too little. Called when blocks are added, and directly by tests. Returns the bytes in use afterwards.
   std::uint64_t shrink();
 
  private:
   friend class cached_object;
   block_cache(std::string folder, std::uint64_t bytes_max) : folder_(std::move(folder)), bytes_max_(bytes_max) {}
-  /// Whether there is room for more blocks of this size.
+  /// Whether there is room for a block of this size.
   bool takes(std::uint64_t bytes);
   [[nodiscard]] std::string path_of(const std::string& identity, std::uint64_t bytes) const;
   [[nodiscard]] std::string session_file() const { return folder_ + "/session"; }
@@ -51,7 +52,7 @@ class block_cache : public std::enable_shared_from_this<block_cache> {
 
   std::string folder_;
   std::uint64_t bytes_max_;
-  std::atomic<std::uint64_t> offered_{0};  ///< since the last shrink()
+  std::atomic<std::uint64_t> offered_{0};  ///< bytes offered since the last shrink()
   std::atomic<bool> full_{false};
 };
 
@@ -62,7 +63,7 @@ class cached_object {
   [[nodiscard]] bool has(std::uint64_t at, std::uint64_t bytes) const;
   /// False if a block is missing or damaged.
   [[nodiscard]] bool read(std::uint64_t at, std::span<std::byte> into) const;
-  /// Keeps the whole blocks of the range, the object's last one included. Failures, such as a full disk, do not concern the reader.
+  /// Stores the whole blocks of the range; the object's last block counts as whole. Failures, such as a full disk, are ignored.
   void keep(std::uint64_t at, std::span<const std::byte> contents);
 
  private:

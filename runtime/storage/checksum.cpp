@@ -32,7 +32,7 @@ constexpr crc_tables crc32_tables = tables_of(0xedb88320U);
 constexpr crc_tables crc32c_tables = tables_of(0x82f63b78U);
 constexpr crc_tables crc64nvme_tables = tables_of(0x9a6c9329ac4bc9b5U);
 
-/// Most significant byte first, as stores write it.
+/// Most significant byte first, as stores do.
 template <class Sum>
 std::string crc(std::span<const std::byte> contents, const crc_tables& tables) {
   std::uint64_t sum = static_cast<Sum>(~Sum{0});
@@ -74,7 +74,7 @@ std::string hex_of(std::string_view bytes) {
 
 constexpr std::size_t md5_hex = 32;
 
-/// Empty: cannot be computed here.
+/// Empty if it cannot be computed on this machine.
 std::string sum_of(sum_kind kind, std::span<const std::byte> contents) {
   const std::string_view text(reinterpret_cast<const char*>(contents.data()), contents.size());
   switch (kind) {

@@ -25,7 +25,7 @@ std::string_view trimmed(std::string_view text) noexcept {
   return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
 }
 
-/// The entries of [section]; nothing if there is none.
+/// The entries of [section]; empty if there is no such section.
 std::optional<profile> section_of(std::string_view text, std::string_view section) {
   std::optional<profile> found;
   bool inside = false;

@@ -1,6 +1,6 @@
-// libcurl's functions, from the libcurl.so.4 of this machine, which is opened when a path is a URL. Used by the
-// transfers alone; no other file includes curl's headers. It is not linked: it brings twenty libraries, which every worker
-// would load, and a release must run where it is missing.
+// libcurl's functions, from this machine's libcurl.so.4, which is opened when a path is a URL. Only the transfers use
+// it; no other file includes curl's headers. It is not linked for two reasons: every worker would load the twenty
+// libraries that it depends on, and a release must also run without it.
 #pragma once
 
 #include "runtime/base/result.hpp"

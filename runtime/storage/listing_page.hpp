@@ -18,13 +18,13 @@ struct listed_object {
 
 struct listing_page {
   std::vector<listed_object> objects;
-  std::string next;  ///< the token of the next page; empty: this was the last
+  std::string next;  ///< token of the next page; empty: this is the last page
 };
 
 /// Refuses (errc::io) text that is not such an answer, and an incomplete list without a continuation token.
 result<listing_page> parse_listing_page(std::string_view xml);
 
-/// "ExpiredToken" of an error's body; empty if it is none of S3's.
+/// The code in the body of an error, such as "ExpiredToken"; empty if the body is not an error of S3.
 std::string error_code_of(std::string_view xml);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// Objects behind s3:// and http(s):// paths: how large they are and which version, a list of those below a prefix, and ranges
-// of their bytes. Used by the datasets that read from there.
+// Objects behind s3:// and http(s):// paths: their sizes and versions, a list of those below a prefix, and ranges of
+// their bytes. Used by the datasets that read from there.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -30,9 +30,9 @@ struct object_facts {
 
 struct store_options {
   nanoseconds patience = std::chrono::seconds(12);  ///< time limit for one range, with all attempts
-  std::string cache;                                ///< folder; empty: nothing is kept
+  std::string cache;                                ///< folder; empty: no cache
   std::uint64_t cache_bytes = 0;
-  nanoseconds unread_for = std::chrono::minutes(10);  ///< then what was expected and not read is forgotten
+  nanoseconds unread_for = std::chrono::minutes(10);  ///< after this, expected ranges that were not read are dropped
 };
 
 class object_store;
@@ -48,8 +48,8 @@ class remote_object final : public readable, public std::enable_shared_from_this
 
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return facts_.bytes; }
   result<void> read(std::uint64_t at, std::span<std::byte> into) override;
-  /// Neighbouring ranges share a request. What is not read after store_options::unread_for is forgotten: its batch was given
-  /// up. If it is read after all, it is requested again.
+  /// Adjacent ranges share a request. A range that is not read within store_options::unread_for is dropped, because its
+  /// batch was probably abandoned. A later read requests it again.
   void expect(std::vector<byte_range> ranges) override;
   void drop(byte_range range) override;
   void forget_unread(steady_time expected_until);
@@ -58,9 +58,9 @@ class remote_object final : public readable, public std::enable_shared_from_this
   struct piece {
     byte_range range;
     steady_time expected;
-    std::vector<byte_range> awaits;  ///< the ranges that it is expected to serve
+    std::vector<byte_range> awaits;  ///< the ranges that are expected to be read from it
     transfers::ticket ticket{};
-    std::mutex taking{};  ///< guards `contents`: a ticket's answer is taken once
+    std::mutex taking{};  ///< guards `contents`, because the answer of a ticket can be taken only once
     std::shared_ptr<const std::vector<std::byte>> contents{};  ///< once it has arrived
   };
   [[nodiscard]] bool is_whole(byte_range range) const noexcept { return range.at == 0 && range.bytes == facts_.bytes; }
@@ -78,8 +78,8 @@ class remote_object final : public readable, public std::enable_shared_from_this
   std::string path_;
   object_facts facts_;
   std::mutex mutex_;
-  std::multimap<std::uint64_t, std::shared_ptr<piece>> pieces_;  ///< by the beginnings of their ranges
-  std::uint64_t longest_ = 0;                                    ///< of all pieces so far
+  std::multimap<std::uint64_t, std::shared_ptr<piece>> pieces_;  ///< by the start of their ranges
+  std::uint64_t longest_ = 0;                                    ///< length of the longest piece so far
 };
 
 /// Thread-safe.
@@ -88,12 +88,12 @@ class object_store : public std::enable_shared_from_this<object_store> {
   /// Refuses what transfers, read_s3_settings and block_cache refuse.
   static result<std::shared_ptr<object_store>> open(const store_options& options);
 
-  /// Size and version of each path, many at a time. Refuses (errc::io, errc::config), by name, the first that has none;
-  /// where missing ones are allowed, an answer 404 means that the object does not exist.
+  /// Gets the size and version of each path, with many concurrent requests. Refuses (errc::io, errc::config), by name, the
+  /// first path without an object. With missing_objects::allowed, an answer 404 instead means that the object does not exist.
   result<std::vector<object_facts>> examine(std::span<const std::string> paths,
                                             missing_objects missing = missing_objects::refused);
-  /// The objects whose paths begin with "s3://bucket/some/beginning" and whose keys `wanted` takes, in the order of the
-  /// store, which is that of their bytes. Holds those alone, and one page. Refuses (errc::dataset) more than `most`.
+  /// The objects whose paths begin with "s3://bucket/some/beginning" and whose keys `wanted` accepts, in the order of the
+  /// store: by the bytes of their keys. Keeps only those in memory, and one page. Refuses (errc::dataset) more than `most`.
   result<std::vector<listed_object>> list(const std::string& beginning, listing_depth depth, std::uint64_t most,
                                           const std::function<bool(std::string_view key)>& wanted);
   std::shared_ptr<remote_object> object(const std::string& path, object_facts facts);
@@ -106,14 +106,15 @@ class object_store : public std::enable_shared_from_this<object_store> {
   result<transfer_request> request_for(const std::string& path) const;
   [[nodiscard]] std::vector<std::string> headers_for(const transfer_request& request) const;
   bool renew_credentials();
-  /// The first stated checksum that the contents of a whole object do not match. Remembers whether the store's tags are checksums.
+  /// The first checksum from the store that the contents of a whole object do not match. Records whether the store's
+  /// ETags are checksums.
   std::optional<stated_sum> wrong_sum(const transfer_answer& whole);
   void begin_session();
   void will_use(const std::string& path, const object_facts& facts);
-  // Objects with ranges that are expected and not yet read.
+  // Registers objects with ranges that are expected but not yet read.
   void add_unread(const remote_object* object, std::weak_ptr<remote_object> itself);
   void remove_unread(const remote_object* object);
-  /// Makes them forget what has not been read for a long time. Checks only now and then.
+  /// Makes them drop ranges that have not been read for a long time. Checks only occasionally.
   void forget_unread(steady_time now);
 
   mutable std::mutex mutex_;
@@ -128,11 +129,11 @@ class object_store : public std::enable_shared_from_this<object_store> {
   std::unique_ptr<transfers> transfers_;  ///< last: its thread uses the others
 };
 
-/// What block_cache knows an object by: its address and version.
+/// The name of an object in block_cache: its address and version.
 std::string name_in_cache(const std::string& path, const object_facts& facts);
 
-/// Whether requests to this path can be made here at all: refuses (errc::config) a missing libcurl, AWS files that cannot be
-/// used, and a URL that cannot be read. Sends nothing.
+/// Whether this machine can make requests to this path. Refuses (errc::config) a missing libcurl, AWS files that cannot
+/// be used, and an invalid URL. Sends nothing.
 result<void> check_remote_path(const std::string& path);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// Bytes that can be read at any offset: a file, or an object of a store. The one seam between datasets and where their data
-// is.
+// Bytes that can be read at any offset: a file, or an object of a store. The only interface between datasets and the
+// place where their data is.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -25,12 +25,12 @@ class readable {
   virtual ~readable() = default;
 
   [[nodiscard]] virtual std::uint64_t bytes() const noexcept = 0;
-  /// Fills `into` from byte `at`. Refuses (errc::io, with errno where there is one), in words that follow a name ("cannot
-  /// be read: ..."), what cannot be read, an end before that, and contents that are not those that were opened.
+  /// Fills `into` from byte `at`. Refuses (errc::io, with errno if there is one) bytes that cannot be read, data that ends
+  /// too early, and contents that have changed since they were opened. The message follows a name: "cannot be read: ...".
   virtual result<void> read(std::uint64_t at, std::span<std::byte> into) = 0;
-  /// These ranges will be read soon, each once: remote storage may begin to fetch them. Does not wait.
+  /// Says that these ranges will be read soon, each once, so that remote storage can start to fetch them. Does not wait.
   virtual void expect(std::vector<byte_range> ranges) { static_cast<void>(ranges); }
-  /// This range will not be read after all. Does nothing if it was not expected, or has been read.
+  /// Says that this range will not be read after all. Does nothing if it was not expected or has been read.
   virtual void drop(byte_range range) { static_cast<void>(range); }
 };
 

@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-/// Gaps between expected ranges up to this size are fetched as well, to save a request.
+/// Gaps between expected ranges up to this size are also fetched, to save a request.
 constexpr std::uint64_t gap_max = 64 * KiB;
 constexpr std::uint64_t piece_bytes_max = 8 * MiB;
 
@@ -21,12 +21,12 @@ remote_object::~remote_object() {
   store_->remove_unread(this);
 }
 
-/// Without a version, a copy could be of another one.
+/// Without a version, a cached copy could be that of another version.
 bool remote_object::may_be_cached() const noexcept {
   return store_->cache_ && !facts_.tag.empty();
 }
 
-/// Not kept: a dataset may have more objects than a process may open files.
+/// Opened for each use and not kept: a dataset may have more objects than a process can open files.
 std::unique_ptr<cached_object> remote_object::cached() const {
   if (!may_be_cached()) return nullptr;
   return store_->cache_->object(name_in_cache(path_, facts_), facts_.bytes);
@@ -119,7 +119,7 @@ void remote_object::forget_unread(steady_time expected_until) {
   if (pieces_.empty()) store_->remove_unread(this);
 }
 
-/// Of those with the same beginning, the one that was requested first: the others may belong to the next epoch.
+/// Of several pieces with the same beginning, the one that was requested first: the others may be for the next epoch.
 std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator remote_object::piece_with(byte_range range) {
   const auto covers = [&](const auto& one) {
     const byte_range& has = one.second->range;
@@ -134,7 +134,7 @@ std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator re
   return pieces_.end();
 }
 
-/// A range that was not expected in this form counts as any of those that were.
+/// Marks a range as read. If this exact range was not expected, it counts as one of those that were.
 void remote_object::take_from(std::multimap<std::uint64_t, std::shared_ptr<piece>>::iterator one, byte_range range) {
   auto& awaits = one->second->awaits;
   const auto itself = std::ranges::find(awaits, range);
@@ -152,7 +152,7 @@ void remote_object::drop(byte_range range) {
   }
 }
 
-/// False if the range was not expected, or could not be fetched. The caller then requests it.
+/// False if the range was not expected or could not be fetched: the caller then requests it.
 bool remote_object::read_expected(std::uint64_t at, std::span<std::byte> into) {
   std::shared_ptr<piece> found;
   {
@@ -178,7 +178,7 @@ bool remote_object::read_expected(std::uint64_t at, std::span<std::byte> into) {
 
 result<void> remote_object::read(std::uint64_t at, std::span<std::byte> into) {
   if (into.empty()) return {};
-  if (at + into.size() > facts_.bytes) return refuse(errc::io, "ends at byte {}: it is {} bytes long", facts_.bytes, facts_.bytes);
+  if (at + into.size() > facts_.bytes) return refuse(errc::io, "ends at byte {}, but bytes {} to {} were to be read", facts_.bytes, at, at + into.size());
   if (read_expected(at, into)) return {};
   if (const auto copy = cached(); copy && copy->read(at, into)) return {};
   const byte_range range = aligned({at, into.size()});

@@ -49,7 +49,7 @@ void recent_times::add(nanoseconds time) noexcept {
 }
 
 void request_pace::answered(nanoseconds to_first_byte, nanoseconds to_end, std::uint64_t bytes) noexcept {
-  constexpr std::uint64_t measured_min = 64 * KiB;  // the rest arrives in a packet or two
+  constexpr std::uint64_t measured_min = 64 * KiB;  // smaller answers arrive in a packet or two
   to_first_byte_.add(to_first_byte);
   to_end_.add(to_end);
   arriving_.add(to_end - to_first_byte);
@@ -57,14 +57,14 @@ void request_pace::answered(nanoseconds to_first_byte, nanoseconds to_end, std::
     a_mebibyte_.add((to_end - to_first_byte) * static_cast<std::int64_t>(MiB) / static_cast<std::int64_t>(bytes));
     const nanoseconds fast = a_mebibyte_.fast();
     if (fast > 0ns && (fastest_mebibyte_ == 0ns || fast < fastest_mebibyte_)) fastest_mebibyte_ = fast;
-    // At the smallest number of requests, other traffic has made the link slower.
+    // If times stay long even with the fewest requests, other traffic has slowed the link down.
     if (at_once_ <= at_once_min) fastest_mebibyte_ += (fast - fastest_mebibyte_) / 256;
   }
   at_once_ += (to_first_byte_.queueing() || share_the_link() ? -1 : 1) / at_once_;
   at_once_ = std::clamp(at_once_, at_once_min, at_once_max);
 }
 
-/// A connection may be slow by itself: the link is full only if it was once much faster.
+/// A connection can be slow by itself: the link counts as full only if it was once much faster.
 bool request_pace::share_the_link() const noexcept {
   constexpr nanoseconds noise = 10ms;
   return fastest_mebibyte_ > 0ns && a_mebibyte_.median() > 4 * fastest_mebibyte_ &&

@@ -1,5 +1,5 @@
-// When a request to object storage is repeated: which answers are transient, how long to pause, when a second request is sent
-// because the first is slow. Pure; time is an argument. Used by the transfers.
+// Decides when to repeat a request to object storage: which answers are transient, how long to pause, and when to send
+// a second request because the first is slow. Pure; time is an argument. Used by the transfers.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -11,24 +11,25 @@
 
 namespace penstock {
 
-/// 408, 429, and the 5xx that a server sends while it is overloaded or restarts.
+/// 408, 429, and the 5xx that a server sends while it is overloaded or restarting.
 bool is_transient_status(int status) noexcept;
 
-/// The pause before attempt `attempt` (2, 3, ...): 5 ms, 10 ms, then four times as long each time up to 2 s, times a factor between
-/// 0.5 and 1 that is drawn from `key`, so that workers that failed together do not retry together. None: that was the last
-/// attempt. An error that happens now and then is over at once; a server that restarts gets seconds.
+/// The pause before attempt `attempt` (2, 3, ...): 5, 10, 40, 160, 640 and 1280 ms, then 2 s each, times a factor
+/// between 0.5 and 1. The factor depends on `key`, so that workers that failed together do not retry together. Empty
+/// after the last attempt. An occasional error is thus over at once, and a restarting server gets seconds.
 std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noexcept;
 
-/// How long recent requests took.
+/// Statistics of how long recent requests took.
 class recent_times {
  public:
   void add(nanoseconds time) noexcept;
-  /// 1.5 times the 90th percentile, or less if times differ little; at least 20 ms; 0.5 s until 16 times are known.
+  /// When a request counts as slow: after 1.5 times the 90th percentile, or less if times differ little; at least 20
+  /// ms. 0.5 s until 16 times are known.
   [[nodiscard]] nanoseconds slow() const noexcept { return slow_; }
-  /// 0 until then.
+  /// 0 until 16 times are known.
   [[nodiscard]] nanoseconds median() const noexcept { return median_; }
   [[nodiscard]] nanoseconds fast() const noexcept { return fast_; }  ///< the 10th percentile
-  /// Whether half of them took noticeably longer than the fastest tenth: they wait for each other.
+  /// Whether half of the requests took noticeably longer than the fastest tenth: they then wait for each other.
   [[nodiscard]] bool queueing() const noexcept { return queueing_; }
 
  private:
@@ -44,17 +45,19 @@ class recent_times {
 
 /// How many requests are sent at a time, and when a second one is sent for the same bytes.
 ///
-/// A second one is sent when an answer takes much longer to begin, or to end, than recent ones. They are at most a tenth of all, so
-/// that a server that is slow as a whole does not get twice the load. The number at a time grows until answers begin
-/// late because requests wait for each other, or arrive slowly because they share the link; beyond that, more would only hide
-/// which of them are slow, and let later batches take the link from the next one.
+/// A second one is sent when an answer takes much longer to begin, or to end, than recent ones. At most a tenth of all
+/// requests are second ones, so a server that is slow as a whole does not get twice the load.
+///
+/// The number at a time grows until answers begin late because requests wait for each other, or arrive slowly because
+/// they share the link. Sending more would only hide which requests are slow, and let later batches compete with the
+/// next one for the link.
 class request_pace {
  public:
   void started() noexcept { budget_ = budget_ < budget_max ? budget_ + share : budget_; }
   void answered(nanoseconds to_first_byte, nanoseconds to_end, std::uint64_t bytes) noexcept;
 
   [[nodiscard]] std::size_t at_once() const noexcept { return static_cast<std::size_t>(at_once_); }
-  /// How long a request may take before a second one.
+  /// How long to wait for a request before a second one is sent.
   [[nodiscard]] nanoseconds patience(bool has_begun) const noexcept {
     return has_begun ? to_end_.slow() : to_first_byte_.slow();
   }
@@ -71,8 +74,8 @@ class request_pace {
   recent_times to_first_byte_;
   recent_times to_end_;
   recent_times arriving_;  ///< from the first byte to the end
-  recent_times a_mebibyte_;  ///< of that, for each MiB
-  nanoseconds fastest_mebibyte_{};  ///< 0: not known
+  recent_times a_mebibyte_;  ///< likewise, per MiB
+  nanoseconds fastest_mebibyte_{};  ///< 0: unknown
   double budget_ = budget_max;
   double at_once_ = at_once_min;
 };

@@ -26,14 +26,14 @@ struct signing_scope {
   std::string service = "s3";
 };
 
-/// The value of the header Authorization. `when` is also what x-amz-date says.
+/// The value of the Authorization header. `when` must be the time in x-amz-date.
 std::string authorization_for(const request_to_sign& request, const s3_credentials& who, const signing_scope& scope,
                               std::chrono::sys_seconds when);
 
 /// "20150830T123600Z"
 std::string amz_date(std::chrono::sys_seconds when);
 
-/// The headers that a GET without a body needs for S3, without Host. `more`: further ones to sign, names in lower case.
+/// The headers that S3 needs for a GET without a body, except Host. `more`: other headers to sign, names in lower case.
 std::vector<http_header> s3_headers(const std::string& host, const std::string& path, const std::string& query,
                                     const s3_credentials& who, const std::string& region,
                                     std::chrono::sys_seconds when, std::vector<http_header> more = {});

@@ -29,13 +29,13 @@ constexpr unsigned redirects_max = 5;
 constexpr unsigned hedges_max = 4;
 /// After this many failures, two requests are sent at a time.
 constexpr unsigned failures_before_two = 2;
-/// A name that does not resolve and a port without a listener are often mistakes.
+/// These failures are often mistakes in the config: a name that does not resolve, a port without a listener.
 constexpr unsigned connections_max = 5;
 constexpr nanoseconds look_every = 1s;
 
 }  // namespace
 
-/// Everything but `state` belongs to the thread of the transfers.
+/// Only the thread of the transfers uses this, except for `state`.
 class transfers::exchange {
  public:
   explicit exchange(transfer_request what) : request(std::move(what)) {
@@ -43,17 +43,17 @@ class transfers::exchange {
   }
 
   transfer_request request;
-  steady_time deadline = never;  ///< by the loop's running_clock; `never`: it has not been handled yet
+  steady_time deadline = never;  ///< on the loop's running_clock; `never`: not started yet
   std::uint64_t key = 0;
-  std::list<attempt> running;  ///< the first one, and others while it is slow
+  std::list<attempt> running;  ///< the first request, and second ones while it is slow
   unsigned attempts = 0;
   unsigned redirects = 0;
-  unsigned hedges = 0;  ///< of the attempt that is running
+  unsigned hedges = 0;  ///< second requests of the current attempt
   unsigned failures = 0;
   bool is_reachable = true;
   bool renewed = false;
-  steady_time next_attempt{};          ///< while none is running
-  steady_time failed_hedge_due = never;  ///< when to send another one in place of a second request that failed
+  steady_time next_attempt{};          ///< when no request is running
+  steady_time failed_hedge_due = never;  ///< when to replace a second request that failed
   failure last{errc::io, "does not answer", 0};
 
   std::optional<result<transfer_answer>> state;  ///< guarded by the loop's mutex
@@ -93,7 +93,7 @@ class transfers::loop {
 
   result<transfer_answer> wait(const ticket& of) {
     std::unique_lock lock(mutex_);
-    // The thread ends every exchange at its deadline; the rest of the time is for a machine that is overloaded.
+    // The thread ends every exchange at its deadline. The additional time is for an overloaded machine.
     patient_deadline until(patience_ + 10s, look_every);
     until.restart(clock::now());
     while (!ended_.wait_for(lock, look_every, [&] { return of->state.has_value(); })) {
@@ -142,7 +142,7 @@ class transfers::loop {
                              duration_for_people(patience_)));
     }
     if (one.running.empty()) {
-      const bool has_place = one.attempts > 0 || in_flight_ < pace_.at_once();  // a batch may wait for a repeated one
+      const bool has_place = one.attempts > 0 || in_flight_ < pace_.at_once();  // a batch may be waiting for a retry
       if (now < one.next_attempt || !has_place) return;
       launch(one, now);
       if (one.failures >= failures_before_two && one.is_reachable) hedge(one, now);
@@ -151,7 +151,7 @@ class transfers::loop {
     }
   }
 
-  /// Sends another request for the same, if there are not too many.
+  /// Sends another request for the same bytes, unless there are too many.
   bool hedge(exchange& one, steady_time now) {
     if (one.hedges >= hedges_max || !pace_.take_second()) return false;
     ++one.hedges;
@@ -160,7 +160,8 @@ class transfers::loop {
     return true;
   }
 
-  /// When to do so. From the second time on, two are sent: a batch may be waiting for a request that was slow twice.
+  /// When to send a second request. The caller sends two if this is not the first time: a batch may be waiting for a
+  /// request that was slow twice.
   [[nodiscard]] steady_time hedge_due(const exchange& one) const {
     if (one.running.empty() || one.hedges >= hedges_max) return never;
     const attempt& newest = one.running.back();
@@ -235,7 +236,7 @@ class transfers::loop {
     ++one.failures;
     one.is_reachable = !came.no_connection;
     const auto pause = pause_before(one.failures + 1, one.key);
-    if (!one.running.empty()) {  // the other request continues
+    if (!one.running.empty()) {  // another request for the same bytes is still running
       if (pause) one.failed_hedge_due = clock::now() + *pause;
       return;
     }
@@ -246,7 +247,7 @@ class transfers::loop {
     one.next_attempt = clock::now() + *pause;
   }
 
-  /// Follows a redirection. Does not send credentials to another server.
+  /// Follows a redirect. Does not send credentials to another server.
   void redirect(exchange& one, const std::string& location) {
     url next = one.request.to;
     if (location.starts_with('/')) {
@@ -254,12 +255,12 @@ class transfers::loop {
     } else {
       auto parsed = parse_url(location);
       if (!parsed || parsed->scheme == "s3")
-        return end(one, refuse(errc::io, "is redirected to an address that is not followed"));
+        return end(one, refuse(errc::io, "is redirected to an address that penstock does not follow"));
       next = std::move(*parsed);
     }
     if (++one.redirects > redirects_max) return end(one, refuse(errc::io, "is redirected more than {} times", redirects_max));
     if (one.request.to.scheme == "https" && next.scheme == "http")
-      return end(one, refuse(errc::io, "is redirected from https to http, which is not followed"));
+      return end(one, refuse(errc::io, "is redirected from https to http, which penstock does not follow"));
     if (!is_same_server(one.request.to, next)) one.request.may_sign = false;
     drop_attempts(one);
     one.hedges = 0;
@@ -287,13 +288,13 @@ class transfers::loop {
     while (!one.running.empty()) drop(one, one.running.begin());
   }
 
-  /// Until something is due: a retry, a second request, a deadline.
+  /// Time until the next retry, second request or deadline.
   [[nodiscard]] int timeout_ms(steady_time now) const {
     steady_time due = now + look_every;
     for (const ticket& one : active_) {
       due = std::min(due, now + (one->deadline - ran_.ran()));
       if (one->running.empty() && (one->attempts > 0 || in_flight_ < pace_.at_once())) due = std::min(due, one->next_attempt);
-      // One that is due but has not started waits until others have ended.
+      // A second request that is due but may not be sent yet waits until other requests have ended.
       due = std::min(due, std::max(now + 5ms, hedge_due(*one)));
     }
     return static_cast<int>(std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(due - now).count()));
@@ -302,11 +303,11 @@ class transfers::loop {
   const curl_library& curl_;
   nanoseconds patience_;
   request_signer signer_;
-  std::uint64_t renewals_ = 0;  // many requests may still have the previous credentials
+  std::uint64_t renewals_ = 0;  // incremented when the credentials change; requests in flight may still use the previous ones
   CURLM* multi_;
   std::vector<ticket> active_;
   std::size_t in_flight_ = 0;
-  running_clock ran_{clock::now(), look_every};  // a server whose answer was not read is not slow
+  running_clock ran_{clock::now(), look_every};  // time that this thread did not run does not count as a slow server
   request_pace pace_;
   transfer_counts in_this_loop_;
 

@@ -20,11 +20,11 @@
 namespace penstock {
 
 struct transfer_request {
-  url to;             ///< http or https; the path as it is sent
-  std::string query;  ///< encoded; without '?'
+  url to;             ///< http or https, with the path in the form in which it is sent
+  std::string query;  ///< encoded, without '?'
   std::optional<byte_range> range;
-  std::string expected_tag;     ///< refuse an answer with another one; empty: take any
-  std::uint64_t bytes_max = 0;  ///< without a range: of the body
+  std::string expected_tag;     ///< refuse an answer with another ETag; empty: accept any
+  std::uint64_t bytes_max = 0;  ///< limit of the body, if there is no range
   bool may_sign = false;
   bool is_whole = false;  ///< the range is the whole object: checksums can be checked
 };
@@ -32,16 +32,16 @@ struct transfer_request {
 struct transfer_answer {
   std::vector<std::byte> body;
   std::string tag;                ///< the ETag, else "modified " and Last-Modified, else empty
-  std::uint64_t object_bytes = 0;  ///< of the whole object, if the request had a range
-  std::vector<stated_sum> sums;    ///< of the whole object, as the store states them; not its tag
-  bool tag_may_be_sum = true;      ///< false: it is encrypted so that its tag is not an MD5
+  std::uint64_t object_bytes = 0;  ///< size of the whole object, if the request had a range
+  std::vector<stated_sum> sums;    ///< checksums of the whole object that the store sent, without its ETag
+  bool tag_may_be_sum = true;      ///< false: the object is encrypted in a way that makes its ETag no MD5
 };
 
 /// Signs requests. The transfers call it for each attempt.
 struct request_signer {
-  /// "Name: value" lines to add. Called on the thread of the transfers.
+  /// Lines "Name: value" to add. Called on the thread of the transfers.
   std::function<std::vector<std::string>(const transfer_request&)> headers;
-  /// Called after a refusal: reads the credentials again. Whether they have changed.
+  /// Called after a refusal. Reads the credentials again and returns whether they have changed.
   std::function<bool()> renewed;
 };
 
@@ -56,8 +56,8 @@ class transfers {
   class exchange;
   using ticket = std::shared_ptr<exchange>;
 
-  /// `patience`: time limit of one exchange with all its attempts. Refuses what curl_library refuses, and a thread that
-  /// cannot be started.
+  /// `patience`: time limit of one exchange including all its attempts. Refuses what curl_library refuses, and
+  /// (errc::system) a failure to start the thread.
   static result<std::unique_ptr<transfers>> open(nanoseconds patience, request_signer signer);
   ~transfers();
   transfers(const transfers&) = delete;
@@ -65,8 +65,9 @@ class transfers {
 
   // Thread-safe.
   ticket start(transfer_request request);
-  /// Takes the answer: once for each ticket. Refuses (errc::io), in words that follow an object's name ("answers HTTP 404:
-  /// there is no such object"), what cannot be had; with errc::dataset an object that is not the one of expected_tag.
+  /// Waits for the answer and takes it; call it once for each ticket. Refuses an object that cannot be fetched
+  /// (errc::io) or that has another tag than expected_tag (errc::dataset). The message follows an object's name:
+  /// "answers HTTP 404: there is no such object".
   result<transfer_answer> wait(const ticket& of);
   [[nodiscard]] transfer_counts counts() const;
 
@@ -77,7 +78,7 @@ class transfers {
   std::unique_ptr<loop> loop_;
 };
 
-/// Whether an answer may be checked by If-Match: a strong ETag.
+/// Whether If-Match can be used to check an answer: the ETag must be a strong one.
 bool is_strong_tag(std::string_view tag) noexcept;
 
 }  // namespace penstock

@@ -27,11 +27,11 @@ result<url> parse_url(std::string_view text) {
   url parts{std::string(scheme), std::string(rest.substr(0, slash)),
             slash == std::string_view::npos ? "/" : std::string(rest.substr(slash))};
   if (parts.authority.find('@') != std::string::npos)
-    return refuse(errc::config, "a URL with a user name or password is not used: it would be shown in logs");
+    return refuse(errc::config, "a URL must not have a user name or password: they would appear in logs");
   if (parts.authority.empty() || parts.authority.front() == ':')
     return refuse(errc::config, "'{}' names no {}", printable(text), scheme == "s3" ? "bucket" : "host");
   if (scheme != "s3" && rest.find_first_of("?#") != std::string_view::npos)
-    return refuse(errc::config, "a URL with '?' or '#' is not used: what follows would be shown with names of samples");
+    return refuse(errc::config, "a URL must not have '?' or '#': what follows would appear in names of samples");
   return parts;
 }
 

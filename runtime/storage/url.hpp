@@ -1,4 +1,4 @@
-// Paths that are URLs: s3://, http:// and https://. Pure. Used wherever [dataset] path may be one.
+// Parses paths that are URLs: s3://, http:// and https://. Pure. Used wherever [dataset] path may be a URL.
 #pragma once
 
 #include "runtime/base/remote_path.hpp"
@@ -11,12 +11,12 @@ namespace penstock {
 
 struct url {
   std::string scheme;     ///< "s3", "http" or "https"
-  std::string authority;  ///< host, and ":port" where one is given; of s3 the bucket
-  std::string path;       ///< begins with '/'; as it was written
+  std::string authority;  ///< host, with ":port" if the URL has one; for s3 the bucket
+  std::string path;       ///< begins with '/', not decoded
 };
 
-/// Refuses (errc::config) another scheme, no host, and http URLs with credentials, a query or a fragment: they would
-/// appear in names of samples and in logs.
+/// Refuses (errc::config) another scheme, a missing host, and http URLs with credentials, a query or a fragment,
+/// because those would appear in names of samples and in logs.
 result<url> parse_url(std::string_view text);
 
 /// Whether a request to `b` goes to the same server as one to `a`.
@@ -25,7 +25,7 @@ bool is_same_server(const url& a, const url& b);
 /// Every byte but letters, digits and -._~ (and '/', if `keep_slashes`) as %XX: RFC 3986, as S3 signs it.
 std::string percent_encoded(std::string_view text, bool keep_slashes);
 
-/// Encodes what a URL's path may not contain; leaves '%' alone.
+/// Encodes characters that a URL's path must not contain; does not change '%'.
 std::string path_as_sent(std::string_view path);
 
 }  // namespace penstock

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-/// A rank's part of an epoch whose division among the ranks begins at `start`, and its number of batches.
+/// A rank's part of an epoch that is divided among the ranks from position `start` on, and its number of batches.
 struct portion {
   epoch_share share;
   std::uint64_t batches = 0;
@@ -20,7 +20,7 @@ portion portion_from(const plan_settings& s, std::uint64_t start) {
   const std::uint64_t left = s.samples - start;
   const std::uint64_t even = left / s.world_size;
   const std::uint64_t over = left % s.world_size;
-  // For a rank not below `over`, the last row is past the end of the order.
+  // For ranks from `over` on, the last row is past the end of the order.
   const bool ends_with_repeat = s.uneven == uneven_rule::pad && over != 0 && s.rank >= over;
   std::uint64_t rows = even;
   if (s.uneven == uneven_rule::pad) {

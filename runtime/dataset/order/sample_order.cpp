@@ -11,7 +11,7 @@
 namespace penstock {
 namespace {
 
-/// The permutation for the item that was requested last: neighbouring positions mostly need the same one.
+/// The permutation for the item that was requested last. Consecutive positions usually need the same one.
 class latest_permutation {
  public:
   latest_permutation(random_domain domain, std::uint64_t seed, std::uint64_t epoch) noexcept
@@ -47,8 +47,8 @@ class listed_order final : public sample_order {
   bool shuffle_;
 };
 
-/// Position p is turn p mod classes of round p / classes. A round has each class once, in its own order; in its r-th
-/// round a class of n samples gives sample r mod n of its lap r / n, which is a permutation of them.
+/// Position p is turn p mod classes of round p / classes. Each round has every class once, in an order of its own. In
+/// round r, a class of n samples gives sample r mod n of its lap r / n; each lap is a permutation of the samples.
 class class_order final : public sample_order {
  public:
   class_order(std::span<const std::uint32_t> class_of, std::uint64_t positions)
@@ -70,7 +70,7 @@ class class_order final : public sample_order {
       const std::uint64_t chosen = turns.of(round, classes)(place % classes);
       const std::uint64_t begin = begins_[chosen];
       const std::uint64_t count = begins_[chosen + 1] - begin;
-      // Items of laps begin beyond those of rounds.
+      // The items of laps start above those of rounds.
       const std::uint64_t lap = lap_bit | (chosen << 40U) | (round / count);
       const permutation own(count, philox_stream(random_domain::balanced, seed, epoch, lap));
       place = samples_[begin + own(round % count)];
@@ -80,13 +80,13 @@ class class_order final : public sample_order {
  private:
   static constexpr std::uint64_t lap_bit = std::uint64_t{1} << 63U;
   std::uint64_t positions_;
-  std::vector<std::uint64_t> samples_;    // class after class
-  std::vector<std::uint64_t> begins_{0};  // of each class in samples_, and their end
+  std::vector<std::uint64_t> samples_;    // class by class
+  std::vector<std::uint64_t> begins_{0};  // where each class begins in samples_; the last one is their end
 };
 
-/// Two rounds of shuffling within blocks of half a window. The blocks of one round begin in the middle of those of
-/// the other, so samples cross the edges. A round moves a sample by less than a block's length, both together by less
-/// than the window.
+/// Shuffles twice within blocks of half a window. The blocks of the second round begin in the middle of those of the
+/// first, so samples can cross block boundaries. Each round moves a sample by less than a block, so both together move
+/// it by less than the window.
 class neighbours {
  public:
   neighbours(std::uint64_t samples, std::uint64_t window)
@@ -126,7 +126,7 @@ class neighbour_order final : public sample_order {
   neighbours within_;
 };
 
-/// Builds the order of the shards for each call: some microseconds per thousand shards.
+/// Computes the order of the shards in each call, which takes some microseconds per thousand shards.
 class shard_order final : public sample_order {
  public:
   shard_order(std::vector<std::uint64_t> ends, std::uint64_t window)

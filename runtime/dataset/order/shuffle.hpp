@@ -1,5 +1,5 @@
-// The order of an epoch: a keyed permutation of [0, n) that is computed index by index, so that no process
-// ever holds a list of all samples. Used by plan.
+// The order of an epoch: a keyed permutation of [0, n), computed index by index, so no process holds a list of all
+// samples. Used by plan.
 #pragma once
 
 #include "runtime/dataset/order/philox.hpp"
@@ -9,12 +9,12 @@
 
 namespace penstock {
 
-/// A bijection of [0, n) chosen by (seed, epoch), or by another stream of random numbers. n >= 1, up to 2^63. O(1) memory; about 50 ns an index.
+/// A bijection of [0, n), 1 <= n <= 2^63, chosen by (seed, epoch) or by another stream of random numbers. Takes O(1)
+/// memory and about 50 ns per index.
 ///
-/// A generalised Feistel network (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002):
-/// an index is written as left * columns + right with rows * columns >= n, and each half in turn is shifted
-/// by a keyed hash of the other. A result outside [0, n) goes through the network again (cycle walking); rows
-/// * columns < n + sqrt(n) + 2, so that is rare.
+/// A generalised Feistel network (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002): an index is written as
+/// left * columns + right with rows * columns >= n, and each half in turn is shifted by a keyed hash of the other. A result outside
+/// [0, n) goes through the network again (cycle walking). This is rare, because rows * columns < n + sqrt(n) + 2.
 class permutation {
  public:
   permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept

@@ -35,8 +35,8 @@ class alias_order final : public sample_order {
   };
   static constexpr double whole = 0x1p53;
 
-  /// Only additions follow a product, so no compiler can fuse the two into another rounding: the table is the same
-  /// on every machine.
+  /// No addition uses a product of the same expression, so no compiler can fuse the two and round differently: the
+  /// table is the same on every machine.
   void build(std::span<const double> weights, double total) {
     const auto count = static_cast<double>(weights.size());
     std::vector<double> share(weights.size());  // of the average, which is 1
@@ -57,7 +57,7 @@ class alias_order final : public sample_order {
         small.push_back(more);
       }
     }
-    // Columns that rounding has left over become 1, except those of weight 0, which must never be drawn.
+    // Columns left over by rounding become 1, except those of weight 0, which must never be drawn.
     const auto heaviest = static_cast<std::uint64_t>(std::ranges::max_element(weights) - weights.begin());
     for (const auto& rest : {small, large})
       for (const std::uint64_t i : rest)
@@ -82,7 +82,7 @@ result<std::shared_ptr<const sample_order>> weighted_order(std::span<const doubl
   }
   if (heaviest == 0)
     return refuse(errc::dataset, "all {} weights are 0: there is nothing to draw", weights.size());
-  // Relative to the heaviest, so that no sum of weights is infinite.
+  // Weights relative to the heaviest one, so that their sum cannot become infinite.
   std::vector<double> relative(weights.begin(), weights.end());
   double total = 0;
   for (double& weight : relative) {

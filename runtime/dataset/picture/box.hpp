@@ -34,12 +34,12 @@ pixel_box largest_box(extent picture, extent target) noexcept;
 /// Both sides of largest_box times `fraction`, rounded half up, at least 1, centred the same way.
 pixel_box centre_crop_box(extent picture, extent target, double fraction) noexcept;
 
-/// torchvision's RandomResizedCrop.get_params: ten tries with area = scale * picture and a log-uniform ratio,
-/// sides rounded half to even as Python does, a uniform offset; then the largest central box whose ratio is
-/// within bounds. Draws per try: area, ratio, and after a try that fits: top, left.
+/// torchvision's RandomResizedCrop.get_params. Ten tries with area = scale * picture, a log-uniform ratio, sides
+/// rounded half to even as in Python, and a uniform offset. After ten failures, the largest central box whose ratio is
+/// within bounds. Draws per try: area, ratio, and if the box fits: top, left.
 pixel_box random_resized_box(extent picture, range_2d scale, range_2d ratio, random_source& random) noexcept;
 
-/// As the record `crop` has it: top, left, height, width.
+/// In the order of the record `crop`: top, left, height, width.
 constexpr std::array<std::int32_t, 4> crop_record(const pixel_box& box) noexcept {
   return {static_cast<std::int32_t>(box.top), static_cast<std::int32_t>(box.left),
           static_cast<std::int32_t>(box.height), static_cast<std::int32_t>(box.width)};
@@ -50,8 +50,8 @@ struct augmentation {
   bool flip = false;  ///< performed by the device; the worker does not flip pixels
 };
 
-/// Chooses as [image] says. The flip is drawn first (one uniform), then the box; only random-resized-crop
-/// draws. Both sides of `picture` are at least 1; the box lies inside it and is at least 1 x 1.
+/// Chooses flip and box as [image] says. The flip is drawn first (one uniform), then the box; only random-resized-crop
+/// draws a box. Both sides of `picture` must be at least 1. The box lies inside it and is at least 1 x 1.
 augmentation choose_augmentation(extent picture, const image_config& config, random_source& random) noexcept;
 
 }  // namespace penstock

@@ -19,7 +19,7 @@ std::uint64_t bytes_of(std::uint64_t samples) noexcept {
 }  // namespace
 
 result<unique_fd> checked_files::make(std::uint64_t samples) {
-  constexpr auto what = "creating the memory of checked files";
+  constexpr auto what = "creating the shared memory for checked files";
   auto made = create_memory_file("penstock-checked", what);
   if (!made) return made;
   if (::ftruncate(made->get(), static_cast<off_t>(bytes_of(samples))) != 0)

@@ -1,6 +1,6 @@
-// Which files of an image folder have passed the check of jpeg_check.hpp, in memory that all workers of a session share: a
-// file is read to the end of its coded data once, not in every epoch. Made by the session, used by the image-folder
-// dataset.
+// Records which files of an image folder have passed the check of jpeg_check.hpp, in memory that all workers of a
+// session share. A file's coded data is then read to its end only once, not in every epoch. Made by the session, used
+// by the image-folder dataset.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -13,16 +13,15 @@
 
 namespace penstock {
 
-/// Remembers contents, not names: a hash of all bytes that passed. A file that changes, or is read otherwise, is checked
-/// again.
+/// Remembers contents, not names: a hash of the bytes that passed. A file is checked again if its bytes have changed.
 class checked_files {
  public:
   /// For the session. Refuses (errc::system) when the kernel does.
   static result<unique_fd> make(std::uint64_t samples);
 
-  /// Remembers nothing.
+  /// An object that remembers nothing.
   checked_files() noexcept = default;
-  /// Remembers nothing unless the descriptor is from make() for as many samples. It may be closed afterwards.
+  /// Remembers nothing unless make() created the descriptor for the same number of samples. The descriptor may be closed afterwards.
   checked_files(int fd, std::uint64_t samples) noexcept;
 
   [[nodiscard]] static std::uint64_t hash_of(std::span<const std::byte> file) noexcept;
@@ -32,7 +31,7 @@ class checked_files {
  private:
   [[nodiscard]] std::uint64_t* entry(std::uint64_t index) const noexcept;
 
-  mapping memory_;  // a hash for each sample, 0: none
+  mapping memory_;  // a hash for each sample; 0: not checked
 };
 
 }  // namespace penstock

@@ -15,8 +15,8 @@
 
 namespace penstock {
 
-/// With decoder = "hybrid": a hash of the sample's index against gpu_share. It depends on nothing else, so a sample has
-/// the same decoder in every epoch and process.
+/// With decoder = "hybrid": compares a hash of the sample's index with gpu_share. A sample has the same decoder in
+/// every epoch and process.
 [[nodiscard]] bool device_may_decode(const image_config& config, std::uint64_t index) noexcept;
 
 /// Tensors: image (uint8 [H, W, 3], not flipped), label (int64), and for the record crop (int32 [4]: top,
@@ -24,8 +24,8 @@ namespace penstock {
 /// row). If the device may decode, also encoded (encoded_picture).
 class image_folder_dataset final : public Dataset {
  public:
-  /// `root`: what the names in the index are relative to. `by`: cpu for callers that need pixels, whatever the config
-  /// says. `checked`: from the session, if the device may decode. `store`: for URLs, else null.
+  /// `root`: what the names in the index are relative to. `by`: cpu for callers that need pixels, regardless of the
+  /// config. `checked`: from the session, if the device may decode. `store`: for URLs, otherwise null.
   image_folder_dataset(index_view index, const image_config& config, std::string root, decoder_rule by,
                        checked_files checked = {}, std::shared_ptr<object_store> store = nullptr);
 
@@ -33,8 +33,7 @@ class image_folder_dataset final : public Dataset {
 
   dataset_description describe() override;
   void expect(std::span<const std::uint64_t> samples) override;
-  /// Throws transient_error for errors that may be temporary (is_transient), penstock::error otherwise;
-  /// what() does not name the file.
+  /// Throws transient_error for errors that may be temporary (is_transient), otherwise penstock::error. what() does not name the file.
   void load(const sample_request& request, const sample_slot& slot) override;
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
 
@@ -47,7 +46,7 @@ class image_folder_dataset final : public Dataset {
   decoder_rule by_;
   std::uint64_t file_bytes_max_;
   file_reader reader_;
-  file_pool objects_;  ///< a file on disk is opened for each sample
+  file_pool objects_;  ///< objects only: a local file is opened for each sample
   picture_loader pictures_;
 };
 

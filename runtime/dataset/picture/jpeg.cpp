@@ -58,8 +58,8 @@ session& session_of(j_common_ptr codec) {
   fail(s);
 }
 
-/// Warnings that do not affect pixels. After all others (early end, bad Huffman codes, lost restart markers,
-/// ...) libjpeg continues with grey; penstock treats them as errors.
+/// Warnings that do not affect pixels. After any other warning (early end, bad Huffman codes, lost restart markers,
+/// ...) libjpeg continues with grey; penstock treats these as errors.
 bool is_harmless(int warning, bool in_header) noexcept {
   switch (warning) {
     case JWRN_ADOBE_XFORM:
@@ -116,9 +116,8 @@ std::uint32_t crop_columns(session& s) {
   // libjpeg-turbo 2.1.5 miscounts chroma samples when scaling and cropping are combined with rare
   // subsamplings.
   if (s.request->denominator > 1 && std::max(codec.max_h_samp_factor, codec.max_v_samp_factor) > 2) return 0;
-  // Upsampling mixes neighbouring chroma samples and treats a cropped edge as the edge of the picture: keep
-  // two samples of context. libjpeg also uses other routines for rows of one or two samples: keep rows
-  // longer.
+  // Upsampling mixes neighbouring chroma samples and treats a cropped edge as the edge of the picture, so keep two
+  // samples of context. Also keep rows longer than two samples: libjpeg uses other routines for shorter ones.
   const auto sample = static_cast<std::uint32_t>(codec.max_h_samp_factor);
   const std::uint32_t context = sample > 1 ? 2 * sample : 0;
   const std::uint32_t shortest = 16 * sample;

@@ -10,10 +10,10 @@ namespace {
 
 using octets = std::span<const std::uint8_t>;
 
-// Marks in place of a number of coefficients: more than a block has, so that one comparison finds all that is special.
-constexpr unsigned block_ends = 128;  // plus the coefficients before
+// Marks that stand in place of a number of coefficients. They exceed the size of a block, so one comparison finds all special cases.
+constexpr unsigned block_ends = 128;  // plus the number of coefficients before the end
 constexpr unsigned not_looked_up = 192;
-constexpr unsigned entry_shift = 6;  // six bits: what a shift of 64 bits takes
+constexpr unsigned entry_shift = 6;  // the low six bits count bits: a shift of 64 bits uses only six
 constexpr unsigned entry_bits = 63;
 
 constexpr unsigned dc_bits_max = 11;
@@ -30,17 +30,17 @@ std::uint64_t bits_from(const std::uint8_t* data, std::size_t bit) noexcept {
   return __builtin_bswap64(word) << (bit % 8);
 }
 
-// Zeros after the data, as far as reading may go before the end is noticed.
+// Zeros after the data: as far as the loop may read before it notices the end.
 constexpr std::size_t padding = 64;
 
-/// Whether this is not a possible number of coefficients in a block, or the table has no entry.
+/// Whether this is an impossible number of coefficients for a block, or the table has no entry for the code.
 bool is_odd(unsigned coefficients) noexcept {
   return (coefficients > 64 && coefficients < block_ends) || coefficients >= not_looked_up;
 }
 
 enum class colours : std::uint8_t { unsaid, ycc, other };
 
-/// Whether an Adobe segment says YCbCr.
+/// Whether an Adobe segment says YCbCr; `before` if it is not an Adobe segment.
 colours of_adobe(octets segment, colours before) noexcept {
   constexpr std::size_t transform_at = 11;
   if (segment.size() <= transform_at || std::memcmp(segment.data(), "Adobe", 5) != 0) return before;
@@ -89,7 +89,7 @@ bool jpeg_checker::take_tables(octets segment) noexcept {
   while (segment.size() > 17) {
     const unsigned which = segment[0];
     std::size_t values = 0;
-    unsigned room = 1;  // a code of only ones is left out by some encoders, never exceeded
+    unsigned room = 1;  // codes still available at this length; some encoders leave out the code of all ones, but none exceeds the room
     for (unsigned i = 1; i <= 16; ++i) {
       values += segment[i];
       room = 2 * room;
@@ -143,7 +143,8 @@ bool jpeg_checker::take_scan(octets segment) noexcept {
   return segment[7] == 0 && segment[8] == 63 && segment[9] == 0;
 }
 
-/// Adds the codes after `all` whose own bits are among those looked up; the number after the last one need not be.
+/// Appends to `all` the following codes that are entirely within the bits that were looked up. The number after the
+/// last code may reach beyond them.
 jpeg_checker::entry jpeg_checker::join(const huffman_table& ac, entry all, std::size_t index) noexcept {
   for (int more = 0; more < 3; ++more) {
     const unsigned bits = all & entry_bits;
@@ -152,7 +153,7 @@ jpeg_checker::entry jpeg_checker::join(const huffman_table& ac, entry all, std::
     const std::size_t ahead = (index << bits) % ac.one.size();
     const entry next = ac.one[ahead];
     const unsigned next_step = static_cast<unsigned>(next) >> entry_shift;
-    // The zeros that were shifted in must not be part of the code: anything else there must mean the same.
+    // The zeros shifted in must not be part of the code: it must mean the same with any other bits there.
     if (next_step >= not_looked_up || ac.one[ahead | ((std::size_t{1} << bits) - 1)] != next) break;
     if (step + next_step % block_ends > 63) break;
     all = code_entry(bits + (next & entry_bits), step + next_step);
@@ -174,7 +175,7 @@ const jpeg_checker::joint_tables& jpeg_checker::joint_of(const component& c) noe
   return made;
 }
 
-/// The next code alone.
+/// Looks up only the next code.
 jpeg_checker::entry jpeg_checker::single(const huffman_table& table, std::uint64_t ahead) noexcept {
   const entry found = table.one[ahead >> (64 - looked_up)];
   if (static_cast<unsigned>(found) >> entry_shift != not_looked_up) return found;
@@ -186,7 +187,7 @@ jpeg_checker::entry jpeg_checker::single(const huffman_table& table, std::uint64
   return value >= 0 && value < 256 ? table.values[static_cast<std::size_t>(value)] : found;
 }
 
-/// One loop over all codes, with hardly a branch that depends on them: where blocks end cannot be foreseen.
+/// One loop over all codes. It has almost no branch that depends on them, because the ends of blocks are unpredictable.
 bool jpeg_checker::read_interval(std::uint64_t units, std::size_t bytes) noexcept {
   const std::size_t luma_blocks = std::size_t{luma_across_} * luma_down_;
   const std::size_t blocks = luma_blocks + 2;  // per unit
@@ -203,7 +204,7 @@ bool jpeg_checker::read_interval(std::uint64_t units, std::size_t bytes) noexcep
   const std::uint8_t* const data = data_.data();
   const entry* table = first[0];
   std::size_t bit = 0;
-  std::size_t block = 0;  // of the unit
+  std::size_t block = 0;  // within the unit
   std::uint64_t left = units * blocks;
   unsigned coefficient = 0;
   const auto pass = [&](entry code, unsigned after) {
@@ -231,7 +232,7 @@ bool jpeg_checker::read_interval(std::uint64_t units, std::size_t bytes) noexcep
       if (left == 0) break;
     }
     if (!odd) continue;
-    // Too long a code, or codes together that go beyond the block: one by one.
+    // A code that is too long for the table, or joint codes that go beyond the block: look up one at a time.
     const component& c = *of[block];
     const entry code = single(coefficient == 0 ? dc_[c.dc] : ac_[c.ac], bits_from(data, bit));
     const unsigned after = coefficient + (static_cast<unsigned>(code) >> entry_shift);
@@ -255,7 +256,7 @@ std::size_t jpeg_checker::unstuff(const std::uint8_t* from, const std::uint8_t* 
   return static_cast<std::size_t>(to - data_.data());
 }
 
-/// Returns where the end of the image is marked; null: a fault.
+/// Returns the position of the end-of-image marker, or null for a fault.
 const std::uint8_t* jpeg_checker::read_scan(const std::uint8_t* at, const std::uint8_t* end) {
   const std::uint32_t across = (width_ + 8 * luma_across_ - 1) / (8 * luma_across_);
   const std::uint32_t down = (height_ + 8 * luma_down_ - 1) / (8 * luma_down_);

@@ -1,5 +1,5 @@
-// Decides whether a JPEG goes to the device's decoder, and reads its entropy-coded data to the end for that: such a
-// decoder reports no corrupt file, it returns some picture. Used by the picture pipeline.
+// Decides whether a JPEG goes to the device's decoder. That decoder does not report corrupt files but returns some
+// picture, so this check reads the entropy-coded data to its end. Used by the picture pipeline.
 #pragma once
 
 #include <array>
@@ -13,32 +13,32 @@ namespace penstock {
 
 class jpeg_checker {
  public:
-  /// The bytes of the file up to the end of its picture if it is a plain file without a fault: baseline, 8 bits, YCbCr
-  /// in three components, chroma sampled 4:4:4, 4:2:2 or 4:2:0, one scan, every code of which is valid and which is
-  /// exactly as long as its picture. Empty: the CPU decodes the file, or reports what is wrong with it. A pure function of the
-  /// bytes. It does not find changed bits that are valid codes for the same number of blocks.
+  /// For a plain file without a fault, the number of its bytes up to the end of its picture. Plain: baseline, 8 bits,
+  /// YCbCr in three components, chroma sampled 4:4:4, 4:2:2 or 4:2:0, one scan, every code valid, and exactly as much
+  /// data as the picture needs. Empty for any other file: the CPU then decodes it or reports what is wrong with it. A
+  /// pure function of the bytes. Cannot detect changed bits that are valid codes for the same number of blocks.
   std::optional<std::size_t> plain_bytes(std::span<const std::byte> file);
 
  private:
-  // Codes of at most this many bits are looked up at once, and as many of them together as lie within these bits.
+  // The number of bits of one lookup. It finds all consecutive codes that are entirely within these bits.
   static constexpr unsigned looked_up = 12;
 
-  // The low six bits: how many bits of the data a lookup takes, numbers after codes included. The rest: how many
-  // coefficients that makes, or one of the marks in the source file.
+  // The low six bits: how many bits of the data a lookup consumes, including the numbers after the codes. The rest: how
+  // many coefficients these codes stand for, or one of the marks in the source file.
   using entry = std::uint16_t;
   struct huffman_table {
     std::array<entry, 1U << looked_up> one;
     std::array<std::uint32_t, 17>
         limit;  // by length: the first code, left-aligned to 16 bits, that is longer
-    std::array<std::int32_t, 17> offset;  // from a code to its value
+    std::array<std::int32_t, 17> offset;  // from a code to the index of its value
     std::array<entry, 256> values;
-    // What it was made from: most files have the same tables.
+    // The definition that this table was made from: most files have the same tables.
     std::array<std::uint8_t, 16 + 256> made_from;
     std::size_t made_from_bytes = 0;
-    std::uint64_t version = 0;  // of the contents; 0: none yet
+    std::uint64_t version = 0;  // of the table's contents; 0: none yet
     bool defined = false;
   };
-  // As many codes as lie within the bits that are looked up: from the beginning of a block, and within it.
+  // Lookups of several codes at once: `first` at the beginning of a block, `rest` within it.
   struct joint_tables {
     std::array<entry, 1U << looked_up> first;
     std::array<entry, 1U << looked_up> rest;

@@ -39,7 +39,7 @@ std::optional<jpeg_segments> jpeg_segments::read(std::span<const std::uint8_t> f
           return std::nullopt;
         found.size = {two_bytes(segment, 3), two_bytes(segment, 1)};
         found.frame_at = here.begin;
-        // The MCU of a single component is one block, whatever its factors.
+        // In a scan of a single component, the MCU is one block, regardless of its sampling factors.
         for (unsigned c = 0; c < components && components > 1; ++c) {
           const unsigned factors = segment[7 + 3 * std::size_t{c}];
           if (factors >> 4U == 0 || factors >> 4U > 4 || factors % 16 == 0 || factors % 16 > 4)

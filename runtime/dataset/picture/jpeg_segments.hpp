@@ -1,5 +1,5 @@
-// Where the segments of a JPEG's header are, for what reads entropy-coded data by its restart markers. Pure. Used by
-// restart_cut.cpp, and for their sequence by jpeg_check.cpp.
+// Finds the segments of a JPEG's header, for code that reads entropy-coded data by its restart markers. Pure. Used by
+// restart_cut.cpp; jpeg_check.cpp uses it to walk through the segments.
 #pragma once
 
 #include "runtime/dataset/picture/box.hpp"
@@ -16,14 +16,14 @@ namespace penstock {
 struct jpeg_segment {
   unsigned marker = 0;                    ///< its second byte
   std::span<const std::uint8_t> payload;  ///< after its length
-  std::size_t begin = 0, end = 0;         ///< in the file; it begins with its marker
+  std::size_t begin = 0, end = 0;         ///< positions in the file; `begin` is that of the marker
 };
-/// The segment at `at`, after fill bytes. Empty: there is none, or it is cut short.
+/// The segment at `at`, after any fill bytes. Empty if there is none or it is cut short.
 std::optional<jpeg_segment> jpeg_segment_at(std::span<const std::uint8_t> file, std::size_t at) noexcept;
-/// The one after the start of the image. Empty also if the file does not begin with that.
+/// The segment after the start-of-image marker. Empty also if the file does not begin with that marker.
 std::optional<jpeg_segment> first_jpeg_segment(std::span<const std::uint8_t> file) noexcept;
 
-/// Big-endian, as all numbers of a header.
+/// Big-endian, like all numbers in a header.
 [[nodiscard]] inline unsigned two_bytes(std::span<const std::uint8_t> from, std::size_t at) noexcept {
   return static_cast<unsigned>(from[at]) << 8U | from[at + 1];
 }
@@ -46,8 +46,7 @@ struct jpeg_segments {
   std::array<range, ranges_max> ranges{};
   std::size_t count = 0;
 
-  /// Empty unless the file is baseline or extended sequential, 8 bits, coded by Huffman, and its first scan has all
-  /// of its components.
+  /// Empty unless the file is baseline or extended sequential with 8 bits and Huffman codes, and its first scan has all components.
   static std::optional<jpeg_segments> read(std::span<const std::uint8_t> file) noexcept;
 };
 

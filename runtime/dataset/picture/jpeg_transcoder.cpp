@@ -55,7 +55,7 @@ transcoding& transcoding_of(j_common_ptr codec) {
   std::longjmp(t.failed, 1);
 }
 
-/// As in jpeg.cpp: what libjpeg would continue after with grey is an error.
+/// Like in jpeg.cpp, a warning after which libjpeg would continue with grey is an error.
 void on_transcoding_message(j_common_ptr codec, int level) {
   if (level >= 0) return;
   switch (codec->err->msg_code) {
@@ -80,7 +80,7 @@ void on_transcoding_progress(j_common_ptr codec) {
   std::longjmp(t.failed, 1);
 }
 
-/// The segments of metadata that libjpeg does not write itself.
+/// Copies the metadata segments that libjpeg does not write itself.
 void copy_metadata(transcoding& t) {
   for (jpeg_saved_marker_ptr one = t.from.marker_list; one != nullptr; one = one->next) {
     const auto begins_with = [&](const char* magic) {
@@ -115,7 +115,7 @@ bool transcode(transcoding& t) {
   jpeg_mem_dest(&t.to, &t.made, &t.made_bytes);
   jpeg_copy_critical_parameters(&t.from, &t.to);
   t.to.optimize_coding = TRUE;
-  // The MCU of a single component is one block, whatever its factors.
+  // In a scan of a single component, the MCU is one block, regardless of its sampling factors.
   const bool single = t.from.num_components == 1;
   const auto mcu_width = static_cast<JDIMENSION>(8 * (single ? 1 : t.from.max_h_samp_factor));
   t.to.restart_interval = restart_interval_for((t.from.image_width + mcu_width - 1) / mcu_width, mcu_width);
@@ -129,7 +129,7 @@ bool transcode(transcoding& t) {
 }  // namespace
 
 std::uint32_t restart_interval_for(std::uint32_t mcus_in_row, std::uint32_t mcu_width) noexcept {
-  // Measured: wider intervals make a crop read more, narrower ones make files larger (docs/benchmarks.md).
+  // Measured: longer intervals make crops read more, shorter ones make files larger (docs/benchmarks.md).
   constexpr std::uint32_t pixels_max = 32;
   std::uint32_t mcus = std::clamp<std::uint32_t>(pixels_max / mcu_width, 1, mcus_in_row);
   while (mcus_in_row % mcus != 0) --mcus;

@@ -1,5 +1,4 @@
-// Rewrites a JPEG with restart markers, without loss: its coefficients are coded again, its pixels stay. Used by
-// `penstock pack`.
+// Rewrites a JPEG with restart markers, without loss: encodes its coefficients again and keeps its pixels. Used by `penstock pack`.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -12,8 +11,8 @@
 
 namespace penstock {
 
-/// How many MCUs are between two markers: a whole fraction of a row of MCUs, at most 32 pixels where MCUs are smaller.
-/// Both arguments are at least 1.
+/// The number of MCUs between two markers: divides a row of MCUs evenly, and covers at most 32 pixels unless one MCU is
+/// wider. Both arguments are at least 1.
 std::uint32_t restart_interval_for(std::uint32_t mcus_in_row, std::uint32_t mcu_width) noexcept;
 
 struct transcoded_jpeg {
@@ -21,10 +20,10 @@ struct transcoded_jpeg {
   bool was_progressive = false;
 };
 
-/// A sequential JPEG in one scan, with optimised tables, all segments of metadata, and markers as restart_interval_for()
-/// says: the same bytes for the same file and library. Bytes after the picture are left out. Empty if libjpeg cannot
-/// write it so: its MCUs have more than ten blocks, or its components share a table that changes between scans.
-/// Refuses (errc::sample) what libjpeg refuses, its warnings about corrupt data, more than 500 scans, and a lack of memory.
+/// Writes a sequential JPEG in one scan, with optimised tables, all metadata segments, and markers at the distance of
+/// restart_interval_for(). The same file and library give the same bytes. Omits bytes after the picture. Empty if libjpeg
+/// cannot write such a file: its MCUs have more than ten blocks, or its components share a table that changes between scans.
+/// Refuses (errc::sample) what libjpeg refuses, warnings about corrupt data, more than 500 scans, and a lack of memory.
 result<std::optional<transcoded_jpeg>> add_restart_markers(std::span<const std::byte> file);
 
 }  // namespace penstock

@@ -40,7 +40,7 @@ struct encoding {
 
 bool encode(encoding& e, extent size, const std::uint8_t* rgb, int quality) {
   if (setjmp(e.failed) != 0) {
-    e.file = nullptr;  // libjpeg may have replaced and freed it; it sets the pointer at the end only
+    e.file = nullptr;  // libjpeg may have freed this buffer, and updates the pointer only at the end
     return false;
   }
   e.codec.err = jpeg_std_error(&e.errors);

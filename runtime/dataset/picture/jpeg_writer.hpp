@@ -10,9 +10,9 @@
 
 namespace penstock {
 
-/// RGB pixels without gaps to a baseline JPEG with halved chroma and optimised tables: the same bytes for the same
-/// pixels and library. `quality` is libjpeg's, 1 .. 100. Refuses (errc::sample) sides above 65500 pixels, libjpeg's
-/// limit, and a lack of memory.
+/// Encodes RGB pixels without gaps as a baseline JPEG with halved chroma and optimised tables. The same pixels and
+/// library give the same bytes. `quality` is libjpeg's, 1 .. 100. Refuses (errc::sample) sides above 65500 pixels,
+/// libjpeg's limit, and a lack of memory.
 result<std::string> write_jpeg(extent size, std::span<const std::uint8_t> rgb, int quality);
 
 }  // namespace penstock

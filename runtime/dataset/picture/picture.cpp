@@ -14,7 +14,7 @@
 namespace penstock {
 
 std::uint64_t picture_bytes_max(const image_config& config) noexcept {
-  // 8 bytes a pixel are 16-bit RGBA without compression.
+  // 16-bit RGBA without compression takes 8 bytes a pixel.
   return 64 * MiB + 8 * std::min(config.max_pixels, std::uint64_t{1} << 40U);
 }
 
@@ -93,7 +93,7 @@ std::optional<std::size_t> picture_loader::plain_bytes(std::span<const std::byte
   const std::uint64_t hash = checked_files::hash_of(file);
   if (checked_.holds(index, hash)) return file.size();
   const auto bytes = checker_.plain_bytes(file);
-  // Files with bytes after their picture are rare, and are checked each time.
+  // Files with bytes after their picture are rare; they are checked each time.
   if (bytes == file.size()) checked_.add(index, hash);
   return bytes;
 }

@@ -1,5 +1,5 @@
-// Converts one picture from the bytes of its file to the row of a batch: probe, choose the box, decode what
-// it needs, resize into the slot. Used by the image-folder dataset; tests and benches use it without files.
+// Converts one picture from the bytes of its file to the row of a batch: probes it, chooses the box, decodes what the box
+// needs, and resizes that into the slot. Used by the image-folder dataset; tests and benchmarks use it without files.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -32,24 +32,24 @@ class picture_loader {
   explicit picture_loader(const image_config& config, checked_files checked = {})
       : config_(config), checked_(std::move(checked)) {}
 
-  /// Writes size[0] x size[1] RGB pixels to `out` and returns the box that they came from. Refuses
-  /// (errc::sample) with a message that does not name the file; the caller adds it. Pixels are checked
-  /// against [image] max_pixels before anything is allocated for them.
+  /// Writes size[0] x size[1] RGB pixels to `out` and returns the box that they came from. Refuses with errc::sample;
+  /// the message does not name the file, so the caller adds the name. Checks the number of pixels against [image]
+  /// max_pixels before allocating memory for them.
   result<augmentation> load(std::span<const std::byte> file, picture_format expected, random_source& random,
                             std::span<std::uint8_t> out);
 
-  /// As load(), but a picture that suits the device's decoder is written to `encoded` as it is (a row of
-  /// encoded_row_bytes), and `out` is left alone. Otherwise `encoded` says that there is no file in it.
+  /// Like load(), but if the picture suits the device's decoder, copies the file unchanged to `encoded` (a row of
+  /// encoded_row_bytes) and does not touch `out`. Otherwise marks `encoded` as empty.
   struct device_rule {
     bool may_decode = false;
-    std::uint64_t index = 0;  ///< the sample's, under which checked files are remembered
+    std::uint64_t index = 0;  ///< the sample's; checked files are recorded under it
   };
   result<augmentation> load_or_pass_on(std::span<const std::byte> file, picture_format expected,
                                        random_source& random, std::span<std::uint8_t> out,
                                        std::span<std::byte> encoded, device_rule rule);
 
-  /// The whole picture, oriented, reduced so that its shorter side has `shorter` pixels (0, or more than it has: left as it
-  /// is). Pixels are RGB, valid until the next call. Refuses as load().
+  /// The whole picture, oriented, and reduced until its shorter side has `shorter` pixels. Not reduced if `shorter` is
+  /// 0 or the side is shorter already. Pixels are RGB, valid until the next call. Refuses what load() refuses.
   struct whole {
     extent size;
     std::span<const std::uint8_t> pixels;
@@ -79,7 +79,7 @@ class picture_loader {
   checked_files checked_;
   resampler resampler_;
   recycled_buffer rows_;
-  recycled_buffer pixels_;  // of load_whole
+  recycled_buffer pixels_;  // for load_whole
 };
 
 /// DCT scaling for a random crop: 2, 4 or 8 when the box is at least that many times as large as the result

@@ -22,7 +22,7 @@ tl::unexpected<failure> refused(int status) {
   return refuse(errc::sample, "PNG cannot be decoded: {}", spng_strerror(status));
 }
 
-/// Whether the chunks end with a complete IEND: libspng accepts a file that was truncated inside it.
+/// Whether the chunks end with a complete IEND: libspng accepts a file that is truncated inside IEND.
 bool is_complete(std::span<const std::byte> file) noexcept {
   constexpr std::array<unsigned char, 12> end_chunk{0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
   std::size_t at = 8;
@@ -40,7 +40,7 @@ bool is_complete(std::span<const std::byte> file) noexcept {
 
 result<void> decode_png(std::span<const std::byte> file, const picture_info& info, const pixel_box& window,
                         recycled_buffer& rows, row_sink& sink) {
-  // of text and colour profiles, which libspng always decompresses
+  // for text and colour profiles, which libspng always decompresses
   constexpr std::size_t chunk_max = 64 * MiB;
   const std::unique_ptr<spng_ctx, free_context> context(spng_ctx_new(0));
   if (!context) throw std::bad_alloc();

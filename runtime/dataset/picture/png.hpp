@@ -12,11 +12,10 @@
 
 namespace penstock {
 
-/// Gives the sink the rows of `window`. Any colour type and depth: 16 bits keep their upper 8, alpha is
-/// dropped (as Pillow's convert("RGB") drops it), no gamma. The whole file is decoded and every checksum
-/// verified, regardless of the window. Refuses (errc::sample) what libspng refuses, files that end before
-/// their IEND, and chunks that would unpack to more than 64 MiB. `rows` holds an interlaced picture as a
-/// whole, others row by row. Throws std::bad_alloc only.
+/// Gives the sink the rows of `window`. Accepts any colour type and depth. Keeps the upper 8 of 16 bits, drops alpha (like
+/// Pillow's convert("RGB")), ignores gamma. Decodes the whole file and verifies every checksum, regardless of the window.
+/// Refuses (errc::sample) what libspng refuses, files that end before their IEND, and chunks that would unpack to more than
+/// 64 MiB. `rows` holds the whole picture if it is interlaced, otherwise one row. Throws only std::bad_alloc.
 result<void> decode_png(std::span<const std::byte> file, const picture_info& info, const pixel_box& window,
                         recycled_buffer& rows, row_sink& sink);
 

@@ -31,7 +31,7 @@ double portable_log(double x) noexcept {
 double portable_exp(double x) noexcept {
   const double n = std::floor(x * 0x1.71547652b82fep0 + 0.5);  // x / ln 2
   const double r = (x - n * ln2_high) - n * ln2_low;           // |r| <= 0.35
-  // Taylor's series by Horner; 0.35^18 / 18! < 1e-24.
+  // Taylor series, evaluated with Horner's scheme; 0.35^18 / 18! < 1e-24.
   double sum = 1;
   for (int k = 17; k >= 1; --k) sum = 1 + sum * r / k;
   return std::ldexp(sum, static_cast<int>(n));

@@ -1,11 +1,11 @@
-// exp and log with the same bits on every machine: libm's results may differ between versions of glibc, and
-// one bit can move a crop by a pixel. Used by the boxes.
+// exp and log with the same bits on every machine. libm's results can differ between versions of glibc, and one bit can
+// move a crop by a pixel. Used by the boxes.
 #pragma once
 
 namespace penstock {
 
-// Built from IEEE additions, multiplications and divisions only, in a fixed order. Within 2 ulp of the true
-// value for the arguments that ratios of pictures have (tested against libm over 1e-4 .. 1e4).
+// Built only from IEEE additions, multiplications and divisions in a fixed order. For the aspect ratios of pictures,
+// results are within 2 ulp of the true value (tested against libm over 1e-4 .. 1e4).
 
 /// Natural logarithm; x > 0 and finite.
 double portable_log(double x) noexcept;

@@ -48,7 +48,7 @@ tl::unexpected<failure> neither(bytes_view file, picture_format expected) {
                 start, other_format(file));
 }
 
-/// Visits the segments up to the first scan; like libjpeg, skips bytes that are not a marker.
+/// Visits the segments up to the first scan. Skips bytes that are not a marker, like libjpeg.
 result<picture_info> probe_jpeg(bytes_view file) {
   picture_info info{picture_format::jpeg, {}, 1, false, false};
   bool exif_seen = false;
@@ -58,7 +58,7 @@ result<picture_info> probe_jpeg(bytes_view file) {
     while (at < file.size() && file[at] == std::byte{0xff}) ++at;
     if (at >= file.size()) return refuse(errc::sample, "truncated JPEG: ends in its header");
     const auto marker = std::to_integer<unsigned>(file[at++]);
-    if (marker == 0x00 || marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8)) continue;  // without a length
+    if (marker == 0x00 || marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8)) continue;  // markers without a length
     if (marker == 0xd9 || marker == 0xda) break;                                           // EOI, SOS
     if (file.size() - at < 2) return refuse(errc::sample, "truncated JPEG: ends in its header");
     const std::size_t length = big_endian(file, at, 2);

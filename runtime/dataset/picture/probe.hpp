@@ -19,7 +19,7 @@ struct picture_info {
   extent stored;                 ///< as stored in the file
   unsigned orientation = 1;      ///< EXIF tag 0x0112: JPEG's first Exif APP1 segment, PNG's eXIf chunk
   bool interlaced = false;       ///< PNG: Adam7
-  bool restart_markers = false;  ///< JPEG: its header says that it has some
+  bool restart_markers = false;  ///< JPEG: its header declares restart markers
 };
 
 /// Reads the headers of a JPEG or a PNG; allocates nothing. Refuses (errc::sample) an empty file, other
@@ -27,7 +27,7 @@ struct picture_info {
 /// messages), truncated headers and pictures without pixels.
 result<picture_info> probe(std::span<const std::byte> file, picture_format expected = picture_format::jpeg);
 
-/// The format according to the extension: .png, else JPEG.
+/// The format that the extension implies: PNG for .png, else JPEG.
 picture_format format_by_name(std::string_view name) noexcept;
 
 }  // namespace penstock

@@ -62,8 +62,7 @@ void axis_weights::compute(const axis_request& request) {
   const std::uint32_t source = source_end - source_begin;
   const double* exact = exact_.data();
   for (std::uint32_t i = 0; i < request.out; ++i) {
-    // Near the far edge a pixel has fewer weights: put zeros before them, so that reads do not pass the
-    // edge.
+    // Near the far edge a pixel has fewer weights. Zeros are put before them, so that reads do not go beyond the edge.
     const std::uint32_t over = first[i] + taps > source ? std::min(first[i] + taps - source, first[i]) : 0;
     const std::uint32_t before = std::min(over, taps - count[i]);
     std::int16_t* const mine = weights.data() + std::size_t{taps} * i + before;

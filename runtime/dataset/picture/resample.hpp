@@ -24,9 +24,9 @@ struct axis_request {
 };
 
 /// The source pixels and weights of each result pixel along one side: consecutive pixels from first[i], with
-/// non-negative weights that add up to exactly 1 << shift. Pillow's triangle filter: it is as wide as the
-/// reduction (at least one pixel to each side). It may extend beyond the box into the surrounding picture,
-/// but not beyond the picture's edge.
+/// non-negative weights that add up to exactly 1 << shift. This is Pillow's triangle filter. It is as wide as the
+/// reduction, and at least one pixel to each side. It can extend beyond the box into the surrounding picture, but not
+/// beyond the picture's edge.
 struct axis_weights {
   std::uint32_t taps = 0;            ///< weights stored for every pixel: a multiple of 4, padded with zeros
   unsigned shift = 0;                ///< 14 .. 22: as large as 16-bit weights allow
@@ -36,17 +36,17 @@ struct axis_weights {
   std::vector<std::uint32_t> count;  ///< weights that are not padding, at least 1
   std::vector<std::int16_t> weights;
 
-  /// Only + - * / and floor on doubles: the same bits on every machine. 0 <= begin < end <= full, out >= 1.
-  /// first[i] + taps is at most 3 pixels past source_end - source_begin; a row's padding must cover that.
+  /// Uses only + - * / and floor on doubles, so results have the same bits on every machine. 0 <= begin < end <= full,
+  /// out >= 1. first[i] + taps is at most 3 pixels past source_end - source_begin; a row's padding must cover that.
   void compute(const axis_request& request);
 
  private:
   std::vector<double> exact_;
 };
 
-/// Resizes one picture at a time, and reuses its memory for the next. 8-bit fixed point: the sums of both
-/// passes are rounded to 8 bits as in Pillow. Results differ from Pillow's by at most one level (16-bit
-/// weights instead of 22-bit ones) and are the same on all machines.
+/// Resizes one picture at a time and reuses its memory for the next. Uses 8-bit fixed point: the sums of both passes
+/// are rounded to 8 bits as in Pillow. Results differ from Pillow's by at most one level, because weights have 16 bits
+/// instead of 22. They are the same on all machines.
 class resampler final : public row_sink {
  public:
   struct request {
@@ -55,8 +55,8 @@ class resampler final : public row_sink {
     orientation turn;  ///< from stored to seen
   };
 
-  /// Starts a picture. Writes RGB rows without gaps to `out`, which has the size of the turned result.
-  /// The source rows that must follow: y().source_begin .. source_end, each from column x().source_begin.
+  /// Starts a picture. Writes RGB rows without gaps to `out`, which has the size of the turned result. Needs the source
+  /// rows y().source_begin .. source_end, each from column x().source_begin.
   void begin(const request& what, std::span<std::uint8_t> out);
 
   void take_row(const std::uint8_t* rgbx) noexcept override;
@@ -81,7 +81,7 @@ class resampler final : public row_sink {
   std::uint32_t width_ = 0;        ///< of the result before it is turned
   std::uint32_t next_source_ = 0;  ///< relative to y_.source_begin
   std::uint32_t next_out_ = 0;
-  // Horizontally resized rows; only as many as one row of the result needs.
+  // Horizontally resized rows: only as many as one result row needs.
   recycled_buffer ring_;
   std::uint8_t* ring_rows_ = nullptr;
   std::size_t ring_stride_ = 0;

@@ -1,5 +1,4 @@
-// The two inner loops of the resize, once in plain C++ and once for AVX2, with the same bits. Used by the
-// resampler; the test compares the two.
+// The two inner loops of the resize, in plain C++ and for AVX2. Both give the same bits. Used by the resampler; the test compares them.
 #pragma once
 
 #include <cstddef>

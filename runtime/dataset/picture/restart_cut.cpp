@@ -18,13 +18,13 @@ struct side_cut {
   std::uint32_t first = 0;
   std::uint32_t end = 0;  ///< one past the last
   std::uint32_t all = 0;
-  std::uint32_t length = 0;   ///< of the part, in pixels as stored
-  std::uint32_t skipped = 0;  ///< pixels before it, after scaling
+  std::uint32_t length = 0;   ///< length of the part, in pixels as stored
+  std::uint32_t skipped = 0;  ///< pixels of the picture before the part, after scaling
 };
 
 struct side_request {
   std::uint32_t stored = 0;
-  std::uint32_t begin = 0;  ///< of the window, after scaling
+  std::uint32_t begin = 0;  ///< where the window begins, after scaling
   std::uint32_t end = 0;
   std::uint32_t interval = 0;  ///< pixels as stored
   std::uint32_t samples = 1;   ///< the largest sampling factor
@@ -48,7 +48,7 @@ side_cut cut_side(const side_request& side, unsigned denominator) noexcept {
   return cut;
 }
 
-/// Writes to memory that is large enough.
+/// Writes to memory. The caller provides enough of it.
 class writer {
  public:
   explicit writer(std::uint8_t* begin) noexcept : begin_(begin), at_(begin) {}
@@ -70,7 +70,7 @@ class writer {
   std::uint8_t* at_;
 };
 
-/// The segments that decide pixels, with the size of the part.
+/// Adds the segments that determine the pixels, with the size of the part.
 void add_header(writer& to, octets file, const jpeg_segments& header, extent size,
                 std::uint32_t interval) noexcept {
   to.add_marker(0xd8);
@@ -94,7 +94,7 @@ void add_header(writer& to, octets file, const jpeg_segments& header, extent siz
 
 }  // namespace
 
-/// Finds the first `needed` of `all` intervals from `at`.
+/// Finds the first `needed` of `all` intervals, beginning at `at`.
 bool restart_cutter::find_intervals(octets file, std::size_t at, std::size_t needed, std::size_t all) {
   intervals_.clear();
   const std::uint8_t* const end = file.data() + file.size();
@@ -132,14 +132,14 @@ std::optional<restart_cutter::part> restart_cutter::cut(std::span<const std::byt
   if (row % mcus != 0 && mcus % row != 0) return std::nullopt;
   const pixel_box& window = request.window;
   const unsigned d = request.denominator;
-  // libjpeg uses other routines for rows of one or two samples.
+  // Keep rows longer than two samples: libjpeg decodes shorter ones with other routines.
   const side_cut x = cut_side({request.stored.width, window.left, window.left + window.width,
                                std::min(mcus, row) * mcu_width, header->across, 16 * header->across},
                               d);
   const side_cut y = cut_side({request.stored.height, window.top, window.top + window.height,
                                std::max(mcus / row, 1U) * mcu_height, header->down, 0},
                               d);
-  // Rows below the window are not decoded in any case.
+  // The decoder skips rows below the window anyway.
   if (y.first == 0 && x.end - x.first == x.all) return std::nullopt;
   const std::size_t needed = (std::size_t{y.end} - 1) * x.all + x.end;
   if (!find_intervals(file, header->scan.end, needed, std::size_t{y.all} * x.all)) return std::nullopt;

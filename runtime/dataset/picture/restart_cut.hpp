@@ -1,5 +1,5 @@
-// Cuts the part of a JPEG with restart markers that a window needs into a small JPEG of its own, so that libjpeg reads
-// no entropy-coded data of the rows above the window and of the columns next to it. Used by the picture pipeline.
+// Cuts out the part of a JPEG that a window needs and makes a small JPEG of it. Requires restart markers. libjpeg then
+// reads no entropy-coded data of the rows above the window or of the columns next to it. Used by the picture pipeline.
 #pragma once
 
 #include "runtime/dataset/picture/jpeg.hpp"
@@ -19,10 +19,10 @@ class restart_cutter {
     jpeg_request request;             ///< the window in it
   };
 
-  /// Decoding the part gives the bits that decoding the file gives. Empty if it saves nothing, or if the file is not
-  /// sequential, 8 bits, in one scan, with markers in order, an interval of whole rows of MCUs or of a whole
-  /// fraction of a row, and an end-of-image marker: the file as a whole is decoded then, or refused. What it skips
-  /// is not checked. `request` has the rule window_only. Throws std::bad_alloc only.
+  /// Decoding the part gives the same bits as decoding the file. Empty if cutting saves nothing. Also empty unless the
+  /// file is sequential, 8 bits, in one scan, with markers in order, an end-of-image marker, and an interval that
+  /// covers whole rows of MCUs or divides a row evenly; the whole file is then decoded, or refused. The parts that it
+  /// skips are not checked. `request` must have the rule window_only. Throws only std::bad_alloc.
   std::optional<part> cut(std::span<const std::byte> file, const jpeg_request& request);
 
  private:

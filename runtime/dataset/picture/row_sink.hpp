@@ -1,5 +1,5 @@
-// Receives decoded pixels row by row, top to bottom, so that a picture is never in memory as a whole.
-// Implemented by the resampler; called by the decoders.
+// Receives decoded pixels row by row, top to bottom, so that the whole picture is never in memory. Implemented by the
+// resampler; called by the decoders.
 #pragma once
 
 #include <cstdint>

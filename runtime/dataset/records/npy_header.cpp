@@ -21,7 +21,7 @@ std::uint64_t npy_header::record_bytes() const noexcept {
 namespace {
 
 struct named_type {
-  std::string_view descr;  // without the byte order
+  std::string_view descr;  // without the character for byte order
   dtype type;
 };
 
@@ -153,7 +153,7 @@ std::uint64_t little_endian(std::span<const std::byte> bytes) noexcept {
   return value;
 }
 
-/// Checks everything except whether the shape agrees with the file's size.
+/// Checks everything but whether the shape matches the file's size.
 result<npy_header> parse_layout(std::span<const std::byte> start) {
   constexpr std::string_view magic = "\x93NUMPY";
   const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
@@ -184,7 +184,7 @@ result<npy_header> parse_layout(std::span<const std::byte> start) {
   return npy_header{*element, *raw->shape, dictionary_at + dictionary_size};
 }
 
-/// Bytes of an element times these axes.
+/// Bytes of an array with this element type and these axes.
 result<std::uint64_t> bytes_of_axes(dtype element, std::span<const std::uint64_t> axes) {
   std::uint64_t bytes = size_of(element);
   for (const std::uint64_t side : axes) {
@@ -219,7 +219,7 @@ result<npy_header> read_npy_header(readable& file) {
   if (auto ok = file.read(0, start); !ok) return tl::unexpected(std::move(ok.error()));
   auto header = parse_npy_header(start, file.bytes());
   if (header || start.size() == file.bytes()) return header;
-  // Maybe it is a longer one.
+  // The header may be longer than this.
   start.resize(std::min<std::uint64_t>(file.bytes(), npy_header_max));
   if (auto ok = file.read(0, start); !ok) return tl::unexpected(std::move(ok.error()));
   return parse_npy_header(start, file.bytes());

@@ -19,7 +19,7 @@ tensor_spec spec_of(const index_view& index) {
 
 }  // namespace
 
-// A truncated file fails only the samples after the cut: sizes are not compared.
+// Does not compare sizes, so a truncated file fails only the samples after the cut.
 record_dataset::record_dataset(index_view index, const std::string& path, std::shared_ptr<object_store> store)
     : index_(std::move(index)), folder_(folder_of_records(path, index_.type())), files_(std::move(store), file_check::none) {
   record_bytes_ = bytes_of(spec_of(index_));

@@ -1,5 +1,5 @@
-// npy and raw datasets: fixed-size records, stored back to back in files. Runs in a worker; the index has the
-// files and the offsets of their records.
+// npy and raw datasets: fixed-size records, stored back to back in files. Runs in a worker; the index lists the files
+// and where their records begin.
 #pragma once
 
 #include "runtime/dataset/file_pool.hpp"
@@ -13,12 +13,11 @@
 
 namespace penstock {
 
-/// One tensor, `data`. Records are read with pread directly into the slot, not through a mapping: a truncated
-/// file or failing storage is then an error code, not a SIGBUS that would be blamed on the sample as a
-/// crash.
+/// One tensor, `data`. Records are read with pread directly into the slot, not through a mapping. A truncated file or
+/// failing storage then gives an error code instead of a SIGBUS, which would be blamed on the sample as a crash.
 class record_dataset final : public Dataset {
  public:
-  /// `path`: as in [dataset]. `store`: for URLs, else null.
+  /// `path`: as in [dataset]. `store`: for URLs, otherwise null.
   record_dataset(index_view index, const std::string& path, std::shared_ptr<object_store> store = nullptr);
 
   static dataset_description describe(const index_view& index);
@@ -41,7 +40,7 @@ class record_dataset final : public Dataset {
   index_view index_;
   std::string folder_;
   std::uint64_t record_bytes_ = 0;
-  std::vector<std::uint64_t> ends_;  ///< cumulative number of samples, including each file
+  std::vector<std::uint64_t> ends_;  ///< running total of samples, up to and including each file
   file_pool files_;
 };
 

@@ -1,5 +1,4 @@
-// The faults that the synthetic dataset injects: as close as possible to the effects of broken decoders and
-// storage.
+// The faults that the synthetic dataset injects. They are as close as possible to the effects of broken decoders and storage.
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
 

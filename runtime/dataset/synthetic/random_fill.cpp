@@ -1,5 +1,4 @@
-// Random bytes in bulk: eight Philox blocks at a time where the processor can, with the same bits as one at a
-// time.
+// Random bytes in bulk. Computes eight Philox blocks at a time if the processor can; the bits are the same as one at a time.
 #include "runtime/dataset/order/philox.hpp"
 
 #include <Random123/philox.h>
@@ -17,7 +16,7 @@
 namespace penstock {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "blocks are stored as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "blocks are stored in memory order");
 
 constexpr std::size_t lanes = 8;
 constexpr std::size_t group_bytes = lanes * sizeof(philox_words);

@@ -21,20 +21,19 @@ namespace penstock {
 ///   memcpy  copied from a fixed pseudo-random buffer of up to 4 MiB, from 64 * index on, round and round
 ///   random  Philox, keyed (seed, epoch, index)
 ///
-/// `stamp` is as cheap as a sample can be: a slot's row is zeroed only when this dataset first sees its
-/// address; after that, each sample's stamps overwrite those of the last one. This requires that nothing else
-/// writes to the slot and that rows keep their addresses, which the arena guarantees; other memory must not
-/// be freed and reused during the dataset's lifetime.
+/// `stamp` is as cheap as possible: a slot's row is zeroed only when this dataset first sees its address; after that, the
+/// stamps of each sample overwrite those of the last one. This requires that nothing else writes to the slot and that rows
+/// keep their addresses, which the arena guarantees. Other memory must not be freed and reused during the dataset's lifetime.
 class synthetic_dataset final : public Dataset {
  public:
   /// Refuses (errc::dataset) a configuration that gives neither or both of bytes_per_sample and shape.
   static result<dataset_description> describe(const dataset_config& config);
-  /// `config` is one that describe() accepts. `rows_are_own`: nothing else writes to the rows of the slots.
+  /// `config` must be one that describe() accepts. `rows_are_own`: nothing else writes to the rows of the slots.
   explicit synthetic_dataset(const dataset_config& config, bool rows_are_own = true);
 
   dataset_description describe() override;
   void setup(const worker_context& context) override;
-  /// Injects the faults of this sample first, then waits, works and fills.
+  /// First injects this sample's faults, then waits, works and fills.
   void load(const sample_request& request, const sample_slot& slot) override;
 
  private:
@@ -44,13 +43,13 @@ class synthetic_dataset final : public Dataset {
   dataset_config config_;
   bool rows_are_own_;
   std::uint64_t seed_ = 0;
-  std::multimap<std::uint64_t, fault_config> faults_;  ///< of one sample in the order of the config
+  std::multimap<std::uint64_t, fault_config> faults_;  ///< by sample; those of one sample in the order of the config
   std::unordered_set<const std::byte*> zeroed_;  ///< stamp: rows that are known to be zero between stamps
   std::vector<std::byte> source_;                ///< memcpy
 };
 
-/// Injects a fault. Returns only from leak (each time touches and keeps 64 MiB of private memory), slow, and
-/// from stop when the process is continued; raise throws std::runtime_error.
+/// Injects a fault. Returns only after leak (each call touches and keeps 64 MiB of private memory), slow, and stop once
+/// the process is continued. raise throws std::runtime_error.
 void inject(const fault_config& fault);
 
 }  // namespace penstock

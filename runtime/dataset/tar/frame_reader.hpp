@@ -1,4 +1,4 @@
-// Reads ranges of an archive that is compressed in frames: decompresses only the frames that a range needs, and keeps the last ones.
+// Reads ranges of an archive that is compressed in frames. Decompresses only the frames that a range needs, and caches the latest ones.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -17,19 +17,20 @@
 
 namespace penstock {
 
-/// Whether a shard's name says that it is compressed with zstd.
+/// Whether a shard's name says that the shard is compressed with zstd.
 [[nodiscard]] bool is_zstd_name(std::string_view name) noexcept;
 
-/// The frames of a file, from its seek table. Refuses what seek_table_bytes, parse_seek_table and the file refuse.
+/// Reads the frames of a file from its seek table. Refuses what seek_table_bytes, parse_seek_table and the file's read() refuse.
 result<std::vector<zstd_frame>> read_frames(readable& file);
 
-/// Keeps the last frames: up to 256, of 16 MiB in total; or one that is larger. Not thread-safe.
+/// Caches the latest frames: up to 256 frames and 16 MiB, or a single larger frame. Not thread-safe.
 class frame_reader {
  public:
-  /// Refuses (errc::config) if libzstd is missing. Otherwise the first read() does.
+  /// Loads libzstd. Refuses (errc::config) if it is missing. Without this call, the first read() loads it.
   result<void> open();
-  /// Fills `into` from byte `at` of the archive. The frames must hold that range. `number` distinguishes files. Refuses what the
-  /// file refuses, and (errc::io) frames that cannot be decompressed, or whose contents are not as the seek table says.
+  /// Fills `into` from byte `at` of the archive. The frames must cover that range. `number` identifies the file.
+  /// Refuses what the file's read() refuses, and (errc::io) frames that cannot be decompressed or whose contents do not
+  /// match the seek table.
   result<void> read(std::uint64_t number, readable& file, std::span<const zstd_frame> frames, std::uint64_t at, std::span<std::byte> into);
   [[nodiscard]] bool keeps(std::uint64_t number, const zstd_frame& frame) { return find(number, frame) != kept_.end(); }
 
@@ -47,14 +48,14 @@ class frame_reader {
 
   std::optional<zstd_codec> zstd_;
   recycled_buffer compressed_;
-  std::list<kept_frame> kept_;  ///< the last one used first
+  std::list<kept_frame> kept_;  ///< most recently used first
   std::uint64_t kept_bytes_ = 0;
 };
 
-/// Where the frames that hold these ranges lie in the file, each once.
+/// Where the frames that hold these ranges are in the file. Each frame comes once.
 std::vector<byte_range> compressed_ranges(std::span<const zstd_frame> frames, std::span<const byte_range> ranges);
 
-/// The archive in a compressed file, as if it were a plain one. Used to index it and to write it again.
+/// The archive in a compressed file, readable like a plain one. Used to index and to repack it.
 class zstd_archive final : public readable {
  public:
   /// The frames must outlive it.

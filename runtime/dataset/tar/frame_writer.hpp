@@ -12,7 +12,7 @@
 
 namespace penstock {
 
-/// The caller writes the bytes. Move-only.
+/// Appends to a string, which the caller writes to the file. Move-only.
 class frame_writer {
  public:
   /// `level`: zstd's. Refuses (errc::config) if libzstd is missing.

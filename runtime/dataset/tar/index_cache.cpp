@@ -32,7 +32,7 @@ namespace {
 using clock = std::chrono::steady_clock;
 constexpr auto told_every = std::chrono::milliseconds(100);
 constexpr auto lock_polled_every = std::chrono::milliseconds(50);
-/// How long to wait for a process that builds the same index before building it here, too.
+/// How long to wait for a process that builds the same index. After that, the index is built here, too.
 constexpr auto lock_patience = std::chrono::minutes(10);
 
 // ---- where an index may be
@@ -50,7 +50,7 @@ std::string cache_folder(const std::string& given) {
   return home != nullptr && *home == '/' ? std::string(home) + "/.cache/penstock" : std::string();
 }
 
-/// Names are hashed so that several lists of shards in one folder, and several folders in one cache, have an index each.
+/// Names include a hash, so that several shard lists in one folder and several folders in one cache each have their own index.
 std::vector<place> places_of(const shard_list& shards, const std::string& cache) {
   const auto name_with = [&](const std::string& folder) {
     fingerprint_hash hash("tar index");
@@ -108,8 +108,8 @@ result<void> fits(const tar_index& index, const shard_list& shards) {
   return {};
 }
 
-/// The index in this place; none if there is no file. Refuses (errc::dataset) one that cannot be opened or does not
-/// fit, without naming it, and (errc::io) a shard that cannot be examined.
+/// The index in this place; empty if there is no file. Refuses (errc::dataset) an index that cannot be opened or does
+/// not fit, without naming it, and (errc::io) a shard that cannot be examined.
 result<std::optional<found_index>> open_index(const place& where, const shard_list& shards) {
   unique_fd file(::open(where.file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   if (!file) {
@@ -129,13 +129,13 @@ unsigned cores() noexcept {
   return ::sched_getaffinity(0, sizeof usable, &usable) == 0 ? static_cast<unsigned>(CPU_COUNT(&usable)) : 1U;
 }
 
-/// Reading headers far apart waits for the storage more than it computes: some threads more than cores.
+/// Reading scattered headers waits for the storage more than it computes, so use more threads than cores.
 unsigned threads_wanted() noexcept {
   constexpr unsigned threads_max = 32;
   return std::clamp(2U * cores(), 4U, threads_max);
 }
 
-/// Large shards are read in parts where there are fewer shards than threads.
+/// If there are fewer shards than threads, large shards are read in parts.
 unsigned parts_of(std::size_t shards, const std::string& path) noexcept {
   const std::uint64_t part_min = is_zstd_name(path) ? 8 * MiB : 64 * MiB;  // decompressing takes longer
   struct ::stat facts {};
@@ -183,7 +183,7 @@ class parallel_reading {
       auto shard = read(i);
       if (!shard) ++refused_;
       results_[i].emplace(std::move(shard));
-      if (refused_ > 0) break;  // shards before this one are being read or have been
+      if (refused_ > 0) break;  // earlier shards have been read or are being read by other threads
     }
     const std::lock_guard lock(mutex_);
     if (--running_ == 0) ended_.notify_all();
@@ -215,7 +215,7 @@ class parallel_reading {
   unsigned running_ = 0;
 };
 
-/// An exclusive lock on a folder. Some network file systems have none: then several processes may build the same
+/// An exclusive lock on a folder. Some network file systems have no locks: several processes may then build the same
 /// index, and the last rename wins.
 class folder_lock {
  public:
@@ -235,7 +235,7 @@ class folder_lock {
   bool held_ = false;
 };
 
-/// Removes what killed builders left. Call it with the lock: otherwise they may be alive.
+/// Removes files of builders that were killed. Call it while holding the lock: without it, those builders may still be running.
 void remove_leftovers(const place& where) {
   std::error_code fault;
   const std::string beginning = where.file + ".new-";
@@ -244,9 +244,9 @@ void remove_leftovers(const place& where) {
     if (at->path().native().starts_with(beginning)) ::unlink(at->path().c_str());
 }
 
-/// Writes the index under another name, then gives it its own: a reader sees all of it or none.
+/// Writes the index under a temporary name and renames it, so that a reader sees all of it or nothing.
 result<found_index> keep(const place& where, std::span<const shard_index> shards) {
-  // Random: without locks, containers on several hosts may build at the same time under the same process id.
+  // Random: without locks, containers on several hosts may build at the same time with the same process id.
   const std::string new_path =
       fmt::format("{}.new-{}-{:08x}", where.file, ::getpid(), std::random_device{}());
   const unique_fd file(::open(new_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
@@ -274,7 +274,7 @@ result<found_index> keep_in_memory(std::span<const shard_index> shards) {
   return found_index{std::move(*file), std::move(*index), "", true, {}};
 }
 
-/// Waits for another process that builds the index here. Returns its index if that fits.
+/// Waits while another process builds the index here. Returns that index if it fits.
 std::optional<found_index> wait_for_builder(folder_lock& lock, const place& where, const shard_list& shards,
                                             const std::function<void(const index_progress&)>& told) {
   for (const auto until = clock::now() + lock_patience; !lock.try_take() && clock::now() < until;) {
@@ -285,7 +285,7 @@ std::optional<found_index> wait_for_builder(folder_lock& lock, const place& wher
   return found && *found ? std::move(*found) : std::nullopt;
 }
 
-/// The first index that fits. If there is none, notices say why those that exist do not.
+/// The first index that fits. If none fits, notices say why.
 result<std::optional<found_index>> look_for_index(const std::vector<place>& places, const shard_list& shards,
                                                   std::vector<std::string>& notices) {
   std::vector<std::string> unusable;
@@ -313,7 +313,7 @@ result<found_index> find_or_build(const shard_list& shards, const std::vector<pl
     if (!found) return tl::unexpected(std::move(found.error()));
     return std::move(**found);
   }
-  // A folder that seems writable may still refuse the file: a full disk, a sticky bit. Then the next one is tried.
+  // A folder that seems writable may still refuse the file, for example because the disk is full. The next folder is tried then.
   std::vector<shard_index> read;
   const auto read_once = [&]() -> result<void> {
     if (!read.empty()) return {};

@@ -1,5 +1,5 @@
-// Finds the index of a tar dataset's shards, or builds it: next to the shards if they are files and that folder can be written
-// to, else in a cache folder. Used by the session before any worker exists, and by the tools.
+// Finds or builds the index of a tar dataset's shards. It is next to the shards if they are files in a writable folder,
+// else in a cache folder. Used by the session before any worker exists, and by the tools.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -15,28 +15,28 @@
 namespace penstock {
 
 struct index_progress {
-  std::uint64_t bytes = 0;  ///< of shards that were passed
+  std::uint64_t bytes = 0;  ///< read so far, in bytes of the shards
   std::uint64_t all = 0;
-  bool waiting = false;  ///< for another process that builds the same index
+  bool waiting = false;  ///< whether another process is building the same index
 };
 
 struct found_index {
   unique_fd file;  ///< read-only; for the workers
   tar_index index;
-  std::string path;  ///< empty: no folder could be written to, and it exists in memory alone
+  std::string path;  ///< empty: no folder was writable, and the index exists only in memory
   bool built = false;
   std::vector<std::string> notices;
 };
 
-/// An index is used if it was made of the same names in the same order and each shard has the size and time of
-/// modification (or ETag) that it had then; otherwise it is built again, and a notice says why. Several processes that need
-/// it at the same time build it once, where the file system has locks. `cache`: a folder, "" for
-/// $XDG_CACHE_HOME/penstock; made if it is missing. `told` is called a few times a second while it is built, on this thread.
+/// Uses an existing index if it was made of the same names in the same order, and each shard still has the same size
+/// and time of modification (or ETag). Otherwise builds it again, and a notice says why. If several processes need it
+/// at the same time, only one of them builds it, provided that the file system has locks. `cache`: a folder, created if
+/// missing; "" for $XDG_CACHE_HOME/penstock. During a build, `told` is called a few times a second on this thread.
 /// Refuses what read_shard refuses, for the first such shard.
 result<found_index> find_index(const shard_list& shards, const std::string& cache,
                                const std::function<void(const index_progress&)>& told = {});
 
-/// Adds a line for shards that may have been cut short or hold a second archive.
+/// Adds a notice for shards that may have been cut short or that have a second archive appended.
 void add_notices_about(const tar_index& index, std::vector<std::string>& notices);
 
 }  // namespace penstock

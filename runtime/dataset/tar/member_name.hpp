@@ -7,8 +7,8 @@
 namespace penstock {
 
 struct member_name {
-  std::string_view key;  ///< folder and the file's name up to its first dot; empty: belongs to no sample
-  std::string_view extension;  ///< what follows that dot, in the case of the name: "jpg", "seg.PNG"
+  std::string_view key;  ///< folder and file name up to the first dot; empty: the member belongs to no sample
+  std::string_view extension;  ///< what follows that dot, in the name's case: "jpg", "seg.PNG"
 };
 
 /// "a/b.seg.png" -> "a/b", "seg.png". A name without a dot, or whose last part begins with a dot, belongs to no

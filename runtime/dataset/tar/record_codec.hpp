@@ -25,7 +25,7 @@ inline char* write_number(char* to, std::uint64_t value) noexcept {
   return to;
 }
 
-/// Takes a number off the front; nothing if `from` ends in it or it has more than 64 bits.
+/// Removes a number from the front of `from`. Empty if `from` ends within the number, or if the number has more than 64 bits.
 inline std::optional<std::uint64_t> take_number(std::string_view& from) noexcept {
   std::uint64_t value = 0;
   for (unsigned shift = 0; shift < 64; shift += 7) {
@@ -39,10 +39,10 @@ inline std::optional<std::uint64_t> take_number(std::string_view& from) noexcept
   return std::nullopt;
 }
 
-/// The kinds that an index distinguishes.
+/// The kinds of members that an index distinguishes.
 enum class indexed_kind : std::uint8_t { file, link, sparse, other };
 
-/// Blocks that contents of this size take.
+/// The number of blocks for contents of this size.
 constexpr std::uint64_t blocks_of(std::uint64_t bytes) noexcept {
   return bytes / tar_block + (bytes % tar_block != 0 ? 1 : 0);
 }

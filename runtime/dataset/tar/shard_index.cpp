@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint32_t samples_max = std::numeric_limits<std::uint32_t>::max() - 1;
 constexpr std::uint32_t offset_max = std::numeric_limits<std::uint32_t>::max();
 
-/// An entry of the table of keys: the upper half of the hash, and the sample counted from 1.
+/// An entry of the table of keys: the upper half of the hash, and the number of the sample, counted from 1.
 std::uint64_t entry_of(std::uint64_t hash, std::uint64_t sample) noexcept {
   return (hash & 0xffffffff00000000U) | (sample + 1);
 }
@@ -46,11 +46,11 @@ struct read_sizes {
 };
 
 constexpr read_sizes sizes_of_file{4 * KiB, 256 * KiB, 8 * KiB};
-/// A request takes as long as some MiB.
+/// A request takes as long as transferring some MiB.
 constexpr read_sizes sizes_of_object{64 * KiB, 4 * MiB, 2 * MiB};
 
-/// Reads pieces of a shard at growing offsets. Where headers are close to each other it reads everything, in large
-/// pieces; where they are far apart, a small one at each.
+/// Reads pieces of a shard at increasing offsets. If headers are close together, it reads everything in large pieces;
+/// if they are far apart, a small piece at each header.
 class header_reader {
  public:
   header_reader(readable& shard, const read_sizes& sizes) : shard_(shard), sizes_(sizes), buffer_(sizes.large) {}
@@ -62,12 +62,12 @@ class header_reader {
     return rest(range.at).first(range.bytes);
   }
 
-  /// What was read from there on: at least what the last read() returned.
+  /// Everything in the buffer from this offset on: at least what the last read() returned.
   [[nodiscard]] std::span<const std::byte> rest(std::uint64_t at) const { return std::span(buffer_).subspan(at - begin_, end_ - at); }
 
  private:
   result<void> fill(tar_range range) {
-    // How much of the data since the last read was used shows how dense headers are.
+    // How much of the data since the last read was used shows how dense the headers are.
     const std::uint64_t distance = range.at - last_at_;
     last_at_ = range.at;
     const bool dense = distance <= end_ - begin_ + sizes_.far;
@@ -103,7 +103,7 @@ std::string_view compression_by_magic(std::span<const std::byte> start) noexcept
   return {};
 }
 
-/// Counts what has been read of an archive, as bytes of its file.
+/// Counts progress through an archive in bytes of its (perhaps compressed) file.
 class file_progress {
  public:
   file_progress(const shard_index& shard, std::atomic<std::uint64_t>& file_bytes)
@@ -115,13 +115,13 @@ class file_progress {
   std::atomic<std::uint64_t>& file_bytes_;
 };
 
-/// Reads the headers of a shard from some header on.
+/// Reads the headers of a shard from a given header on.
 class part_of_shard {
  public:
   part_of_shard(readable& from, const read_sizes& sizes, tar_parser begin, const file_progress& progress)
       : parser(std::move(begin)), reader_(from, sizes), progress_(progress) {}
 
-  /// Up to the first header at `until` or after it, or to the archive's end. Call it again to continue.
+  /// Reads up to the first header at or after `until`, or to the end of the archive. Call it again to continue.
   result<void> read(std::uint64_t until) {
     constexpr std::uint64_t told_every = 4 * MiB;
     if (const auto range = parser.wanted()) told_ = range->at;
@@ -147,7 +147,7 @@ class part_of_shard {
     return {};
   }
 
-  /// Also of an archive that is so small that the parser takes it for padding.
+  /// Bytes after the end marker, even if there are so few that the parser takes them for padding.
   result<std::uint64_t> bytes_after_end() {
     const auto padding = parser.padding();
     if (!padding) return parser.bytes_after_end();
@@ -165,7 +165,7 @@ class part_of_shard {
   file_progress progress_;
 };
 
-/// The first block in [begin, end) that looks like a header; `end` if none does or the file cannot be read.
+/// The first block in [begin, end) that looks like a header; `end` if there is none or the file cannot be read.
 std::uint64_t find_header(readable& from, std::uint64_t begin, std::uint64_t end) {
   std::vector<std::byte> piece(64 * KiB);
   for (std::uint64_t at = begin; at < end; at += piece.size()) {
@@ -177,10 +177,10 @@ std::uint64_t find_header(readable& from, std::uint64_t begin, std::uint64_t end
   return end;
 }
 
-/// Opens the archive in a shard: each thread needs its own.
+/// Opens the archive in a shard. Each thread needs its own.
 using archive_opener = std::function<std::unique_ptr<readable>()>;
 
-/// What one thread has read of an archive, from a block on that looks like a header.
+/// What one thread has read of an archive, beginning at a block that looks like a header.
 struct read_part {
   std::unique_ptr<readable> archive;
   std::uint64_t begin = 0;
@@ -197,7 +197,7 @@ struct read_part {
   }
 };
 
-/// A part counts if the archive has a member where it begins. What is then missing, or was damaged, is read in order.
+/// Uses a part only if a member of the archive begins where the part begins. Whatever is missing or damaged is then read in order.
 result<part_of_shard> join(part_of_shard whole, std::span<read_part> later, std::uint64_t bytes) {
   const auto position = [&] {
     const auto next = whole.parser.wanted();
@@ -220,7 +220,7 @@ result<part_of_shard> read_in_parts(readable& archive, const archive_opener& ope
   constexpr std::uint64_t usual_members = 64 * KiB;
   std::vector<read_part> later(count - 1);
   part_of_shard first(archive, sizes_of_file, tar_parser(bytes), progress);
-  result<void> done = first.read(std::min(usual_members, boundary(1)));  // most have all extensions there
+  result<void> done = first.read(std::min(usual_members, boundary(1)));  // most archives have all their extensions there
   if (!done) return tl::unexpected(std::move(done.error()));
   const shard_grouping beginning = first.grouping;
   {
@@ -318,7 +318,7 @@ void shard_grouping::add(std::string_view key, found_member member) {
   newest_.push_back(member);
 }
 
-/// Writes the newest sample: the next member has another key.
+/// Writes the newest sample. Called when the next member has another key.
 void shard_grouping::close_sample() {
   if (newest_.empty()) return;
   append_sample(key_, newest_);
@@ -366,7 +366,7 @@ void shard_grouping::for_each_member(const Use& use) const {
   for (const found_member& member : members_) use(text_of(keys_[member.sample]), member);
 }
 
-/// A key does not ascend.
+/// Called at the first key that does not ascend.
 void shard_grouping::leave_order() {
   const shard_grouping ordered = std::exchange(*this, {});
   in_order_ = false;
@@ -381,7 +381,7 @@ std::string_view shard_grouping::first_key() const noexcept {
   return bytes ? first.substr(0, *bytes) : std::string_view(key_);
 }
 
-/// `behind`: in order, with this one's numbers of extensions and no key below the newest one.
+/// `behind` must be in order, number extensions as this one does, and have no key below the newest one.
 void shard_grouping::append_in_order(shard_grouping& behind) {
   std::string_view records = behind.records_;
   std::span<const std::uint32_t> offsets = behind.offsets_;
@@ -425,7 +425,7 @@ void shard_grouping::append(shard_grouping behind) {
 }
 
 std::uint32_t shard_grouping::extension_of(std::string_view extension) {
-  // Shards have few: comparing takes less time than a hash.
+  // Shards have few extensions, so comparing is faster than hashing.
   constexpr std::size_t compared_max = 8;
   for (std::size_t i = 0; i < std::min(extensions_.size(), compared_max); ++i)
     if (extensions_[i].text == extension) return static_cast<std::uint32_t>(i);
@@ -463,7 +463,7 @@ std::uint32_t shard_grouping::sample_of(std::string_view key) {
   std::size_t at = hash & (table_.size() - 1);
   for (; table_[at] != 0; at = (at + 1) & (table_.size() - 1)) {
     const auto sample = static_cast<std::uint32_t>(table_[at]) - 1;
-    // Comparing hashes here saves a visit to the key's memory.
+    // Comparing hashes first saves an access to the key's memory.
     if (table_[at] == entry_of(hash, sample) && text_of(keys_[sample]) == key) return sample;
   }
   table_[at] = entry_of(hash, keys_.size());

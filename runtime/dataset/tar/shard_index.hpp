@@ -1,5 +1,5 @@
-// The samples of one shard: its members grouped by key, in compact form. Built from the shard's headers; many of
-// them make an index (tar_index.hpp). Used while an index is built.
+// The samples of one shard: its members grouped by key, in compact form. Built from the shard's headers; the indexes of
+// all shards make up the dataset's index (tar_index.hpp). Used while an index is built.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -22,36 +22,36 @@ namespace penstock {
 struct shard_extension {
   std::string text;
   std::uint64_t members = 0;
-  std::uint64_t longest = 0;  ///< bytes of the largest
+  std::uint64_t longest = 0;  ///< bytes of the largest member
 };
 
 struct shard_index {
   std::string name;  ///< relative to the list's folder
   std::uint64_t bytes = 0;             ///< of the archive
-  std::uint64_t file_bytes = 0;        ///< fewer if it is compressed
-  std::int64_t modified_ns = 0;        ///< since 1970; of an object 0
-  std::string tag;                     ///< an object's version, as object_facts has it; otherwise empty
-  std::vector<std::uint32_t> offsets;  ///< of each sample's record in `records`
+  std::uint64_t file_bytes = 0;        ///< smaller than `bytes` if the shard is compressed
+  std::int64_t modified_ns = 0;        ///< since 1970; 0 for an object
+  std::string tag;                     ///< an object's version as in object_facts; empty for files
+  std::vector<std::uint32_t> offsets;  ///< where each sample's record begins in `records`
   std::string records;                 ///< see record_codec.hpp
   std::vector<shard_extension> extensions;
-  std::vector<zstd_frame> frames;  ///< none: it is not compressed
+  std::vector<zstd_frame> frames;  ///< empty: it is not compressed
   std::uint64_t members = 0;
   bool has_end_marker = true;
   std::uint64_t bytes_after_end = 0;
 };
 
-/// Groups members by key. Pure. Members of a key need not be neighbours; samples are in the order of their first
-/// member. Members that belong to no sample are left out, and so are folders. As long as keys ascend, as in most archives,
-/// samples become records at once; the first key that does not turns them into members again, with a table of keys.
+/// Groups members by key. Pure. Members of a key need not be adjacent; samples are in the order of their first member.
+/// Folders, and members that belong to no sample, are left out. As long as keys ascend, as in most archives, samples become
+/// records immediately. The first key that does not ascend turns the records back into members, with a table of keys.
 class shard_grouping {
  public:
   void add(const tar_member& member);
-  /// Numbers extensions as `other` does. Call it first. Parts of a shard that number them in the same way are appended faster.
+  /// Numbers extensions as `other` does, so that parts of a shard can be appended faster. Call it first.
   void number_extensions_as(const shard_grouping& other);
-  /// The members of another part of the shard, after those that were added.
+  /// Appends the members of a later part of the shard.
   void append(shard_grouping behind);
-  /// Fills offsets, records, extensions and members of `to`. Refuses (errc::dataset) more than 2^32 - 2 samples, or 4 GiB
-  /// of records. Call it once.
+  /// Fills offsets, records, extensions and members of `to`. Refuses (errc::dataset) more than 2^32 - 2 samples, or
+  /// more than 4 GiB of records. Call it once.
   result<void> finish(shard_index& to);
 
  private:
@@ -71,7 +71,7 @@ class shard_grouping {
   void append_sample(std::string_view key, std::span<const found_member> members);
   void append_in_order(shard_grouping& behind);
   void leave_order();
-  /// use(key, member) for each member in a record of `records_`, in order. Returns what follows the record.
+  /// Calls use(key, member) for each member in a record of `records_`, in order. Returns what follows the record.
   template <class Use>
   static std::string_view read_record(std::string_view record, const Use& use);
   template <class Use>
@@ -92,13 +92,13 @@ class shard_grouping {
   };
   std::uint64_t added_ = 0;
   bool in_order_ = true;
-  // As in shard_index. While keys ascend, all samples but the newest, which may get more members.
+  // As in shard_index. While keys ascend: all samples but the newest, which may get more members.
   std::string records_;
   std::vector<std::uint32_t> offsets_;
-  std::string key_;                  // of the newest sample
-  std::vector<found_member> newest_; // its members
-  std::string record_;               // its record, while it is written
-  // Then:
+  std::string key_;                  // key of the newest sample
+  std::vector<found_member> newest_; // members of the newest sample
+  std::string record_;               // scratch memory for its record
+  // Once keys no longer ascend:
   std::string pool_;
   std::vector<found_key> keys_;  // one per sample
   std::vector<std::uint64_t> table_;  // open addressing: see entry_of in shard_index.cpp; 0: free
@@ -108,16 +108,16 @@ class shard_grouping {
       extension_numbers_;  // by spelling
 };
 
-/// Reads the headers of a shard and groups its members; contents of larger members are skipped. `path` is opened,
-/// `name` is what the index and messages call it. `parts` are read at the same time: each begins with the first block that looks
-/// like a header, and counts if the part before it ends there; else everything from there on is read again. Adds the bytes that it has passed to `progress`. Refuses
-/// (errc::dataset, errc::io) with the shard's name what the parser refuses, files that cannot be read, are not
-/// regular files or change meanwhile, and compressed shards, except those named .tar.zst that have
-/// a seek table.
+/// Reads the headers of a shard and groups its members; skips the contents of larger members. Opens `path`; the index
+/// and messages call it `name`. `parts` are read in parallel: each begins at the first block that looks like a header,
+/// and is used if the part before it ends there. Otherwise everything from there on is read again. Adds the number of
+/// bytes read so far to `progress`. Refuses (errc::dataset, errc::io), with the shard's name, what the parser refuses;
+/// files that cannot be read, are not regular files or change during the reading; and compressed shards, except those
+/// named .tar.zst that have a seek table.
 result<shard_index> read_shard(const std::string& path, const std::string& name, unsigned parts,
                                std::atomic<std::uint64_t>& progress);
-/// The same for an object of a store, of this version. It reads all but members of some MiB: a request for each header would
-/// take longer.
+/// The same for an object of a store, in this version. Reads everything but members of some MiB, because a request for
+/// each header would take longer.
 result<shard_index> read_shard(const std::shared_ptr<readable>& object, const std::string& tag, const std::string& name,
                                std::atomic<std::uint64_t>& progress);
 

@@ -30,7 +30,7 @@ constexpr file_kind shard_files{
     .text = "*.tar, *.tar.zst",
     .belongs = [](std::string_view name) { return ends_with_any_case(name, ".tar") || is_zstd_name(name) || !compression_of(name).empty(); }};
 
-/// Where a shard and its compressed copy are both in the list, each sample would be delivered twice.
+/// If a shard and its compressed copy were both in the list, each sample would be delivered twice.
 result<void> check_listed_once(const shard_list& list) {
   std::unordered_map<std::string_view, std::string_view> by_stem;
   for (const std::string_view name : list.names) {

@@ -7,11 +7,11 @@ namespace penstock {
 
 using shard_list = found_files;
 
-/// As find_files. Also refuses (errc::dataset) shards with other compressions than zstd, by their names, and two shards whose names
-/// have the same stem: one is probably a compressed copy of the other.
+/// Finds shards like find_files. Also refuses (errc::dataset) shards whose names say that they are compressed, but not
+/// with zstd; and two shards with the same stem, because one is probably a compressed copy of the other.
 result<shard_list> list_shards(const std::string& path, const store_options& options = {});
 
-/// A shard's name without .tar, .tar.zst or .tzst, in any case.
+/// A shard's name without its ending .tar, .tar.zst or .tzst (in any case).
 std::string_view stem_of_shard(std::string_view name) noexcept;
 
 /// shard_list::folder for this path.

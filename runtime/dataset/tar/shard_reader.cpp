@@ -9,7 +9,7 @@
 namespace penstock {
 namespace {
 
-/// Gaps between members up to this size are read as well, to save a call.
+/// Gaps between members up to this size are also read, to save a call.
 constexpr std::uint64_t gap_max = 64 * KiB;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Reads members of shards in a worker: shards stay open, and neighbouring members are read with one call. Of compressed shards it
-// reads only the frames that hold them.
+// Reads members of shards in a worker. Shards stay open, and adjacent members are read with one call. In compressed
+// shards it reads only the frames that hold the members.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -19,19 +19,19 @@ namespace penstock {
 
 class shard_reader {
  public:
-  /// `folder`: what the shards' names are relative to; `store`: for a URL, else none. The index must outlive the reader.
+  /// `folder`: what the shards' names are relative to; `store`: for a URL, otherwise null. The index must outlive the reader.
   shard_reader(const tar_index& index, std::string folder, std::shared_ptr<object_store> store);
 
-  /// The contents of these members of one shard, in the order given; valid until the next call. Refuses (errc::io,
-  /// with errno where there is one) a shard that cannot be opened or read, and one that changed: its size, time of modification
-  /// or ETag is not that of the index.
+  /// The contents of these members of one shard, in the given order; valid until the next call. Refuses (errc::io, with
+  /// errno if there is one) a shard that cannot be opened or read, and a shard whose size, time of modification or ETag
+  /// differs from the index.
   result<std::span<const std::span<const std::byte>>> read(std::uint64_t shard,
                                                            std::span<const indexed_member> members);
 
-  /// Refuses (errc::config) if a shard is compressed and libzstd is missing, which read() would do later.
+  /// Loads libzstd if a shard is compressed. Refuses (errc::config) if it is missing. Without this call, read() would refuse.
   result<void> prepare();
   [[nodiscard]] bool is_remote() const noexcept { return files_.is_remote(); }
-  /// Begins to fetch ranges of a remote shard that read() will need. From any thread.
+  /// Starts to fetch ranges of a remote shard that read() will need. Can be called from any thread.
   void expect(std::uint64_t shard, std::vector<byte_range> ranges);
 
  private:
@@ -46,7 +46,7 @@ class shard_reader {
   std::vector<std::span<const std::byte>> contents_;
 };
 
-/// What a sample's members are read as: one range if they are close to each other, else one for each.
+/// The ranges to read for a sample's members: one range if they are close together, else one for each.
 std::vector<byte_range> ranges_of(std::span<const indexed_member> members);
 
 }  // namespace penstock

@@ -74,7 +74,7 @@ picture_format format_of_extension(std::string_view extension) noexcept {
 
 using extension_totals = std::map<std::string, indexed_extension, std::less<>>;
 
-/// All extensions of the shards with what their members amount to, for choosing and for messages.
+/// All extensions of the shards with the totals of their members, for choosing tensors and for messages.
 extension_totals totals_of(const tar_index& index) {
   extension_totals all;
   for (std::uint64_t shard = 0; shard < index.shards(); ++shard) {
@@ -250,7 +250,7 @@ result<std::span<const std::span<const std::byte>>> tar_dataset::read(std::uint6
   return shards_.read(sample_.shard, members_);
 }
 
-/// Another thread may be in load(): uses what does not change.
+/// load() may be running on another thread, so this uses only what does not change.
 void tar_dataset::expect(std::span<const std::uint64_t> samples) {
   if (!shards_.is_remote()) return;
   std::map<std::uint64_t, std::vector<byte_range>> by_shard;
@@ -262,7 +262,7 @@ void tar_dataset::expect(std::span<const std::uint64_t> samples) {
     for (const wanted_tensor& wanted : wanted_)
       if (const auto member = choose(wanted.choice, sample); member && member->bytes <= member_bytes_max)
         members.push_back(*member);
-    if (members.size() != wanted_.size()) continue;  // load() says why
+    if (members.size() != wanted_.size()) continue;  // load() will report why
     std::ranges::copy(ranges_of(members), std::back_inserter(by_shard[sample.shard]));
   }
   for (auto& [shard, ranges] : by_shard) shards_.expect(shard, std::move(ranges));
@@ -303,7 +303,7 @@ void tar_dataset::write(const wanted_tensor& wanted, std::size_t tensor, std::sp
     }
     case member_kind::bytes: break;
   }
-  slot.set_length(tensor, contents.size());  // first: it refuses more than the slot holds
+  slot.set_length(tensor, contents.size());  // before copying: it refuses more than fits in the slot
   std::ranges::copy(contents, slot.bytes(tensor).begin());
 }
 

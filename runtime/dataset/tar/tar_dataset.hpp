@@ -1,5 +1,4 @@
-// The tar dataset: samples whose members lie in WebDataset shards. Runs in a worker; where they lie comes from
-// the index.
+// The tar dataset: its samples are members of WebDataset shards. Runs in a worker; the index says where the members are.
 #pragma once
 
 #include "runtime/base/member_choice.hpp"
@@ -18,20 +17,20 @@
 
 namespace penstock {
 
-/// Tensors: one for each entry of [dataset.members], in the order of their names. A picture is uint8 [H, W, 3] as
-/// in an image folder; a number int64; an array as its .npy says; everything else uint8 [longest] with lengths.
-/// With pictures, the records crop (int32 [4]) and flip (uint8) follow; the crop of a second picture is NAME_crop.
-/// Pictures of one sample get the same draws: those of equal size get the same box.
+/// Tensors: one for each entry of [dataset.members], sorted by name. A picture is uint8 [H, W, 3] as in an image
+/// folder; a number is int64; an array is as its .npy says; everything else is uint8 [longest] with lengths. If there
+/// are pictures, the records crop (int32 [4]) and flip (uint8) follow; the crop of a second picture is NAME_crop. All
+/// pictures of a sample use the same random draws, so pictures of equal size get the same box.
 class tar_dataset final : public Dataset {
  public:
   /// Refuses (errc::config, errc::dataset, errc::io) an entry of [dataset.members] that is invalid or matches no member
-  /// of any sample, a member beyond 2 GiB, an array whose first sample cannot be read, compressed shards
-  /// without libzstd, and what object_store::open refuses.
+  /// of any sample, a member beyond 2 GiB, an array whose first sample cannot be read, compressed shards if libzstd is
+  /// missing, and what object_store::open refuses.
   static result<std::unique_ptr<tar_dataset>> open(tar_index index, const config& settings);
 
   dataset_description describe() override { return description_; }
   void expect(std::span<const std::uint64_t> samples) override;
-  /// Throws transient_error for errors that may be temporary (is_transient), penstock::error otherwise; what() names
+  /// Throws transient_error for errors that may be temporary (is_transient), otherwise penstock::error. what() names
   /// the member, not the sample.
   void load(const sample_request& request, const sample_slot& slot) override;
   /// "train-000.tar:folder/key".
@@ -45,7 +44,7 @@ class tar_dataset final : public Dataset {
   struct wanted_tensor {
     member_choice choice;
     std::optional<array_form> array;
-    std::size_t crop = 0;  ///< pictures: which tensor gets the box
+    std::size_t crop = 0;  ///< pictures: index of the tensor for the box
   };
 
   tar_dataset(tar_index index, const config& settings, std::shared_ptr<object_store> store);
@@ -63,10 +62,10 @@ class tar_dataset final : public Dataset {
   shard_reader shards_;
   picture_loader pictures_;
   std::vector<wanted_tensor> wanted_;
-  std::size_t flip_ = 0;  ///< which tensor gets it; 0: there are no pictures
+  std::size_t flip_ = 0;  ///< index of the tensor `flip`; 0: there are no pictures
   dataset_description description_;
-  indexed_sample sample_;                ///< the one being loaded
-  std::vector<indexed_member> members_;  ///< of it, one for each of wanted_
+  indexed_sample sample_;                ///< the sample being loaded
+  std::vector<indexed_member> members_;  ///< its members, one for each of wanted_
 };
 
 /// "train-000.tar:folder/key".

@@ -43,12 +43,12 @@ struct tar_index::shard_entry {
   std::uint64_t bytes;
   std::uint64_t file_bytes;
   std::int64_t modified_ns;
-  std::uint64_t samples_end;     // this shard's samples begin where its neighbour's end, or at 0
-  std::uint64_t extensions_end;  // likewise
-  std::uint64_t frames_end;      // likewise
-  std::uint64_t records_end;     // likewise, from the beginning of all records
-  std::uint64_t name_end;        // likewise, in texts: the name, then its version's tag
-  std::uint64_t tag_bytes;       // of the end of that text
+  std::uint64_t samples_end;     // where this shard's samples end; they begin where its neighbour's end, or at 0
+  std::uint64_t extensions_end;  // likewise for its extensions
+  std::uint64_t frames_end;      // likewise for its frames
+  std::uint64_t records_end;     // likewise for its records, counted from the first record
+  std::uint64_t name_end;        // likewise for its texts: its name, then its version's tag
+  std::uint64_t tag_bytes;       // length of the tag, at the end of that text
   std::uint64_t members;
   std::uint64_t bytes_after_end;
   std::uint64_t has_end_marker;
@@ -67,7 +67,7 @@ constexpr std::array<char, 8> tar_index_magic{'P', 'N', 'S', 'T', 'K', 'T', 'A',
 constexpr std::uint32_t tar_index_version = 3;
 constexpr std::size_t checksummed_from = 24;
 
-/// Writes in large pieces and sums what it writes.
+/// Writes in large pieces and computes the checksum of what it writes.
 class summing_writer {
  public:
   explicit summing_writer(int fd) : fd_(fd) {}
@@ -110,7 +110,7 @@ class summing_writer {
   xxh3 sum_;
 };
 
-/// Equal exactly when the shards name the same members at the same offsets.
+/// Equal if and only if the shards name the same members at the same offsets.
 std::string fingerprint_of_shards(std::span<const shard_index> shards) {
   fingerprint_hash hash("tar");
   hash.add_number(shards.size());
@@ -147,7 +147,7 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
     shard_table.push_back({shard.bytes, shard.file_bytes, shard.modified_ns, head.samples, extension_table.size(), frames.size(), record_bytes,
                            name_end, shard.tag.size(), shard.members, shard.bytes_after_end, shard.has_end_marker ? 1U : 0U});
   }
-  // Records are read without alignment, offsets need four bytes of it: the tables before them have eight.
+  // Records can be read unaligned and offsets need four-byte alignment; the tables before them keep eight.
   head.magic = tar_index_magic;
   head.version = tar_index_version;
   head.shards = shards.size();
@@ -350,7 +350,7 @@ result<void> tar_index::read(std::uint64_t sample, indexed_sample& to) const {
     if (!what || !gap || !bytes || *what >> 2U >= shard.extensions_end - first_extension) return damaged();
     if (*gap >= blocks - block) return damaged();
     block += *gap;
-    // Contents end within the shard: nothing overflows.
+    // The contents end within the shard, so nothing can overflow.
     if (*bytes > shard.bytes || (block + 1) * tar_block > shard.bytes - *bytes) return damaged();
     const extension_entry& extension = extension_table()[first_extension + (*what >> 2U)];
     to.members.push_back({text(extension.text_at, extension.text_bytes),

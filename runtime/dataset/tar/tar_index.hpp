@@ -1,5 +1,5 @@
-// The index of all shards of a tar dataset: where each member of each sample is. A file that is written once,
-// then mapped read-only by every session and worker that uses the shards. Written and found by index_cache.hpp.
+// The index of all shards of a tar dataset: where each member of each sample is. The file is written once, then mapped
+// read-only by every session and worker that uses the shards. index_cache.hpp finds or writes it.
 #pragma once
 
 #include "runtime/base/mapping.hpp"
@@ -15,16 +15,16 @@
 
 namespace penstock {
 
-/// Writes the index of these shards, in this order, to an empty file. Not synced: a reader compares the checksum.
-/// Refuses (errc::io) what the system refuses.
+/// Writes the index of these shards, in this order, to an empty file. Does not sync the file: readers verify the
+/// checksum. Refuses (errc::io) what the system refuses.
 result<void> write_tar_index(int fd, std::span<const shard_index> shards);
 
 struct indexed_shard {
   std::string_view name;
   std::uint64_t bytes = 0;       ///< of the archive
-  std::uint64_t file_bytes = 0;  ///< fewer if it is compressed
+  std::uint64_t file_bytes = 0;  ///< smaller than `bytes` if the shard is compressed
   std::int64_t modified_ns = 0;
-  std::string_view tag;  ///< an object's version; otherwise empty
+  std::string_view tag;  ///< an object's version; empty for files
   std::uint64_t first_sample = 0;
   std::uint64_t samples = 0;
   std::uint64_t members = 0;
@@ -52,16 +52,16 @@ struct indexed_sample {
   std::vector<indexed_member> members;  ///< in the order of the shard
 };
 
-/// A mapped index. Move-only. What it returns points into the mapping. map() checks the tables of shards,
-/// extensions and frames; records are checked as they are read, so an index of 10^7 samples opens at once, and no content can
+/// A mapped index. Move-only. The returned views point into the mapping. map() checks the tables of shards, extensions
+/// and frames; records are checked when they are read, so an index of 10^7 samples opens without delay. No content can
 /// make a call misbehave.
 class tar_index {
  public:
-  /// Refuses (errc::protocol) contents of another format or version or with inconsistent tables. The descriptor
-  /// may be closed afterwards. The file must not be written to while it is mapped; penstock replaces it.
+  /// Refuses (errc::protocol) another format or version, and inconsistent tables. The descriptor may be closed
+  /// afterwards. The file must not be written to while it is mapped; penstock replaces it with a new file.
   static result<tar_index> map(int fd);
 
-  /// Reads everything: some ms per million samples.
+  /// Reads the whole index: some ms per million samples.
   [[nodiscard]] bool checksum_holds() const noexcept;
 
   [[nodiscard]] std::uint64_t samples() const noexcept;
@@ -72,12 +72,12 @@ class tar_index {
   // i < shards(), sample < samples(): checked.
   [[nodiscard]] indexed_shard shard(std::uint64_t i) const;
   [[nodiscard]] std::vector<indexed_extension> extensions(std::uint64_t shard) const;
-  /// None: the shard is not compressed.
+  /// Empty: the shard is not compressed.
   [[nodiscard]] std::span<const zstd_frame> frames(std::uint64_t shard) const;
   [[nodiscard]] std::uint64_t shard_of(std::uint64_t sample) const;
-  /// Refuses (errc::dataset) a record that cannot be right: the index is damaged.
+  /// Refuses (errc::dataset) an impossible record: the index is damaged.
   result<void> read(std::uint64_t sample, indexed_sample& to) const;
-  /// Empty if the record cannot be right.
+  /// Empty if the record is impossible.
   [[nodiscard]] std::string_view key(std::uint64_t sample) const;
 
  private:

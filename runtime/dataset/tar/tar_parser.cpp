@@ -39,20 +39,20 @@ std::string_view text_of(block_view block, field f) noexcept {
   return {reinterpret_cast<const char*>(block.data()) + f.at, f.bytes};
 }
 
-/// Up to the first NUL.
+/// The text up to the first NUL.
 std::string_view string_of(block_view block, field f) noexcept {
   const std::string_view text = text_of(block, f);
   return text.substr(0, text.find('\0'));
 }
 
 std::uint64_t eight_bytes(const char* at) noexcept {
-  static_assert(std::endian::native == std::endian::little);  // the first one is the lowest
+  static_assert(std::endian::native == std::endian::little);  // the first byte is the lowest
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, at, sizeof bytes);
   return bytes;
 }
 
-/// The number that eight octal digits make; nothing if one is none.
+/// The number that eight octal digits make; empty if one of them is not an octal digit.
 std::optional<std::uint64_t> octal(std::uint64_t digits) noexcept {
   digits ^= 0x3030303030303030U;
   if ((digits & 0xf8f8f8f8f8f8f8f8U) != 0) return std::nullopt;
@@ -61,7 +61,7 @@ std::optional<std::uint64_t> octal(std::uint64_t digits) noexcept {
   return ((digits << 12U) + (digits >> 32U)) & 0xffffffU;
 }
 
-/// A size as it is usually written: eleven octal digits, then a NUL or a blank.
+/// A size in its usual form: eleven octal digits, then a NUL or a blank.
 std::optional<std::uint64_t> usual_size(const char* at) noexcept {
   const auto high = octal(eight_bytes(at) << 32U | 0x30303030U);
   const auto low = octal(eight_bytes(at + 4) << 8U | 0x30U);
@@ -70,15 +70,15 @@ std::optional<std::uint64_t> usual_size(const char* at) noexcept {
   return *high << 21U | *low;
 }
 
-/// A checksum as it is usually written: six octal digits, a NUL and a blank.
+/// A checksum in its usual form: six octal digits, a NUL and a blank.
 std::optional<std::uint64_t> usual_checksum(const char* at) noexcept {
   const std::uint64_t text = eight_bytes(at);
   if (text >> 48U != 0x2000U) return std::nullopt;
   return octal(text << 16U | 0x3030U);
 }
 
-/// Octal digits between blanks and NULs, or GNU's base-256: the first bit set, then big-endian. False if it is neither. (An
-/// optional would be returned through memory, which takes longer than the rest.)
+/// Reads octal digits between blanks and NULs, or GNU's base-256: the first bit set, then big-endian. False if it is neither.
+/// Returns no std::optional because the compiler would pass it through memory, which takes longer than the rest.
 bool read_number(block_view block, field f, std::uint64_t& value) noexcept {
   value = 0;
   std::string_view text = text_of(block, f);
@@ -107,7 +107,7 @@ bool read_number(block_view block, field f, std::uint64_t& value) noexcept {
 
 std::int64_t sum_of(block_view block) noexcept {
 #ifdef __SSE2__
-  // Eight times as fast as one byte at a time, which would be half of the time that indexing takes.
+  // Eight times as fast as adding single bytes, which would take half of the indexing time.
   __m128i sums = _mm_setzero_si128();
   const auto sums_at = [&](std::size_t at) {
     return _mm_sad_epu8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block.data() + at)), _mm_setzero_si128());
@@ -122,7 +122,7 @@ std::int64_t sum_of(block_view block) noexcept {
 #endif
 }
 
-/// The sum of all bytes with the checksum's own counted as blanks.
+/// The sum of all bytes, with the checksum field counted as blanks.
 std::int64_t checksum_of(block_view block) noexcept {
   std::int64_t sum = sum_of(block) + 8 * ' ';
   for (const std::byte own : block.subspan(checksum_field.at, checksum_field.bytes))
@@ -130,7 +130,7 @@ std::int64_t checksum_of(block_view block) noexcept {
   return sum;
 }
 
-/// The same of signed bytes, as some old programs wrote it.
+/// The same for signed bytes, as some old programs computed it.
 std::int64_t historic_checksum_of(block_view block) noexcept {
   std::int64_t negative = 0;
   for (std::size_t i = 0; i < block.size(); ++i)
@@ -158,7 +158,7 @@ tar_kind kind_of(char type, std::string_view name) noexcept {
   }
 }
 
-/// Links, devices, folders and FIFOs have no contents, whatever their size says.
+/// Links, devices, folders and FIFOs have no contents, whatever size their header says.
 bool has_contents(char type) noexcept {
   return !(type >= '1' && type <= '6');
 }
@@ -171,7 +171,7 @@ bool looks_like_header(std::span<const std::byte> block) noexcept {
   return read_number(block, checksum_field, stated) && static_cast<std::int64_t>(stated) == checksum_of(block);
 }
 
-/// False: it is for take().
+/// False: the block must go to take().
 bool tar_parser::take_plain_header(block_view block, tar_member& member) noexcept {
   const bool has_prefix = block[prefix_field.at] != std::byte{0} && text_of(block, magic_field) == posix_magic;
   if (block[type_at] != std::byte{'0'} || has_prefix) return false;
@@ -221,11 +221,11 @@ tl::unexpected<failure> tar_parser::wrong(std::string_view what) const {
 
 void tar_parser::go_to(std::uint64_t at) noexcept {
   at_ = at;
-  // Some writers leave out the padding after the last member.
+  // Some writers omit the padding after the last member.
   state_ = at >= archive_bytes_ ? state::ended : state::header;
 }
 
-/// Inlined, because a member on its way through memory takes longer than the rest.
+/// Inlined, because passing a member through memory takes longer than everything else here.
 [[gnu::always_inline]] inline result<std::optional<tar_member>> tar_parser::finish_member(tar_member member, std::uint64_t data_at) {
   member.data_at = data_at;
   const std::uint64_t left = archive_bytes_ - std::min(archive_bytes_, data_at);
@@ -246,7 +246,7 @@ result<std::optional<tar_member>> tar_parser::take(std::span<const std::byte> by
     const std::uint64_t next = at_ + tar_block;
     const bool continues = bytes[sparse_map_continues_at] != std::byte{0};
     if (!continues) {
-      unfinished_.name = name_;  // the parser may have been copied
+      unfinished_.name = name_;  // the parser may have been copied since
       return finish_member(unfinished_, next);
     }
     if (archive_bytes_ - next < tar_block)
@@ -366,7 +366,7 @@ result<void> tar_parser::take_pax(std::string_view text, attributes& to) {
     const std::string_view key = record.substr(0, equals);
     const std::string_view value = record.substr(equals + 1);
     if (key == "path" || key == "GNU.sparse.name") {
-      // A sparse file's "path" is made up; its own name comes in GNU.sparse.name, before or after it.
+      // A sparse file's "path" is a placeholder. Its real name is in GNU.sparse.name, which may come before or after.
       if (key == "path" && to.sparse && to.name) continue;
       to.name = value;
     } else if (key == "size") {

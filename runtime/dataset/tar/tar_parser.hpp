@@ -1,5 +1,5 @@
-// Reads the headers of a tar archive: ustar, GNU and PAX. Pure: it says which bytes it needs next and is given
-// them, so the contents of members are never read. Used by the scan of shards.
+// Parses the headers of a tar archive: ustar, GNU and PAX. Pure: it says which bytes it needs next, and the caller
+// passes them, so the contents of members are never read. Used by the scan of shards.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -21,10 +21,10 @@ enum class tar_kind : std::uint8_t {
   folder,
   link,    ///< hard or symbolic: its contents are elsewhere
   sparse,  ///< a file whose holes were left out (GNU, or PAX's GNU.sparse): its bytes are not in one piece
-  other,   ///< a device, a FIFO, or of a type that no standard names
+  other,   ///< a device, a FIFO, or a type that no standard defines
 };
 
-/// One member. The name is any bytes and never used as a path.
+/// One member. The name can contain any bytes and is never used as a path.
 struct tar_member {
   std::string_view name;  ///< valid until the next call of the parser
   tar_kind kind = tar_kind::file;
@@ -38,26 +38,28 @@ struct tar_range {
   std::uint64_t bytes = 0;
 };
 
-/// Whether a block has the magic of ustar and a right checksum: a header, or contents that are an archive themselves.
+/// Whether a block has the magic of ustar and a correct checksum. It is then a header, or the contents of a member that
+/// is an archive itself.
 bool looks_like_header(std::span<const std::byte> block) noexcept;
 
 class tar_parser {
  public:
-  /// `at`: a header, or what looks like one, from which to begin.
+  /// `at`: where to begin: at a header, or at a block that looks like one.
   explicit tar_parser(std::uint64_t archive_bytes, std::uint64_t at = 0) : archive_bytes_(archive_bytes), at_(at) {}
 
-  /// The bytes that take() is to be given next, within the archive: one block (less where the archive ends), or a
-  /// long name or PAX record of at most 1 MiB. None once the archive has ended.
+  /// The bytes that take() needs next, all within the archive: one block (less at the end of the archive), or a long
+  /// name or PAX record of at most 1 MiB. Empty once the archive has ended.
   [[nodiscard]] std::optional<tar_range> wanted() const noexcept;
 
-  /// Takes the bytes of wanted(). Returns a member when its header is complete. Refuses (errc::dataset, with
-  /// offset and member) a checksum that does not match, a number or PAX record that cannot be read, a header
-  /// or contents that end beyond the archive, and names or records above 1 MiB. After a refusal it cannot be used.
+  /// Takes the bytes of wanted(). Returns a member when its header is complete. Refuses (errc::dataset, with offset and
+  /// member) a checksum that does not match, a number or PAX record that cannot be read, a header or contents that end
+  /// beyond the archive, and names or records above 1 MiB. After a refusal, the parser must not be used.
   result<std::optional<tar_member>> take(std::span<const std::byte> bytes);
 
-  /// Takes the plain members at the beginning of `bytes`, which begin at wanted(): regular files that their header describes
-  /// completely, as in most archives. Calls use(member) for each; its name is valid during the call. Stops at anything else
-  /// (call take()), at the end of `bytes`, and at the first header at or after `until`. False: it took none.
+  /// Takes the plain members at the beginning of `bytes`, which must begin at wanted(). Plain members are regular files
+  /// that their header describes completely, as in most archives. Calls use(member) for each; its name is valid during
+  /// the call. Stops at anything else (call take() for it), at the end of `bytes`, and at the first header at or after
+  /// `until`. False: it took no member.
   template <class Use>
   bool take_plain(std::span<const std::byte> bytes, std::uint64_t until, const Use& use) {
     const std::uint64_t begin = at_;
@@ -71,15 +73,15 @@ class tar_parser {
     return at_ != begin;
   }
 
-  /// Whether it wants a header, and nothing that it has read concerns later members: a parser that begins
-  /// there finds the same ones.
+  /// Whether it expects a header and has read nothing that affects later members. A parser that begins there finds the same members.
   [[nodiscard]] bool is_between_members() const noexcept;
 
-  /// Whether the archive had ended with a block of zeros. Without one it may have been cut between members.
+  /// Whether the archive ended with a block of zeros. Without it, the archive may have been cut between members.
   [[nodiscard]] bool has_end_marker() const noexcept { return state_ == state::marked_end; }
-  /// What may be padding after the end marker: zeros, unless another archive was appended. None: nothing, or more than usual.
+  /// A range that may be padding after the end marker: zeros, unless another archive was appended. Empty: there is
+  /// nothing, or more than the usual padding.
   [[nodiscard]] std::optional<tar_range> padding() const noexcept;
-  /// Bytes after the end marker, if they are more than usual padding: another archive may have been appended.
+  /// Bytes after the end marker, if there are more than the usual padding: another archive may have been appended.
   [[nodiscard]] std::uint64_t bytes_after_end() const noexcept;
 
  private:
@@ -108,7 +110,7 @@ class tar_parser {
   attributes global_;
   attributes next_;  ///< from extension headers, for the member that follows them
   std::string name_;
-  tar_member unfinished_;  ///< of which the map of holes is being read; its name is name_
+  tar_member unfinished_;  ///< a sparse member whose map of holes is being read; its name is in name_
 };
 
 }  // namespace penstock

@@ -8,14 +8,14 @@
 
 namespace penstock {
 
-/// Appends a header for a regular file of `size` bytes: mode 0644, owner 0, time 0, so that equal contents give
-/// equal archives. Its contents must follow, then tar_padding(size) zeros.
+/// Appends a header for a regular file of `size` bytes. Mode 0644, owner 0 and time 0 make equal contents give equal
+/// archives. Its contents must follow, then tar_padding(size) zeros.
 void append_tar_header(std::string& to, std::string_view name, std::uint64_t size);
 
-/// Zeros after contents of `size` bytes.
+/// The number of zeros after contents of `size` bytes.
 [[nodiscard]] std::uint64_t tar_padding(std::uint64_t size) noexcept;
 
-/// Header, contents and padding.
+/// Appends header, contents and padding.
 void append_tar_member(std::string& to, std::string_view name, std::string_view contents);
 
 /// The bytes that append_tar_member would append.

@@ -20,7 +20,7 @@ template <class Token>
 result<void> scan_for_eos(readable& opened, const token_file& file, std::uint32_t eos, std::vector<std::uint32_t>& lengths) {
   std::vector<Token> piece(scan_bytes / sizeof(Token));
   read_ahead contents(opened, {file.data_at, file.tokens * sizeof(Token)}, scan_bytes);
-  std::uint64_t length = 0;  // of the document that the piece begins in
+  std::uint64_t length = 0;  // length so far of the document in which the piece begins
   const auto end_document = [&]() -> result<void> {
     if (length > std::numeric_limits<std::uint32_t>::max())
       return refuse(errc::dataset,

@@ -34,7 +34,7 @@ std::optional<dtype> element_of_code(unsigned code) noexcept {
   }
 }
 
-/// Reads a table in pieces, in order.
+/// Reads a table sequentially, in pieces.
 template <class T>
 class table_reader {
  public:
@@ -128,7 +128,7 @@ result<void> megatron_index::check_ends() const {
                            : !length         ? length.error()
                            : !first_document ? first_document.error()
                                              : end.error()));
-  if (*first != 0) return refuse(errc::dataset, "says that its first sequence begins at byte {}, not 0", *first);
+  if (*first != 0) return refuse(errc::dataset, "says that its first sequence begins at byte {}, but it must begin at 0", *first);
   const auto begin = token_of(*last);
   if (!begin) return tl::unexpected(begin.error());
   if (*length < 0 || static_cast<std::uint64_t>(*length) != tokens_ - *begin)
@@ -196,7 +196,7 @@ result<void> megatron_index::begins_between(std::uint64_t after, std::uint64_t b
                     "is not in order: document {} begins at token {}, but the one before it at {}", document,
                     *begin, last);
     if (*begin >= before) break;
-    if (*begin > last) begins.push_back(*begin);  // empty documents begin where the next one does
+    if (*begin > last) begins.push_back(*begin);  // an empty document begins where the next one does
     last = *begin;
   }
   return {};

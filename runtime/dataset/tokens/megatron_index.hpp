@@ -1,5 +1,5 @@
-// The .idx file next to a Megatron .bin: where its documents begin. Every number in it is checked before it is used.
-// Used by the listing of token files and by the tokens dataset.
+// The .idx file next to a Megatron .bin: where its documents begin. Every number is checked before it is used. Used by
+// the listing of token files and by the tokens dataset.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -27,26 +27,26 @@ namespace penstock {
 ///   i64 document_begins[documents]  the first sequence of each document; at the end: sequences
 class megatron_index {
  public:
-  /// Reads bytes of the file, all or none.
+  /// Reads all of the requested bytes, or refuses.
   using byte_reader = std::function<result<void>(std::uint64_t at, std::span<std::byte> into)>;
 
   /// Reads the header and both ends of each table, in O(1). Refuses (errc::dataset, one sentence without the file's
-  /// name) another format, version or element, tables that do not fill the file, and ends that do not agree with
-  /// the size of the .bin; and what `read` refuses.
+  /// name) another format, version or element, tables that do not fill the file, and ends that do not match the size of
+  /// the .bin. Also refuses what `read` refuses.
   static result<megatron_index> open(byte_reader read, std::uint64_t index_bytes, std::uint64_t data_bytes);
 
   [[nodiscard]] dtype element() const noexcept { return element_; }
   [[nodiscard]] std::uint64_t documents() const noexcept { return documents_; }
   [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }
 
-  /// The token at which a document begins; tokens() for document documents(). document <= documents().
+  /// The first token of a document; tokens() for document documents(). document <= documents().
   [[nodiscard]] result<std::uint64_t> begin_of(std::uint64_t document) const;
-  /// Where documents begin after token `after` and before token `before`, in order, each once. Reads
-  /// O(log documents) numbers and those that it returns.
+  /// The positions between tokens `after` and `before` (both excluded) where documents begin, in order, each once.
+  /// Reads O(log documents) numbers, plus the results.
   result<void> begins_between(std::uint64_t after, std::uint64_t before,
                               std::vector<std::uint64_t>& begins) const;
-  /// Appends the length of every document, in tokens. Reads the whole file, and refuses sequences that do not follow
-  /// each other without a gap, and documents of 2^32 tokens or more.
+  /// Appends the length of every document, in tokens. Reads the whole file. Refuses sequences that do not follow each
+  /// other without a gap, and documents of 2^32 tokens or more.
   result<void> all_lengths(std::vector<std::uint32_t>& lengths) const;
 
  private:
@@ -65,7 +65,7 @@ class megatron_index {
   std::uint64_t documents_at_ = 0;
 };
 
-/// Reads from the file, which must outlive it. Keeps the beginning: a small index of an object takes one request.
+/// Reads from the file, which must outlive the reader. Caches the beginning, so that a small index of an object takes one request.
 megatron_index::byte_reader reader_of(readable& file);
 
 }  // namespace penstock

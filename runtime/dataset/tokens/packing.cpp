@@ -29,7 +29,7 @@ void window_packing::share(std::vector<packed_piece> rests) {
   std::ranges::stable_sort(rests, std::greater(), &packed_piece::tokens);
   std::vector<placed> all;
   all.reserve(rests.size());
-  std::set<std::pair<std::uint32_t, std::uint32_t>> room;  // (places left, sequence): the least room first
+  std::set<std::pair<std::uint32_t, std::uint32_t>> room;  // (free places, sequence), sorted by free places
   std::uint32_t opened = 0;
   for (const packed_piece& rest : rests) {
     const auto found = room.lower_bound({rest.tokens, 0});

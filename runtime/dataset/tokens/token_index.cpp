@@ -41,14 +41,14 @@ struct token_index::file_entry {
   std::uint64_t bytes;
   std::uint64_t data_at;
   std::uint64_t index_bytes;
-  std::uint64_t tokens_end;  ///< cumulative, including this file
+  std::uint64_t tokens_end;  ///< running total of tokens, up to and including this file
   std::uint64_t name_end;
   std::uint64_t tag_end;
 };
 
 struct token_index::window_entry {
   std::uint64_t first_token;
-  std::uint64_t sequences_end;  ///< cumulative, including this window; 0 unless documents are packed
+  std::uint64_t sequences_end;  ///< running total of sequences, up to and including this window; 0 unless documents are packed
 };
 
 namespace {
@@ -58,7 +58,7 @@ constexpr std::uint32_t token_index_version = 2;
 
 }  // namespace
 
-/// What goes into the file.
+/// Collects the contents of the index and writes them.
 struct token_index_writer {
   token_index::header head{};
   std::vector<token_index::file_entry> files;

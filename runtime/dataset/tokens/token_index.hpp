@@ -1,6 +1,6 @@
-// What workers need to know of a tokens dataset, as one sealed memory file: its files, and with boundaries = "pack" its
-// documents. Of objects also with boundaries = "mask": finding documents in a remote index would take many requests for each
-// sample. Written by the session, mapped by every worker.
+// The index of a tokens dataset, as one sealed memory file: its files and, with boundaries = "pack", its documents. For
+// objects it has the documents also with boundaries = "mask", because finding them in a remote index would take many
+// requests for each sample. Written by the session, mapped by every worker.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -26,39 +26,39 @@ struct sealed_token_index {
 };
 
 /// Lists the files and counts the sequences; reads all documents for boundaries = "pack". Refuses (errc::dataset,
-/// errc::config, errc::io) what list_token_files and lengths_of_documents refuse, boundaries other than "ignore" where
-/// a file has no index and there is no eos, and fewer tokens than one sequence needs.
+/// errc::config, errc::io) what list_token_files and lengths_of_documents refuse; boundaries other than "ignore" if a
+/// file has no index and there is no eos; and fewer tokens than one sequence needs.
 result<sealed_token_index> seal_token_index(const dataset_config& dataset, const store_options& options = {});
 
 struct indexed_token_file {
-  std::string_view name;  ///< as token_file's, like `tag`
+  std::string_view name;  ///< `name` and `tag` are those of token_file
   std::string_view tag;
   std::uint64_t bytes = 0;
   std::uint64_t data_at = 0;
   std::uint64_t index_bytes = 0;  ///< 0: it has no index
-  std::uint64_t first_token = 0;  ///< over all files
+  std::uint64_t first_token = 0;  ///< its number in the whole dataset
   std::uint64_t tokens = 0;
 };
 
-/// One window of documents; those that are packed together (packing.hpp), if they are packed.
+/// One window of documents. If documents are packed, those of a window are packed together (packing.hpp).
 struct indexed_window {
   std::uint64_t first_token = 0;
   std::uint64_t first_sequence = 0;
-  std::span<const std::uint32_t> lengths;  ///< of its documents, in tokens
+  std::span<const std::uint32_t> lengths;  ///< length of each of its documents, in tokens
 };
 
-/// A mapped index. Move-only. What it returns points into the mapping; map() checks all tables but the lengths.
+/// A mapped index. Move-only. The returned views point into the mapping. map() checks all tables but the lengths.
 class token_index {
  public:
-  /// Refuses (errc::protocol) a descriptor that is not sealed, and contents of another format or version or with
-  /// inconsistent tables. The descriptor may be closed afterwards.
+  /// Refuses (errc::protocol) a descriptor that is not sealed, another format or version, and inconsistent tables. The
+  /// descriptor may be closed afterwards.
   static result<token_index> map(int fd);
 
   [[nodiscard]] std::uint64_t samples() const noexcept;
   [[nodiscard]] std::uint64_t tokens() const noexcept;
   [[nodiscard]] dtype element() const noexcept;
   [[nodiscard]] std::string_view fingerprint() const noexcept;
-  /// Entries of doc_lengths; 0 unless documents are packed.
+  /// The number of entries of doc_lengths; 0 unless documents are packed.
   [[nodiscard]] std::uint32_t entries_of_lengths() const noexcept;
   [[nodiscard]] std::uint64_t files() const noexcept;
 

@@ -1,4 +1,4 @@
-// From the dtype of token files to a C++ type. Used by the tokens dataset.
+// Maps the dtype of token files to a C++ type. Used by the tokens dataset.
 #pragma once
 
 #include <penstock/tensor.hpp>
@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-/// Calls use.template operator()<T>() with the type of a token. Floating-point types are not tokens: as uint8.
+/// Calls use.template operator()<T>() with the type of a token. Tokens are never floating-point; such types count as uint8.
 template <class Use>
 decltype(auto) with_token_type(dtype type, Use&& use) {
   switch (type) {

@@ -20,14 +20,14 @@ bool needs_int64(const dataset_config& settings) noexcept {
   return settings.vocab && *settings.vocab > int32_ids;
 }
 
-/// Negative ids become huge ones.
+/// The id as an unsigned number: negative ids become huge.
 template <class Token>
 std::uint64_t as_id(Token token) noexcept {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(token));
 }
 
-/// targets[i] = ignored_target where from[i] is `eos`. Few are: blocks without one are only read, and `targets` may be far
-/// from this core.
+/// Sets targets[i] = ignored_target where from[i] is `eos`. Such tokens are rare: a block without one is only read, so
+/// `targets`, which may be far from this core, is not touched.
 template <class Token, class Id>
 void ignore_after(std::uint64_t eos, std::span<const Token> from, std::span<Id> targets) noexcept {
   constexpr std::size_t block = 64;
@@ -97,7 +97,7 @@ std::span<const Token> tokens_dataset::read(std::uint64_t first, std::size_t cou
   return {reinterpret_cast<const Token*>(raw_.data()), count};
 }
 
-/// Another thread may be in load(): uses what does not change, or is its own.
+/// load() may be running on another thread, so this uses only what does not change and what belongs to expect().
 void tokens_dataset::expect(std::span<const std::uint64_t> samples) {
   if (!files_.is_remote()) return;
   std::map<std::uint64_t, std::vector<byte_range>> by_file;
@@ -119,7 +119,7 @@ void tokens_dataset::expect(std::span<const std::uint64_t> samples) {
 
 template <class Token, class Id>
 void tokens_dataset::convert(std::span<const Token> read, std::span<Id> tokens, std::span<Id> targets) {
-  // As unsigned numbers of 32 bits or more, negative ids exceed all that a signed type holds.
+  // With 32 or more unsigned bits, a negative id exceeds every value of a signed type.
   using number = std::conditional_t<(sizeof(Token) < 4), std::conditional_t<std::is_signed_v<Token>, std::uint32_t, Token>,
                                     std::make_unsigned_t<Token>>;
   const std::uint64_t end = std::is_signed_v<Token> && sizeof(Token) <= 4 ? std::min(ids_end_, int32_ids) : ids_end_;
@@ -143,7 +143,7 @@ void tokens_dataset::refuse_id(std::span<const Token> read) const {
 template <class Token, class Id>
 void tokens_dataset::mask(std::span<const Token> read, std::span<Id> targets) {
   for (const part& one : parts_) {
-    if (one.at > 0) targets[one.at - 1] = ignored_target;  // a document ends with its file
+    if (one.at > 0) targets[one.at - 1] = ignored_target;  // the end of a file also ends its last document
     if (index_.file(one.file).index_bytes == 0) {
       const std::size_t end = std::min(one.at + one.tokens, targets.size());
       ignore_after(*settings_.eos, read.subspan(one.at), targets.first(end).subspan(one.at));

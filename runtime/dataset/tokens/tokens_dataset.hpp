@@ -1,5 +1,4 @@
-// The tokens dataset: sequences of token ids and the ids that follow them. Runs in a worker; the index says in which
-// files they are.
+// The tokens dataset: sequences of token ids, each with the id that follows it. Runs in a worker; the index says which files they are in.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -21,25 +20,24 @@
 
 namespace penstock {
 
-/// A target that no loss counts: torch's ignore_index.
+/// A target that losses ignore: torch's ignore_index.
 inline constexpr std::int32_t ignored_target = -100;
 
-/// Tensors: tokens [L] and targets [L], int32, or int64 with a vocab beyond 2^31. With boundaries = "pack" also
-/// doc_lengths, int32 [D]: 0, the end of each document of the sequence, then the end of its unused places (L), which
-/// fills the remaining entries. Files are read with pread, not mapped: a truncated file is an error, not a SIGBUS.
+/// Tensors: tokens [L] and targets [L], int32, or int64 with a vocab beyond 2^31. With boundaries = "pack" also doc_lengths,
+/// int32 [D]: 0, then where each document of the sequence ends, then L, the end of the unused places, in all remaining
+/// entries. Files are read with pread, not mapped, so a truncated file gives an error instead of a SIGBUS.
 class tokens_dataset final : public Dataset {
  public:
-  /// `store`: for URLs, else null.
+  /// `store`: for URLs, otherwise null.
   tokens_dataset(token_index index, const dataset_config& settings, std::shared_ptr<object_store> store);
 
   static dataset_description describe(const token_index& index, const dataset_config& settings);
 
   dataset_description describe() override { return describe(index_, settings_); }
   void expect(std::span<const std::uint64_t> samples) override;
-  /// Throws transient_error for errors that may be temporary (is_transient), penstock::error otherwise; what() names
-  /// the file.
+  /// Throws transient_error for errors that may be temporary (is_transient), otherwise penstock::error. what() names the file.
   void load(const sample_request& request, const sample_slot& slot) override;
-  /// "part-3.bin[4096]": the file and token at which the sequence begins; of packed documents the sequence's first one.
+  /// "part-3.bin[4096]": the file and token at which the sequence (if packed, its first document) begins.
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
 
  private:
@@ -51,7 +49,7 @@ class tokens_dataset final : public Dataset {
     std::size_t tokens;
   };
 
-  /// The window of documents that was packed last: neighbouring calls need the same one.
+  /// Caches the window of documents that was packed last: consecutive calls usually need the same one.
   class packed_window {
    public:
     struct of_sample {
@@ -67,7 +65,7 @@ class tokens_dataset final : public Dataset {
     std::vector<std::uint64_t> begins_;
   };
 
-  /// part() of each file that has some of these tokens.
+  /// Calls use() with the part in each file that has some of these tokens.
   template <class Use>
   void for_each_part(std::uint64_t first, std::size_t count, const Use& use) const;
   template <class Token, class Id>
@@ -87,15 +85,15 @@ class tokens_dataset final : public Dataset {
 
   token_index index_;
   dataset_config settings_;
-  std::uint64_t ids_end_;  ///< ids are below it
+  std::uint64_t ids_end_;  ///< every id is below this
   open_token_files files_;
   std::uint64_t read_file_ = 0;       ///< the file that was read last
-  std::shared_ptr<readable> opened_;  ///< it; null: none was
-  std::vector<std::byte> raw_;        ///< of the read in progress
-  std::vector<part> parts_;           ///< likewise
-  std::vector<std::uint64_t> begins_; ///< of documents, while masking
-  mutable packed_window packed_;      ///< of load() and name_of()
-  packed_window ahead_;               ///< of expect(), which runs on another thread
+  std::shared_ptr<readable> opened_;  ///< that file; null: none was read
+  std::vector<std::byte> raw_;        ///< bytes of the read in progress
+  std::vector<part> parts_;           ///< likewise, its parts
+  std::vector<std::uint64_t> begins_; ///< where documents begin, while masking
+  mutable packed_window packed_;      ///< for load() and name_of()
+  packed_window ahead_;               ///< for expect(), which runs on another thread
 };
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// Turns tokens of a file into ids and their targets. Pure. Used by the tokens dataset.
+// Converts the tokens of a file to ids and their targets. Pure. Used by the tokens dataset.
 #pragma once
 
 #include <algorithm>
@@ -28,11 +28,12 @@ template <class Number, class Token, class Id>
 
 #ifdef __x86_64__
 
-/// Ids that one loop of stream_avx2 writes: a line of the cache for tokens, and one for targets.
+/// The number of ids that one step of stream_avx2 writes: a cache line of tokens and one of targets.
 inline constexpr std::size_t streamed_ids = 16;
 
-/// The same for int32, past the caches: another process reads them, and fetching each line first would take longer than the
-/// conversion. `count` is a multiple of streamed_ids, not 0; `tokens` and `targets` are aligned to 32 bytes.
+/// The same for int32, with stores that bypass the caches: another process reads the ids, and fetching each line first
+/// would take longer than the conversion. `count` must be a multiple of streamed_ids other than 0; `tokens` and
+/// `targets` must be aligned to 32 bytes.
 template <class Number, class Token>
 [[gnu::target("avx2")]] inline Number stream_avx2(const Token* from, std::int32_t* tokens, std::int32_t* targets,
                                                   std::size_t count) noexcept {
@@ -53,7 +54,7 @@ template <class Number, class Token>
     const auto numbers = __builtin_convertvector(next, eight_numbers);
     highest = numbers > highest ? numbers : highest;
   }
-  _mm_sfence();  // otherwise such stores are not ordered before later ones
+  _mm_sfence();  // without this, later stores may become visible before these
   auto most = static_cast<Number>(from[0]);
   for (std::size_t lane = 0; lane < lanes; ++lane) most = std::max<Number>(most, highest[lane]);
   return most;
@@ -63,7 +64,7 @@ template <class Number, class Token>
 template <class Number, class Token, class Id>
 [[gnu::target("avx2")]] inline Number widen_avx2(const Token* from, Id* tokens, Id* targets, std::size_t count) noexcept {
   constexpr std::size_t alignment = 32;
-  constexpr std::size_t streamed_min = 1024;  // a few lines are cheaper through the caches than waiting for the memory
+  constexpr std::size_t streamed_min = 1024;  // for a few lines, the caches are cheaper than waiting for memory
   if constexpr (sizeof(Id) == sizeof(std::int32_t) && sizeof(Token) <= sizeof(Id)) {
     const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(tokens) % alignment;
     if (count >= streamed_min && misaligned == reinterpret_cast<std::uintptr_t>(targets) % alignment) {

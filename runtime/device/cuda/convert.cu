@@ -27,7 +27,7 @@ struct to_uint8 {
   }
 };
 
-// y = fma(x, scale, shift), rounded once; then to the output type, to nearest even (rule S5).
+// y = fma(x, scale, shift), rounded once; then rounded to nearest even in the output type (rule S5).
 struct normalising {
   using intermediate = float;
   static __device__ float prepare(std::uint32_t x, float scale, float shift) {

@@ -11,7 +11,7 @@ namespace penstock::device {
 /// Launches the kernel on the stream.
 cudaError_t launch_convert(const kernel_step& step, cudaStream_t stream);
 
-/// Whether the kernels can run on the current device: cudaErrorNoKernelImageForDevice and the like if not.
+/// Whether the kernels can run on the current device; if not, an error such as cudaErrorNoKernelImageForDevice.
 cudaError_t probe_kernels();
 
 }  // namespace penstock::device

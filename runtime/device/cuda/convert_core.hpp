@@ -33,9 +33,8 @@ struct kernel_step {
   float shift[3] = {};
 };
 
-// A group is a number of pixels of one row of the batch, so large that a thread stores 16 bytes at once and
-// its neighbour the next 16: four pixels of float32, else eight. Rows and lines of whole groups of eight suit
-// all types.
+// A group is a number of pixels of one row of the batch, chosen so that each thread stores 16 bytes at once, next to its
+// neighbour's: four pixels of float32, else eight. If rows and lines consist of whole groups of eight, all types can use groups.
 constexpr std::uint32_t group_pixels_max = 8;
 
 template <unsigned Pixels>
@@ -76,7 +75,7 @@ PENSTOCK_BOTH float as_float(std::uint32_t x) {
 template <class Word>
 PENSTOCK_BOTH Word load_word(const std::uint8_t* from) {
 #ifdef __CUDA_ARCH__
-  // Read only once: need not be cached.
+  // Read only once, so caching is unnecessary.
   if constexpr (sizeof(Word) == 8) {
     return __ldcs(reinterpret_cast<const unsigned long long*>(from));
   } else {
@@ -116,7 +115,7 @@ PENSTOCK_BOTH void emit_group(const kernel_step& s,
   }
 }
 
-/// Group number `group` of the batch, counted through all rows.
+/// Converts group number `group` of the batch, counted through all rows.
 template <class Rounding, unsigned Channels, bool Planar>
 PENSTOCK_BOTH void convert_group(const kernel_step& s, std::uint32_t group) {
   constexpr std::uint32_t group_pixels = Rounding::group;
@@ -145,8 +144,7 @@ PENSTOCK_BOTH void convert_group(const kernel_step& s, std::uint32_t group) {
   }
 }
 
-/// Pixel number `index` of the batch, counted through all rows: any size. `Channels` 0: use the step's
-/// number.
+/// Converts pixel number `index` of the batch, counted through all rows; works for any size. `Channels` 0: use the step's number.
 template <class Rounding, unsigned Channels>
 PENSTOCK_BOTH void convert_pixel(const kernel_step& s, std::uint32_t index) {
   const std::uint32_t channels = Channels != 0 ? Channels : s.channels;

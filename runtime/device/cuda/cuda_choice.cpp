@@ -53,12 +53,12 @@ result<void> check_versions() {
   }
   if (driver / 1000 < runtime / 1000) {
     return refuse(errc::device_unavailable,
-                  "the driver supports CUDA {}, this build's runtime is {}: install a driver for CUDA {} or "
+                  "the driver supports CUDA {}, but this build's runtime is {}: install a driver for CUDA {} or "
                   "later, or build with a toolkit of CUDA {}",
                   version_text(driver), version_text(runtime), runtime / 1000, driver / 1000);
   }
   if (driver < runtime) {
-    log::warn("gpu", "the driver supports CUDA {}, this build's runtime is {}: newer features may be refused",
+    log::warn("gpu", "the driver supports CUDA {}, but this build's runtime is {}: newer features may be refused",
               version_text(driver), version_text(runtime));
   }
   return {};
@@ -92,8 +92,7 @@ std::string compute_mode_text(int ordinal) {
   }
 }
 
-/// Processes visible to us that have a GPU open: "pid 4127 (python3)". Does not ask the driver, so only for
-/// messages.
+/// Processes visible to us that have a GPU open: "pid 4127 (python3)". Used only in messages, because it does not ask the driver.
 std::string who_has_a_gpu_open() {
   std::string holders;
   std::error_code ignored;
@@ -125,7 +124,7 @@ std::string who_uses(int ordinal) {
   return who_has_a_gpu_open();
 }
 
-/// This build has no code for the GPU's architecture.
+/// The failure if this build has no code for the GPU's architecture.
 failure no_image(cudaError_t status, const cudaDeviceProp& facts) {
   cudaGetLastError();
   failure why = cuda_failure(status, fmt::format("looking for kernels for {}", facts.name));
@@ -144,7 +143,7 @@ failure cannot_use(cudaError_t status, int ordinal) {
     return taken_failure(status, ordinal, compute_mode_text(ordinal), who_uses(ordinal));
   cudaDeviceProp facts{};
   if (kind_of(status) == errc::device_image && cudaGetDeviceProperties(&facts, ordinal) == cudaSuccess)
-    return no_image(status, facts);  // the environment may request that kernels are loaded with the context
+    return no_image(status, facts);  // if the environment requests it, kernels are loaded with the context
   return cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
 }
 
@@ -194,8 +193,7 @@ bool cuda_is_there() {
   int count = 0;
   const auto status = cudaGetDeviceCount(&count);
   cudaGetLastError();
-  // Anything but "no driver" and "no device" means a broken GPU: choose it, so that opening it reports the
-  // error.
+  // Any error other than "no driver" and "no device" means a broken GPU. Choose it, so that opening it reports the error.
   return status != cudaErrorInsufficientDriver && status != cudaErrorNoDevice &&
          (status != cudaSuccess || count > 0);
 }

@@ -15,11 +15,10 @@ struct selected_gpu {
   identity what;
 };
 
-/// Selects the device on this thread, which is the owner's, and creates (or joins) its primary context. The
-/// thread's stream captures are relaxed from then on (cuda_context.hpp). Refuses with
-/// errc::device_unavailable (no driver, one older than this build's runtime, no such device, with a list of
-/// those available), device_busy (the compute mode, and who holds the GPU), device_image (no kernels for its
-/// architecture).
+/// Selects the device on this thread, which must be the owner's, and creates (or joins) its primary context. Also
+/// relaxes the thread's stream captures permanently (cuda_context.hpp). Refuses with errc::device_unavailable (no
+/// driver, a driver older than this build's runtime, no such device, with a list of those available), device_busy (with
+/// the compute mode and who holds the GPU), or device_image (no kernels for its architecture).
 result<selected_gpu> select_gpu(const cuda_choice& choice);
 
 }  // namespace penstock::device

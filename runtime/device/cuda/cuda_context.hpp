@@ -22,8 +22,8 @@ namespace penstock::device {
 /// Part of the message of an asynchronous error, which a later call returned.
 inline constexpr std::string_view or_in_earlier_work = ", or in earlier work";
 
-/// From now on the calling thread may make any call during captures of other threads. Call after the driver
-/// was initialised (cudaGetDeviceCount does it); creates no context. No effect if the driver has no captures.
+/// From now on, the calling thread may make any call while other threads capture. Call it after the driver has been
+/// initialised (cudaGetDeviceCount does that); creates no context. Does nothing if the driver does not support captures.
 void relax_captures_of_this_thread();
 
 /// The same for the lifetime of the object; restores the thread's mode afterwards.
@@ -38,7 +38,7 @@ class relaxed_captures {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // the mode to restore
 };
 
-/// Polls the stream instead of blocking in the driver, which would never return from a hung device.
+/// Polls the stream instead of blocking in the driver: a call into a hung device would never return. Returns
 /// cudaErrorNotReady after `at_most`.
 cudaError_t wait_for_stream(cudaStream_t stream, nanoseconds at_most);
 
@@ -50,14 +50,13 @@ class cuda_context {
   };
 
  public:
-  /// On the owner's thread, with the GPU selected.
+  /// Call on the owner's thread, with the GPU selected.
   result<void> open();
   /// Frees what open() created.
   void close() noexcept;
 
-  /// Scope of a call on one of the program's threads: our context is current, captures are relaxed. It uses
-  /// the driver's stack of contexts, because restoring with cudaSetDevice would create a context on whatever
-  /// device the thread had selected.
+  /// Scope of a call on one of the program's threads: our context is current, captures are relaxed. It uses the driver's
+  /// stack of contexts: restoring with cudaSetDevice would create a context on whichever device the thread had selected.
   class visit {
    public:
     explicit visit(const cuda_context& ours) : driver_(ours.driver_) { driver_.push(ours.context_); }
@@ -77,9 +76,9 @@ class cuda_context {
   /// disturbing it.
   void enter_for_good() const;
 
-  /// Refuses (errc::usage) if work queued on the stream now would become part of a graph, or would end a
-  /// capture that the stream is ordered with (the legacy default stream with any blocking stream). Within a
-  /// visit; disturbs no capture.
+  /// Refuses (errc::usage) if work queued on the stream now would become part of a graph, or would end a capture that
+  /// the stream is ordered with (the legacy default stream is ordered with every blocking stream). Call within a visit;
+  /// disturbs no capture.
   [[nodiscard]] result<void> refuse_during_capture(cudaStream_t stream, std::string_view what) const;
 
   /// The failure for a status. Tests the device to find its kind: the code alone does not tell whether the

@@ -28,10 +28,10 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t group_bytes = 512 * KiB;
 constexpr std::uint32_t group_jobs_max = 8;
 
-// How often the owner checks on copies in flight: at first every 50 us; without progress, after an eighth of
-// the time waited so far, so that it notices the end at most an eighth late. The driver's own callback (a
-// host function) is called up to 1.2 ms after the copy (measured, on a separate stream): with four buffers of
-// 19 MB the copy engine would idle.
+// How often the owner checks on copies in flight. At first every 50 us; without progress, after an eighth of the time
+// waited so far, so that it notices the end at most an eighth late. The driver's own callback (a host function) is
+// called up to 1.2 ms after the copy (measured, on a separate stream). With four buffers of 19 MB, the copy engine
+// would then be idle at times.
 constexpr nanoseconds look_every = 50us;
 constexpr nanoseconds look_at_least_every = 5ms;
 
@@ -165,7 +165,7 @@ class cuda_device final : public device {
       end_of(std::move(g));
       in_flight_.pop_front();
     }
-    // Last: the decoder's result for a batch is known only after the batch's events.
+    // This check is last, because the decoder's result for a batch is known only after the batch's events.
     if (auto no = jpegs_ ? jpegs_->failed() : std::nullopt) {
       if (no->status != cudaSuccess) return tl::unexpected(failure_from(no->status, no->what));
       return tl::unexpected(failure{no->code, std::move(no->what), 0});
@@ -237,8 +237,7 @@ class cuda_device final : public device {
     return call(cudaStreamSynchronize(read_stream_), "reading a batch back, or in earlier work");
   }
 
-  // A batch is handed out only after its events have completed, so later work on any stream sees it: there is
-  // nothing to do.
+  // A batch is handed out only after its events have completed, so later work on any stream sees it. Nothing needs to be done here.
   result<void> wait(std::uint32_t, stream_handle) override { return {}; }
 
   result<void> release_after(std::uint32_t buffer, std::span<const stream_handle> streams) override {
@@ -321,10 +320,10 @@ class cuda_device final : public device {
   // Jobs that share completion events.
   struct group {
     cudaEvent_t copied = nullptr;
-    cudaEvent_t ready = nullptr;  // null: ready when copied
+    cudaEvent_t ready = nullptr;  // null: the batch is ready when copied
     std::vector<upload_job> jobs;
     bool slots_are_free = false;
-    std::uint64_t decoded_as = 0;  // the decoder's number for it
+    std::uint64_t decoded_as = 0;  // the decoder's number for its job
     std::optional<steady_time> decodes_since = {};
   };
 
@@ -392,7 +391,7 @@ class cuda_device final : public device {
     return {};
   }
 
-  /// One group for each job: decoding takes longer than any bookkeeping.
+  /// One group for each job: compared with decoding, bookkeeping takes little time.
   result<void> submit_to_decoder(std::span<const upload_job> jobs) {
     for (const upload_job& job : jobs) {
       auto begun = begin_group();
@@ -505,7 +504,7 @@ class cuda_device final : public device {
   std::vector<cudaEvent_t> events_;  // all events, for reuse
   std::vector<cudaEvent_t> spare_events_;
   std::vector<std::vector<upload_job>> spare_lists_;
-  steady_time last_news_{};  // or since when jobs have been in flight
+  steady_time last_news_{};  // the last progress, or when the first job in flight was submitted
   alarm alarm_;
   struct {
     bool opened = false;

@@ -13,10 +13,10 @@ namespace penstock::device {
 
 std::unique_ptr<device> make_cuda_device(const cuda_choice& choice);
 
-/// "NVIDIA H200"; empty: opening the device says why. No context is created.
+/// "NVIDIA H200"; empty if there is none, and opening the device then reports why. Creates no context.
 [[nodiscard]] std::string name_of_gpu(const cuda_choice& choice);
 
-/// Whether this machine has a driver and a GPU. No context is created.
+/// Whether this machine has a driver and a GPU. Creates no context.
 [[nodiscard]] bool cuda_is_there();
 
 }  // namespace penstock::device

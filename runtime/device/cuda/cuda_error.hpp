@@ -19,12 +19,11 @@ namespace penstock::device {
   return tl::unexpected(cuda_failure(code, what));
 }
 
-/// For a GPU in use that refuses another context: names the compute mode and the process that holds the GPU.
+/// The failure for a GPU in use that refuses another context: names the compute mode and the process that holds the GPU.
 [[nodiscard]] failure taken_failure(cudaError_t code, int ordinal, std::string_view compute_mode,
                                     std::string_view users);
 
-/// 900 to 908: a call conflicts with a stream capture (CUDA graph) of the program. Never sticky: the context
-/// keeps working.
+/// Codes 900 to 908: a call conflicts with a stream capture (CUDA graph) of the program. Never sticky: the context keeps working.
 [[nodiscard]] bool is_capture_error(cudaError_t code) noexcept;
 
 /// The context is lost: only a new process can use the device again.

@@ -22,7 +22,7 @@ constexpr std::uint64_t lane_bytes = 80 * MiB;
 static_assert(lane_bytes >= std::uint64_t{3} * encoded_pixels_max);
 static_assert(resize_pictures_max <= jpeg_engine::pictures_max);
 
-/// The header comes from a worker: whatever it says, we must not read or write outside of our memory.
+/// The header comes from a worker. No content may make us read or write outside our memory.
 bool is_sane(const encoded_picture& p) {
   return p.bytes <= encoded_file_bytes_max && p.width > 0 && p.height > 0 && p.width <= encoded_side_max &&
          p.height <= encoded_side_max && std::uint64_t{p.width} * p.height <= encoded_pixels_max &&

@@ -1,9 +1,9 @@
 // Decodes the encoded pictures of batches on the GPU, with nvJPEG. Has its own thread, because nvJPEG's calls take about
 // as long as the decoding itself and would block the owner. Used by the CUDA device.
 //
-// One batch after the other, on one stream: small tensors and decoded rows are copied from the slot; pictures are
-// decoded from the slot, in parts, to the pixels of one of two lanes, and resized from there into their rows; then
-// everything is converted as without a decoder.
+// Batches are processed one after the other on one stream. Small tensors and decoded rows are copied from the slot.
+// Pictures are decoded from the slot, in parts, to the pixels of one of two lanes, and resized from there into their
+// rows. Then everything is converted like without a decoder.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -31,7 +31,7 @@ namespace penstock::device {
 class jpeg_decoder {
  public:
   struct order {
-    const std::byte* slot = nullptr;  // in host memory, until `copied`
+    const std::byte* slot = nullptr;  // in host memory; valid until `copied`
     std::byte* staging = nullptr;
     std::byte* data = nullptr;
     std::uint32_t rows = 0;
@@ -40,19 +40,19 @@ class jpeg_decoder {
     cudaEvent_t ready = nullptr;
   };
 
-  /// On the owner's thread, with the GPU selected. Refuses what jpeg_engine::start and the device refuse;
+  /// Call on the owner's thread, with the GPU selected. Refuses what jpeg_engine::start and the device refuse;
   /// errc::device_out_of_memory names the requested size.
   static result<std::unique_ptr<jpeg_decoder>> open(const cuda_context& context, const transfer_plan& plan);
   ~jpeg_decoder();
   jpeg_decoder(const jpeg_decoder&) = delete;
   jpeg_decoder& operator=(const jpeg_decoder&) = delete;
 
-  /// Returns the order's number. Its events are recorded once begun() has reached that number.
+  /// Returns the order's number. Once begun() has reached that number, the order's events have been recorded.
   std::uint64_t push(order what);
   [[nodiscard]] std::uint64_t begun() const noexcept { return begun_.load(std::memory_order_acquire); }
 
-  /// During its lifetime no order is carried out; the constructor waits for the one in progress. For page-locking memory,
-  /// which delays nvJPEG's calls by hundreds of milliseconds.
+  /// Stops the decoder for the lifetime of the object: the constructor waits for the order in progress. Used to
+  /// page-lock memory, which would delay nvJPEG's calls by hundreds of milliseconds.
   class pause {
    public:
     explicit pause(jpeg_decoder& of);
@@ -65,14 +65,14 @@ class jpeg_decoder {
   };
 
   struct trouble {
-    cudaError_t status = cudaSuccess;  // or what nvJPEG refused:
+    cudaError_t status = cudaSuccess;  // cudaSuccess if CUDA reported no error
     errc code = errc::device_unavailable;
     std::string what;
   };
   /// The first error; later orders are not carried out. Call after the events of an order are complete: only then is it
-  /// known whether the right decoder made its pixels.
+  /// known whether the right decoder produced its pixels.
   [[nodiscard]] std::optional<trouble> failed() const;
-  /// Ends the thread. False: it did not end in time, so everything that it uses must be kept.
+  /// Ends the thread. False: it did not end in time, so everything that it uses must stay allocated.
   [[nodiscard]] bool close(nanoseconds at_most) noexcept;
 
  private:

@@ -12,7 +12,7 @@
 namespace penstock::device {
 namespace {
 
-// Attempts to make nvJPEG use the GPU's engines.
+// How often to try to make nvJPEG use the GPU's engines.
 constexpr int starts_max = 5;
 
 // Size of this thread's last failed allocation for nvJPEG.
@@ -136,7 +136,7 @@ failure jpeg_engine::refused(int status, std::string_view doing) const {
           0};
 }
 
-/// Starts nvJPEG, again if it does not use the engines. Call while nothing else runs on the device.
+/// Starts nvJPEG; starts it again if it does not use the engines. Call while nothing else runs on the device.
 result<void> jpeg_engine::try_starts() {
   for (int start = 1; start <= starts_max; ++start) {
     auto started = try_start();

@@ -1,7 +1,7 @@
 // Runs nvJPEG on this GPU, one part of a batch at a time, and checks that it uses the GPU's engines. Used by the JPEG decoder.
 //
-// nvJPEG may silently decode on the CPU although the engines were requested, at a twentieth of the speed and with different
-// pixels. So a known picture (reference_jpeg.hpp) is decoded at the start, and its pixels must differ from the CPU's. It is
+// nvJPEG may silently decode on the CPU although the engines were requested: 20 times slower and with different pixels.
+// So a known picture (reference_jpeg.hpp) is decoded at the start, and its pixels must differ from the CPU's. It is
 // decoded again at the end of each part: a batch counts as ready only if these pixels equal those from the start.
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace penstock::device {
 
-/// Allocates device memory. Refuses (errc::device_out_of_memory), naming requested and free bytes and which key to lower.
+/// Allocates device memory. Refuses (errc::device_out_of_memory), naming the requested and free bytes and the config key to lower.
 result<std::uint8_t*> take_for_jpegs(std::uint64_t bytes);
 
 class jpeg_engine {
@@ -37,18 +37,18 @@ class jpeg_engine {
     std::size_t pitch = 0;
   };
 
-  /// Queues all work on `stream`, which must outlive this object. Refuses with nvJPEG's error, and if nvJPEG does not use
-  /// engines that the GPU has.
+  /// Queues all work on `stream`, which must outlive this object. Refuses with nvJPEG's error, or if nvJPEG does not
+  /// use the engines of a GPU that has them.
   static result<std::unique_ptr<jpeg_engine>> start(cudaStream_t stream);
   ~jpeg_engine();
   jpeg_engine(const jpeg_engine&) = delete;
   jpeg_engine& operator=(const jpeg_engine&) = delete;
 
-  /// Takes about as long as the decoding. Pixels are written during the call, not in the order of the stream: reuse a lane,
-  /// or the pixels of a part, only when the work queued after the part is complete.
+  /// Takes about as long as the decoding. Pixels are written during the call, not in the order of the stream. Before a
+  /// lane, or the pixels of a part, are reused, the work queued after that part must be complete.
   result<void> decode(std::size_t lane, std::span<const picture> part);
 
-  /// Whether the right decoder made every part so far. Includes a part only when an event after it is complete.
+  /// Whether the right decoder produced every part so far. Includes a part only once an event recorded after it is complete.
   [[nodiscard]] bool has_kept_decoder() const noexcept;
   [[nodiscard]] std::string version() const { return library_->version_text(); }
   [[nodiscard]] nanoseconds longest_call() const noexcept { return longest_call_; }
@@ -78,7 +78,7 @@ class jpeg_engine {
   std::array<state, lanes> states_{};
   std::vector<unsigned char> reference_;
   std::uint8_t* expected_ = nullptr;  // the reference picture's pixels, on the device
-  std::uint32_t* differ_ = nullptr;   // page-locked; 1 once the reference picture had other pixels
+  std::uint32_t* differ_ = nullptr;   // page-locked; 1 once the reference picture had different pixels
   nanoseconds longest_call_{};
 };
 

@@ -1,4 +1,4 @@
-// From a plan's conversion to the kernel's arguments. Free of CUDA headers: tests use it on the host.
+// Converts a step of a plan to the kernel's arguments. Needs no CUDA headers: tests use it on the host.
 #pragma once
 
 #include "runtime/device/cuda/convert_core.hpp"

@@ -21,7 +21,7 @@ struct resize_picture {
   std::uint32_t row = 0;  // of the batch
 };
 
-// The most pictures of one launch: their descriptions fit the arguments of a kernel, so nothing has to be copied first.
+// The most pictures of one launch: their descriptions fit in a kernel's arguments, so nothing has to be copied first.
 constexpr unsigned resize_pictures_max = 64;
 struct resize_batch {
   std::uint8_t* to = nullptr;  // rows of height * width * 3 bytes
@@ -32,8 +32,8 @@ struct resize_batch {
 };
 static_assert(sizeof(resize_batch) <= 4096);
 
-/// `count` source pixels from `first` on. The weight of pixel k is 1 - |offset + k| / support: Pillow's triangle,
-/// as wide as the reduction, which may extend beyond the box but not beyond the picture (axis_weights has the same).
+/// `count` source pixels from `first` on. The weight of pixel k is 1 - |offset + k| / support. This is Pillow's
+/// triangle, as wide as the reduction; it can extend beyond the box but not beyond the picture (like axis_weights).
 struct resize_axis {
   std::uint32_t first;
   std::uint32_t count;
@@ -65,7 +65,7 @@ PENSTOCK_BOTH std::uint8_t as_level(float value) {
   return rounded >= 255.0F ? 255 : static_cast<std::uint8_t>(rounded);
 }
 
-/// Pixel number `index` of the result, counted row after row.
+/// Computes pixel number `index` of the result, counted row by row.
 PENSTOCK_BOTH void resize_pixel(const resize_batch& batch, unsigned number, std::uint32_t index) {
   const resize_picture& p = batch.picture[number];
   const resize_axis x = axis_of(p.box_left, p.box_width, p.width, batch.width, index % batch.width);
