@@ -1,5 +1,5 @@
-// The latest events of a session, numbered, for the callback of an embedding program, `penstock events`,
-// chaos and traces. Written by actors, owned by the session.
+// The latest events of a session, numbered, for the callback of an embedding program, `penstock events`, chaos and
+// traces. Actors write it; the session owns it.
 #pragma once
 
 #include <penstock/event.hpp>
@@ -16,9 +16,8 @@
 
 namespace penstock::telemetry {
 
-/// At the fastest rate of restarts (50 a second, three events each: died, restarted, ready) these are the
-/// last 27 s. Memory: events_kept x (sizeof(event) + its text); a death adds its report, with at most 64 KiB
-/// of output.
+/// At the highest rate of restarts (50 a second, with three events each: died, restarted, ready), these are the last 27
+/// s. Memory: events_kept x (sizeof(event) + its text); a death adds its report, with at most 64 KiB of output.
 inline constexpr std::size_t events_kept = 4096;
 
 struct event_reading {
@@ -35,7 +34,7 @@ class event_journal {
   /// Assigns the event's number.
   void note(event what);
 
-  /// Up to `limit` events with a larger number, oldest first. 0: from the beginning.
+  /// Up to `limit` events after number `number`, oldest first. 0: from the beginning.
   [[nodiscard]] event_reading events_after(std::uint64_t number, std::size_t limit = events_kept) const;
   /// The same, but waits until there is an event, or until give_up().
   [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit) const;
@@ -56,8 +55,8 @@ class event_journal {
   bool given_up_ = false;
 };
 
-/// A thread that passes a journal's events to a callback, from the first one on. Its queue is the journal: a
-/// slow callback misses the oldest events, which are counted in `dropped`, and blocks no other thread.
+/// A thread that passes a journal's events to a callback, starting with the first one. The journal serves as its queue:
+/// a slow callback misses the oldest events, which are counted in `dropped`, and blocks no other thread.
 class event_caller {
  public:
   event_caller(std::shared_ptr<event_journal> journal, event_callback callback);
@@ -65,8 +64,8 @@ class event_caller {
   event_caller(const event_caller&) = delete;
   event_caller& operator=(const event_caller&) = delete;
 
-  /// Delivers the events recorded so far, within `patience`, and waits for a call in progress. No calls
-  /// follow. Called from within the callback it does not wait: that call is then the last.
+  /// Delivers the events recorded so far, but stops after `patience`, and waits for a call in progress. Afterwards the
+  /// callback is not called again. If called from within the callback, does not wait: that call is the last one.
   void stop(std::chrono::milliseconds patience) noexcept;
 
  private:

@@ -17,9 +17,9 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr double cores_are_short = 0.15;  // share of a worker's time
-constexpr double few_samples = 8;         // a batch this small costs more to pass on than to load
-constexpr double spare_from = 0.05;       // a stream that waits less needs no more workers
-constexpr double fully_used = 0.9;        // share of a worker's time that it can work
+constexpr double few_samples = 8;         // a batch with so few samples costs more to pass on than to load
+constexpr double spare_from = 0.05;       // a stream that waits for a smaller share of the time needs no more workers
+constexpr double fully_used = 0.9;        // a worker can work for this share of its time at most
 
 int percent(double share) {
   return static_cast<int>(std::lround(share * 100));
@@ -46,7 +46,7 @@ struct writer {
     return type == dataset_type::image_folder || type == dataset_type::tar;
   }
 
-  /// Most workers run on loader hosts.
+  /// Whether most workers run on loader hosts.
   [[nodiscard]] bool mostly_remote() const { return r.remote > 0 && 2 * r.remote >= r.workers; }
   [[nodiscard]] std::string all_workers() const {
     if (r.remote == 0) return counted(r.workers, "worker");
@@ -65,7 +65,7 @@ struct writer {
     return lines;
   }
 
-  /// Of a stream that its remote workers hold up.
+  /// For a stream that waits for its remote workers.
   limit_advice too_few_remote(limit what, const std::string& why) const {
     return {what, around.workers < around.cores ? "loader.workers" : "",
             fmt::format("{}{}; start more hosts, or more workers on them (`penstock host --workers`).", why, waited()), more_remote_workers()};
@@ -91,7 +91,7 @@ struct writer {
                         "{}), so that more reads overlap, or put the data on faster storage.",
                         counted(r.workers, "worker"), waited(), 2 * std::max(around.workers, 1U)),
             {fmt::format(
-                "A worker waits for storage without using a core: there may be more workers than cores ({} "
+                "A worker waits for storage without using a core, so you can run more workers than cores ({} "
                 "here).",
                 around.cores)}};
   }
@@ -103,7 +103,7 @@ struct writer {
                              counted(settings.scheduler.window, "batch", "batches"));
   }
 
-  /// Waits inside the code of a job or of a custom dataset are not timed.
+  /// Whether workers run code of the user's, whose waits penstock cannot time: jobs, or a custom dataset.
   [[nodiscard]] bool runs_own_code() const { return around.work != work_kind::samples || type_of(settings) == dataset_type::custom; }
 
   limit_advice own_code_waits(const std::string& work) const {
@@ -114,7 +114,7 @@ struct writer {
             fmt::format("{} limits you: it kept {} waiting for {} % of their time, for a file, a lock or another process{}; more workers ({}{}) let "
                         "these waits overlap.",
                         work, counted(r.workers, "worker"), percent(r.blocked()), waited(), loader ? "num_workers=" : "[loader] workers = ", more),
-            {fmt::format("A worker that waits uses no core: there may be more workers than cores ({} here){}. `penstock scale {}` tries it.", around.cores,
+            {fmt::format("A worker that waits uses no core, so you can run more workers than cores ({} here){}. `penstock scale {}` tries it.", around.cores,
                          jobs ? ", unless the commands or processes that it waits for need them" : "", more)}};
   }
 
@@ -315,7 +315,7 @@ struct writer {
             {}};
   }
 
-  /// For a `start` that is mostly time without an owner to take batches.
+  /// For `start` if most of it is time without an owner to take batches.
   limit_advice owner_away() const {
     if (r.owner_frozen >= r.owner_down) {
       return {limit::start,
@@ -407,7 +407,7 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_surround
   return {};
 }
 
-/// Advice for a stalled stream, whatever limited it before.
+/// Advice for a stalled stream, regardless of what limited it before.
 std::string way_out_of(const limit_surroundings& around, const config& settings) {
   const stall_report& stall = *around.stalled;
   const std::string pid = around.stalled_pid ? std::to_string(*around.stalled_pid) : "PID";
@@ -416,7 +416,7 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
-  if (stall.hung_before > 0 && stall.worker)  // the sentence says what helps
+  if (stall.hung_before > 0 && stall.worker)  // the sentence already says what to do
     return fmt::format("`penstock describe worker/{}` shows what it is doing.", *stall.worker);
   if (around.work == work_kind::batches && stall.worker && stall.kind != "trial") {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. `penstock restart worker/{0} --now` kills it, and another worker "
@@ -444,10 +444,10 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
   return "`penstock describe scheduler` shows where the batches are.";
 }
 
-/// What the sentence leaves out.
+/// What the sentence does not cover: the time before the first batch.
 std::string text_of_beginning(const limit_reading& r, const limit_surroundings& around) {
   const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
-  const std::string took = fmt::format("This is about the time after the first {}, which took {} of these {} ({} % of them to start)",
+  const std::string took = fmt::format("This describes the time after the first {0}. The first {0} took {1} of these {2}, and starting took {3} % of them",
                                        around.work == work_kind::jobs ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds),
                                        percent(r.share_of_beginning[static_cast<std::size_t>(limit::start)]));
   return took + (around.work != work_kind::samples ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
@@ -460,7 +460,7 @@ std::string use_of_hosts(const limit_reading& r, const limit_surroundings& aroun
   const auto needed = static_cast<std::uint32_t>(std::ceil(r.working / fully_used));
   const std::string work = fmt::format("the stream does not wait, and on average {:.1f} of {} work", r.working, counted(r.workers, "worker"));
   if (local > 0 && needed <= local)
-    return fmt::format("The hosts are not needed: {}, which the {} of this machine can do.", work, counted(local, "worker"));
+    return fmt::format("The hosts are not needed: {}, and the {} of this machine can do that.", work, counted(local, "worker"));
   const std::uint32_t of_hosts = std::max(needed, local + 1) - local;
   if (of_hosts >= r.remote) return "";
   return fmt::format("Not all workers of the hosts are needed: {}; {} of {} on hosts would do.", work, of_hosts, r.remote);
@@ -472,18 +472,18 @@ limit_advice advise(const limit_reading& whole, const limit_surroundings& around
   const std::optional<limit_reading> rest = whole.after_beginning();
   const limit_reading& reading = rest ? *rest : whole;
   limit_advice advice = advise_on_limits(reading, around, settings);
-  // What limited the stream before the stall does not help now.
+  // What limited the stream before the stall does not help with the stall.
   if (around.stalled) {
     advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", around.stalled->seconds, around.stalled->text);
     advice.more.clear();
-    if (around.stalled->kind != "operator") advice.more = {way_out_of(around, settings)};  // the sentence names the order that helps
+    if (around.stalled->kind != "operator") advice.more = {way_out_of(around, settings)};  // else the sentence says what helps
     return advice;
   }
   if (rest) advice.more.push_back(text_of_beginning(whole, around));
   advice.hosts = use_of_hosts(reading, around);
   if (!advice.hosts.empty()) advice.more.push_back(advice.hosts);
   if (around.hedges.started > 0) {
-    advice.more.push_back(fmt::format("So far a second worker was given {} too ([loader] hedge), and was faster in {}.",
+    advice.more.push_back(fmt::format("So far, a second worker also loaded {} ([loader] hedge), and was faster in {}.",
                                       counted(around.hedges.started, "late batch", "late batches"), around.hedges.won));
   }
   return advice;

@@ -1,4 +1,4 @@
-// Says in words what limits a stream, and which key to change. For `verdict` in status and `penstock why`. Pure.
+// Says in words what limits a stream, and which key to change. Used by `verdict` in status and by `penstock why`. Pure.
 #pragma once
 
 #include "runtime/base/work_kind.hpp"
@@ -19,16 +19,16 @@ namespace penstock::telemetry {
 /// What the advice depends on besides the reading.
 struct limit_surroundings {
   std::uint32_t cores = 1;  ///< that this process may use
-  std::uint32_t workers = 0;  ///< wanted now
-  std::uint32_t slots_per_worker = 0;  ///< batches, or of a pool leases, that a worker may hold
-  std::uint64_t restarts = 0;  ///< of workers, so far
+  std::uint32_t workers = 0;  ///< workers wanted now
+  std::uint32_t slots_per_worker = 0;  ///< how many batches a worker may hold; in a pool, how many leases
+  std::uint64_t restarts = 0;  ///< restarts of workers so far
   work_kind work = work_kind::samples;
   bool on_host = false;  ///< the host device
   bool pinned = true;    ///< the device reads the slots by DMA
-  std::optional<stall_report> stalled{};  ///< nothing moves now
+  std::optional<stall_report> stalled{};  ///< set if nothing moves now
   hedge_counts hedges{};                  ///< so far
   std::optional<std::int32_t> stalled_pid{};  ///< the process that the stream waits for
-  std::optional<std::int32_t> owner_pid{};    ///< the GPU owner's process
+  std::optional<std::int32_t> owner_pid{};    ///< likewise, that of the GPU owner
   /// How the last process of limit_reading::lost's worker ended: "ended: SIGSEGV"; empty: unknown.
   std::string lost_worker_end{};
   std::uint32_t hosts = 0;                ///< loader hosts that have joined
@@ -37,12 +37,12 @@ struct limit_surroundings {
 
 struct limit_advice {
   std::optional<limit> what;      ///< empty: nothing limits it, or nothing was measured
-  std::string key;                ///< config key to change first: "loader.workers"; empty: none of penstock's
+  std::string key;                ///< config key to change first: "loader.workers"; empty: no key helps
   std::string sentence;           ///< one sentence
   std::vector<std::string> more;  ///< more lines, with figures and alternatives
   std::string hosts{};            ///< whether the stream needs its loader hosts; empty: it has none, or it waits
 };
-/// Decides over the time after the first batch, if that is known; its figures are of that time, too.
+/// Judges the time after the first batch, if that is known. The figures also cover only that time.
 [[nodiscard]] limit_advice advise(const limit_reading& whole, const limit_surroundings& around,
                                   const config& settings);
 

@@ -1,5 +1,5 @@
-// Writes a page in Prometheus's text format 0.0.4, one metric after the other. Used for a session's own page and for that of
-// `penstock metrics`.
+// Writes a page in Prometheus's text format 0.0.4, one metric after the other. Used for a session's own page and for
+// the page of `penstock metrics`.
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
@@ -14,7 +14,7 @@
 
 namespace penstock::telemetry {
 
-/// How many samples a page names at most: each is a time series.
+/// A page names at most this many samples, because each name is a time series.
 inline constexpr std::size_t samples_named_max = 16;
 
 /// A label and its value, which must be UTF-8.

@@ -19,11 +19,11 @@ namespace {
 
 void add_stall(metrics_page& p, const session_status& s) {
   p.begin("penstock_stalled_seconds", "gauge",
-          "Time without progress, by what the stream waits for; 0 for the first 5 s, and while no progress "
+          "Time without progress, by what the stream waits for; 0 during the first 5 s, and while no progress "
           "is due.");
   for (const std::string_view kind : stall_kinds)
     p.value("waits_for", kind, s.stalled && s.stalled->kind == kind ? s.stalled->seconds : 0.0);
-  p.begin("penstock_stall_info", "gauge", "1 while the stream is stalled; the labels say by which worker and sample.");
+  p.begin("penstock_stall_info", "gauge", "1 while the stream is stalled; the labels name the worker and the sample that it waits for.");
   if (!s.stalled) return;
   std::string sample = s.stalled->sample;
   for (const worker_status& w : s.workers) {
@@ -42,7 +42,7 @@ std::string text_or_none(const std::optional<Number>& number) {
   return number ? std::to_string(*number) : std::string();
 }
 
-/// As `penstock_stall_info` names it.
+/// A sample's name in the form of `penstock_stall_info`.
 std::string name_of_sample(std::uint64_t sample, const std::optional<std::string>& path) {
   return path ? printable(*path) : default_sample_name(sample);
 }
@@ -56,7 +56,7 @@ std::string reason_in(const std::string& words) {
   return shortened(printable(words.substr(words.rfind('\n') + 1)), reason_bytes);
 }
 
-/// The last death. Null: there is none, not counting workers that were asked to stop.
+/// The last death, except those of workers that were asked to stop. Null: there is none.
 template <class Death>
 const Death* last_death(const std::vector<Death>& deaths) {
   const auto counts = [](const Death& d) { return d.cause != death_cause::stopped && d.cause != death_cause::cancelled &&
@@ -67,7 +67,7 @@ const Death* last_death(const std::vector<Death>& deaths) {
 
 void add_last_death(metrics_page& p, const metrics_facts& f) {
   const death_report* const d = last_death(f.totals.deaths);
-  p.begin("penstock_last_death_info", "gauge", "1; the labels say which worker died last, how, and of what.");
+  p.begin("penstock_last_death_info", "gauge", "1; the labels say which worker died last, how, and why.");
   if (d != nullptr) {
     metric_labels labels{{"worker", std::to_string(d->worker)},
                          {"pid", std::to_string(d->pid)},
@@ -154,10 +154,10 @@ void add_workers(metrics_page& p, const metrics_facts& f) {
   p.counter("penstock_stale_messages_total", "Late or wrong messages from workers.", f.totals.stale_dropped);
 }
 
-/// By name: hosts of one name are one series.
+/// Groups hosts by name: hosts with the same name are one series.
 void add_hosts(metrics_page& p, const session_status& s) {
   if (!has_hosts(s)) return;
-  p.gauge("penstock_hosts_wait_seconds", "Time that the session has waited for a loader host without any worker; otherwise 0.",
+  p.gauge("penstock_hosts_wait_seconds", "How long the session has waited for a loader host because it has no worker; otherwise 0.",
           s.waits_for_hosts ? s.waits_for_hosts->seconds : 0.0);
   p.begin("penstock_host_up", "gauge", "1 for each loader host that has joined; 0 once it has left or is lost.");
   for (const host_record& h : s.host_records) p.value("host", h.name, h.here ? 1 : 0);
@@ -202,7 +202,7 @@ void add_owner(metrics_page& p, const metrics_facts& f) {
 
 void add_stream(metrics_page& p, const metrics_facts& f) {
   p.gauge("penstock_epoch", "The epoch being delivered, counted from 0.", f.status.epoch);
-  p.counter("penstock_hedges_total", "Late batches that a second worker loaded too ([loader] hedge).",
+  p.counter("penstock_hedges_total", "Late batches that a second worker also loaded ([loader] hedge).",
             f.status.hedges.started);
   p.counter("penstock_hedges_won_total", "Hedges in which the second worker was faster.", f.status.hedges.won);
   p.counter("penstock_batches_delivered_total", "Batches delivered to the consumer.",
@@ -235,7 +235,7 @@ void add_pipeline(metrics_page& p, const metrics_facts& f) {
   for (std::size_t i = 0; i < f.stages.size(); ++i) p.histogram("stage", stage_spans()[i].name, f.stages[i]);
 }
 
-/// What the consumer of a data loader got, under the names of a session's metrics.
+/// The consumer's side of a data loader, under the names of a session's metrics.
 void add_batches(metrics_page& p, const metrics_facts& f) {
   p.gauge("penstock_epoch", "The epoch being delivered, counted from 0.", f.status.epoch);
   p.counter("penstock_batches_delivered_total", "Batches delivered to the consumer.", f.status.batches_delivered);

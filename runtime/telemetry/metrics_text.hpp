@@ -26,19 +26,19 @@ struct pipeline_counts {
 
 inline constexpr std::size_t death_causes = static_cast<std::size_t>(death_cause::unknown) + 1;
 
-/// What a stall may wait for: stall_report::kind.
+/// What a stall can wait for: stall_report::kind.
 inline constexpr std::array<std::string_view, 8> stall_kinds{"sample", "worker",   "trial",    "nobody",
                                                              "gpu",    "consumer", "operator", "group"};
 
 struct metrics_facts {
   session_status status;
-  run_report totals;                                       ///< its epochs are not used
+  run_report totals;                                       ///< without its epochs
   std::array<std::uint64_t, death_causes> deaths{};        ///< of workers, by death_cause
   std::array<std::uint64_t, death_causes> owner_deaths{};  ///< of the GPU owner's processes
   std::vector<batch_passage> under_way;
   std::vector<stage_histogram> stages;  ///< one for each span of stage_spans()
   limit_reading limits;
-  std::string id{};  ///< of the session's record: no other session has it
+  std::string id{};  ///< id of the session's record; unique
 };
 [[nodiscard]] std::string metrics_text(const metrics_facts& facts, const std::string& version);
 

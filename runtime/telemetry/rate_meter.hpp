@@ -16,7 +16,7 @@ class rate_meter {
   static constexpr nanoseconds span = std::chrono::seconds(10);
 
   void add(steady_time now, std::uint64_t total) {
-    // A total that falls is that of another stream: a seek began it.
+    // A total that falls belongs to another stream, which a seek has started.
     if (!points_.empty() && total < points_.back().total) points_.clear();
     points_.push_back({now, total});
     // Keep one point that is at least a whole span old.

@@ -112,14 +112,14 @@ json as_json(const quarantine_report& q) {
 
 json poisoned_job_as_json(const quarantine_report& q) {
   json j{{"job", q.sample}, {"work", or_null(q.path)}};
-  j.update(as_json(q));  // with the names that jobs had before
+  j.update(as_json(q));  // also with the names that jobs had in earlier versions
   return j;
 }
 
 json quarantine_as_json(const quarantine_report& q, work_kind kind) {
   if (kind == work_kind::samples) return as_json(q);
   if (kind == work_kind::jobs) return poisoned_job_as_json(q);
-  json j{{"job", nullptr}, {"work", q.path.value_or(default_sample_name(q.sample))}};  // the fields of a pool, which its batches were once listed with
+  json j{{"job", nullptr}, {"work", q.path.value_or(default_sample_name(q.sample))}};  // earlier versions listed these batches as jobs
   j.update(as_json(q));
   return j;
 }
@@ -233,7 +233,7 @@ json as_json(const hedge_counts& h) {
   return {{"started", h.started}, {"won", h.won}};
 }
 
-/// `record`: of the hosts of its name.
+/// `record`: that of the hosts with this name.
 json as_json(const host_status& h, const host_record& record) {
   std::uint64_t losses = 0;
   for (const auto& [cause, count] : record.losses) losses += count;
@@ -263,7 +263,7 @@ bool has_hosts(const session_status& status) noexcept {
   return !status.hosts_join_at.empty() || !status.hosts_called.empty() || !status.hosts.empty();
 }
 
-/// Adds the loader hosts: those that have joined, are called or are lost, and how long the session has waited for one.
+/// Adds the loader hosts that have joined, are being called or are lost, and how long the session has waited for one.
 void add_hosts(json& j, const session_status& s) {
   if (!s.hosts_join_at.empty()) j["hosts_join_at"] = s.hosts_join_at;
   if (!s.hosts_called.empty()) j["hosts_called"] = s.hosts_called;

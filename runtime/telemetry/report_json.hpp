@@ -18,18 +18,18 @@ nlohmann::ordered_json as_json(const owner_death_report& death);
 nlohmann::ordered_json as_json(const raised_exception& exception);
 nlohmann::ordered_json as_json(const failure_report& failed);
 nlohmann::ordered_json as_json(const quarantine_report& quarantined);
-/// `deaths_cost` in status, `cost` in deaths.
+/// For `deaths_cost` in status and `cost` in deaths.
 nlohmann::ordered_json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t failed);
-/// An entry of a pool's quarantine: `job` and `work`, and the fields of a sample's entry, where `sample` and `path` repeat these two.
+/// An entry of a pool's quarantine: `job` and `work`, then the fields of a sample's entry, in which `sample` and `path` repeat these two.
 nlohmann::ordered_json poisoned_job_as_json(const quarantine_report& poisoned);
-/// An entry of a session, a pool or a data loader.
+/// An entry of the quarantine of a session, a pool or a data loader.
 nlohmann::ordered_json quarantine_as_json(const quarantine_report& quarantined, work_kind kind);
 /// One line of `penstock events --json`. "time" is as_utc().
 nlohmann::ordered_json as_json(const event& what);
-/// {"error": {"kind": "...", "message": "..."}}: what every verb prints with --json when it fails.
+/// {"error": {"kind": "...", "message": "..."}}: what every verb prints if it fails under --json.
 nlohmann::ordered_json as_json(const failure& why);
 
-/// Whether it is of a session with [loader.hosts].
+/// Whether the session has [loader.hosts].
 [[nodiscard]] bool has_hosts(const session_status& status) noexcept;
 
 [[nodiscard]] const char* name_of(run_outcome outcome) noexcept;

@@ -9,21 +9,21 @@ namespace {
 
 constexpr std::int64_t bucket_ns = 100'000'000;
 constexpr std::size_t loads_kept = 15;   // per worker
-constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // how long a wait may take to be settled
-constexpr std::size_t known_max = 8192;  // passages; far more than any stream has under way
+constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // a wait must be settled within this time
+constexpr std::size_t known_max = 8192;  // passages; far more than any stream has in flight
 
-// A head is stalled if it takes this many times as long as its worker's usual batch, and longer than noise. Time up to
-// `usual_part` times the usual does not count as stalled.
+// A head is stalled if loading takes this many times as long as its worker's usual batch, and also exceeds it by
+// stalled_seconds. Only the time beyond `usual_part` times the usual counts as stalled.
 constexpr double stalled_from = 4;
 constexpr double stalled_seconds = 0.02;
 constexpr double usual_part = 1.5;
-// A worker is slower than its peers from this factor on.
+// A worker counts as slow if it needs this many times as long as its peers.
 constexpr double slow_from = 2.5;
-constexpr std::size_t compared_from = 5;  // batches, because the first ones of a new process say little
-// Workers that are busy for this share of their time do not count as idle.
+constexpr std::size_t compared_from = 5;  // batches; the first ones of a new process say little
+// Workers that are busy for at least this share of their time do not count as idle.
 constexpr double busy_enough = 0.85;
 constexpr double measured_enough = 1;  // worker seconds
-// The link holds up a remote worker if it carries batches for this share of the time, and for longer than the worker works.
+// The link holds up a remote worker if it carries the worker's batches for this share of the time, and for longer than the worker works.
 constexpr double link_enough = 0.5;
 
 constexpr double noise = 0.05;              // smaller shares do not count as a limit
@@ -48,7 +48,7 @@ std::int64_t stamp(const batch_passage& b, batch_stage s) {
   return b.time_of(s);
 }
 
-/// Calls act(when, seconds) for the part of this time in each bucket.
+/// Calls act(when, seconds) for the part of the interval in each bucket.
 template <class Act>
 void spread(std::int64_t from, std::int64_t to, Act act) {
   while (from < to) {
@@ -103,7 +103,7 @@ std::optional<limit_reading> limit_reading::after_beginning() const {
 }
 
 limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
-  // The first look after the end still settles the last batches.
+  // The first look after the end must still settle the last batches.
   if (std::exchange(over_, facts.is_over) && over_) return last_;
   const std::int64_t now = ns_of(when);
   const std::int64_t oldest = (now - nanoseconds(span).count()) / bucket_ns;
@@ -125,12 +125,12 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   }
   looked_ = now;
   limit_reading found = read(now, facts);
-  // A run that is stopped while it is stuck has waited for a batch that never arrives, so that wait is never settled.
+  // If a run is stopped while it is stuck, it has waited for a batch that never arrives, so that wait is never settled.
   if (facts.is_over && !found.largest()) return last_;
   return last_ = std::move(found);
 }
 
-/// This process, or its machine, was suspended. What happened meanwhile says nothing about the stream.
+/// Called after this process, or its machine, was suspended: that time says nothing about the stream.
 void stream_limits::forget_until(std::int64_t now) {
   settled_.clear();
   work_.clear();
@@ -147,7 +147,7 @@ void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double w
   from = std::max(from, counted_from_);
   while (from < to) {
     std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
-    // Without an owner no batch can be taken, whatever holds up the next one.
+    // Without an owner, no batch can be taken: this overrides any other cause.
     limit cause = what;
     bool down = false;
     for (const outage& o : outages_) {
@@ -164,13 +164,13 @@ void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double w
   }
 }
 
-/// The consumer asked for a batch while it held every buffer.
+/// For time in which the consumer asked for a batch while it held every buffer.
 void stream_limits::add_held(std::int64_t from, std::int64_t to) {
   add(limit::consumer, from, to);
   spread(std::max(from, counted_from_), to, [this](std::int64_t when, double seconds) { at(when).held += seconds; });
 }
 
-/// The batch was on its way from a loader host.
+/// For time in which the batch was on its way from a loader host.
 void stream_limits::add_link(std::int64_t from, std::int64_t to) {
   add(limit::wire, from, to);
   spread(std::max(from, counted_from_), to, [this](std::int64_t when, double seconds) { at(when).link += seconds; });
@@ -184,7 +184,7 @@ void stream_limits::add_stall(const batch_passage& head, double busy, std::int64
   if (!b.stall || b.stall->seconds < busy) b.stall = {head.worker, busy};
 }
 
-/// The stream waited for a batch that died with its worker, until it was leased again.
+/// For time in which the stream waited for a batch whose worker had died, until it was leased again.
 void stream_limits::add_lost(std::uint32_t worker, std::int64_t from, std::int64_t to) {
   add(limit::start, from, to);
   spread(std::max(from, counted_from_), to, [&](std::int64_t when, double seconds) {
@@ -193,8 +193,8 @@ void stream_limits::add_lost(std::uint32_t worker, std::int64_t from, std::int64
   });
 }
 
-/// Remembers who held a batch that is now leased to another process because that worker has died. (A late batch may have
-/// two workers: both live.)
+/// Records which worker held a batch before it died, if the batch has been leased to another worker since. (A late
+/// batch can also have two workers: both are alive.)
 void stream_limits::note_lost(const limit_facts& facts) {
   for (const batch_passage& b : facts.passages) {
     const auto known = known_.find(b.position);
@@ -206,7 +206,7 @@ void stream_limits::note_lost(const limit_facts& facts) {
   }
 }
 
-/// The time since the last look, if the owner of a stream that has begun could not work in it.
+/// Records the time since the last look as an outage if the owner could not work. Applies once the stream has begun.
 void stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
   const bool down = !facts.device_ready && !facts.owner_is_frozen;
   while (!outages_.empty() && outages_.front().to < now - kept_ns) outages_.pop_front();
@@ -215,12 +215,12 @@ void stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
   (down ? at(now).owner_down : at(now).owner_frozen) += seconds_of(now - looked_);
 }
 
-/// Also measures the workers of a pool.
+/// Measures the workers of a stream or a pool.
 void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) {
   bucket& b = at(now);
   const double passed = looked_ > 0 ? seconds_of(now - looked_) : 0;
   work_seen work{now, passed};
-  // The totals of a thread that is gone read as 0.
+  // The totals of a thread that has ended read as 0.
   const auto grown = [passed](nanoseconds from, nanoseconds to) {
     return std::clamp(seconds_of((to - from).count()), 0.0, passed);
   };
@@ -261,11 +261,11 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
 /// Records the progress of batches, and settles finished waits.
 void stream_limits::remember(const limit_facts& facts) {
   note_lost(facts);
-  // These are reported again unless they are gone, after a seek or the death of a worker.
+  // These are reported again, except those that vanished in a seek or with their worker.
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
   std::vector<const batch_passage*> taken;
   for (batch_passage b : facts.passages) {
-    // How long another process had waited for a batch is unknown until it reports the batch as released.
+    // If the owner runs in another process, the wait for a batch is unknown until the batch is reported as released.
     if (facts.owner_is_elsewhere && stamp(b, batch_stage::released) == 0)
       b.at[static_cast<std::size_t>(batch_stage::taken)] = 0;
     const auto known = known_.find(b.position);
@@ -278,7 +278,7 @@ void stream_limits::remember(const limit_facts& facts) {
   std::ranges::sort(taken, {}, [](const batch_passage* b) { return stamp(*b, batch_stage::taken); });
   for (const batch_passage* b : taken) settle(*b, facts);
   if (!taken.empty()) {
-    // Keep the last ones taken: they show which batches followed a head. Those at a later position are from before a seek.
+    // Keep the batches that were taken last: they show which batches followed a head. Batches at a later position are from before a seek.
     const std::size_t kept = 4 * facts.slots_per_worker * std::max<std::size_t>(facts.workers.size(), 1);
     const stream_position last = taken.back()->position;
     std::erase_if(known_, [&](const auto& one) {
@@ -286,14 +286,14 @@ void stream_limits::remember(const limit_facts& facts) {
     });
   }
   while (known_.size() > known_max) known_.erase(known_.begin());
-  while (lost_.size() > known_max) lost_.erase(lost_.begin());  // of batches that a seek has dropped
+  while (lost_.size() > known_max) lost_.erase(lost_.begin());  // entries of batches that a seek has dropped
 }
 
-/// The consumer has taken this batch: attributes its wait.
+/// Attributes the consumer's wait for this batch, which it has taken.
 void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t to = stamp(b, batch_stage::taken);
   const std::int64_t earliest = std::max({taken_, ns_of(facts.begun), to - 2 * nanoseconds(span).count()});
-  // A sink asks for the first batch only once the stream is ready; the first wait began with the stream.
+  // A sink asks for the first batch only once the stream is ready, but the first wait began with the stream.
   const bool is_known = taken_ != 0 && b.demanded != 0;
   const std::int64_t from = is_known ? std::clamp(b.demanded, earliest, to) : earliest;
   if (taken_ != 0) add(limit::consumer, earliest, from);
@@ -351,7 +351,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   released_ = stamp(b, batch_stage::released);
 }
 
-/// The consumer waited while the worker loaded the head.
+/// For the time in which the consumer waited while a worker loaded the head.
 void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::int64_t to,
                                 const limit_facts& facts) {
   const std::int64_t begun = stamp(b, batch_stage::begun);
@@ -377,20 +377,20 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
   add(limit::order, works, to);
 }
 
-/// `reading`: the share of this time in timed reads. Only built-in datasets time them; the rest is their own code, whatever it waits for.
+/// `reading`: the share of this time in timed reads. Only built-in datasets time their reads; everything else counts as decoding.
 void stream_limits::add_work(double reading, std::int64_t from, std::int64_t to) {
   reading = std::clamp(reading, 0.0, 1.0);
   add(limit::storage, from, to, reading);
   add(limit::decode, from, to, 1 - reading);
 }
 
-/// Attributes the time since the last batch.
+/// Attributes the time since the last batch was taken.
 void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
   if (facts.is_over) return;
   const std::int64_t idle_since = taken_ == 0 ? ns_of(facts.begun) : taken_;
   std::int64_t waits = now;
   if (facts.waits_since) {
-    // A wait in another process is known only as of its last reading.
+    // The start of a wait in another process is known only from its last report.
     const std::int64_t since =
         facts.owner_is_elsewhere ? std::max(released_, idle_since) : ns_of(*facts.waits_since);
     waits = std::clamp(since, idle_since, now);
@@ -416,14 +416,14 @@ void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const lim
     case batch_stage::loaded: return add(limit::order, from, now);
     case batch_stage::ordered:
       if (!facts.device_ready) return add(limit::start, from, now);
-      if (facts.owner_is_elsewhere) {  // its timestamps come with the batch
+      if (facts.owner_is_elsewhere) {  // timestamps arrive together with the batch
         add(limit::wire, from, now, wire_part_);
         return add(limit::convert, from, now, 1 - wire_part_);
       }
       return add_held(from, now);
     case batch_stage::submitted: return add(limit::wire, from, now);
     case batch_stage::copied: return add(limit::convert, from, now);
-    default: return;  // ready: it waits for the other ranks of a group
+    default: return;  // ready: the batch waits for the other ranks of a group
   }
 }
 
@@ -431,7 +431,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
                                   const limit_facts& facts) {
   const auto w = std::ranges::find(facts.workers, head.worker, &worker_look::id);
   if (w == facts.workers.end() || !w->ready || w->incarnation != head.incarnation) {
-    // The sacrificial worker is not among the workers: it tries what another one has lost.
+    // The sacrificial worker is not in `workers`: it tries a batch that another worker has lost.
     const auto lost = lost_.find(head.position);
     return add_lost(lost != lost_.end() ? lost->second.worker : head.worker, from, now);
   }
@@ -462,7 +462,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   add_work(reading, from, now);
 }
 
-/// For a pool: attributes the time since the previous look.
+/// For a pool: attributes the time since the last look.
 void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   if (looked_ == 0 || facts.is_paused || facts.is_over) return;
   const limited_jobs& jobs = *facts.jobs;
@@ -480,7 +480,7 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   add(idle, looked_, now, 1 - busy);
 }
 
-/// For a data loader. While its consumer waits, what the workers are doing says what it waits for.
+/// For a data loader: while its consumer waits, the state of the workers says what it waits for.
 void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, nanoseconds waited) {
   const auto before = std::exchange(consumer_waited_, waited);
   if (!before || now <= looked_) return;
@@ -492,7 +492,7 @@ void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, n
   add(limit::decode, looked_, now, waits);
 }
 
-/// Seconds that a worker usually needs for a sample; its peers' time if it has loaded nothing yet.
+/// Seconds that a worker usually needs for a sample. If it has loaded too little so far, that of all workers.
 std::optional<double> stream_limits::typical_of(std::uint32_t worker) const {
   const auto own = workers_.find(worker);
   if (own != workers_.end() && own->second.loads.size() >= 3) return own->second.usual;
@@ -523,7 +523,7 @@ std::optional<double> stream_limits::slowness_of(std::uint32_t worker) const {
   return theirs > 0 ? std::optional(own->second.usual / theirs) : std::nullopt;
 }
 
-/// Whether half of the other workers' slots held loaded batches that had to wait for the head.
+/// Whether at least half of the other workers' slots held loaded batches that waited for the head.
 bool stream_limits::others_are_ready(const batch_passage& head, std::int64_t when,
                                      const limit_facts& facts) const {
   const auto others = std::ranges::count_if(
@@ -537,14 +537,14 @@ bool stream_limits::others_are_ready(const batch_passage& head, std::int64_t whe
   return slots > 0 && 2 * ready >= slots;
 }
 
-/// The next batch was leased only when this one's slot was free: there are too few slots to load and copy at the same time.
+/// Whether the next batch was leased only once this one's slot was free: there are then too few slots to load and copy at the same time.
 bool stream_limits::nothing_was_behind(const batch_passage& b) const {
   const auto next = known_.find(b.position + 1);
   return next != known_.end() && stamp(next->second, batch_stage::leased) >= stamp(b, batch_stage::copied);
 }
 
-/// The idle share of the workers' time while the consumer waited, if that is more than noise. Workers also idle when all
-/// slots are full because the consumer asks for nothing, but that delays no batch.
+/// The idle share of the workers' time while the consumer waited; 0 if it is small. Workers also idle when all slots
+/// are full because the consumer asks for nothing, but that delays no batch.
 double stream_limits::idle_share() const {
   double ready = 0;
   double busy = 0;
@@ -578,7 +578,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   std::map<std::uint32_t, double> lost;
   for (const auto* all : {&settled_, &estimated_}) {
     for (const auto& [time, b] : *all) {
-      // The oldest bucket is only partly within the window.
+      // Only part of the oldest bucket is within the window.
       const double inside =
           std::clamp(seconds_of((time + 1) * bucket_ns - (now - span_ns)) / seconds_of(bucket_ns), 0.0, 1.0);
       for (std::size_t i = 0; i < limit_count; ++i) r.share[i] += b.seconds[i] * inside;
@@ -601,7 +601,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
       for (const auto& [worker, seconds] : b.lost) lost[worker] += seconds * inside;
     }
   }
-  // From the same times as `loads`. The factor noted during the wait may be that of a process that has been replaced.
+  // Compute the factor from the same times as `loads`: the one noted during the wait may be that of a process that has been replaced.
   if (const auto slowness = r.slow ? slowness_of(r.slow->worker) : std::nullopt; slowness && *slowness >= slow_from) {
     r.slow->factor = *slowness;
   } else {
@@ -628,7 +628,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   r.batches_per_second /= r.seconds;
   for (double* value : {&r.busy, &r.cpu, &r.core_wait})
     *value = ready > 0 ? std::min(*value / ready, 1.0) : 0;
-  // `busy` is sampled, the others are measured: a thread that runs or waits for a core works.
+  // `busy` is sampled, but the others are measured. A thread that runs or waits for a core counts as busy.
   r.core_wait = std::min(r.core_wait, 1 - r.cpu);
   r.busy = std::max(r.busy, r.cpu + r.core_wait);
   r.start_core_wait = starting > 0 ? std::min(r.start_core_wait / starting, 1.0) : 0;

@@ -1,5 +1,5 @@
-// What limited the stream during the last 10 s: attributes the time in which the consumer waited to one of seven causes. For
-// `limits` in status, `penstock why` and the metrics. Pure; driven by actors/host/run, five times a second.
+// What limited the stream during the last 10 s: attributes the time in which the consumer waited to one of seven causes. Used
+// for `limits` in status, `penstock why` and the metrics. Pure; actors/host/run calls it five times a second.
 //
 // The consumer waited for the head: the next batch in order. What held up the head says what the stream waited for:
 //
@@ -11,8 +11,9 @@
 //   start      no worker held it, or its device was not open; also while the owner's process is suspended or being replaced
 //   consumer   the consumer did not ask for a batch, or held every device buffer
 //
-// Finished waits are attributed from the batch's timestamps. A wait in progress is attributed by the head's state at each look, and
-// again from the timestamps when it is over. A pool of jobs has no batches: its time is sampled, and wire and convert do not occur.
+// A finished wait is attributed from the batch's timestamps. A wait in progress is attributed by the head's state at
+// each look, and again from the timestamps when it is over. A pool of jobs has no batches: its time is sampled, and
+// wire and convert do not occur.
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
@@ -40,21 +41,21 @@ struct limited_jobs {
   std::uint64_t running = 0;
   bool callers_wait = false;
   bool callers_hold_everything = false;
-  /// Only of a data loader: how long its consumer has waited so far.
+  /// Only for a data loader: how long its consumer has waited so far.
   std::optional<nanoseconds> consumer_waited{};
   bool any_ended = false;  ///< a job has ended
 };
 
 /// The run at one moment.
 struct limit_facts {
-  std::vector<batch_passage> passages;  ///< all that are under way, then those released since the previous look
+  std::vector<batch_passage> passages;  ///< all that are in flight, then those released since the previous look
   std::vector<worker_look> workers;
-  std::optional<steady_time> waits_since;  ///< the consumer waits for a batch
+  std::optional<steady_time> waits_since;  ///< set while the consumer waits for a batch
   steady_time begun = never;               ///< the first demand
   std::uint32_t slots_per_worker = 1;
   bool device_ready = true;
   bool owner_is_frozen = false;  ///< its process is suspended
-  bool owner_is_elsewhere = false;  ///< its timestamps arrive when a batch is delivered
+  bool owner_is_elsewhere = false;  ///< its timestamps arrive only when a batch is delivered
   bool is_paused = false;
   bool is_over = false;
   std::optional<limited_jobs> jobs;
@@ -64,21 +65,21 @@ struct limit_facts {
 struct limit_reading {
   double seconds = 0;  ///< length of that time
   std::array<double, limit_count> share{};
-  double beginning = 0;  ///< share of the time before the first batch, in a pool before the first job had ended
-  std::array<double, limit_count> share_of_beginning{};  ///< what of `share` belongs to it
-  /// So far, the time that the stream waited for batches of dead workers and for dead owners; empty: a pool.
+  double beginning = 0;  ///< share of the time before the first batch (in a pool, before the first job ended)
+  std::array<double, limit_count> share_of_beginning{};  ///< the part of `share` that falls into that time
+  /// Total time so far that the stream waited for batches of dead workers and for dead owners; empty for a pool.
   std::optional<double> lost_seconds{};
 
   // Figures for the advice.
-  std::uint32_t workers = 0;  ///< ready now
+  std::uint32_t workers = 0;  ///< workers that are ready now
   double busy = 0;            ///< share of the workers' time in which they worked
-  double cpu = 0;             ///< cores used by a worker's thread
+  double cpu = 0;             ///< share of a worker's time in which its thread used a core
   double core_wait = 0;       ///< share of a worker's time in which it had no core
   double start_core_wait = 0;  ///< the same for starting workers
   double batches_per_second = 0;
   double samples_a_batch = 0;
-  std::uint32_t remote = 0;  ///< of `workers`: on loader hosts
-  double working = 0;        ///< how many workers worked, on average
+  std::uint32_t remote = 0;  ///< those of `workers` that are on loader hosts
+  double working = 0;        ///< average number of workers that worked
   double link = 0;           ///< share of the time in which batches were on their way from loader hosts; part of `wire`
   double held = 0;  ///< share of the time in which the consumer asked, but held every device buffer (in a pool: all memory)
   double spare = 0;         ///< share of the time in which no worker worked because the consumer asked for nothing
@@ -97,26 +98,27 @@ struct limit_reading {
   std::optional<slow_worker> slow;
   struct lost_batch {
     std::uint32_t worker = 0;
-    double share = 0;  ///< of the time: the stream waited for batches that this worker had held when it died
+    double share = 0;  ///< share of the time that the stream waited for batches that this worker held when it died
   };
-  std::optional<lost_batch> lost;  ///< of the worker that cost the most time
+  std::optional<lost_batch> lost;  ///< the worker that cost the most time in this way
   struct worker_load {
     std::uint32_t worker = 0;
     double seconds_a_sample = 0;  ///< median of its last batches
-    double reading = 0;           ///< share of that in reads, from memory or from storage: the median of the same batches
+    double reading = 0;           ///< share of that time in reads, from memory or storage: median of the same batches
   };
-  std::vector<worker_load> loads;  ///< of workers that are ready and have loaded a batch
+  std::vector<worker_load> loads;  ///< for each worker that is ready and has loaded a batch
 
   /// Share of the workers' time in which they worked, but neither ran nor waited for a core.
   [[nodiscard]] double blocked() const noexcept { return busy > cpu + core_wait ? busy - cpu - core_wait : 0; }
   [[nodiscard]] double of(limit l) const noexcept { return share[static_cast<std::size_t>(l)]; }
   /// Share of the time in which the consumer waited.
   [[nodiscard]] double waited() const noexcept;
-  /// The consumer takes batches in bursts: between them it left all workers idle for longer than it waited in them.
+  /// Whether the consumer takes batches in bursts: between bursts it left all workers idle for longer than it waited during them.
   [[nodiscard]] bool in_bursts() const noexcept;
-  /// What to change first: the largest cause of waits if these matter, otherwise the consumer. Empty: nothing was measured.
+  /// What to change first: the largest cause of waits if the waits matter, otherwise the consumer. Empty: nothing was measured.
   [[nodiscard]] std::optional<limit> largest() const noexcept;
-  /// Without the beginning, which says nothing about the rest of a short run. Empty: there is none, or it took most of the time.
+  /// The reading without the beginning, which says nothing about the rest of a short run. Empty: there is no beginning,
+  /// or it took most of the time.
   [[nodiscard]] std::optional<limit_reading> after_beginning() const;
 };
 
@@ -125,7 +127,7 @@ class stream_limits {
  public:
   static constexpr nanoseconds span = std::chrono::seconds(10);
 
-  /// If two looks are further apart than this, the process was suspended: the later look starts over.
+  /// If two looks are further apart than this, the process was suspended, and measuring starts over.
   static constexpr nanoseconds longest_turn = std::chrono::seconds(3);
 
   /// Call with times that do not decrease. Once the run is over, the reading stays that of its last 10 s.
@@ -135,7 +137,7 @@ class stream_limits {
   struct bucket {
     std::array<double, limit_count> seconds{};
     std::array<double, limit_count> of_beginning{};
-    double ready = 0;  // workers' seconds
+    double ready = 0;  // seconds of ready workers
     double busy = 0;
     double cpu = 0;
     double core_wait = 0;
@@ -156,14 +158,14 @@ class stream_limits {
   struct work_seen {
     std::int64_t at = 0;
     double seconds = 0;
-    double ready = 0;  // workers' seconds
+    double ready = 0;  // seconds of ready workers
     double busy = 0;
-    bool waited = false;  // the consumer waited
+    bool waited = false;  // whether the consumer waited
   };
   struct outage {
     std::int64_t from = 0;
     std::int64_t to = 0;
-    bool down = false;  // it was being replaced, not suspended
+    bool down = false;  // whether the owner was being replaced rather than suspended
   };
   struct worker_memory {
     std::uint32_t incarnation = 0;
@@ -173,7 +175,7 @@ class stream_limits {
     nanoseconds received{0};
     double receiving = 0;  // share of the last second in which its batches were on their way
     double working = 0;    // share of the last second in which it worked
-    std::deque<double> loads;  // seconds a sample of its last batches
+    std::deque<double> loads;  // seconds per sample in its last batches
     double usual = 0;          // their median
     std::deque<double> readings;  // share of reads in the same batches
     double reading = 0;           // their median
@@ -209,28 +211,28 @@ class stream_limits {
   [[nodiscard]] limit_reading read(std::int64_t now, const limit_facts& facts) const;
 
   std::map<std::int64_t, bucket> settled_;         // by time; for finished waits, and for the workers
-  std::map<std::int64_t, bucket> estimated_;       // for the wait in progress: rebuilt at each look
+  std::map<std::int64_t, bucket> estimated_;       // for the wait in progress; rebuilt at each look
   std::map<std::int64_t, bucket>* into_ = &settled_;
   std::map<stream_position, batch_passage> known_;  // batches not taken yet, and the last ones taken
   struct earlier_lease {
     std::uint32_t worker = 0;
     std::int64_t leased = 0;
   };
-  std::map<stream_position, earlier_lease> lost_;  // batches that another worker loads, because their first one died
+  std::map<stream_position, earlier_lease> lost_;  // batches that another worker loads, because their first worker died
   std::map<std::uint32_t, worker_memory> workers_;
   std::deque<work_seen> work_;
-  std::optional<nanoseconds> consumer_waited_;  // of a data loader, as of the last look
+  std::optional<nanoseconds> consumer_waited_;  // as of the last look; only for a data loader
   std::deque<outage> outages_;  // of the owner
-  std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has none
-  std::int64_t released_ = 0;  // when it released that one, if it has
-  std::int64_t began_ = 0;     // when the beginning was over; 0: it is not
+  std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has taken none
+  std::int64_t released_ = 0;  // when the consumer released that batch; 0: it has not
+  std::int64_t began_ = 0;     // when the beginning ended; 0: it has not
   double lost_seconds_ = 0;    // limit_reading::lost_seconds
   std::int64_t looked_ = 0;
   std::int64_t counted_from_ = 0;
-  std::int64_t waits_from_ = 0;  // the wait in progress; 0: none
+  std::int64_t waits_from_ = 0;  // when the wait in progress began; 0: there is none
   bool over_ = false;
   limit_reading last_;
-  double wire_part_ = 1;  // copying's share of copying and converting the last batch: for an owner in another process
+  double wire_part_ = 1;  // copying's share of the time to copy and convert the last batch; used if the owner is in another process
 };
 
 }  // namespace penstock::telemetry

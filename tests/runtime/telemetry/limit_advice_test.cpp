@@ -123,7 +123,7 @@ TEST_CASE("the advice counts the hedges") {
   limit_surroundings around = on_cores(16);
   CHECK(advise(mostly(limit::wire), around, {}).more.size() == 1);
   around.hedges = {7, 5};
-  CHECK(contains(advise(mostly(limit::wire), around, {}).more.back(), "given 7 late batches too ([loader] hedge), and was faster in 5"));
+  CHECK(contains(advise(mostly(limit::wire), around, {}).more.back(), "also loaded 7 late batches ([loader] hedge), and was faster in 5"));
 }
 
 TEST_CASE("a consumer that waits little is the limit, however much of its wait has one cause") {
@@ -242,8 +242,8 @@ TEST_CASE("a stream that waits for nothing says whether it needs its hosts") {
   limit_reading r = on_hosts(limit::consumer, 0.97);
   r.working = 1.4;
   const limit_advice advice = advise(r, with_hosts(), {});
-  CHECK(advice.hosts == "The hosts are not needed: the stream does not wait, and on average 1.4 of 6 workers work, which the 2 workers of this "
-                        "machine can do.");
+  CHECK(advice.hosts == "The hosts are not needed: the stream does not wait, and on average 1.4 of 6 workers work, and the 2 workers of this "
+                        "machine can do that.");
   CHECK(advice.more.back() == advice.hosts);
   CHECK(limits_of(r, advice).hosts == advice.hosts);
   CHECK(why_as_json(r, advice).at("hosts") == advice.hosts);
@@ -347,8 +347,8 @@ TEST_CASE("a short run is decided over the time after its first batch, and the b
   CHECK(advice.what == limit::consumer);
   CHECK(contains(advice.sentence, "it worked on its batches 92 % of the time and waited 8 %"));
   CHECK(advice.more.back() ==
-        "This is about the time after the first batch, which took 2 s of these 5 s (40 % of them to start); [loader] start = \"eager\" starts workers "
-        "and device before the first demand.");
+        "This describes the time after the first batch. The first batch took 2 s of these 5 s, and starting took 40 % of them; [loader] start = "
+        "\"eager\" starts workers and device before the first demand.");
   CHECK(as_json(limits_of(r, advice)).at("start") == 0.4);
   CHECK(why_as_json(r, advice).at("beginning") == 0.4);
   CHECK(why_as_json(r, advice).at("limits_after_beginning").at("consumer") == 0.9167);
