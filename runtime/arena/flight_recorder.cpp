@@ -14,7 +14,7 @@
 namespace penstock::arena {
 
 struct flight_page {
-  static constexpr std::size_t name_max = 500;  // with the fields below it fits one page
+  static constexpr std::size_t name_max = 500;  // fits one page together with the other fields
 
   std::atomic<std::uint64_t> word{0};
   std::atomic<std::uint64_t> heartbeats{0};
@@ -30,7 +30,7 @@ struct flight_page {
   std::atomic<std::int64_t> reads_since_ns{0};  // 0: not reading
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
-  std::atomic<std::int64_t> named_ns{0};  // as since_ns; 0: unknown
+  std::atomic<std::int64_t> named_ns{0};  // on the same clock as since_ns; 0: unknown
 };
 static_assert(sizeof(flight_page) <= page_bytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

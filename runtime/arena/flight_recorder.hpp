@@ -51,7 +51,7 @@ struct flight_reading {
   std::uint64_t samples_done = 0;
   std::int32_t thread = 0;      ///< the thread that works on samples; 0: unknown
   std::uint64_t rss_bytes = 0;  ///< as of the worker's last heartbeat
-  std::string sample_name;      ///< of the sample being loaded, possibly cut; empty when idle
+  std::string sample_name;      ///< name of the sample being loaded, possibly cut; empty when idle
   steady_time since{};          ///< when that sample was started; meaningless when idle
   std::optional<steady_time> named_since{};  ///< when this name was published: later than `since` if the job has renamed
                                              ///< itself; empty when idle or for a worker on another machine

@@ -51,7 +51,7 @@ struct job_reading {
   nanoseconds limit{0};
   row_state state = row_state::waiting;
   bool argument_elsewhere = false;
-  bool result_elsewhere = false;  ///< in a memfd that the worker has sent
+  bool result_elsewhere = false;  ///< the result is in a memfd that the worker has sent
   std::uint64_t argument_offset = 0;
   std::uint64_t argument_bytes = 0;
   std::uint64_t result_offset = 0;

@@ -30,7 +30,7 @@ std::optional<std::uint64_t> number_in(const fs::path& file) {
   return value;
 }
 
-/// The value after "key" in a file of "key value" lines; `scale` for the kB of /proc/meminfo.
+/// The value after `key` in a file of "key value" lines, times `scale` (/proc/meminfo counts in kB).
 std::optional<std::uint64_t> field(const std::string& text, std::string_view key, std::uint64_t scale = 1) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

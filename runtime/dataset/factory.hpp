@@ -29,7 +29,7 @@ struct prepared_dataset {
   dataset_description description;
   sampling order;                       ///< set by prepare_stream only
   std::vector<std::string> notices;     ///< for the log
-  std::vector<prepared_dataset> parts;  ///< of a mixture; otherwise empty
+  std::vector<prepared_dataset> parts;  ///< the datasets of a mixture; otherwise empty
   bool in_store = false;                ///< its files, or those of one of its parts, are objects behind URLs
 
   /// The descriptors that make_dataset needs in a worker: an index for each dataset, -1 for one without; if there is

@@ -32,7 +32,7 @@ struct upload_job {
   std::uint32_t partition = 0;    ///< of the slot; must be attached
   std::uint64_t slot_offset = 0;  ///< in the partition
   std::uint32_t rows = 0;
-  batch_extents extents = {};  ///< of a batch of variable size
+  batch_extents extents = {};  ///< set for a batch of variable size
 };
 
 enum class stage : std::uint8_t {

@@ -10,11 +10,11 @@ namespace penstock::device {
 namespace {
 
 // All codes have the same length: a value's code is its index in the table.
-constexpr unsigned dc_code_bits = 4;  // of categories 0 to 7
+constexpr unsigned dc_code_bits = 4;  // bits of a code for one of the categories 0 to 7
 constexpr unsigned ac_code_bits =
-    5;  // of the end of a block, and of 0 to 3 zeros before a number of 1 to 4 bits
+    5;  // bits of a code for the end of a block, or for 0 to 3 zeros before a number of 1 to 4 bits
 constexpr unsigned number_bits_max = 4;
-constexpr int step = 8;  // of quantisation: a DC coefficient is then a block's mean minus 128
+constexpr int step = 8;  // quantisation step: a DC coefficient is then a block's mean minus 128
 
 void append(std::vector<unsigned char>& to, std::initializer_list<unsigned> bytes) {
   for (const unsigned byte : bytes) to.push_back(static_cast<unsigned char>(byte));

@@ -27,7 +27,7 @@ struct image_settings {
 struct device_tensor {
   std::string name;
   dtype type = dtype::uint8;
-  std::vector<std::uint32_t> shape;  ///< of one row
+  std::vector<std::uint32_t> shape;  ///< shape of one row
   std::uint64_t row_bytes = 0;
   std::uint64_t offset = 0;
   /// For a tensor that is trimmed per batch: offset of its lengths in the slot.
@@ -39,7 +39,7 @@ struct copy_step {
   std::uint64_t from = 0;  ///< offset in the slot
   std::uint64_t to = 0;    ///< offset in the device buffer
   std::uint64_t row_bytes = 0;
-  std::size_t tensor = 0;  ///< in transfer_plan::tensors
+  std::size_t tensor = 0;  ///< index in transfer_plan::tensors
 };
 
 /// The actual extents of a batch of variable size: for each tensor of the plan, the first dimension of its
@@ -58,7 +58,7 @@ struct convert_step {
   dtype type = dtype::float16;
   std::array<float, 3> scale{};
   std::array<float, 3> shift{};
-  /// Offset in the slot of one byte per row: mirror that row from left to right.
+  /// Offset in the slot of the flip flags, one byte per row: 1 mirrors that row from left to right.
   std::optional<std::uint64_t> flip_flags;
 };
 

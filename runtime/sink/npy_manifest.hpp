@@ -20,7 +20,7 @@ inline constexpr std::string_view manifest_name = "manifest.json";
 inline constexpr std::string_view index_name = "index";
 
 struct manifest_tensor {
-  tensor_view tensor;  ///< of any batch; the data is not read
+  tensor_view tensor;  ///< from any batch; its data is not read
   bool record = false;
 };
 

@@ -21,7 +21,7 @@ namespace penstock::telemetry {
 inline constexpr std::size_t events_kept = 4096;
 
 struct event_reading {
-  std::vector<event> events;  ///< in order
+  std::vector<event> events;  ///< oldest first
   std::uint64_t lost = 0;     ///< events after the given number that are no longer kept
   std::uint64_t last = 0;     ///< number of the latest event: where the next reading continues
 };

@@ -334,7 +334,7 @@ struct writer {
             {"A new owner opens the device and registers the slots before it takes a batch."}};
   }
 
-  /// Most of `start` is time in which no worker held the next batch, because the one that did had died.
+  /// For `start` if most of it is time in which no worker held the next batch because the worker that held it had died.
   limit_advice worker_died() const {
     const std::string end = around.lost_worker_end.empty() ? "died" : around.lost_worker_end;
     return {limit::start,

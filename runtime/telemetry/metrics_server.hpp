@@ -1,5 +1,4 @@
-// The metrics endpoint: GET /metrics over HTTP, read-only, at the address of [metrics] listen. Off by
-// default; nothing else in penstock listens on a network.
+// The metrics endpoint: GET /metrics over HTTP, read-only, at the address of [metrics] listen. Off by default.
 //
 // A client has client_deadline to send its request, and the same time to read the answer. Requests have no body. Memory
 // is bounded by clients_max x (header_bytes_max + one page); further clients wait in the backlog.

@@ -35,7 +35,7 @@ void add_stall(metrics_page& p, const session_status& s) {
           1);
 }
 
-constexpr std::size_t reason_bytes = 160;  // in a label
+constexpr std::size_t reason_bytes = 160;  // limit for a label
 
 template <class Number>
 std::string text_or_none(const std::optional<Number>& number) {

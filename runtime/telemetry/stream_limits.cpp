@@ -27,7 +27,7 @@ constexpr double measured_enough = 1;  // worker seconds
 constexpr double link_enough = 0.5;
 
 constexpr double noise = 0.05;              // smaller shares do not count as a limit
-constexpr double waits_that_matter = 0.15;  // of the consumer
+constexpr double waits_that_matter = 0.15;  // share of the time in which the consumer waited
 constexpr double mostly = 0.5;
 
 std::int64_t ns_of(steady_time when) {
@@ -441,7 +441,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
     add(limit::start, from, std::min(held, now));
     add_lost(lost->second.worker, std::max(from, held), std::min(begun, now));
   } else {
-    add(limit::start, from, std::min(begun, now));  // until it was leased
+    add(limit::start, from, std::min(begun, now));  // from `from` until the batch was leased
   }
   for (const auto& [position, b] : known_) {
     if (b.worker == head.worker && position != head.position)

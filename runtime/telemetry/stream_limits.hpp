@@ -222,7 +222,7 @@ class stream_limits {
   std::map<std::uint32_t, worker_memory> workers_;
   std::deque<work_seen> work_;
   std::optional<nanoseconds> consumer_waited_;  // as of the last look; only for a data loader
-  std::deque<outage> outages_;  // of the owner
+  std::deque<outage> outages_;  // times in which the owner could not work
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has taken none
   std::int64_t released_ = 0;  // when the consumer released that batch; 0: it has not
   std::int64_t began_ = 0;     // when the beginning ended; 0: it has not

@@ -37,7 +37,7 @@ class index_view {
   [[nodiscard]] std::uint64_t files() const noexcept;
   [[nodiscard]] std::uint32_t classes() const noexcept;
   // i < files(), c < classes(), checked.
-  [[nodiscard]] std::string_view name(std::uint64_t i) const;  ///< as listing::name_of
+  [[nodiscard]] std::string_view name(std::uint64_t i) const;  ///< like listing::name_of
   [[nodiscard]] std::string_view tag(std::uint64_t i) const;   ///< an object's version; empty for files
   [[nodiscard]] std::uint32_t class_of(std::uint64_t i) const;
   [[nodiscard]] std::uint64_t size_of_file(std::uint64_t i) const;  ///< npy, raw, objects; 0 for a picture in a file

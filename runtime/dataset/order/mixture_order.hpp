@@ -1,5 +1,5 @@
 // The order of a mixture ([[datasets]]): which dataset feeds each position, and which of its samples. Used by plan;
-// made by runtime/dataset/mixture.hpp.
+// made by runtime/dataset/mixture/mixture.hpp.
 #pragma once
 
 #include "runtime/base/result.hpp"

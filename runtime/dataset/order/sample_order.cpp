@@ -107,7 +107,7 @@ class neighbours {
 
  private:
   std::uint64_t samples_;
-  std::uint64_t length_;  // of a block
+  std::uint64_t length_;  // length of a block
 };
 
 class neighbour_order final : public sample_order {
@@ -138,7 +138,7 @@ class shard_order final : public sample_order {
     within_.shuffle(seed, epoch, places);
     const permutation order(ends_.size(), philox_stream(random_domain::window, seed, epoch, shards_item));
     std::vector<std::uint64_t> shards(ends_.size());
-    std::vector<std::uint64_t> ends(ends_.size());  // in the epoch's order
+    std::vector<std::uint64_t> ends(ends_.size());  // where each shard ends in the epoch's order
     std::uint64_t end = 0;
     for (std::uint64_t i = 0; i < shards.size(); ++i) {
       shards[i] = order(i);

@@ -30,7 +30,7 @@ class alias_order final : public sample_order {
 
  private:
   struct column {
-    std::uint64_t own_share = 0;  ///< of 2^53
+    std::uint64_t own_share = 0;  ///< in units of 2^-53
     std::uint64_t other = 0;
   };
   static constexpr double whole = 0x1p53;
@@ -39,7 +39,7 @@ class alias_order final : public sample_order {
   /// table is the same on every machine.
   void build(std::span<const double> weights, double total) {
     const auto count = static_cast<double>(weights.size());
-    std::vector<double> share(weights.size());  // of the average, which is 1
+    std::vector<double> share(weights.size());  // relative to the average: the mean is 1
     std::vector<std::uint64_t> small;
     std::vector<std::uint64_t> large;
     for (std::uint64_t i = 0; i < weights.size(); ++i) {

@@ -301,7 +301,7 @@ std::optional<std::size_t> jpeg_checker::plain_bytes(std::span<const std::byte> 
       case 0xe0: jfif = jfif || (segment.size() >= 5 && std::memcmp(segment.data(), "JFIF", 5) == 0); break;
       case 0xee: colour = of_adobe(segment, colour); break;
       case 0xda: {
-        // As libjpeg decides it: JFIF, else Adobe's word, else the usual ids.
+        // Decide like libjpeg: a JFIF segment, else what the Adobe segment says, else the usual ids.
         const bool usual_ids = components_[0].id == 1 && components_[1].id == 2 && components_[2].id == 3;
         if (colour == colours::other || (colour == colours::unsaid && !jfif && !usual_ids))
           return std::nullopt;

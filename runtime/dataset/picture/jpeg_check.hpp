@@ -29,7 +29,7 @@ class jpeg_checker {
   struct huffman_table {
     std::array<entry, 1U << looked_up> one;
     std::array<std::uint32_t, 17>
-        limit;  // by length: the first code, left-aligned to 16 bits, that is longer
+        limit;  // by length: the first left-aligned 16-bit code that is longer
     std::array<std::int32_t, 17> offset;  // from a code to the index of its value
     std::array<entry, 256> values;
     // The definition that this table was made from: most files have the same tables.
@@ -65,7 +65,7 @@ class jpeg_checker {
   std::array<huffman_table, 2> ac_{};
   std::array<std::array<joint_tables, 2>, 2> joint_{};
   std::uint64_t versions_ = 0;
-  std::vector<std::uint8_t> data_;  // of one interval, without stuffed zeros
+  std::vector<std::uint8_t> data_;  // coded data of one interval, without stuffed zeros
   std::array<bool, 4> quantised_{};
   std::array<component, 3> components_{};
   unsigned luma_across_ = 0, luma_down_ = 0;

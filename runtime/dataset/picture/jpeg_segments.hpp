@@ -15,7 +15,7 @@ namespace penstock {
 /// One segment of a JPEG's header.
 struct jpeg_segment {
   unsigned marker = 0;                    ///< its second byte
-  std::span<const std::uint8_t> payload;  ///< after its length
+  std::span<const std::uint8_t> payload;  ///< the bytes after its length field
   std::size_t begin = 0, end = 0;         ///< positions in the file; `begin` is that of the marker
 };
 /// The segment at `at`, after any fill bytes. Empty if there is none or it is cut short.
@@ -38,7 +38,7 @@ struct jpeg_segments {
 
   std::size_t frame_at = 0;
   range scan;                          ///< the header of the scan; entropy-coded data follows
-  extent size;                         ///< as stored
+  extent size;                         ///< size of the picture as stored
   std::uint32_t across = 1, down = 1;  ///< blocks of luma in an MCU
   std::uint32_t restart_interval = 0;  ///< MCUs; 0: no markers
 

@@ -78,7 +78,7 @@ class resampler final : public row_sink {
   axis_weights y_;
   orientation turn_;
   std::span<std::uint8_t> out_;
-  std::uint32_t width_ = 0;        ///< of the result before it is turned
+  std::uint32_t width_ = 0;        ///< width of the result before it is turned
   std::uint32_t next_source_ = 0;  ///< relative to y_.source_begin
   std::uint32_t next_out_ = 0;
   // Horizontally resized rows: only as many as one result row needs.

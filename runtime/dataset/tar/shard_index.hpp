@@ -27,7 +27,7 @@ struct shard_extension {
 
 struct shard_index {
   std::string name;  ///< relative to the list's folder
-  std::uint64_t bytes = 0;             ///< of the archive
+  std::uint64_t bytes = 0;             ///< size of the archive
   std::uint64_t file_bytes = 0;        ///< smaller than `bytes` if the shard is compressed
   std::int64_t modified_ns = 0;        ///< since 1970; 0 for an object
   std::string tag;                     ///< an object's version as in object_facts; empty for files

@@ -21,7 +21,7 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards);
 
 struct indexed_shard {
   std::string_view name;
-  std::uint64_t bytes = 0;       ///< of the archive
+  std::uint64_t bytes = 0;       ///< size of the archive
   std::uint64_t file_bytes = 0;  ///< smaller than `bytes` if the shard is compressed
   std::int64_t modified_ns = 0;
   std::string_view tag;  ///< an object's version; empty for files
@@ -49,7 +49,7 @@ struct indexed_member {
 struct indexed_sample {
   std::uint64_t shard = 0;
   std::string_view key;
-  std::vector<indexed_member> members;  ///< in the order of the shard
+  std::vector<indexed_member> members;  ///< in the order in which the shard has them
 };
 
 /// A mapped index. Move-only. The returned views point into the mapping. map() checks the tables of shards, extensions

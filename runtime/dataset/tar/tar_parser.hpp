@@ -30,7 +30,7 @@ struct tar_member {
   tar_kind kind = tar_kind::file;
   std::uint64_t header_at = 0;
   std::uint64_t data_at = 0;
-  std::uint64_t size = 0;  ///< of the contents as stored; they lie within the archive
+  std::uint64_t size = 0;  ///< size of the contents as stored; they lie within the archive
 };
 
 struct tar_range {

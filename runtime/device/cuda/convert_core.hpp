@@ -121,7 +121,7 @@ PENSTOCK_BOTH void convert_group(const kernel_step& s, std::uint32_t group) {
   constexpr std::uint32_t group_pixels = Rounding::group;
   using word = typename group_word<group_pixels>::type;
   const std::uint32_t pixels = pixels_of(s);
-  const std::uint32_t groups = pixels / group_pixels;  // of a row
+  const std::uint32_t groups = pixels / group_pixels;  // groups in a row
   const std::uint32_t row = group / groups;
   const std::uint32_t first = (group - row * groups) * group_pixels;
   const bool mirrored = s.flip_flags != nullptr && s.flip_flags[row] != 0;

@@ -114,7 +114,7 @@ result<void> cuda_context::refuse_during_capture(cudaStream_t stream, std::strin
 failure cuda_context::failure_from(cudaError_t status, std::string_view what) {
   cudaGetLastError();
   failure why = cuda_failure(status, what);
-  if (is_capture_error(status)) return why;  // says nothing about the context
+  if (is_capture_error(status)) return why;  // such an error says nothing about the context
   const bool lost = probe_memory_ != nullptr && !answers();
   // Errors of copies and kernels are returned by a later call, whichever it is.
   if (lost && !what.ends_with(or_in_earlier_work))

@@ -18,7 +18,7 @@ struct resize_picture {
   std::uint32_t box_left = 0;
   std::uint32_t box_height = 0;
   std::uint32_t box_width = 0;
-  std::uint32_t row = 0;  // of the batch
+  std::uint32_t row = 0;  // row of the batch
 };
 
 // The most pictures of one launch: their descriptions fit in a kernel's arguments, so nothing has to be copied first.
