@@ -39,7 +39,7 @@ result<std::shared_ptr<const nccl_library>> nccl_library::open() {
       !library.find("ncclCommGetAsyncError", made->state_) || !library.find("ncclCommAbort", made->abort_) ||
       !library.find("ncclGetErrorString", made->text_)) {
     return refuse(errc::device_unavailable,
-                  "[group] communicator = \"nccl\": {} lacks functions that NCCL has", library.path());
+                  "[group] communicator = \"nccl\": {} lacks functions of NCCL", library.path());
   }
   static_cast<void>(library.find("ncclGetLastError", made->last_error_));
   return std::shared_ptr<const nccl_library>(std::move(made));

@@ -87,7 +87,7 @@ result<conversion_rates> measure_conversion(const std::string& choice, const pho
   auto plan = plan_transfer(*layout, settings);
   if (!plan) return tl::unexpected(std::move(plan.error()));
   if (plan->conversions.empty())
-    return refuse(errc::usage, "uint8 nhwc is not converted: choose another layout or dtype");
+    return refuse(errc::usage, "dtype uint8 in layout nhwc is not converted: choose another layout or dtype");
   auto where = resolve_choice(choice);
   if (!where) return tl::unexpected(std::move(where.error()));
 #ifdef PENSTOCK_HAVE_CUDA

@@ -118,7 +118,7 @@ result<void> check_same(const std::string& there, const std::string& wanted, con
   for (std::size_t i = 0; i < new_lines.size(); ++i) {
     if (i < old_lines.size() && old_lines[i] == new_lines[i]) continue;
     return refuse(errc::sink,
-                  "'{}' holds batches of another run: its {} has {}, this run {}; choose another --out, or "
+                  "'{}' holds batches of another run: its {} has {}, but this run has {}; choose another --out, or "
                   "remove the folder",
                   printable(folder.native()), manifest_name,
                   i < old_lines.size() ? printable(trimmed(old_lines[i])) : "no such line",

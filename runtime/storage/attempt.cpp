@@ -189,8 +189,8 @@ outcome attempt::status_outcome() const {
       if (code == "RequestTimeTooSkewed")
         return failed(kind::refused, "answers {}: the clock of this machine is wrong", shown);
       if (status_ == 400) return failed(kind::refused, "answers {}", shown);
-      return failed(kind::denied, "answers {}: {} not allowed to read it", shown,
-                    request_.may_sign ? "these credentials are" : "without credentials it is");
+      return failed(kind::denied, "answers {}: {}", shown,
+                    request_.may_sign ? "these credentials are not allowed to read it" : "it cannot be read without credentials");
     case 404: {
       outcome missing = failed(kind::refused, "answers {}: there is no such object", shown);
       missing.why.os_code = ENOENT;

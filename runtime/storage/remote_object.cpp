@@ -72,7 +72,7 @@ result<std::vector<std::byte>> remote_object::finish(byte_range range, transfers
       return std::move(answer->body);
     }
     if (tries == tries_max)
-      return refuse_os(errc::io, EIO, fmt::format("arrives damaged: {} times, its {} was not the one that the store states ({})", tries,
+      return refuse_os(errc::io, EIO, fmt::format("arrives damaged: {} times, its {} did not match the one from the store ({})", tries,
                                                   name_of(wrong->kind), printable(shortened(wrong->text, 64))));
     ticket = start(range);
   }

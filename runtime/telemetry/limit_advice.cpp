@@ -78,7 +78,7 @@ struct writer {
             packs ? less : "loader.hosts.compress",
             fmt::format("The link to the loader hosts limits you: batches were on their way while the workers waited{}; {}.", waited(),
                         packs ? "send fewer bytes, or use a faster network"
-                              : "compress what compresses ([loader.hosts] compress, now \"none\"), or send fewer bytes"),
+                              : "compress the batches if their data compresses ([loader.hosts] compress, now \"none\"), or send fewer bytes"),
             {fmt::format("{} of {} are on {}; the stream has {:.0f} batches a second.", r.remote, counted(r.workers, "worker"),
                          counted(around.hosts, "host"), r.batches_per_second)}};
   }
@@ -191,10 +191,10 @@ struct writer {
     if (r.stall) {
       std::vector<std::string> more;
       if (settings.scheduler.order == order_rule::strict && settings.sampler.world_size == 1)
-        more.emplace_back("With [scheduler] order = \"relaxed\" later batches may pass a late one.");
+        more.emplace_back("With [scheduler] order = \"relaxed\" later batches can pass a late one.");
       if (!settings.loader.hedge && settings.quarantine.max_attempts > 1)
-        more.emplace_back("With [loader] hedge = true a second worker loads a late batch too, in case only the read stalled.");
-      more.push_back(fmt::format("[loader.hang] item_timeout ends a sample that takes too long. `penstock describe worker/{}` "
+        more.emplace_back("With [loader] hedge = true a second worker also loads a late batch, in case only the read stalled.");
+      more.push_back(fmt::format("[loader.hang] item_timeout limits the time for a sample. `penstock describe worker/{}` "
                                  "shows what it is loading.",
                                  r.stall->worker));
       return {limit::order,

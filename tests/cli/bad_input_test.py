@@ -151,7 +151,7 @@ class BadSurroundingsTest(PenstockTest):
         self.assertEqual(len([name for name in before if name.endswith(".index.npy")]), 5)
         code, _, err = self.penstock("run", config, "--sink", "npy", "--out", files, "--set", "sampler.batch_size=4")
         self.assertEqual(code, EXIT_FAILED, err)
-        self.assertIn('has "batch_size": 8, this run "batch_size": 4; choose another --out', err)
+        self.assertIn('has "batch_size": 8, but this run has "batch_size": 4; choose another --out', err)
         self.assertEqual(whole(), before)
         self.run_json(config, "--sink", "npy", "--out", files)
         self.assertEqual(whole(), before)

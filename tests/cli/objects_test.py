@@ -471,7 +471,7 @@ class PicturesTest(ObjectsTest):
         server.damaged = lambda path, number: path.endswith("deep/er/0.jpg")
         report = self.run_json(self.config("s3://bucket/data", epochs=1), "--workers", 1)
         self.assertEqual(len(report["failures"]), 1)
-        self.assertRegex(json.dumps(report["failures"]), r"c/deep/er/0\.jpg.*arrives damaged: 3 times, its MD5 was not the one that the store states \(\S+==\).*\(tried 4 times\)")
+        self.assertRegex(json.dumps(report["failures"]), r"c/deep/er/0\.jpg.*arrives damaged: 3 times, its MD5 did not match the one from the store \(\S+==\).*\(tried 4 times\)")
 
     def test_pictures_in_a_bucket_of_moto_give_the_stream_of_the_same_folders_on_disk(self):
         client = self.serve_moto()

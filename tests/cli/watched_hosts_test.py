@@ -118,7 +118,7 @@ class WatchedHostsTest(HostCase):
         self.assertGreater(why["limits"]["wire"], 0.6)
         text = " ".join(self.text("why").split())
         self.assertIn("The link to the loader hosts limits you: batches were on their way while the workers waited", text)
-        self.assertIn('compress what compresses ([loader.hosts] compress, now "none"), or send fewer bytes.', text)
+        self.assertIn('compress the batches if their data compresses ([loader.hosts] compress, now "none"), or send fewer bytes.', text)
         self.assertIn("2 of 2 workers are on 1 host", text)
         self.stop(process, host)
 

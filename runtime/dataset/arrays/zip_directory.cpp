@@ -127,7 +127,7 @@ result<zip_member> member_of(bytes_view entry, bytes_view name, bytes_view extra
                   shown, method);
   member.deflated = method == Z_DEFLATED;
   if (!member.deflated && member.stored != member.bytes)
-    return refuse(errc::dataset, "has an uncompressed member '{}' of {} bytes, for which it stores {} bytes",
+    return refuse(errc::dataset, "has an uncompressed member '{}' of {} bytes, but stores {} bytes for it",
                   shown, member.bytes, member.stored);
   if (member.header_at > archive_bytes || archive_bytes - member.header_at < local_bytes ||
       archive_bytes - member.header_at - local_bytes < member.stored)

@@ -120,7 +120,7 @@ result<listing> finish_pictures(listing list, const std::string& path, const oth
   if (classes == 0) list.classes.emplace_back(".");
   if (classes > 0 && others.beside > 0) {
     list.notices.push_back(fmt::format(
-        "{} picture{} directly in '{}' {} ignored: only pictures in its folders, the classes, are read",
+        "{} picture{} directly in '{}' {} ignored: only pictures in class folders are read",
         others.beside, others.beside == 1 ? "" : "s", printable(path), others.beside == 1 ? "is" : "are"));
   }
   const std::string skipped = skipped_text(others.skipped);

@@ -100,7 +100,7 @@ std::vector<double> weights_in(std::span<const mixed_order> datasets, std::uint6
 result<std::shared_ptr<const sample_order>> mixture_order(std::vector<mixed_order> datasets,
                                                           std::uint64_t positions) {
   if (datasets.empty() || datasets.size() > mixed_datasets_max)
-    return refuse(errc::config, "a mixture of {}: from 1 to {} are possible",
+    return refuse(errc::config, "a mixture cannot have {}: it can have 1 to {}",
                   counted(datasets.size(), "dataset"), mixed_datasets_max);
   if (positions == 0 || positions > mixed_epoch_max)
     return refuse(errc::config,

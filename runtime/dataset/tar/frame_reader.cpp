@@ -104,7 +104,7 @@ result<void> frame_reader::decompress(readable& file, const zstd_frame& frame, s
   if (auto ok = file.read(frame.file_at, compressed); !ok) return ok;
   const auto made = zstd_->decompress(compressed, {to, frame.archive_bytes});
   if (!made)
-    return refuse(errc::io, "has a frame at byte {} of {} bytes that cannot be decompressed to the {} bytes that its seek table says: {}",
+    return refuse(errc::io, "has a frame at byte {} of {} bytes that cannot be decompressed to the {} bytes that its seek table promises: {}",
                   frame.file_at, frame.file_bytes, frame.archive_bytes, made.error().message);
   if (*made != frame.archive_bytes)
     return refuse(errc::io, "has a frame at byte {} that decompresses to {} bytes, but its seek table says {}", frame.file_at, *made,

@@ -36,7 +36,7 @@ result<void> check_listed_once(const shard_list& list) {
   for (const std::string_view name : list.names) {
     const std::string_view stem = stem_of_shard(name);
     if (const auto [same, is_new] = by_stem.emplace(stem, name); !is_new)
-      return refuse(errc::dataset, "'{}' is listed as well as '{}', and would give its samples twice: name the shards by a pattern, such as '*{}'",
+      return refuse(errc::dataset, "'{}' and '{}' are both listed, so each sample would be delivered twice: name the shards by a pattern, such as '*{}'",
                     printable(same->second), printable(name), printable(name.substr(stem.size())));
   }
   return {};

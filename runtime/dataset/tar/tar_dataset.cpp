@@ -311,7 +311,7 @@ void tar_dataset::write_picture(const wanted_tensor& wanted, std::size_t tensor,
                                 std::span<const std::byte> contents, random_source& random,
                                 const sample_slot& slot) {
   if (is_webp(contents))
-    throw error({errc::sample, "is a WebP picture, which is not read: JPEG and PNG are (convert it)", 0});
+    throw error({errc::sample, "is a WebP picture, but only JPEG and PNG are read: convert it", 0});
   random_source same_draws = random;
   auto chosen = pictures_.load(contents, format_of_extension(members_[tensor].extension), same_draws,
                                slot.as<std::uint8_t>(tensor));

@@ -135,7 +135,7 @@ result<void> megatron_index::check_ends() const {
     return refuse(errc::dataset, "says that its last sequence has {} tokens from byte {} on, but its .bin ends at byte {}",
                   *length, *last, tokens_ * size_of(element_));
   if (*first_document != 0 || *end < 0 || static_cast<std::uint64_t>(*end) != sequences_)
-    return refuse(errc::dataset, "has documents of the sequences {} to {}, but it has {} sequences",
+    return refuse(errc::dataset, "says that its documents cover sequences {} to {}, but it has {} sequences",
                   *first_document, *end, sequences_);
   return {};
 }

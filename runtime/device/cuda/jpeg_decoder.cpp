@@ -75,7 +75,7 @@ jpeg_decoder::~jpeg_decoder() {
     }
     moved_.notify_all();
     thread_.join();
-    log::info("gpu", "nvJPEG decoded {} JPEGs, the workers {} pictures; its longest call took {} ms",
+    log::info("gpu", "nvJPEG decoded {} JPEGs, and the workers {} pictures; nvJPEG's longest call took {} ms",
               decoded_, left_to_workers_,
               std::chrono::duration_cast<std::chrono::milliseconds>(engine_->longest_call()).count());
   }
@@ -171,7 +171,7 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::carry_out(const order& what) 
     std::memcpy(&headers[row], what.slot + step.from + step.row_bytes * row, sizeof(encoded_picture));
     if (headers[row].bytes == 0 || is_sane(headers[row])) continue;
     return trouble{cudaSuccess, errc::protocol,
-                   fmt::format("a worker describes the JPEG in row {} wrongly: {} bytes, {} x {} pixels", row,
+                   fmt::format("a worker sent an invalid description of the JPEG in row {}: {} bytes, {} x {} pixels", row,
                                headers[row].bytes, headers[row].width, headers[row].height)};
   }
   for (cudaEvent_t event : what.released)

@@ -142,9 +142,9 @@ result<void> jpeg_engine::try_starts() {
     auto started = try_start();
     if (!started) return tl::unexpected(std::move(started.error()));
     if (*started) {
-      log::info("gpu", "nvJPEG {} decodes JPEGs, {}{}", library_->version_text(),
+      log::info("gpu", "nvJPEG {} decodes JPEGs {}{}", library_->version_text(),
                 has_engines_ ? "with the GPU's engines" : "in kernels: this GPU has no engine for it",
-                start > 1 ? fmt::format(", after {} starts on the CPU", start - 1) : "");
+                start > 1 ? fmt::format(", after {} starts in which it used the CPU", start - 1) : "");
       return {};
     }
     stop();

@@ -68,7 +68,7 @@ TEST_CASE("a folder with the batches of another stream is refused with the diffe
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::sink);
   CHECK(refused.error().message.find(
-            "has \"batch_size\": 128, this run \"batch_size\": 16; choose another --out") !=
+            "has \"batch_size\": 128, but this run has \"batch_size\": 16; choose another --out") !=
         std::string::npos);
   config flipped = settings();
   flipped.image.flip = 0;

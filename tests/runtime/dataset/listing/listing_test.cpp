@@ -74,7 +74,7 @@ TEST_CASE("pictures next to class folders are ignored with one notice") {
   REQUIRE(list->notices.size() == 1);
   CHECK(list->notices[0] ==
         fmt::format(
-            "2 pictures directly in '{}' are ignored: only pictures in its folders, the classes, are read",
+            "2 pictures directly in '{}' are ignored: only pictures in class folders are read",
             folder.path()));
 }
 

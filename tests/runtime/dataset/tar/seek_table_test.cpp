@@ -277,7 +277,7 @@ TEST_CASE("frames that are damaged or not what their table says are refused and 
   const zstd_frame sound = frames[1];
   const std::string place = fmt::format("refused: has a frame at byte {}", sound.file_at);
   frames[1].archive_bytes = 999;  // a bomb
-  CHECK(refused() == fmt::format("{} of {} bytes that cannot be decompressed to the 999 bytes that its seek table says: Destination buffer is too small",
+  CHECK(refused() == fmt::format("{} of {} bytes that cannot be decompressed to the 999 bytes that its seek table promises: Destination buffer is too small",
                                  place, sound.file_bytes));
   frames[1].archive_bytes = 1001;
   CHECK(refused() == place + " that decompresses to 1000 bytes, but its seek table says 1001");

@@ -87,7 +87,7 @@ TEST_CASE("shards that are compressed with zstd are listed, but not next to the 
   CHECK(list_shards(folder.path("*.tar.zst"))->names == names{"b.tar.zst"});
   folder.write("b.tar", "");
   CHECK(list_shards(folder.path()).error().message ==
-        "'b.tar' is listed as well as 'b.tar.zst', and would give its samples twice: name the shards by a pattern, such as '*.tar.zst'");
+        "'b.tar' and 'b.tar.zst' are both listed, so each sample would be delivered twice: name the shards by a pattern, such as '*.tar.zst'");
   CHECK(list_shards(folder.path("*.tar.zst"))->names == names{"b.tar.zst"});
   const auto twice = [&](std::string_view pattern) {
     const auto list = list_shards(folder.path(pattern));

@@ -201,7 +201,7 @@ TEST_CASE(
         std::string::npos);
   CHECK(failure_of(*dataset, 5) == "its member .cls is 'three', not a whole number");
   CHECK(failure_of(*dataset, 6) ==
-        "its member .webp is a WebP picture, which is not read: JPEG and PNG are (convert it)");
+        "its member .webp is a WebP picture, but only JPEG and PNG are read: convert it");
   CHECK(failure_of(*dataset, 7).starts_with("its member .jpg cannot be used: not a JPEG: starts with 6e 6f"));
   CHECK(failure_of(*dataset, 8) == "its member .cls is '9223372036854775808', which does not fit in 64 bits");
 }
