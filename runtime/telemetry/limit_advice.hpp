@@ -1,4 +1,4 @@
-// Says in words what limits a stream, and which key to change. Used by `verdict` in status and by `penstock why`. Pure.
+// Says in words what limits a stream, and which key to change. Used for `verdict` in status and for `penstock why`. Pure.
 #pragma once
 
 #include "runtime/base/work_kind.hpp"
@@ -42,7 +42,7 @@ struct limit_advice {
   std::vector<std::string> more;  ///< more lines, with figures and alternatives
   std::string hosts{};            ///< whether the stream needs its loader hosts; empty: it has none, or it waits
 };
-/// Judges the time after the first batch, if that is known. The figures also cover only that time.
+/// Looks only at the time after the first batch, if it is known when that was; so do the figures.
 [[nodiscard]] limit_advice advise(const limit_reading& whole, const limit_surroundings& around,
                                   const config& settings);
 

@@ -23,7 +23,7 @@ namespace penstock {
 /// Whether [dataset] type = "npy" means several arrays: a .npz file, or members.
 [[nodiscard]] bool has_several_arrays(const dataset_config& dataset);
 
-/// Where the values of an array are. `file`: in indexed_array::file, below [dataset] path.
+/// The path of the file with an array's values. `path`: [dataset] path. `file`: indexed_array::file.
 std::string path_of_array(const std::string& path, std::string_view file);
 
 /// Lists the arrays. Each member of a .npz becomes a tensor with the member's name. With [dataset] members only the

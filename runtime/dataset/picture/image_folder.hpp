@@ -19,9 +19,9 @@ namespace penstock {
 /// every epoch and process.
 [[nodiscard]] bool device_may_decode(const image_config& config, std::uint64_t index) noexcept;
 
-/// Tensors: image (uint8 [H, W, 3], not flipped), label (int64), and for the record crop (int32 [4]: top,
-/// left, height, width in source pixels after orientation) and flip (uint8: 1 if the device is to flip the
-/// row). If the device may decode, also encoded (encoded_picture).
+/// Tensors: image (uint8 [H, W, 3], not flipped) and label (int64); as records, crop (int32 [4]: top, left, height, width in
+/// source pixels after orientation) and flip (uint8: 1 if the device must flip the row). If the device may decode, also
+/// encoded (encoded_picture).
 class image_folder_dataset final : public Dataset {
  public:
   /// `root`: what the names in the index are relative to. `by`: cpu for callers that need pixels, regardless of the

@@ -1,9 +1,9 @@
 // How a sample is written in an index of shards: numbers of seven bits a byte, low bits first.
 //
 //   key bytes, key, members, then for each member
-//     extension * 4 + kind        the extension's number in its shard; kind as in tar_kind
-//     gap                         blocks from the end of the member before it (of the shard's beginning) to its header
-//     bytes                       of its contents, which begin a block after the header
+//     extension * 4 + kind        the extension's number in its shard; kind as in indexed_kind
+//     gap                         blocks from the end of the previous member (or the beginning of the shard) to its header
+//     bytes                       size of its contents, which begin one block after the header
 #pragma once
 
 #include "runtime/base/units.hpp"

@@ -19,11 +19,11 @@ namespace penstock {
 //
 //   header
 //   shard_entry shards[]
-//   extension_entry extensions[]   those of a shard are neighbours
-//   zstd_frame frames[]            likewise, of compressed shards
-//   u32 offsets[samples]           of a sample's record among its shard's
-//   texts                          names of shards, each with its tag; extensions
-//   records                        shard after shard, see record_codec.hpp
+//   extension_entry extensions[]   shard by shard
+//   zstd_frame frames[]            shard by shard, of compressed shards
+//   u32 offsets[samples]           where the sample's record begins among those of its shard
+//   texts                          the name and tag of each shard; extensions
+//   records                        shard by shard, see record_codec.hpp
 
 struct tar_index::header {
   std::array<char, 8> magic;

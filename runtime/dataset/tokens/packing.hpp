@@ -20,7 +20,7 @@ struct packed_piece {
 };
 
 /// The sequences that one window of documents fills. A document of n tokens gives n - 1 tokens with targets. Whole
-/// sequences are cut from its beginning, as many as fit. The rests share sequences: in order of decreasing length, each
+/// sequences are cut from its beginning, as many as fit. The remainders share sequences: in order of decreasing length, each
 /// goes to the sequence with the least sufficient room, or to a new one (best fit).
 class window_packing {
  public:
@@ -43,7 +43,7 @@ class window_packing {
   void share(std::vector<packed_piece> rests);
 
   std::uint32_t sequence_length_;
-  std::uint64_t shared_ = 0;  ///< sequences that rests share; they come first
+  std::uint64_t shared_ = 0;  ///< sequences that remainders share; they come first
   std::uint64_t whole_ = 0;   ///< sequences of a single document
   std::uint64_t tokens_ = 0;
   std::uint32_t parts_max_ = 0;

@@ -21,8 +21,8 @@ namespace penstock {
 //   header
 //   file_entry files[files]
 //   window_entry windows[windows]   only if documents are known
-//   u32 lengths[documents]          likewise: window after window, packing_window each
-//   names                           of the files: name and tag of each
+//   u32 lengths[documents]          likewise: window by window, packing_window of them in each
+//   names                           the name and tag of each file
 
 struct token_index::header {
   std::array<char, 8> magic;

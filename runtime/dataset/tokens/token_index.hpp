@@ -69,7 +69,7 @@ class token_index {
   [[nodiscard]] indexed_window window(std::uint64_t window) const;
 
   [[nodiscard]] bool has_documents() const noexcept;
-  /// If so: where documents begin after token `after` and before token `before`, in order.
+  /// Only if has_documents(): where documents begin after token `after` and before token `before`, in order.
   void begins_between(std::uint64_t after, std::uint64_t before, std::vector<std::uint64_t>& begins) const;
 
  private:
