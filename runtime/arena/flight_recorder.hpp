@@ -34,8 +34,8 @@ enum class phase : std::uint8_t {
 /// generation.
 struct flight_state {
   phase at = phase::idle;
-  std::uint32_t slot = 0;        ///< < 2^10
-  std::uint32_t row = 0;         ///< < 2^22, of the lease's samples
+  std::uint32_t slot = 0;        ///< below 2^10
+  std::uint32_t row = 0;         ///< below 2^22; among the lease's samples
   std::uint32_t generation = 0;  ///< <= generation_mask
 
   bool operator==(const flight_state&) const = default;

@@ -88,8 +88,8 @@ class object_store : public std::enable_shared_from_this<object_store> {
   /// Refuses what transfers, read_s3_settings and block_cache refuse.
   static result<std::shared_ptr<object_store>> open(const store_options& options);
 
-  /// Gets the size and version of each path, with many concurrent requests. Refuses (errc::io, errc::config), by name, the
-  /// first path without an object. With missing_objects::allowed, an answer 404 instead means that the object does not exist.
+  /// Gets the size and version of each path, with many concurrent requests. Refuses (errc::io, errc::config), by name, the first
+  /// path for which that fails. With missing_objects::allowed, an answer 404 instead means that the object does not exist.
   result<std::vector<object_facts>> examine(std::span<const std::string> paths,
                                             missing_objects missing = missing_objects::refused);
   /// The objects whose paths begin with "s3://bucket/some/beginning" and whose keys `wanted` accepts, in the order of the

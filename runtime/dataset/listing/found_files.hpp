@@ -56,7 +56,7 @@ struct found_files {
 /// pattern of braces. A list names either files or objects. Also refuses (errc::config, errc::io) what object_store refuses.
 result<found_files> find_files(const std::string& path, const file_kind& kind, const store_options& options = {});
 
-/// found_files::folder for this path.
+/// The found_files::folder of this path.
 std::string folder_of_files(const std::string& path, const file_kind& kind);
 /// A name of found_files as a path.
 std::string path_of_file(const std::string& folder, std::string_view name);

@@ -26,9 +26,9 @@ struct side_request {
   std::uint32_t stored = 0;
   std::uint32_t begin = 0;  ///< where the window begins, after scaling
   std::uint32_t end = 0;
-  std::uint32_t interval = 0;  ///< pixels as stored
+  std::uint32_t interval = 0;  ///< length of an interval, in pixels as stored
   std::uint32_t samples = 1;   ///< the largest sampling factor
-  std::uint32_t shortest = 0;  ///< after scaling
+  std::uint32_t shortest = 0;  ///< minimum length of the part, after scaling
 };
 
 side_cut cut_side(const side_request& side, unsigned denominator) noexcept {

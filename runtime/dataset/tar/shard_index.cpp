@@ -40,8 +40,8 @@ indexed_kind kind_in_index(tar_kind kind) noexcept {
 
 /// How many bytes a read of headers takes.
 struct read_sizes {
-  std::size_t small;   ///< where headers are far apart
-  std::size_t large;   ///< where they are close to each other
+  std::size_t small;   ///< used where headers are far apart
+  std::size_t large;   ///< used where they are close together
   std::uint64_t far;  ///< below this distance, reading everything is cheaper than another read
 };
 

@@ -42,7 +42,7 @@ struct token_file_list {
 /// of token than the files before it.
 result<token_file_list> list_token_files(const dataset_config& dataset, const store_options& options = {});
 
-/// token_file_list::folder for this path.
+/// The token_file_list::folder of this path.
 std::string folder_of_token_files(const std::string& path);
 
 /// "a/b.bin" -> "a/b.idx"

@@ -97,7 +97,7 @@ class jpeg_decoder {
   std::array<lane, jpeg_engine::lanes> lanes_{};
   std::size_t next_lane_ = 0;
   std::unique_ptr<jpeg_engine> engine_;
-  std::uint64_t decoded_ = 0;  // pictures
+  std::uint64_t decoded_ = 0;  // number of pictures
   std::uint64_t left_to_workers_ = 0;
 
   mutable std::mutex mutex_;
