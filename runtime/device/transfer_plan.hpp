@@ -58,7 +58,7 @@ struct convert_step {
   dtype type = dtype::float16;
   std::array<float, 3> scale{};
   std::array<float, 3> shift{};
-  /// Offset in the slot of the flip flags, one byte per row: 1 mirrors that row from left to right.
+  /// Offset in the slot of the flip flags, one byte per row: nonzero mirrors that row from left to right.
   std::optional<std::uint64_t> flip_flags;
 };
 
