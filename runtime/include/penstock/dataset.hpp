@@ -146,9 +146,9 @@ class PENSTOCK_API Dataset {
   /// Called once, after describe() and before the first sample. Throwing ends the run as well.
   virtual void setup(const worker_context& context);
 
-  /// The worker has been given a batch of these samples, in the order in which load() will be called for them unless the
-  /// batch is given up: a dataset on slow storage may begin to read them. Must return soon. Called from another thread
-  /// than the rest, after setup() and possibly during load().
+  /// Announces the samples of a batch that the worker has received, in the order of the load() calls to come; these do
+  /// not come if the batch is withdrawn. A dataset on slow storage can start reading them. Must return soon. Called on a
+  /// different thread than the other members, after setup() and possibly during load().
   virtual void expect(std::span<const std::uint64_t> samples);
 
   /// Fills the slot with one sample. If it throws, the sample has failed: it is reported by name and handled

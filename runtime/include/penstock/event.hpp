@@ -34,11 +34,11 @@ enum class event_kind : std::uint8_t {
   paused,
   resumed,
   scaled,        ///< text: to how many workers
-  degraded,      ///< some workers are lost for good
+  degraded,      ///< some workers failed for good
   recovered,     ///< the opposite
   stopping,      ///< a stop was requested
   run_finished,  ///< all requested epochs have been delivered; only events of workers and of the device may follow
-  run_stopped,   ///< it was stopped before that; the same may follow
+  run_stopped,   ///< it was stopped before that; the same events may follow
   run_failed,    ///< text: why
   stalled,  ///< a batch is due but nothing has moved for 5 s, or jobs wait for a device buffer that callers
             ///< have held for 10 s; text: what it waits for

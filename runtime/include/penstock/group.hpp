@@ -101,8 +101,9 @@ class PENSTOCK_API Group {
   /// an error. Rank 0 waits until all have left, because the others connect to it; with a communicator every
   /// rank waits.
   void close() noexcept;
-  /// close() for a program with other work meanwhile, such as handling signals. False: the others have not
-  /// left within that time. The next call continues the wait, as do close() and the destructor.
+  /// Like close(), for a program that must do other work while it waits, such as handling signals. Returns
+  /// false if the others have not left within that time; the next call, close() or the destructor continues the
+  /// wait.
   [[nodiscard]] bool close_within(std::chrono::milliseconds at_most) noexcept;
 
   /// The communicator of the ranks' GPUs (usage: penstock/nccl.hpp), valid as long as this Group exists. Null
@@ -113,17 +114,17 @@ class PENSTOCK_API Group {
   /// no GPU; errc::device_unavailable if there is no suitable NCCL; errc::group_failed if two ranks have the
   /// same GPU.
   ///
-  /// It is made on one of penstock's threads once all ranks have joined, and again after a loss. A use waits
-  /// for it for twice join_timeout (plus rejoin_timeout under "wait"), then throws errc::timed_out. A lost
-  /// rank ends it on all ranks; the group continues with a new one if on_lost_rank says so, or if the cause
-  /// was an error of NCCL. All calls of all ranks throw errc::group_failed if it cannot be made, or cannot be
-  /// aborted within abort_timeout because a use is open or NCCL hangs: this process can then never have one
-  /// again.
+  /// One of penstock's threads makes the communicator once all ranks have joined, and again after a loss. A use
+  /// waits for it for up to twice join_timeout (plus rejoin_timeout under "wait"), then throws errc::timed_out.
+  /// The loss of a rank ends the communicator on all ranks. The group continues with a new one if on_lost_rank
+  /// says so, or if the cause was an error of NCCL. If the communicator cannot be made, or cannot be aborted
+  /// within abort_timeout because a use is open or NCCL hangs, all calls on all ranks throw errc::group_failed,
+  /// and this process can never have a communicator again.
   ///
-  /// To end: wait for the last work, check is_lost(), call barrier(), then close(). A rank that calls close()
-  /// without the barrier waits there for the others. After lost_after the communicator is aborted although
-  /// the others still use it: is_lost() is then true even for work that was complete, as it is for all work
-  /// once close() has returned.
+  /// To end: wait for the last work, check is_lost(), call barrier(), then close(). A rank that skips the
+  /// barrier waits in close() for the others. After lost_after, the communicator is aborted even if they still
+  /// use it: is_lost() is then true even for completed work. Once close() has returned, is_lost() is true for
+  /// all work.
   [[nodiscard]] Communicator* communicator() const noexcept;
 
  private:

@@ -91,8 +91,8 @@ class PENSTOCK_API job_exception : public std::exception {
 /// (`my-worker --run thumbnail < in > out`; `my-worker --help`), for debuggers and profilers.
 PENSTOCK_API int job_main(const std::map<std::string, job_function>& functions);
 
-/// In a worker on a loader host, while it runs a job: a file that the program has published (Pool::publish) before it submitted
-/// the job. The caller closes the descriptor. Throws error (errc::usage) if there is no such file.
+/// Opens a file that the program published (Pool::publish) before it submitted the current job. Call it only in a worker on a
+/// loader host, while it runs a job. The caller closes the descriptor. Throws error (errc::usage) if there is no such file.
 PENSTOCK_API int session_file(std::uint64_t number);
 
 /// The hooks of a language runtime that must act around a fork.
@@ -104,8 +104,8 @@ struct fork_hooks {
 /// Makes this process a template: it forks a worker whenever the session orders one. Returns in the workers only,
 /// with the worker's number; call job_main there next. The workers are children of the session, not of this process.
 /// `socket` is the number that the session has put into PENSTOCK_TEMPLATE. Call it on the main thread. Does not run
-/// the handlers of pthread_atfork: with one thread no lock is held. Exits when the session closes the socket, or
-/// when the process must not fork (then the session executes its workers).
+/// the handlers of pthread_atfork: the process has one thread, so no other thread holds a lock. Exits when the
+/// session closes the socket, or when the process must not fork (the session then starts workers with exec).
 PENSTOCK_API std::uint32_t fork_on_order(int socket, const fork_hooks& hooks);
 
 }  // namespace penstock

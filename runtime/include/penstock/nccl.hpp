@@ -14,17 +14,17 @@
 // lost, the communicator is aborted on all ranks, after every use has ended; the abort ends work that waits
 // for the lost rank. Discard what such work has written.
 //
-// Device programs: let the exception of a loss pass. A use that stays open for [group] abort_timeout ends the
-// owner's process. After a loss, programs return to their snapshot of the last step that all ranks have. A
-// restarted rank has none: in the first step with a new `number()`, let a rank that has state `broadcast` it
-// to those that have none.
+// Device programs: do not catch the exception that reports a loss. A use that stays open for [group]
+// abort_timeout ends the owner's process. After a loss, programs return to their snapshot of the last step that
+// all ranks have. A restarted rank has none: in the first step with a new `number()`, let a rank that has state
+// `broadcast` it to those that have none.
 //
-// Programs that embed penstock: when the work is done (wait for the stream), check is_lost() before you use
-// its results. A loss is thrown once (errc::group_failed): by the use that notices it, or by the next one.
-// Catch it if the group continues ([group] on_lost_rank = "wait", or an error of NCCL): the next use waits
-// for the next communicator, which has a higher number(). Through it the ranks agree which of them continue
-// from where, as above. Queued work uses its memory until it is done, even after a loss: wait for the stream
-// before you free the memory. A use that stays open for abort_timeout ends the group on all ranks.
+// Programs that embed penstock: when the work is done (wait for the stream), check is_lost() before you use its
+// results. A loss is thrown once (errc::group_failed): by the use that notices it, or by the next one. Catch it
+// if the group continues ([group] on_lost_rank = "wait", or an error of NCCL): the next use waits for the next
+// communicator, which has a higher number(). Use it to bring all ranks to the same state, as above. Queued work
+// uses its memory until it is done, even after a loss: wait for the stream before you free the memory. A use
+// that stays open for abort_timeout ends the group on all ranks.
 #pragma once
 
 #include <penstock/stream.hpp>
@@ -61,8 +61,8 @@ class Communicator {
   virtual void settle(int status, const char* what) = 0;
 
  public:
-  /// The communicator with that communicator_use::number() is lost: work that used it may be incomplete. Any
-  /// thread.
+  /// Whether the communicator with this communicator_use::number() is lost: work that used it may then be
+  /// incomplete. Thread-safe.
   [[nodiscard]] virtual bool is_lost(std::uint64_t number) const = 0;
 };
 

@@ -1,6 +1,6 @@
-// A pool of worker processes that run functions. No job can take the pool down: a worker that dies is
-// replaced and its job is retried on another worker. Only a job that keeps killing workers fails, and it is
-// named (docs/semantics/jobs.md).
+// A pool of worker processes that run functions. No job can take the pool down: a worker that dies is replaced
+// and its job is retried on another worker. Only a job that keeps killing workers fails, and reports name it
+// (docs/semantics/jobs.md).
 #pragma once
 
 #include <penstock/config.hpp>
@@ -91,12 +91,12 @@ struct job_options {
   std::optional<std::chrono::nanoseconds> timeout{};  ///< for one run; none: [jobs] timeout
   std::optional<bool> idempotent{};                   ///< none: [jobs] idempotent
   std::optional<bool> fresh{};                        ///< none: [jobs] fresh
-  /// The preferred worker, because it has what the job needs; none: any. Another worker runs the job if this
-  /// one takes no work for 10 s; the attempt that runs alone always runs elsewhere. A number for which the
-  /// pool has no worker is refused (errc::usage).
+  /// The preferred worker, for a job that needs something which that worker has; none: any. Another worker runs
+  /// the job if this one takes no work for 10 s. The attempt that runs alone always runs elsewhere. A number
+  /// for which the pool has no worker is refused (errc::usage).
   std::optional<std::uint32_t> worker{};
-  /// Starts before jobs that are not urgent, however much memory results take, and submitting it does not
-  /// wait: for a job that others wait for, such as the retry of a failed one.
+  /// Starts before jobs that are not urgent, even if results have used up the memory, and submitting it does
+  /// not wait. For jobs that others wait for, such as the retry of a failed one.
   bool urgent = false;
   /// Hands the function's result to the GPU owner, which runs this device program on it ([jobs.programs]
   /// names it; job_program.hpp). The job's result is then the program's result. The function's result must
@@ -106,14 +106,14 @@ struct job_options {
   /// the result there first, and its own result is dropped. Only in a pool with [jobs] gpu or programs, and
   /// an embedded owner.
   bool on_device = false;
-  /// The number by which people know the job in status, log and events, instead of Job::number(): `penstock map` gives the
-  /// number of its input line. No two unfinished jobs may share it.
+  /// The number shown for the job in status, log and events, instead of Job::number(): `penstock map` gives the number of
+  /// the input line. No two unfinished jobs may share it.
   std::optional<std::uint64_t> known_as{};
-  /// It repeats a job that has ended, which is not judged: both count as one (pool_options::judged).
+  /// Repeats a job that has ended and was not judged: the two count as one job (pool_options::judged).
   bool again = false;
 };
 
-/// Whether a job has succeeded, if its program decides that (pool_options::judged).
+/// Whether a job has succeeded, in a pool whose program decides that (pool_options::judged).
 enum class job_verdict : std::uint8_t {
   ok,
   nonzero_exit,  ///< ok, although its command exited with a code other than 0
@@ -134,8 +134,8 @@ class PENSTOCK_API Result {
   [[nodiscard]] std::span<const std::byte> bytes() const;
   [[nodiscard]] std::string_view text() const;
 
-  /// Frees the bytes. Until it is destroyed, the Result counts as this many bytes of [jobs] memory: the size
-  /// of what the caller built from it and keeps. Throws error (errc::usage) if on_device().
+  /// Frees the bytes. Until the Result is destroyed, it counts as this many bytes of [jobs] memory: the size of
+  /// what the caller has built from it and keeps. Throws error (errc::usage) if on_device().
   void count_as(std::uint64_t bytes);
 
   [[nodiscard]] bool on_device() const;
@@ -155,20 +155,20 @@ class PENSTOCK_API Result {
   std::shared_ptr<jobs::kept_result> held_;
 };
 
-/// A handle to one job. Copyable; usable from any thread. Destroying it does not cancel the job. In a forked child it cannot be
-/// used (errc::usage), cancelling has no effect (false), and neither has destroying it.
+/// A handle to one job. Copyable; usable from any thread. Destroying it does not cancel the job. In a forked child, its members
+/// throw errc::usage, except that cancelling returns false and destroying it does nothing.
 class PENSTOCK_API Job {
  public:
   Job() noexcept = default;
   [[nodiscard]] std::uint64_t number() const;  ///< from 1, in the order of submission
   /// Waits until the job has ended. Throws job_error; error (errc::usage) the second time (a result is taken
   /// once), on a default-constructed Job, and after 10 s if the job waits for a [gpu] buffer or for [jobs]
-  /// memory that only unfreed results of this very thread hold. get() may then be called again.
+  /// memory that only this thread can free, by releasing results. get() may then be called again.
   Result get();
   /// True if the job has ended.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds at_most) const;
   [[nodiscard]] bool done() const { return wait_for(std::chrono::nanoseconds(0)); }
-  /// Why the job failed; empty while it has not ended and if it has a result. Does not wait.
+  /// Why the job failed; empty until it has ended, and if it has a result. Does not wait.
   [[nodiscard]] std::optional<job_failure> why() const;
   /// How many times it was started. Final once the job has ended.
   [[nodiscard]] std::uint32_t attempts() const;
@@ -190,13 +190,15 @@ class PENSTOCK_API Job {
   std::shared_ptr<jobs::job_record> record_;
 };
 
-/// What workers of loader hosts ([loader.hosts] listen) need, if their program is one that hosts can start (rule H13).
+/// What workers on loader hosts ([loader.hosts] listen) need. Only for worker programs that hosts can start (rule
+/// H13).
 struct hosted_program {
   std::string kind{};                          ///< "Python"; empty: this pool has no workers on hosts
   std::map<std::string, std::string> facts{};  ///< versions that must be the same on both sides
   std::string code{};                          ///< each worker program reads it first, from a file
-  /// Descriptor of a file in which jobs mark what they are doing: pairs of 64-bit numbers, a job's number and its mark, at the
-  /// job's number modulo the count of pairs. The marks of jobs on hosts appear there too. -1: none. Duplicated.
+  /// Descriptor of a file in which jobs mark what they are doing; the pool duplicates it. The file is an array of pairs of
+  /// 64-bit numbers: a job's number and its mark. A job's pair is at its number modulo the count of pairs. Marks of jobs on
+  /// hosts appear there too. -1: none.
   int marks = -1;
 };
 
@@ -204,15 +206,16 @@ struct pool_options {
   bool control_socket = true;                   ///< as session_options::control_socket
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};
-  /// Called on the callback thread with a function that runs the callbacks of up to 64 jobs. For an interpreter whose lock costs
-  /// more than a callback. It has to call the function once. Default: nothing around them.
+  /// Called on the callback thread with a function that runs the callbacks of up to 64 jobs; it must call that function once.
+  /// For an interpreter whose lock costs more than a callback. Empty: the callbacks run directly.
   std::function<void(const std::function<void()>& callbacks)> around_callbacks{};
   std::map<std::string, std::string> files{};  ///< as session_options::files
   hosted_program hosted{};                     ///< for [loader.hosts]
-  /// Jobs are the batches of a data loader: the program takes them in order and says so (await_batch, batch_taken).
+  /// The jobs load the batches of a data loader. The program takes them in order, and reports that with
+  /// await_batch() and batch_taken().
   bool of_batches = false;
-  /// The program decides which jobs have succeeded, and calls judge() once for each that has ended and was not cancelled, unless
-  /// it submits the job again (job_options::again). Until then the job counts as running.
+  /// The program decides which jobs have succeeded. It calls judge() once for each job that ended without being cancelled,
+  /// unless it submits the job again (job_options::again). Until then the job counts as running.
   bool judged = false;
 };
 
@@ -227,7 +230,7 @@ struct batch_mark {
 /// A sample of a data loader's dataset, as its sampler names it.
 struct loader_sample {
   std::optional<std::uint64_t> index{};  ///< empty: the sampler gave no number
-  std::string name{};                    ///< "sample 1237"; with a sampler of other things "sample 'cat.jpg'"
+  std::string name{};                    ///< "sample 1237"; if the sampler gives no numbers, "sample 'cat.jpg'"
   std::uint64_t epoch = 0;
 };
 
@@ -245,10 +248,10 @@ class PENSTOCK_API Pool {
   Pool& operator=(const Pool&) = delete;
 
   /// Queues a job. While [jobs] queue or memory is full, waits for at most `patience`. Throws error:
-  /// errc::timed_out after that; errc::stopped once the pool is shutting down; the pool's own failure if it
-  /// has failed; errc::out_of_memory for an argument larger than [jobs] memory; errc::usage if only this
-  /// thread could end the wait, by freeing results. On the callback thread it never waits for results, and
-  /// waits for other jobs to start only beyond twice the queue.
+  /// errc::timed_out after that; errc::stopped once the pool is shutting down; the pool's own failure if it has
+  /// failed; errc::out_of_memory for an argument larger than [jobs] memory; errc::usage if only this thread
+  /// could end the wait, by freeing results. On the callback thread it never waits for results to be freed, and
+  /// waits for other jobs to start only beyond twice [jobs] queue.
   Job submit(std::string_view function, Argument argument, job_options options = {},
              std::chrono::nanoseconds patience = std::chrono::hours(24));
   /// The same without waiting; empty if the queue is full.
@@ -264,15 +267,15 @@ class PENSTOCK_API Pool {
   Mapping map_unordered(std::string_view function, source inputs, job_options options = {},
                         std::size_t ahead = 0);
 
-  /// Accepts no more jobs and waits for the submitted ones. False: some have not ended in time; none was
-  /// cancelled.
+  /// Accepts no more jobs and waits for the submitted ones. Returns false if some have not ended in time;
+  /// cancels none.
   bool finish(std::chrono::nanoseconds at_most);
   /// Cancels all jobs that have not ended and shuts the workers down, within [supervisor] shutdown.
   /// Idempotent.
   void close() noexcept;
-  /// The same, but does not wait. `by`: as in Session::stop().
+  /// Like close(), but does not wait. `by`: as in Session::stop().
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt, std::string_view by = {}) noexcept;
-  /// The same after a failure of the program: the outcome is `failed`, with this reason.
+  /// Like stop(), for a program that has failed: the outcome is `failed`, with this reason.
   void fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
 
   void pause();
@@ -281,32 +284,34 @@ class PENSTOCK_API Pool {
   void restart(std::uint32_t worker);
   void drain(std::uint32_t worker);
 
-  /// Gives workers on loader hosts a file for jobs that are submitted later: session_file() in job.hpp. Each number once. The
-  /// descriptor is duplicated. Throws error (errc::usage) in a pool without hosts.
+  /// Makes a file available to jobs on loader hosts that are submitted from now on; they open it with session_file()
+  /// (job.hpp). Use each number only once. Duplicates the descriptor. Throws error (errc::usage) in a pool without hosts.
   void publish(std::uint64_t number, int file);
-  /// No further job needs that file.
+  /// No job needs that file any more.
   void withdraw(std::uint64_t number) noexcept;
 
-  // With pool_options::of_batches. From the thread that takes batches.
+  // Only with pool_options::of_batches. Call these on the thread that takes batches.
 
-  /// The program waits for the batch that this job loads; while it waits, it may say again what the worker is doing. If nothing
-  /// moves for 5 s, the pool is stalled (rule W28).
+  /// The program now waits for the batch that this job loads. While it waits, it may call again with what the worker is now
+  /// doing. If nothing changes for 5 s, the pool is stalled (rule W28).
   void await_batch(std::uint64_t job, batch_mark doing = {}) noexcept;
-  /// It waits no longer.
+  /// The program no longer waits for a batch.
   void batch_came() noexcept;
-  /// Its pass over this epoch: `done` of `expected` batches (0: unknown) are delivered or left out. Call it when the pass begins, and
-  /// when a batch is left out.
+  /// Reports how far the program's pass over this epoch is: `done` of `expected` batches (0: unknown) are delivered or left out.
+  /// Call it when the pass begins, and when a batch is left out.
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept;
-  /// It has taken a batch of that epoch; without `samples`, nothing was left of the batch, or it raised. `left_out`: samples that it lacks.
+  /// The program has taken a batch of this epoch. `samples` is 0 if all samples were left out, or if the batch raised. `left_out`:
+  /// samples missing from it.
   void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out = 0) noexcept;
   /// A sample raised. `error`: "ValueError: no line 51"; `text`: the same as a sentence, for events; `traceback`: as Python prints it.
   void sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback = {}) noexcept;
-  /// A sample is not tried again, because it killed workers or took too long. `known`: in an earlier run.
+  /// A sample is not tried again, because it killed workers or took too long. `known`: an earlier run had
+  /// quarantined it.
   void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
   /// Writes a warning to the pool's log.
   void warn(std::string_view text) noexcept;
 
-  /// With pool_options::judged, for a job of this function.
+  /// Only with pool_options::judged: whether a job of this function has succeeded.
   void judge(std::string_view function, job_verdict verdict) noexcept;
 
   [[nodiscard]] pool_statistics statistics() const;

@@ -55,7 +55,8 @@ struct epoch_report {
   /// positions by which one was ahead of the first undelivered one.
   std::uint64_t early_batches = 0;
   std::uint64_t most_early = 0;
-  /// Only if digests were requested. Over the batches in plan order, so relaxed and strict epochs have the same one.
+  /// Only if digests were requested. Computed over the batches in plan order, so it does not depend on [scheduler]
+  /// order.
   std::optional<std::string> digest;
   double seconds = 0;                 ///< from the request for its first batch to the delivery of its last
 };
@@ -95,12 +96,13 @@ struct death_report {
   std::optional<std::uint64_t> sequence;
   std::optional<std::uint64_t> job{};  ///< in a pool: the job that the death is blamed on; no sample then
   std::optional<std::string> work{};   ///< its function, or the text of JobCall::describe()
-  /// It was asked to stop, had not stopped this much later and was killed. `path` or `work` then says what it
-  /// was working on; nothing is blamed. The same if an operator had it killed at once.
+  /// How long after a request to stop it was killed, because it had not stopped. After such a kill, or an
+  /// immediate one by an operator, `path` or `work` says what it was working on, and no sample or job is
+  /// blamed.
   std::optional<double> ignored_stop_seconds{};
-  std::optional<double> worked_seconds{};  ///< for how long it had been working on that, or on what is blamed
-  std::uint32_t hung_before = 0;           ///< how often that had hung before: see hung_work
-  std::uint32_t held = 0;  ///< batches that it held, in a pool jobs: others load them, or run them, again
+  std::optional<double> worked_seconds{};  ///< how long it had been working on that, or on the blamed sample or job
+  std::uint32_t hung_before = 0;           ///< how often the same work had hung before: see hung_work
+  std::uint32_t held = 0;  ///< batches (in a pool, jobs) that it held: other workers load or run them again
   std::uint32_t attempt = 0;           ///< of the sample or job; 0 if none is blamed
   std::string phase;  ///< what it was doing: "idle", "opening", "describing", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
@@ -121,7 +123,7 @@ struct owner_death_report {
   death_cause cause = death_cause::unknown;
   std::optional<std::string> signal;
   std::optional<std::int32_t> code;
-  std::optional<std::uint64_t> epoch;  ///< of the batch that it was working on, was to deliver next, or had last
+  std::optional<std::uint64_t> epoch;  ///< of the batch that it was working on, else of the next or the last one
   std::optional<std::uint64_t> sequence;
   std::optional<double> ignored_stop_seconds{};  ///< as in death_report
   std::string last_words;                      ///< its reason for giving up, or its last output
@@ -135,7 +137,7 @@ struct owner_death_report {
 struct hung_work {
   struct hang {
     std::uint32_t worker = 0;
-    double seconds = 0;  ///< that it had been working on it
+    double seconds = 0;  ///< for which the worker had been working on it
     std::chrono::system_clock::time_point time;
     bool timed_out = false;  ///< a time limit ended it
   };
@@ -144,10 +146,10 @@ struct hung_work {
   std::vector<hang> hangs{};           ///< oldest first; the last 16
 };
 
-/// The cost of the deaths of workers and GPU owners in a run so far, besides the samples that are quarantined.
+/// What deaths of workers and GPU owners have cost a run so far, apart from quarantined samples.
 struct death_costs {
-  std::uint64_t repeated = 0;              ///< batches that workers had held and others loaded again; in a pool, jobs
-  std::optional<double> waited_seconds{};  ///< that the stream waited for such batches or for an owner; empty: it is not measured
+  std::uint64_t repeated = 0;              ///< batches (in a pool, jobs) of dead workers that others loaded or ran again
+  std::optional<double> waited_seconds{};  ///< how long the stream waited for such batches or for an owner; empty: not measured
 };
 
 struct quarantine_report {
@@ -190,7 +192,7 @@ struct pool_statistics {
   std::uint64_t waiting = 0;  ///< not begun yet, as far as the pool knows
   std::uint64_t running = 0;  ///< begun by a worker, or at the device
   std::uint64_t ok = 0;
-  std::uint64_t failed = 0;              ///< ended without a result, and not because they were cancelled
+  std::uint64_t failed = 0;              ///< ended without a result, except by being cancelled
   std::uint64_t retried = 0;             ///< retries after a worker's death that was blamed on the job
   std::uint64_t argument_bytes = 0;      ///< of jobs that have not ended
   std::uint64_t result_bytes = 0;        ///< kept outside of slots
@@ -230,7 +232,7 @@ struct group_status {
   bool operator==(const group_status&) const = default;
 };
 
-/// What became of the worker processes of a run.
+/// The worker processes of a run: starts, restarts and deaths.
 struct workers_report {
   std::uint32_t workers_configured = 0;
   std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
@@ -243,7 +245,7 @@ struct workers_report {
       0;  ///< ordered neither by an operator nor by a limit of the config
 };
 
-/// What became of the GPU owner of a run.
+/// The GPU owner of a run: starts and deaths.
 struct owner_report {
   std::string placement;  ///< embedded, process
   std::uint32_t owner_restarts = 0;
@@ -296,8 +298,8 @@ struct worker_status {
   std::optional<std::string> current_sample;
   std::optional<double>
       current_sample_seconds;  ///< how long it has been loading it; only over the control socket
-  /// How long it has been at what `current_sample` names, also over the control socket only: of a data loader's sample its own time,
-  /// where current_sample_seconds are those of its batch. Empty on a loader host.
+  /// How long it has been working on what `current_sample` names; only over the control socket. In a data loader that is the time
+  /// of the sample itself, while current_sample_seconds is the time of its batch. Empty on a loader host.
   std::optional<double> current_work_seconds{};
   std::optional<death_report> last_death;
   std::optional<double> next_restart_seconds;
@@ -309,7 +311,7 @@ struct worker_status {
 
 /// Transfers of a loader host that were not used, by kind.
 struct refused_transfers {
-  std::uint64_t damaged = 0;     ///< other bytes arrived than were sent
+  std::uint64_t damaged = 0;     ///< the bytes changed on the way
   std::uint64_t wrong_size = 0;  ///< the batch did not fit its lease
   std::uint64_t late = 0;        ///< no lease waited for it any longer; does not count against the host
 };
@@ -318,23 +320,23 @@ struct refused_transfers {
 struct host_status {
   std::string name;
   std::string address;
-  std::int32_t pid = 0;                ///< there
+  std::int32_t pid = 0;                ///< on that machine
   std::string state;                   ///< joining, ready, draining
   std::vector<std::uint32_t> workers;  ///< ids of its workers here
   double samples_per_second = 0;       ///< over the last 10 s, like the next one
   double bytes_per_second = 0;
   double round_trip_seconds = 0;
-  std::string version{};              ///< penstock's
+  std::string version{};              ///< of penstock on the host
   std::uint32_t cores = 0;            ///< that its workers may use
   std::uint32_t workers_offered = 0;  ///< to this session
   std::uint32_t workers_wanted = 0;   ///< the same, or fewer after `penstock scale host/NAME`
   std::optional<std::chrono::system_clock::time_point> joined{};
-  std::uint64_t holds = 0;   ///< batches or jobs that its workers have and that have not arrived
+  std::uint64_t holds = 0;   ///< batches or jobs that its workers hold and that have not arrived here
   std::uint64_t deaths = 0;  ///< of its workers, since it joined
-  std::optional<double> cpu_cores{};  ///< that it and its workers use, of the last 10 s; empty: not known yet
+  std::optional<double> cpu_cores{};  ///< used by it and its workers, over the last 10 s; empty: not known yet
 };
 
-/// What a session remembers of the loader hosts of one name, also when they are gone.
+/// The history of the loader hosts with one name; kept after they are gone.
 struct host_record {
   std::string name;
   std::string address;  ///< of the last one
@@ -344,8 +346,8 @@ struct host_record {
   double cpu_seconds = 0;
   std::map<std::string, std::uint64_t> losses{};  ///< by cause: closed, silent, damaged
   refused_transfers refused{};
-  std::string lost_why{};                ///< while it is lost: why
-  std::optional<double> lost_seconds{};  ///< the same: since when
+  std::string lost_why{};                ///< while it is lost: the reason
+  std::optional<double> lost_seconds{};  ///< for how long it has been lost; empty: it is not
 };
 
 /// A session without any worker that waits for a loader host.
@@ -380,7 +382,7 @@ struct limits_status {
   double convert = 0;
   double consumer = 0;
   double start = 0;
-  std::string verdict;  ///< in one sentence: the first one of `penstock why`
+  std::string verdict;  ///< one sentence: the first one that `penstock why` prints
   std::string hosts{};  ///< whether the stream needs its loader hosts; empty: it has none, or nothing was measured
 };
 
@@ -393,7 +395,7 @@ struct session_status {
   std::uint64_t batches_delivered = 0;
   std::uint64_t samples_delivered = 0;
   std::uint64_t samples_expected = 0;  ///< of the whole run; 0 until the dataset is known
-  /// Samples in delivered batches, whether they were delivered, failed or are quarantined.
+  /// Samples of delivered batches, including those that failed or are quarantined.
   std::uint64_t samples_done = 0;
   /// Samples before the position where this run began: not 0 if it was resumed, or is a restarted rank.
   std::uint64_t samples_before = 0;

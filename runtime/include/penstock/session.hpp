@@ -32,8 +32,8 @@ struct session_options {
   bool digests = false;                    ///< hash every batch as it is delivered
   std::optional<std::uint64_t> batches{};  ///< deliver this many batches in total, then end as "stopped"
   std::span<const std::byte> state{};      ///< continue after Session::state() of an earlier run
-  /// Lets `penstock status` and other verbs attach, and read the final record of an ended session ([log]
-  /// record).
+  /// Opens the socket through which `penstock status` and other verbs reach the session. With [log] record, the
+  /// session also leaves a final record, which they read after its end.
   bool control_socket = true;
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};                    ///< receives deaths, bad samples, epochs, ...: see event.hpp
@@ -44,22 +44,22 @@ struct session_options {
   /// plugin:PATH (a device program: device_program.hpp).
   std::string sink = "null";
   std::string sink_out{};  ///< folder of the npy sink
-  /// Joins the group of ranks that a launcher started (torchrun, penstock launch, srun, mpirun, ...): one
-  /// session in each rank, all of the same name. The launcher then sets rank and world size. All ranks must
-  /// agree on the settings that define their stream; losing one rank ends all; stop() stops all at the same
-  /// step (docs/groups.md). Sessions that only some ranks have, such as one for validation on rank 0, do not
-  /// join. Throws error (errc::config) if no launcher started this process, and for a rank or world size in
-  /// the settings that differs from the launcher's; next() and run_for() throw errc::group_failed with the
-  /// first cause. A file, folder or port given to all ranks becomes the rank's own: journal:PATH-rank1,
+  /// Joins the group of ranks that a launcher started (torchrun, penstock launch, srun, mpirun, ...). Each rank
+  /// has one session, and all have the same name. The launcher then sets rank and world size. All ranks must
+  /// agree on the settings that define their stream; the loss of one rank ends all; stop() stops all at the
+  /// same step (docs/groups.md). Leave it false for sessions that only some ranks have, such as one for
+  /// validation on rank 0. Throws error (errc::config) if no launcher started this process, and for a rank or
+  /// world size in the settings that differs from the launcher's; next() and run_for() throw errc::group_failed
+  /// with the first cause. Files, folders and ports are made distinct for each rank: journal:PATH-rank1,
   /// DIR/rank1, [metrics] listen + 1.
   bool join_group = false;
-  /// With join_group: why this process cannot begin. The session then joins only to report it, and next() and
-  /// run_for() throw it. All other ranks end with this cause, instead of waiting for a rank that never
-  /// arrives.
+  /// With join_group: the failure that keeps this process from starting. The session then joins only to report
+  /// it; next() and run_for() throw it. The other ranks end with this cause instead of waiting for a rank that
+  /// never arrives.
   std::optional<failure> cannot_begin{};
-  /// Called about every 50 ms, on the thread that waits in next() or for an epoch's batch. Exceptions from it
-  /// leave that call, and nothing is lost: the next call continues. For hosts that must check for signals,
-  /// like Python.
+  /// Called about every 50 ms, on the thread that waits in next() or for an epoch's batch. An exception from it
+  /// leaves that call without losing a batch: the next call continues. For language runtimes that must check
+  /// for signals, such as Python.
   std::function<void()> while_waiting{};
 };
 
@@ -88,9 +88,9 @@ class PENSTOCK_API Session {
   Session& operator=(Session&&) noexcept;
 
   /// Delivers the stream to session_options::sink instead of through next(). Returns true at the end of the
-  /// stream, false if `at_most` has passed first: call it again then. milliseconds::max(): no limit. With
-  /// [gpu] placement = "process" batches are available only this way: they stay in the owner's process, whose
-  /// death costs nothing but time. Throws error like next(), and errc::sink.
+  /// stream, and false if `at_most` passes first: then call it again. milliseconds::max(): no limit. With [gpu]
+  /// placement = "process", this is the only way to use batches: they stay in the owner's process, whose death
+  /// costs only time. Throws error like next(), and errc::sink.
   bool run_for(std::chrono::milliseconds at_most);
   /// The next batch of the stream, across all [sampler] epochs. Empty at the end of the stream and after
   /// stop(), on every later call too. The first call starts the workers. Throws error with what went wrong,
@@ -99,9 +99,10 @@ class PENSTOCK_API Session {
   /// while another thread is in next().
   std::optional<Batch> next();
 
-  /// The batches of one epoch, from the first; the number may exceed [sampler] epochs. Taking an epoch out of
-  /// order discards prepared batches. Only the latest range can be continued: taking from an earlier one, or
-  /// from any after Session::next(), throws errc::usage. The Session must not be moved meanwhile.
+  /// The batches of one epoch, starting with its first; `number` may exceed [sampler] epochs. Taking an epoch
+  /// out of order discards prepared batches. Only the latest range can be continued: taking from an earlier
+  /// one, or from any after Session::next(), throws errc::usage. Do not move the Session while an Epoch is in
+  /// use.
   class Epoch;
   Epoch epoch(std::uint64_t number);
 
@@ -111,10 +112,11 @@ class PENSTOCK_API Session {
   /// shortens a shutdown in progress. Does not wait. `by`: who asked for it, in events and in the session's
   /// record ("SIGTERM"); empty: the program.
   void stop(std::optional<std::chrono::milliseconds> at_most = std::nullopt, std::string_view by = {}) noexcept;
-  /// The same after a failure of the program: unless the stream has been delivered, the outcome is `failed`, with this reason.
+  /// Like stop(), for a program that has failed: the outcome is `failed`, with this reason, unless the whole stream has been
+  /// delivered.
   void fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most = std::nullopt) noexcept;
-  /// Waits until the workers are gone. Batches that are still held stay valid until close(). Their memory
-  /// alone does not count as use of the GPU: another session may use it from now on ([gpu] share).
+  /// Waits until the workers are gone. Batches that are still held stay valid until close(). Another session
+  /// may use the GPU from now on ([gpu] share): the memory of held batches does not count as use.
   void retire() noexcept;
   /// Waits until the shutdown that stop() began is complete, and frees all memory, including that of batches
   /// still held: their members throw errc::usage from then on. Call it from the thread that takes batches;
@@ -135,8 +137,8 @@ class PENSTOCK_API Session {
   /// worker.
   void restart(std::uint32_t worker);
   void drain(std::uint32_t worker);
-  /// Lets a quarantined sample be tried again from the current position on; release also removes it from the
-  /// [quarantine] file. False: it is not quarantined.
+  /// Lets a quarantined sample be loaded again from the current position on; release_quarantined() also removes
+  /// it from the [quarantine] file. Both return false if the sample is not quarantined.
   bool retry_quarantined(std::uint64_t sample);
   bool release_quarantined(std::uint64_t sample);
 
