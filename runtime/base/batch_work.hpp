@@ -13,7 +13,7 @@
 
 namespace penstock {
 
-/// The index of the sample that it names; empty for other work, and for indices that are no numbers.
+/// The index of the sample that the text names; empty for other work, and for an index that is not a number.
 [[nodiscard]] inline std::optional<std::uint64_t> sample_in_work(std::string_view work) {
   constexpr std::string_view start = "sample ";
   if (!work.starts_with(start)) return std::nullopt;
@@ -29,8 +29,8 @@ namespace penstock {
   return fmt::format("{} {}", work.starts_with("collate_fn") ? "running" : "loading", work);
 }
 
-/// With the time since the worker began its batch, if nothing says since when it has been at this sample: "sample 37, in a batch
-/// begun 5 s ago".
+/// The work with the time since the worker began its batch, for when the time of the sample itself is unknown: "sample 37, in a
+/// batch begun 5 s ago".
 [[nodiscard]] inline std::string batch_work_since(std::string_view work, std::string_view time) {
   return work.starts_with("batch ") || work == "dataset setup" ? fmt::format("{} for {}", work, time) : fmt::format("{}, in a batch begun {} ago", work, time);
 }

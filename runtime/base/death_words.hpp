@@ -17,7 +17,8 @@
 
 namespace penstock {
 
-/// A restart or drain that someone asked for, in time or at once: no death.
+/// Whether it ended by a requested restart or drain, in time or by an immediate kill. Such an end is not called
+/// a death.
 template <class Death>
 [[nodiscard]] bool ended_on_request(const Death& death) {
   return death.cause == death_cause::stopped && !death.ignored_stop_seconds;
@@ -28,8 +29,8 @@ template <class Death>
   return kind == work_kind::jobs ? counted(held, "job runs again", "jobs run again") : counted(held, "batch is loaded again", "batches are loaded again");
 }
 
-/// What to do about a sample, or a job, that hangs again and again. Empty if a time limit has ended it: a job, or a batch of a data loader,
-/// then has one.
+/// What to do about a sample, or a job, that hangs again and again. Empty if a time limit already ends the job or the data loader's
+/// batch.
 [[nodiscard]] constexpr std::string_view way_out_of_hangs(work_kind kind, bool timed_out) noexcept {
   if (kind == work_kind::samples) {
     return "restarting a worker does not help; the session itself kills a worker after [loader.hang] item_timeout, and [quarantine] "

@@ -11,7 +11,7 @@ inline constexpr int failed = 1;    ///< anything without its own code
 
 // From sysexits.h, where the meaning fits.
 inline constexpr int temporary = 75;      ///< a new process may succeed; restarts of an owner do not count (rule D18)
-inline constexpr int permission = 77;     ///< a restart would end the same way
+inline constexpr int permission = 77;     ///< restarting would not help
 inline constexpr int configuration = 78;  ///< the config, or a program that it names, is wrong
 
 inline constexpr int poisoned = 79;     ///< the device's context is lost: only a new process can use it
@@ -19,7 +19,7 @@ inline constexpr int hardware = 80;     ///< the device itself is broken
 inline constexpr int protocol = 82;     ///< invalid messages from the session, perhaps of another version
 inline constexpr int parent_lost = 83;  ///< the session is gone
 
-// What a verb's answer makes the command line exit with (tools/penstock/output.hpp).
+// Exit codes of the command line that depend on a verb's answer (tools/penstock/output.hpp).
 inline constexpr int not_met = 3;
 inline constexpr int no_target = 4;
 inline constexpr int refused = 7;

@@ -12,7 +12,7 @@
 
 namespace penstock {
 
-/// Each query costs one getpid. Not pthread_atfork, which misses clone() and libraries loaded later.
+/// Each query costs one getpid. pthread_atfork would miss clone() and libraries loaded later.
 class home_process {
  public:
   [[nodiscard]] bool left() const noexcept { return ::getpid() != pid_; }

@@ -20,7 +20,7 @@
 namespace penstock {
 namespace {
 
-// Each try follows another run that ended just then.
+// A further try is needed only when another run has removed the file since the last one.
 constexpr int lock_tries = 100;
 
 std::optional<pid_t> holder_of(int fd) {
@@ -60,7 +60,8 @@ std::string lock_file_of(const std::string& path) {
   return (unknown ? path : real.string()) + ".penstock-lock";
 }
 
-/// For writing if possible: NFS locks no other file. One that another user's killed run has left may be readable only.
+/// Opens for writing if possible, because NFS locks only such files. A file left by another user's killed run may be
+/// read-only.
 unique_fd open_lock_file(const std::string& file) {
   constexpr int flags = O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   unique_fd fd(::open(file.c_str(), O_RDWR | flags, 0666));

@@ -1,5 +1,5 @@
-// Waits for another thread or process that do not count time in which this process was not running. Such a wait takes turns: a single
-// long one would end in vain after a suspension, although the one it waits for had no time either.
+// Waits for another thread or process, without counting time in which this process was not running. Each wait consists of short
+// turns: after a suspension, a single long wait would time out, although the other side had no time to run either.
 #pragma once
 
 #include "runtime/base/patient_deadline.hpp"
@@ -11,7 +11,8 @@
 
 namespace penstock {
 
-/// Returns whether it came within `at_most`. `wait(turn)` waits for it up to `turn`, and returns the same. `now` reads the clock.
+/// Returns whether the event came within `at_most`. `wait(turn)` waits for it for at most `turn`, and returns whether it came.
+/// `now` reads the clock.
 template <class Wait, class Now>
 [[nodiscard]] bool comes_within(nanoseconds at_most, Wait wait, Now now) {
   const nanoseconds turn = look_interval(at_most, std::chrono::milliseconds(250));

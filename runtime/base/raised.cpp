@@ -30,7 +30,7 @@ std::string frame_of(std::string_view line) {
   return frame;
 }
 
-/// With the end, which says where in the file.
+/// Shortens a frame from the left: its end says where in the file.
 std::string bounded_frame(const std::string& frame) {
   std::string shown = printable(frame);
   if (shown.size() <= raised_frame_bytes_max) return shown;

@@ -13,8 +13,8 @@ inline constexpr std::size_t raised_frames_max = 10;
 inline constexpr std::size_t raised_frame_bytes_max = 200;
 inline constexpr std::size_t raised_message_bytes_max = 500;
 
-/// `what`: "ValueError: no line 51". `traceback`: as Python prints it. Of an exception with a cause, the frames are those of the
-/// exception itself, which stands last. Without penstock's own frames around them. Any bytes are accepted; the result is printable.
+/// `what`: "ValueError: no line 51". `traceback`: as Python prints it. For an exception with a cause, takes the frames of the
+/// exception itself, which Python prints last. Leaves out penstock's own frames. Accepts any bytes; the result is printable.
 [[nodiscard]] std::shared_ptr<const raised_exception> raised_from(std::string_view what, std::string_view traceback);
 
 }  // namespace penstock

@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-/// In place of the number of a data loader's sample whose index is no number: its name identifies it.
+/// Replaces the number of a data loader's sample whose index is not a number; its name identifies it.
 inline constexpr std::uint64_t not_numbered = ~std::uint64_t{0};
 
 [[nodiscard]] inline std::string default_sample_name(std::uint64_t sample) {

@@ -10,7 +10,7 @@ class shared_library {
  public:
   enum class symbols {
     as_found,
-    own_first,  ///< prefers its own functions to others of the program with the same names
+    own_first,  ///< prefers its own functions to the program's functions of the same names
   };
 
   /// `file`: a path, or a name that the dynamic loader looks up. It stays loaded.

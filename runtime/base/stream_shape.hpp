@@ -1,5 +1,5 @@
-// How a stream divides into epochs and batches, for one rank: computed once by the plan, used by the accounts
-// and for positions. Used by runtime/dataset/order, runtime/schedule and actors/session.
+// How a stream divides into epochs and batches, for one rank. The plan computes it once. Used by
+// runtime/dataset/order, runtime/schedule and actors/session, for totals and positions.
 #pragma once
 
 #include <penstock/config.hpp>

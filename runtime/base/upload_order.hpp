@@ -10,13 +10,13 @@
 
 namespace penstock {
 
-/// What an upload has in addition when it is a job's result instead of a batch.
+/// Extra facts about an upload that is a job's result, not a batch.
 struct job_upload {
   static constexpr std::uint32_t no_program = 0xffff'ffff;
 
   std::uint64_t offset = 0;            ///< of the result in its slot
   std::uint64_t bytes = 0;             ///< size of the result; 0 is valid
-  std::uint32_t program = no_program;  ///< in [jobs] programs, in the order of their names
+  std::uint32_t program = no_program;  ///< its index in [jobs] programs, sorted by name
   bool kept = false;                   ///< the buffer goes to the caller
   std::string function;                ///< the function that made it; for people
 };

@@ -1,5 +1,5 @@
-// What the workers of a run work on, and the words for it: the only place that decides whether people read of samples, jobs or batches.
-// Used by events, advice and every verb.
+// What the workers of a run work on, and the words for it: the only place that decides whether messages speak of samples, jobs or
+// batches. Used by events, advice and every verb.
 #pragma once
 
 #include "runtime/base/job_name.hpp"
@@ -20,10 +20,10 @@ enum class work_kind : std::uint8_t {
 
 struct work_words {
   const char* name;  ///< in JSON: the field `of`
-  const char* run;   ///< what people have started
-  const char* item;  ///< what a worker counts
+  const char* run;   ///< what the user started
+  const char* item;  ///< the unit of its work
   const char* items;
-  const char* doing;  ///< what a worker does with it
+  const char* doing;  ///< what a worker does with an item
 };
 [[nodiscard]] constexpr work_words words_for(work_kind kind) noexcept {
   switch (kind) {

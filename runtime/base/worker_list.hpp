@@ -1,4 +1,5 @@
-// Which workers there are, behind the message that one is not among them. Used by the control socket and the CLI.
+// Lists the existing workers, at the end of a message that says that a worker does not exist. Used by the control
+// socket and the CLI.
 #pragma once
 
 #include <fmt/core.h>

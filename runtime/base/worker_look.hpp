@@ -12,7 +12,7 @@ struct remote_times {
   nanoseconds cpu{0};        ///< of its working thread, like the next one
   nanoseconds core_wait{0};
   nanoseconds receiving{0};  ///< time in which its batches or results were on their way here
-  bool rests = false;        ///< now: what it has sent has been on its way for longer than it needs to load the next
+  bool rests = false;        ///< now: the transfer in progress has taken longer than loading the next batch takes
 };
 
 /// Times are running totals of the worker's working thread; samples are those of this incarnation.
@@ -27,7 +27,7 @@ struct worker_look {
   nanoseconds core_wait{0};  ///< time in which it could run but had no core
   std::uint64_t samples = 0;
   bool remote = false;       ///< on a loader host
-  nanoseconds receiving{0};  ///< for a remote one: time in which its batches were on their way here
+  nanoseconds receiving{0};  ///< if remote: time in which its batches were on their way here
 };
 
 }  // namespace penstock

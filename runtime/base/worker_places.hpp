@@ -1,5 +1,5 @@
 // The numbers of worker places, in this order: local loaders, the sacrificial worker, workers on other machines. Used by
-// whatever has one entry for each place: arena, flight recorders, leases, the owner's partitions.
+// everything that has one entry for each place: arena, flight recorders, leases, the owner's partitions.
 #pragma once
 
 #include <penstock/config.hpp>

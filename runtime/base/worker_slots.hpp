@@ -1,4 +1,4 @@
-// How many slots a worker has. Used by whatever sizes the arena, the ledger and the owner's queue. Pure.
+// How many slots a worker has. Used where the arena, the ledger and the owner's queue get their sizes. Pure.
 #pragma once
 
 #include "runtime/base/units.hpp"
@@ -15,8 +15,8 @@ inline constexpr std::uint32_t slots_at_most = 8;
 inline constexpr std::uint64_t automatic_slot_bytes = 8 * MiB;
 inline constexpr std::uint32_t slots_max = 1024;  // as many as a flight mark has room for
 
-/// [loader] slots_per_worker = "auto": as many as fit in 8 MiB, 3 to 8 (rule M9). Short batches are loaded faster than messages
-/// arrive, so that workers with few slots wait; more slots for large batches would only cost memory.
+/// [loader] slots_per_worker = "auto": as many as fit in 8 MiB, 3 to 8 (rule M9). Small batches load faster than messages
+/// arrive, so workers with few slots would wait. For large batches, more slots would only cost memory.
 [[nodiscard]] constexpr std::uint32_t automatic_slots(std::uint64_t slot_bytes) noexcept {
   const std::uint64_t fit = automatic_slot_bytes / std::max<std::uint64_t>(slot_bytes, 1);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(fit, slots_at_least, slots_at_most));

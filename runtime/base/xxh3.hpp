@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-/// Of bytes that arrive in pieces. Copies continue independently.
+/// The digest of bytes that arrive in pieces. A copy continues independently.
 class xxh3 {
  public:
   xxh3() noexcept { reset(); }
@@ -23,7 +23,7 @@ class xxh3 {
   alignas(64) std::array<std::byte, 576> state_;
 };
 
-/// Of bytes that are all there.
+/// The digest of bytes that are all in memory.
 [[nodiscard]] std::uint64_t xxh3_of(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
-// XXH3 as compiled for one instruction set. Included by the sources of xxh3.hpp alone: each compiles xxhash.h for itself, and all
-// of them agree about its state.
+// XXH3 as compiled for one instruction set. Included only by the sources of xxh3.hpp. Each compiles xxhash.h for itself; the
+// layout of its state is the same in all.
 #pragma once
 
 #define XXH_INLINE_ALL
@@ -15,7 +15,7 @@ struct xxh3_functions {
   std::uint64_t (*of)(const void* bytes, std::size_t size) noexcept;
 };
 
-// Each source has its own: the linker must not take one for the other.
+// static: each source needs its own version, so the linker must not merge them.
 static void xxh3_add(XXH3_state_t& state, const void* bytes, std::size_t size) noexcept {
   XXH3_64bits_update(&state, bytes, size);
 }

@@ -42,8 +42,8 @@ std::string parent_of(const std::string& path) {
   return dot == std::string::npos ? std::string() : path.substr(0, dot);
 }
 
-/// The place to show for a missing key: the value that requires it, else its table, else the beginning of the
-/// file.
+/// The place to point at for a missing key: the value that requires it, else its table, else the beginning of
+/// the file.
 span place_of_missing(const applied& made, const contradiction& rule, const source& main) {
   if (const auto asking = place_of(made, rule.other)) return asking->value;
   const std::string parent = parent_of(rule.key);
@@ -69,7 +69,7 @@ void complain_of_pool(const applied& made, const source& main, complaints& found
   found.add({.key = "jobs",
              .at = here ? table->second : span{&main, 0, 0},
              .message = "this configures a pool of jobs: it has [jobs], but no [dataset]",
-             .label = here ? "of a pool" : "",
+             .label = here ? "this makes it a pool" : "",
              .help = "`penstock map` runs jobs in a pool; a stream of batches needs [dataset]"});
 }
 

@@ -16,7 +16,7 @@ void adopt_rank(applied& made, const environment_list& environment, severity lev
 /// A file with [jobs] and without [dataset] configures a pool.
 config_purpose purpose_of(const applied& made);
 
-/// Reports that a file for a pool was given to something that delivers a stream.
+/// Reports a file for a pool that was given to a command or session that delivers a stream.
 void complain_of_pool(const applied& made, const source& main, complaints& found);
 
 /// Reports each broken rule at the key that breaks it, except for keys whose value is already wrong. `main`:

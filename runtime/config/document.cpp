@@ -17,7 +17,7 @@ namespace {
 /// Our deepest key has 4 parts (loader.restart.intensity.max). toml++ recurses once per part, so this also
 /// bounds its stack.
 constexpr std::size_t key_parts_max = 16;
-/// Each section costs a parse of the whole text.
+/// Limits the work: each section requires another parse of the whole text.
 constexpr std::size_t sections_max = 8;
 
 /// Converts toml++'s tree into ours. Its positions are lines and columns of a text that starts with `shift`

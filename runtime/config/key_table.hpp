@@ -67,7 +67,7 @@ struct key_info {
   void* (*locate)(void* root) = nullptr;
 
   [[nodiscard]] const void* locate_in(const void* root) const { return locate(const_cast<void*>(root)); }
-  /// Its name in messages: "'type' in [loader.restart]".
+  /// The key's name in messages: "'type' in [loader.restart]".
   [[nodiscard]] std::string subject() const;
   /// A key with "bytes" in its name ("bytes_per_sample") may be a plain number; every other size needs a
   /// unit.

@@ -94,7 +94,7 @@ void check_listen_address(std::string_view address, std::vector<breach>& found) 
   found.push_back(
       {breach::whole, "is not an address and a port",
        only_port ? fmt::format("did you mean \"127.0.0.1:{}\"?", address) : "must end with ':' and a port",
-       "write HOST:PORT, as in \"127.0.0.1:9464\"; an empty string switches it off"});
+       "write HOST:PORT, as in \"127.0.0.1:9464\"; an empty string disables it"});
 }
 
 /// "s3" of "s3://bucket/x"; empty if the text is no URL.

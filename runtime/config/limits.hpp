@@ -14,7 +14,7 @@ namespace penstock::config_file {
 enum class scalar : std::uint8_t { boolean, integer, number, text, size, duration, choice, table };
 enum class arity : std::uint8_t {
   one,
-  optional,     ///< or the word for no value
+  optional,     ///< a value, or the word for no value
   fixed,        ///< an array of `length`
   list,         ///< an array of any length
   one_or_list,  ///< one value, or an array of any length

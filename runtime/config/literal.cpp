@@ -8,7 +8,7 @@
 namespace penstock::config_file {
 namespace {
 
-/// Bytes of UTF-8 that a code point of a \u escape takes.
+/// How many bytes of UTF-8 the code point of a \u escape needs.
 std::size_t utf8_size(unsigned long code_point) noexcept {
   if (code_point < 0x80) return 1;
   if (code_point < 0x800) return 2;

@@ -178,7 +178,7 @@ void check_pool(const loader_config& loader, config_purpose purpose, found_list&
                      .help = purpose == config_purpose::jobs && !loader.env.contains("PENSTOCK_POOL_SETUP")
                                  ? "set 'workers' to 1 or more"
                                  : "set 'workers' to 1 or more, or in [loader.hosts] 'listen' to the address where hosts join, or "
-                             "'connect' to those of hosts that wait to be called"});
+                             "'connect' to the addresses of hosts that listen"});
   } else if (*loader.workers > limits.max) {
     found.push_back({.key = "loader.workers",
                      .other = "loader.limits.max",

@@ -9,8 +9,8 @@
 
 namespace penstock::config_file {
 
-/// A rule that is broken. `key` is where the mistake most likely is, `other` is what it contradicts (may be
-/// empty). Paths are those of the key table; of faults "dataset.faults[2].sample".
+/// A broken rule. `key` is where the mistake most likely is; `other`, which may be empty, is the key that it
+/// contradicts. Paths are those of the key table; for faults "dataset.faults[2].sample".
 struct contradiction {
   std::string key = {};
   std::string other = {};
@@ -18,7 +18,7 @@ struct contradiction {
   std::string label = {};
   std::string help = {};
   bool missing = false;   ///< `key` is required and missing
-  bool doubtful = false;  ///< allowed, but hardly meant: a warning
+  bool doubtful = false;  ///< allowed, but probably not intended: a warning
 };
 
 /// What a config is for: a stream of batches, or a pool of jobs, which ignores [dataset], [image] and

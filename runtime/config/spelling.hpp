@@ -1,5 +1,5 @@
-// How the enumerators of <penstock/config.hpp> are spelled in a config file: '-' for '_', "throw" for raise,
-// and the words of join_rule. No function has a default case, so that the compiler warns about a missing
+// How the enumerators of <penstock/config.hpp> are spelled in a config file: with '-' for '_', and exceptions
+// such as "throw" for raise. No function has a default case, so that the compiler warns about a missing
 // enumerator.
 #pragma once
 

@@ -112,7 +112,7 @@ std::optional<unused_because> unused(used_with use, const penstock::config& valu
     return unused_because{wanted.key, wanted.text()};
   };
   if (!values.datasets.empty()) {
-    // Each of them may be the one that uses the key.
+    // Any dataset of the mixture may use the key.
     const auto wanted = wanted_types(use);
     const auto uses = [&](const mixed_dataset_config& one) { return wanted.holds(one.dataset.type); };
     if (!wanted.wanted.empty() && std::ranges::none_of(values.datasets, uses))
