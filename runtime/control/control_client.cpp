@@ -29,7 +29,8 @@ constexpr std::size_t deaths_answer_max = 2 * deaths_kept * kept_bytes * json_gr
 constexpr std::size_t answer_bytes_max = std::max(logs_answer_max, deaths_answer_max);
 constexpr std::chrono::milliseconds connect_again_after{5};
 
-/// How long to wait in all, unless forever. The session may be suspended together with this process.
+/// The deadline of the whole request, if it has one. Time in which this process does not run does not count:
+/// the session may be suspended together with it.
 class answer_deadline {
  public:
   explicit answer_deadline(std::optional<std::chrono::milliseconds> limit) {
@@ -48,7 +49,7 @@ class answer_deadline {
   std::optional<patient_deadline> until_;
 };
 
-/// Waits until the socket is ready, at most until `until`.
+/// Waits until the socket is ready. Refuses (errc::timed_out) after the deadline.
 result<void> wait_for(int fd, short events, answer_deadline& until) {
   while (true) {
     pollfd one{fd, events, 0};

@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 constexpr std::string_view record_suffix = ".record";
 constexpr int names_tried = 100;  // sessions that start in the same millisecond
 
-/// Where a record is made before it gets its name: no reader looks there.
+/// The path of a record until it is complete enough to be found: readers do not look there.
 fs::path unfinished(const fs::path& record) {
   return record.native() + ".new";
 }

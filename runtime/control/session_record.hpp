@@ -45,7 +45,7 @@ class session_record {
   result<void> rewrite(std::string_view lines);
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// Nothing is new, but the session is still there: the time of the last write is when it was last seen.
+  /// Updates the file's time without writing. That time tells when the session was last alive.
   void touch() noexcept;
   /// The session has ended. From now on, a copy of the descriptor in a forked child has no effect.
   void finish() noexcept;

@@ -200,7 +200,7 @@ result<unique_fd> connect_to(const fs::path& socket) {
 
 namespace {
 
-/// A suspended session accepts no connection, so that its backlog is full at some time. Its record has the pid, too.
+/// A suspended session accepts no connections, so its backlog fills up. Its record contains the pid, too.
 pid_t process_in_record(const fs::path& socket) {
   const std::string name = socket.stem().string();
   for (const found_record& r : find_records()) {

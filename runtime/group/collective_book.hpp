@@ -24,7 +24,7 @@ class collective_book {
 
   /// The newest report of the process that has this rank. `leaves`: it will enter no other operation.
   void heard(std::uint32_t rank, const collective_report& report, bool leaves);
-  /// Another process has the rank now. Of the previous process only complete operations count.
+  /// Another process has the rank now. Only the completed operations of the previous process count.
   void replaced(std::uint32_t rank);
 
   /// The result that this rank waits for. Null: it waits for none, or the operation is not complete.
@@ -32,7 +32,7 @@ class collective_book {
   /// The ranks that have not entered the operation in which this rank waits, ascending.
   [[nodiscard]] std::vector<std::uint32_t> awaited_by(std::uint32_t rank) const;
 
-  /// The programs are permanently out of step: what is wrong with which rank. The first one is kept.
+  /// Why the programs are permanently out of step, and at which rank. The first one is kept.
   struct disagreement {
     std::uint32_t rank = 0;
     std::string what{};

@@ -1,6 +1,6 @@
 // Messages about collective operations of a group's programs - barriers, and small all-gathers of bytes -
 // between members and coordinator. They are attachments to the two messages in group_messages.hpp, and like
-// these are complete every time. Used by collective_book (the coordinator's side), collective_member (a
+// these always contain the whole state. Used by collective_book (the coordinator's side), collective_member (a
 // rank's), program_group.
 //
 // Each rank counts its operations itself, from 1. With each report a rank sends which operation it is in, and
@@ -24,7 +24,7 @@ namespace penstock::group {
 inline constexpr std::size_t collective_bytes_of_rank_max = 64 * 1024;
 inline constexpr std::size_t collective_bytes_of_result_max = 16 * 1024 * 1024;
 
-/// How many bytes each rank may give in a group of this size.
+/// How many bytes each rank may contribute in a group of this size.
 [[nodiscard]] constexpr std::size_t collective_bytes_max(std::uint32_t world_size) noexcept {
   return std::min(collective_bytes_of_rank_max,
                   collective_bytes_of_result_max / std::max<std::size_t>(world_size, 1));

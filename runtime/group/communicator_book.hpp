@@ -16,7 +16,7 @@
 // forbids an abort during such a call, so the abort waits for open scopes, and no new scope is opened
 // meanwhile. Unfinished work that was queued in a scope does not delay the abort: the abort ends that work.
 //
-// Events of an earlier communicator than the current one are dropped.
+// Events of earlier communicators are dropped.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -7,7 +7,7 @@
 namespace penstock::group {
 namespace {
 
-/// More answers are never needed at once; the link admits fewer connections.
+/// A generous bound: the listener admits fewer connections at once.
 constexpr std::size_t unknown_peers_max = 256;
 
 std::string name_of(const member_report& r) {
@@ -19,7 +19,7 @@ std::string both(std::string_view what, const member_report& a, std::string_view
   return fmt::format("{} is {} at {}, but {} at {}", what, of_a, name_of(a), of_b, name_of(b));
 }
 
-/// Empty if two ranks of one group may differ like this.
+/// A difference that keeps two ranks from being in one group; empty: there is none.
 std::string difference(const member_report& a, const member_report& b) {
   const rank_card& x = a.card;
   const rank_card& y = b.card;
@@ -144,7 +144,7 @@ void group_book::claim(place& s, const member_report& report, steady_time now) {
   if (s.present && !waits) {
     lose(s, later ? "was started again" : "is not the process that the group knows", now);
     if (over()) return refuse(report, "the group is over");
-    if (!later && established_) {  // its end was not seen, and it may hand out for a while
+    if (!later && established_) {  // it may still be running, and hand out batches for a while
       s.ended = true;
       s.vacant_from = now + settings_.lost_after;
     }
@@ -159,8 +159,9 @@ void group_book::claim(place& s, const member_report& report, steady_time now) {
   refuse(report, {});
 }
 
-/// Gives the place to a process that may deliver what was not reported to its launcher. The previous process is
-/// gone, or may be; if it is alive after all, it has delivered everything.
+/// Gives the place to a process that delivers the rest after the group has finished, because its predecessor
+/// ended before it had reported its last batches. The predecessor is gone, or may be; if it is still alive, it
+/// has delivered everything.
 void group_book::claim_after_end(place& s, const member_report& report, steady_time now) {
   s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
   if (s.other && s.other->latest.card.process == report.card.process) s.other.reset();

@@ -125,7 +125,7 @@ class group_book {
   void communicator_id(std::uint64_t number, std::string id);
 
   [[nodiscard]] const group_view& view() const noexcept { return view_; }
-  /// Ranks without a counted process, ascending.
+  /// Ranks that have no process counted as a member, ascending.
   [[nodiscard]] std::vector<std::uint32_t> missing() const;
   /// The time in which this process ran (running_clock); as of the last event, or up to now.
   [[nodiscard]] steady_time ran() const noexcept { return clock_.ran(); }
@@ -144,7 +144,7 @@ class group_book {
   };
   struct place {
     std::optional<member_report> latest;  // of the process that has it, or had it last
-    std::uint32_t incarnation = 0;        // 0: not counted yet
+    std::uint32_t incarnation = 0;        // 0: not a member yet
     bool present = false;
     bool ended =
         false;  // its process is certainly gone, or will never be admitted: late messages do not mean that it lives
@@ -152,10 +152,10 @@ class group_book {
     bool knows_end = false;         // it arrived after the group's end, and has heard how the group ended
     bool earlier_may_live = false;  // it was replaced after the group's end, and may ask how the group ended
     steady_time heard{};
-    nanoseconds stood_still{};  // this process, by then
-    bool link_closed = false;   // since then
+    nanoseconds stood_still{};  // of this process, when `heard` was set
+    bool link_closed = false;   // since `heard`
     steady_time missing_since{};
-    steady_time vacant_from{};  // until then a process that lost its place alive may still hand out
+    steady_time vacant_from{};  // until then, a process that lost its place while alive may still hand out batches
     std::string why_lost{};
     std::optional<competitor> other{};
     // The last order sent, to find changes that must be sent at once.

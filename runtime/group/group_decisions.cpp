@@ -12,8 +12,8 @@ bool said(const std::optional<member_report>& latest, bool member_report::*flag)
   return latest && (*latest).*flag;
 }
 
-/// It resumes at its own position, whatever the positions of the other ranks. If no rank remembers that the group had begun,
-/// the group begins with such ranks.
+/// Such a rank resumes at its own position, whatever the positions of the others. If no rank remembers that the group had
+/// begun, the group begins with such ranks.
 bool was_started_again(const member_report& rank) {
   return rank.card.starts > 0;
 }
@@ -46,7 +46,8 @@ std::vector<group_command> group_book::advance(steady_time real_now) {
 void group_book::find_silent(steady_time now) {
   for (place& s : places_) {
     if (s.other && now - s.other->heard > settings_.lost_after) s.other.reset();
-    // May have grown after this process reported, by the report of a rank that an earlier coordinator had informed.
+    // May be higher than when this process reported: another rank may have passed on what an earlier coordinator
+    // told it.
     std::uint32_t& known = view_.incarnations[rank_of(s)];
     if (s.present && s.incarnation != 0 && s.incarnation < known) {
       if (s.latest->card.process == settings_.process) {  // no process of rank 0 is newer than this one
@@ -54,7 +55,7 @@ void group_book::find_silent(steady_time now) {
         continue;
       }
       s.ended = true;
-      s.vacant_from = now + settings_.lost_after;  // it does not know that, and may hand out batches for a while
+      s.vacant_from = now + settings_.lost_after;  // it does not know that it was replaced, and may hand out batches for a while
       lose(s, "was replaced before rank 0 was started again", now);
     }
     if (!s.present || now - s.heard <= settings_.lost_after) continue;
@@ -319,7 +320,7 @@ bool group_book::everybody_knows() const {
     if (s.other || s.earlier_may_live) return false;
     const bool said_so = s.latest && s.latest->view.outcome != group_outcome::none;
     if (s.present) return said_so;
-    // Lost after all ranks had delivered everything: its next process will ask.
+    // The rank was lost after all ranks had delivered everything: its next process will ask for the outcome.
     if (settings_.waits_for_lost && established_ && view_.outcome == group_outcome::finished)
       return said_so || s.knows_end;
     // A rank that has not arrived yet would look for the coordinator for all of join_timeout.

@@ -25,7 +25,7 @@ const char* name_of(communicator_state::how at) noexcept {
     case communicator_state::how::aborted: return "is aborted";
     case communicator_state::how::none: break;
   }
-  return "is not there";
+  return "does not exist";
 }
 
 }  // namespace penstock::group

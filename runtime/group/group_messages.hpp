@@ -1,9 +1,9 @@
 // The messages between the members of a group and its coordinator, as plain values. Used by group_book (the
 // coordinator's side), member_book (a rank's side) and the links between them.
 //
-// Both messages are complete every time. So the next message replaces a lost one, a repeated or late one is
-// recognised by its number, and a new coordinator learns from the remaining ranks' reports what the group had
-// agreed.
+// Every message contains the whole state of its sender. So the next message replaces a lost one, a repeated or
+// late one is recognised by its number, and a new coordinator learns from the remaining ranks' reports what the
+// group had agreed.
 #pragma once
 
 #include <cstdint>
@@ -152,7 +152,7 @@ struct group_order {
   std::string refusal{};
   std::uint32_t incarnation = 0;  ///< the rank's
   bool go = false;                ///< it may hand out batches
-  bool everybody_knows = false;   ///< of the outcome: no process must stay to spread it
+  bool everybody_knows = false;   ///< all processes know the outcome: none needs to stay to report it
   std::vector<std::uint32_t> lost{};
   communicator_order communicator{};
   std::string host{};    ///< the coordinator's; empty: rank 0 has not reported to it

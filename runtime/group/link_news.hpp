@@ -38,7 +38,7 @@ struct unknown_peer_news {
   std::string peer{};  ///< the last one: "10.0.0.7:4711", or "pid 4711 of user 1000"
   std::string text{};  ///< what was wrong with it
 };
-/// "10.0.0.7:4711 (another secret): its secret is another one (x17)"
+/// "10.0.0.7:4711 (another secret): its secret is different (x17)"
 [[nodiscard]] std::string text_of(const unknown_peer_news& news);
 
 }  // namespace penstock::group

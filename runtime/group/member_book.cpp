@@ -73,7 +73,7 @@ void member_book::follow(const group_order& order) {
     // A rank that is refused still learns how a group that is over ended.
     if (order.view.outcome == group_outcome::none) own_end_ = mine(order.refusal);
   }
-  // At once: the next coordinator must find in the reports what this one had settled.
+  // Report at once: the next coordinator must find in the reports what this one had settled.
   changed_ = changed_ || view_ != order.view;
   const group_outcome known = view_.outcome;
   const std::optional<group_cause> cause = view_.cause;
@@ -293,7 +293,7 @@ void member_book::communicator_aborted(std::uint64_t number) {
 }
 
 bool member_book::delivers_the_rest() const noexcept {
-  // If steps need all ranks, there is none left to take them with.
+  // If steps need all ranks, none are left to take them with.
   return view_.outcome == group_outcome::finished && told_.counted && !said_.stream_over &&
          !settings_.communicator && !settings_.needs_others;
 }

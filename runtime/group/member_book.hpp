@@ -89,8 +89,8 @@ class member_book {
   void coordinator_held(steady_time now);
 
   void link_made();
-  /// The report that waits for the next link must be up to date. `closed`: the coordinator's side closed the
-  /// link.
+  /// Makes a new report, so that the one that waits for the next link is up to date. `closed`: the
+  /// coordinator's side closed the link.
   void link_lost(std::string why, bool closed);
   /// Rank 0's own coordinator cannot listen; empty: it can.
   void cannot_listen(std::string why);
@@ -145,7 +145,7 @@ class member_book {
   struct sent_report {
     std::uint64_t number = 0;
     steady_time at{};
-    nanoseconds stood_still{};  // by then
+    nanoseconds stood_still{};  // of this process, at that time
   };
 
   void follow(const group_order& order);

@@ -95,7 +95,7 @@ void rank_driver::communicator_changed(const communicator_state& state) {
     book_.fail(fmt::format("creating a communicator failed {} times: {}", fruitless_, state.cause));
 }
 
-/// Other programs have waited long enough for this rank's part.
+/// Gives the communicator up after a while: the other programs have had time to finish their work with it.
 void rank_driver::give_up_communicator() {
   if (!setup_.member.needs_others || !leaving_since_ || made_ == 0 ||
       book_.ran() - *leaving_since_ < setup_.member.lost_after)

@@ -30,7 +30,7 @@ struct rank_setup {
 /// Not thread-safe.
 class rank_driver {
  public:
-  /// By then the last report has been sent.
+  /// Long enough for the last report to be sent.
   static constexpr nanoseconds linger = std::chrono::milliseconds(100);
   /// How long to wait for an answer to the last report of a rank that the others do not wait for.
   static constexpr nanoseconds patience_with_answer = std::chrono::seconds(2);

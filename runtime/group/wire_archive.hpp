@@ -107,7 +107,7 @@ class wire_reader {
   void operator()(bool& value) {
     std::uint8_t raw = 0;
     (*this)(raw);
-    if (raw > 1) fail("a truth value");
+    if (raw > 1) fail("a boolean");
     value = raw == 1;
   }
   template <class Enum>

@@ -43,7 +43,7 @@ bool host_book::joined(connection_id id, const host_card& card, steady_time now)
   of.card.workers = card.workers;  // a host that serves several sessions may offer more by now
   of.connections.insert(id);
   balance(of);
-  // The supervisor must know of a place that rests, too: an operator has emptied it.
+  // Announce a resting place to the supervisor, too: to it, an operator has emptied the place.
   if (!connections_.at(id).rests) return true;
   outbox_.emplace_back(occupy_place{id, place});
   outbox_.emplace_back(rest_place{id, place});
@@ -57,8 +57,8 @@ std::uint32_t host_book::wanted_of(const host& of) const {
   return name != names_.end() && name->second.wanted ? *name->second.wanted : settings_.places;
 }
 
-/// Lets as many of the host's connections work as are wanted. If there are too many, those in the highest places rest. A connection
-/// that works is never swapped for one that rests.
+/// Makes as many of the host's connections work as are wanted. If too many work, those in the highest places rest. A working
+/// connection is never swapped for a resting one.
 void host_book::balance(const host& of) {
   std::map<std::uint32_t, connection_id> working;
   std::map<std::uint32_t, connection_id> resting;
@@ -92,7 +92,7 @@ void host_book::scale(const std::string& name, std::uint32_t workers) {
   for (const auto& [process, one] : hosts_) {
     if (one.card.name != name) continue;
     balance(one);
-    // Also where an operator has drained a place, or its worker died too often.
+    // This also refills places that an operator has drained, or whose worker died too often.
     for (const connection_id id : one.connections) {
       const connection& working = connections_.at(id);
       if (!working.rests && !working.leaving) outbox_.emplace_back(occupy_place{id, working.place});
@@ -130,7 +130,8 @@ void host_book::leaving(connection_id id) {
   outbox_.emplace_back(vacate_place{id, connection->second.place, false});
   const host& of = hosts_.at(connection->second.process);
   const auto stays = [this](connection_id one) { return !connections_.at(one).leaving; };
-  // With enough others left, the host gives this worker to another session. A host that leaves altogether still offers all of them.
+  // If enough other workers stay, the host is giving this one to another session. A host that leaves still offers all of its
+  // workers.
   if (std::ranges::count_if(of.connections, stays) >= of.card.workers) balance(of);
 }
 

@@ -1,8 +1,8 @@
 // The loader hosts of one session (rules H1-H10, H16): which ones are present, silent, lost or leaving, which place each remote worker
 // has, and which workers rest. Pure: events and the time come in, commands come out of advance(). Driven by actors/remote/host_hub.
 //
-// Behind each connection one worker at a time runs, or none while the connection rests: an operator wants fewer workers of that
-// host. A host is the connections of one `penstock host`.
+// Each connection has one worker at a time, or none while it rests because an operator wants fewer workers of that host. A host
+// is all connections of one `penstock host`.
 //
 //   joined --> placed -- the host leaves --> leaving -- its worker has ended --> gone
 //                 |                             |
@@ -29,7 +29,7 @@ struct book_settings {
   std::uint32_t places = 0;
   nanoseconds lost_after{5'000'000'000};
   std::uint32_t bad_transfers_max = 3;     ///< in a row, of one host
-  nanoseconds late_look{1'000'000'000};  ///< time between two calls of advance() that are further apart does not count as silence
+  nanoseconds late_look{1'000'000'000};  ///< if two calls of advance() are further apart, the time between them does not count as silence
 };
 
 /// What a connection says about its host.
@@ -38,15 +38,15 @@ struct host_card {
   std::string address;
   std::int32_t pid = 0;
   std::uint64_t process = 0;  ///< a random number that distinguishes processes of the same name
-  std::string version{};      ///< penstock's
+  std::string version{};      ///< of penstock on the host
   std::uint32_t cores = 0;    ///< that its workers may use
   std::uint32_t workers = 1;  ///< that it offers this session
-  std::uint32_t workers_of_all = 1;  ///< of its sessions
+  std::uint32_t workers_of_all = 1;  ///< that it offers to all its sessions
 };
 
 /// Why a transfer was not used.
 enum class bad_transfer : std::uint8_t {
-  damaged,     ///< other bytes arrived than were sent
+  damaged,     ///< the bytes changed on the way
   wrong_size,  ///< the batch did not fit its lease
   late         ///< no lease waited for it any more: does not count towards bad_transfers_max
 };
@@ -58,7 +58,7 @@ struct occupy_place {
   connection_id connection = 0;
   std::uint32_t place = 0;
 };
-/// The worker behind this connection finishes its leases. None follows until the place is occupied again.
+/// The worker behind this connection finishes its leases. No worker follows until the place is occupied again.
 struct rest_place {
   connection_id connection = 0;
   std::uint32_t place = 0;
@@ -80,7 +80,7 @@ struct host_came {
 enum class loss_cause : std::uint8_t { closed, silent, damaged };
 struct host_went {
   host_card card;
-  std::string why;  ///< of a lost one; empty: it left
+  std::string why;  ///< why it was lost; empty: it left
   std::optional<loss_cause> lost{};  ///< empty: it left
 };
 
@@ -107,9 +107,9 @@ class host_book {
   /// `when`: the last time that anything arrived.
   void heard(connection_id connection, steady_time when);
   void answered(connection_id connection, nanoseconds round_trip);
-  /// How many workers the host now offers.
+  /// The host now offers this many workers.
   void offers(connection_id connection, std::uint32_t workers);
-  /// The worker behind this connection finishes its batches, and none follows.
+  /// The worker behind this connection finishes its batches, and no worker follows it.
   void leaving(connection_id connection);
   /// Its worker, if there was one, has ended, and none will follow.
   void emptied(connection_id connection);
@@ -117,9 +117,9 @@ class host_book {
   void received(connection_id connection, std::uint64_t samples, std::uint64_t bytes, steady_time now);
   /// A batch arrived damaged, late or in the wrong size.
   void spoilt(connection_id connection, bad_transfer kind, const std::string& how);
-  /// How many workers each host of this name has, the smallest number; empty: there is none.
+  /// How many workers the host of this name has; of several hosts, the smallest number. Empty: there is none.
   [[nodiscard]] std::optional<std::uint32_t> workers_of(const std::string& name) const;
-  /// Hosts of this name, also those that join later, run at most this many workers from now on (rule H16).
+  /// From now on, hosts of this name run at most this many workers each, even those that join later (rule H16).
   void scale(const std::string& name, std::uint32_t workers);
 
   [[nodiscard]] std::vector<book_command> advance(steady_time now);

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t records_max = 512;  // a host may have another name each time that it starts
+constexpr std::size_t records_max = 512;  // a host may have a new name at each start
 constexpr std::array causes{"closed", "silent", "damaged"};  // in the order of loss_cause
 constexpr std::size_t name_bytes_max = 64;
 constexpr nanoseconds step = 1s;

@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr auto measured_after = 1s;
 constexpr double waits_little = 0.05;  // share of its time: less is noise
-constexpr double works_little = 0.3;   // share of its workers: it is paused, or waits for something else
+constexpr double works_little = 0.3;   // share of its workers: below it, the session is paused, or waits for something else
 constexpr double reserve = 1.25;       // over the workers that have work
 constexpr double nearer_by = 0.25;     // workers
 constexpr double needs_more_by = 0.5;

@@ -5,8 +5,8 @@
 //
 //   it waits for the share f of its time with n workers    n / (1 - f), at most all workers of the host
 //   it does not wait, or its workers have no work          the workers that have work, and a quarter more
-//   it has just come                                       all workers of the host
-//   an operator of it wants fewer of them to run           at most that number
+//   it has just joined                                     all workers of the host
+//   its operator wants fewer of them to run                at most that number
 //
 // Workers are shared in proportion to the needs, at least one each. They change sessions only where that brings the numbers nearer
 // to these shares by more than a quarter of a worker, and where the session that gets them needs them:
@@ -34,18 +34,20 @@ struct share_settings {
   nanoseconds window{3'000'000'000};    ///< in which sessions are measured
   nanoseconds settle{2'000'000'000};
   nanoseconds rest{5'000'000'000};
-  nanoseconds call_again{5'000'000'000};  ///< a session that has no worker and has not called for that long is gone
+  nanoseconds call_again{5'000'000'000};  ///< a session without workers that has not called for this long is gone
   nanoseconds dismissed_for{600'000'000'000};  ///< the same for one that was dismissed: it may have been suspended
-  nanoseconds late_look{1'000'000'000};  ///< time between two calls of advance() that are further apart does not count as silence (rule H17)
+  /// If two calls of advance() are further apart, the time between them does not count as silence (rule H17).
+  nanoseconds late_look{1'000'000'000};
 };
 
 class host_shares {
  public:
   explicit host_shares(const share_settings& settings) : settings_(settings) {}
 
-  /// A session asks for one more worker. False: it has what it may have, or must wait until others hand a worker over.
+  /// A session asks for one more worker. False: it has its share, or must wait until another session gives up a
+  /// worker.
   [[nodiscard]] bool calls(session_number session, steady_time now);
-  /// One of its workers finishes its batches, for another session.
+  /// One of its workers finishes its batches, and then goes to another session.
   void leaving(session_number session);
   /// One of its workers has ended.
   void ended(session_number session, bool was_leaving, steady_time now);
@@ -56,7 +58,7 @@ class host_shares {
 
   /// At most that many of its workers run (rule H16).
   void wants_at_most(session_number session, std::uint32_t workers);
-  /// All of its workers must leave, and it gets none while it calls (rule H18).
+  /// All of its workers must leave, and it gets no others as long as it keeps calling (rule H18).
   void dismiss(session_number session);
   [[nodiscard]] bool is_dismissed(session_number session) const;
 

@@ -18,7 +18,7 @@ struct attempt_settings {
   nanoseconds pause{300'000'000};
   nanoseconds pause_max{2'000'000'000};  ///< doubled from `pause` while nothing succeeds
   nanoseconds call_again{1'000'000'000};  ///< while this host has no free worker
-  nanoseconds look_every{500'000'000};    ///< a host that runs asks what is wanted() at least this often
+  nanoseconds look_every{500'000'000};    ///< a host that is running calls wanted() at least this often
 };
 
 /// The current connections to a session.
@@ -46,7 +46,7 @@ class join_attempts {
   /// No more attempts are made.
   void finish() { over_ = true; }
 
-  /// How many connections to make now. Time between two calls in which this host did not run is not time without the session (rule H17).
+  /// How many connections to make now. Time in which this host did not run does not count as time without the session (rule H17).
   [[nodiscard]] std::uint32_t wanted(const connections_now& there, steady_time now);
   [[nodiscard]] std::uint32_t placed() const noexcept { return placed_; }
   [[nodiscard]] bool over() const noexcept { return over_; }

@@ -145,7 +145,7 @@ bool rank_communicator::is_lost(std::uint64_t number) const {
 
 Communicator::entry rank_communicator::enter() {
   std::unique_lock hold(mutex_);
-  // For a group that is about to have one.
+  // Wait for the group's first communicator, or the next one if it has been ordered.
   const auto decided = [&] { return ended_ || book_.usable() || (book_.number() != 0 && !book_.pending()); };
   if (!is_done_within(changed_, hold, limits_.make_timeout, decided) || !book_.open_scope())
     throw_lost(book_.number());

@@ -57,8 +57,8 @@ class rank_communicator : public Communicator {
 
   void order_making(std::uint64_t number, std::string id);
   void order_abort(std::uint64_t number);
-  /// Not an order of the group, which hears that the communicator is broken: aborts it, existing or in the
-  /// making. No other is made, and no use waits for one.
+  /// Ends the communicator without an order of the group: reports it to the group as broken, and aborts it,
+  /// even if it is still being made. No other is made, and no use waits for one.
   void order_end();
   /// Finds deadlines that have passed while the keeper's thread is busy in a call of NCCL. Call on another
   /// thread.
@@ -75,7 +75,8 @@ class rank_communicator : public Communicator {
   mutable std::mutex mutex_;  // guards the members below
   mutable std::condition_variable changed_;
   communicator_book book_;
-  /// The book's clock: a process that did not run has not kept its program or NCCL from anything (rule G23).
+  /// The book's clock: time in which this process did not run does not count against its program or NCCL (rule
+  /// G23).
   running_clock clock_{std::chrono::steady_clock::now(), std::chrono::milliseconds(100)};
   std::unique_ptr<device::nccl_communicator> communicator_;  // replaced only while no use is open
 

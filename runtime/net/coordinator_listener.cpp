@@ -20,7 +20,8 @@ namespace {
 
 using boost::system::error_code;
 
-/// A rank, a process that takes its place, and both again, for dead connections that have not been noticed yet.
+/// For each rank: its process, a process that takes its place, and both again for dead connections not yet
+/// detected.
 std::size_t links_max(std::uint32_t world_size) {
   return 4 * std::size_t{world_size};
 }
@@ -166,7 +167,7 @@ result<void> coordinator_listener::body::heard(link_id id, const frame_cutter::f
     if (!stopped_) calls_.attachment(id, std::string(frame.payload));
     return {};
   }
-  if (frame.type != frame_type::report) return refuse(errc::protocol, "it gives orders");
+  if (frame.type != frame_type::report) return refuse(errc::protocol, "it sent an order instead of a report");
   auto report = decode_report(frame.payload, side_->settings.world_size);
   if (!report) return tl::unexpected(std::move(report.error()));
   if (!stopped_) calls_.report(id, std::move(*report));

@@ -1,6 +1,6 @@
 // One connection between a member and the coordinator: frames of bytes on a socket, encrypted if there is a
-// secret. It authenticates the peer, exchanges the first messages, and watches the time, without the time in
-// which this process did not run (rule G23). Used by both sides of a link; lives on the io_context's
+// secret. It authenticates the peer, exchanges the first messages, and enforces time limits, which do not count
+// time in which this process did not run (rule G23). Used by both sides of a link; lives on the io_context's
 // thread.
 //
 //   securing (TLS; skipped without a secret) --> greeting (hello in both directions) --> open --> closed
@@ -60,7 +60,7 @@ class link_stream : public std::enable_shared_from_this<link_stream> {
 
   /// Reads what has already arrived, so the peer may be known, or gone, when this returns.
   void start();
-  /// Replaces a frame whose sending has not begun.
+  /// Sends a frame, in place of an earlier one whose sending has not begun.
   void send(std::string frame);
   /// No callbacks follow. Informs the peer.
   void close() { shut_quietly(); }

@@ -23,13 +23,13 @@
 // connections are unauthenticated, each with at most `handshake_bytes_max` bytes; a new one replaces the
 // oldest. There are at most four links for each rank; another replaces the one that has been silent longest.
 //
-// Time. A member that has heard nothing for half of lost_after connects again, so that a connection that the
-// network has dropped does not cost its rank; both sides send every beat, four times as often. The member
-// keeps the silent link until the new one is open, and still sends its reports over it: if the coordinator's
-// process was only stopped, it finds the reports there, and the last one says why the rank left. Likewise the
-// coordinator keeps a silent link for two lost_after, so a rank that was stopped finds its last order there.
-// Time in which this process did not run is not counted. Nor is the silence of a process that a debugger
-// holds, where the kernel knows the peer (on one host).
+// Time. A member that has heard nothing for half of lost_after connects again, so a rank survives a connection
+// that the network has dropped; both sides send every beat, four times as often. The member keeps the silent
+// link until the new one is open, and still sends its reports over it: if the coordinator's process was only
+// stopped, it finds the reports there, and the last one says why the rank left. Likewise the coordinator keeps
+// a silent link for two lost_after, so a rank that was stopped finds its last order there. Time in which this
+// process did not run is not counted. Nor is the silence of a process that a debugger holds, where the kernel
+// knows the peer (on one host).
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -72,8 +72,8 @@ struct link_settings {
   [[nodiscard]] nanoseconds dead_after() const noexcept { return 2 * lost_after; }
 };
 
-/// Refuses like the two make(), and opens OpenSSL if it is needed. It reads files: call it on a thread that
-/// may wait for them, before a thread that may not calls make().
+/// Refuses like the two make(), and opens OpenSSL if it is needed. It reads files: call it on a thread that may
+/// block, before calling make() on one that may not.
 result<void> prepare_links(const link_settings& settings);
 
 class coordinator_listener {

@@ -16,7 +16,8 @@ using boost::system::error_code;
 
 constexpr int accepts_a_turn = 16;
 constexpr auto listen_again = 100ms;
-// An earlier process of this rank may still hold the address, and sees each process that asks.
+// An earlier process of this rank may still hold the address. Asking opens a connection to it, so do not ask at
+// once.
 constexpr std::uint32_t refusals_before_asking = 20;
 constexpr auto accept_again = 100ms;  // when this process has no descriptors left
 
@@ -69,7 +70,7 @@ void listening_port::accept_more() {
                      });
 }
 
-/// False: nothing to accept for now. It continues by itself.
+/// Returns false if there is nothing to accept now; accepting resumes by itself.
 bool listening_port::accept_one() {
   unique_fd socket(::accept4(socket_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) {

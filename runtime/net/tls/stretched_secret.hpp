@@ -10,8 +10,8 @@
 namespace penstock::group {
 
 /// 32 bytes, the same for the same arguments: scrypt with N = 2^15, r = 8, p = 3. So each guess costs 32 MiB
-/// and about a quarter of a second of a core. `salt`: a list of guesses is only good for one salt. Opens
-/// OpenSSL. Refuses (errc::config) if there is none, or if it has no scrypt. Blocks for that quarter of a
+/// and about a quarter of a second of a core. `salt`: a precomputed list of guesses works for one salt only.
+/// Opens OpenSSL. Refuses (errc::config) if there is none, or if it has no scrypt. Blocks for that quarter of a
 /// second.
 [[nodiscard]] result<std::string> stretched(std::string_view secret, std::string_view salt);
 

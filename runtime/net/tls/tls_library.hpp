@@ -1,5 +1,5 @@
-// OpenSSL's functions, from the libssl.so.3 of this machine (or of the Python around us), which is opened
-// when a group's first link is encrypted. Used only by the sources of this folder. Why it is not linked: docs/decisions/0019.
+// OpenSSL's functions, from the libssl.so.3 of this machine (or of the embedding Python), which is opened when a group's
+// first link is encrypted. Used only by the sources of this folder. Why it is not linked: docs/decisions/0019.
 #pragma once
 
 #include "runtime/base/result.hpp"

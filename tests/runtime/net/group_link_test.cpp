@@ -170,7 +170,7 @@ TEST_CASE("a member that violates the protocol loses its link, and the reason is
   const link_settings settings = coordinator.for_members();
   const std::string hello = encode(link_hello{group_protocol, settings.group});
   const std::pair<std::string, const char*> wrongs[] = {
-      {encode(group_order{}).value(), "it gives orders"},
+      {encode(group_order{}).value(), "it sent an order instead of a report"},
       {hello, "it identified itself twice"},
       {std::string("\x00\x00\x00\x00\x01", 5), "a report is truncated or corrupt"},
       {std::string("\xff\xff\xff\x00\x01", 5), "announces 16777215 bytes"}};
