@@ -69,7 +69,7 @@ class fork_book {
   /// The template has ended and all its answers are known.
   struct ending {
     std::vector<number> lost;  ///< ended as well
-    bool counts = true;        ///< the end counts for the template itself, not only for workers
+    bool counts = true;        ///< the end counts as a failure of the template, not only of its workers
   };
   ending ended();
   /// Call after an end: sets when the next template may be executed.

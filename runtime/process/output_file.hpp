@@ -1,4 +1,5 @@
-// A file for a child's output, where one thread runs the child to its end. Used by lone_worker, doctor and launch.
+// A file for a child's output, for callers that run the child to its end on one thread. Used by lone_worker,
+// doctor and launch.
 #pragma once
 
 #include "runtime/base/fd.hpp"

@@ -47,8 +47,8 @@ std::optional<std::string> gpu_use_of(pid_t pid);
 /// All living descendants of a process.
 std::vector<pid_t> descendants_of(pid_t pid);
 
-/// The CPU time a second that this process and its children may use, by its affinity and the CPU quota of its cgroups: 0.5 with a quota
-/// of half a core.
+/// How many cores' worth of CPU time this process and its children may use, by its affinity and the CPU quota of its cgroups: 0.5
+/// with a quota of half a core.
 double usable_cpu(const std::filesystem::path& root = "/");
 
 /// The number of cores that this process may use, by its affinity and the CPU quota of its cgroups. At least

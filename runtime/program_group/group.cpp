@@ -144,7 +144,7 @@ class Group::body {
     return news.result;
   }
 
-  /// False: other ranks have not left within that time.
+  /// Returns false if other ranks have not left within that time.
   bool close(std::chrono::milliseconds at_most) noexcept {
     const std::lock_guard alone(closing_);
     if (!group_) return true;
@@ -242,8 +242,8 @@ class Group::body {
          0});
   }
 
-  /// Sends the other ranks what they have to know. Rank 0 stays as long as it is needed.
-  /// False after that time: the next call continues.
+  /// Tells the other ranks what they must know; rank 0 also waits as long as they need it. Returns false if
+  /// `at_most` passes first: the next call continues.
   bool leave(std::chrono::milliseconds at_most) noexcept {
     const steady_time until = after(at_most);
     group_->leave();
