@@ -69,7 +69,7 @@ struct job_book_settings {
   std::uint64_t slot_bytes = 0;
   std::uint64_t row_bytes = 0;  ///< of each row of the slot's table, and of its header
   std::uint64_t head_bytes = 0;
-  /// How long a job waits for its preferred worker while that takes no work. A replaced worker is back
+  /// How long a job waits for its preferred worker while that worker takes no work. A replaced worker is back
   /// sooner, unless its program starts slowly.
   nanoseconds place_patience{10'000'000'000};
   /// The same for a worker that has never been ready: when many start at once from a slow file system, each

@@ -67,8 +67,8 @@ class job_bounds {
   void begun(std::uint64_t jobs);
   /// A job has ended and its argument is freed.
   void ended(std::uint64_t bytes);
-  /// A caller starts or stops waiting to submit a job. `given_up`: it may return at once, as callers do that
-  /// wait in slices.
+  /// A caller starts or stops waiting to submit a job. `given_up`: it has stopped without submitting, but may
+  /// be back at once, like a caller that waits in slices.
   void asks();
   void asked(std::optional<steady_time> given_up = std::nullopt);
   /// Whether a caller waits.

@@ -24,7 +24,7 @@ class late_reads {
   /// How long samples took.
   void note(std::span<const std::uint32_t> microseconds) noexcept;
   /// A sample that takes longer is late: twice the 99.9th percentile, or four times the 99th if that is less, because
-  /// a storage that stalls more often than once in 1000 reads would otherwise hide its own stalls. Never less than
+  /// storage that stalls more often than once in 1000 reads would otherwise raise its own limit. Never less than
   /// `limit_min`. Empty before `peers_min` samples.
   [[nodiscard]] std::optional<nanoseconds> limit() const noexcept;
   [[nodiscard]] std::set<std::uint32_t> late(std::span<const read_under_way> now_read, steady_time now) const;

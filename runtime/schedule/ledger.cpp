@@ -11,7 +11,7 @@ namespace penstock::schedule {
 namespace {
 
 constexpr std::uint32_t replacement_tries_max = 16;  // rule S10
-constexpr nanoseconds batch_busy_max = std::chrono::hours(1);  // whatever a worker says
+constexpr nanoseconds batch_busy_max = std::chrono::hours(1);  // longer reported times are cut to this
 
 /// Whether survivors and failures add up to the lease's samples, with each failure listed once and in order.
 bool plausible(const load_report& report, std::size_t samples) {

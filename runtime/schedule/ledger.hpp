@@ -177,7 +177,7 @@ struct blame {
   std::uint64_t sample = 0;
   std::uint32_t attempt = 1;
   bool alone = false;     ///< it ran in the sacrificial worker: this death quarantines it
-  bool repeated = false;  ///< a second worker had the batch, and its death was counted already: this one is not
+  bool repeated = false;  ///< not counted: two workers had the batch, and the other one's death counts
 };
 
 /// The counts of one batch, returned when it is acknowledged.

@@ -20,7 +20,7 @@ constexpr std::uint64_t magic_4 = 0x34'45'54'41'54'53'53'50;  // "PSSTATE4"
 //
 //   magic, seed, batch size, rank, world size, flags
 //   fingerprint, settings
-//   start (not in the second version), epoch, next batch, delivered, failed, quarantined
+//   start (not in version 2), epoch, next batch, delivered, failed, quarantined
 //   early batches, and a list of their digests (only in version 4)
 //   digests: their count, the accumulators, the words that are kept
 //   quarantined samples: bytes, and ranges as pairs of variable-length numbers (gap before it, length - 1)

@@ -36,7 +36,7 @@ struct progress_facts {
   bool owner_is_elsewhere = false;                ///< placement = "process": its sink is the consumer
   bool owner_is_frozen = false;                   ///< its process is suspended
   std::optional<awaited_batch> batch{};           ///< only while the consumer of a data loader waits
-  steady_time now{};                              ///< when all this was so
+  steady_time now{};                              ///< when these facts were collected
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
 };
 

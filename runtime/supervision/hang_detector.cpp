@@ -17,8 +17,9 @@ nanoseconds timeout_of(const hang_settings& settings, hang kind) {
   return settings.item_timeout;
 }
 
-/// How much of the time since the last look does not count towards a limit. Like the timeouts, a limit may be much shorter than the time
-/// in which a look is late for the others. A late look counts a little, so that limits hold where all looks are late.
+/// How much of the time since the last look does not count towards an item's own limit. Such a limit may be much shorter than the
+/// timeouts, so a look can be late for it alone. A late look counts as a quarter of the limit, so that limits hold even if all
+/// looks are late.
 nanoseconds not_counted(nanoseconds since_last_look, nanoseconds limit) {
   const bool late = since_last_look > std::max<nanoseconds>(limit / 2, std::chrono::milliseconds(10));
   return late ? since_last_look - limit / 4 : nanoseconds(0);
@@ -67,7 +68,8 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
     };
     // A deadline restarts when the debugger detaches.
     if (sign.ready || sign.traced) restart(hang::start, c.started);
-    // One that is ready after a long start may show its first heartbeat a moment later: those of hosts come by another way.
+    // A child that has just become ready may show its first heartbeat a moment later: a host's heartbeats are sent
+    // separately.
     const bool is_new = sign.ready && !std::exchange(c.was_ready, true);
     if (sign.heartbeats != c.heartbeats || is_new || sign.traced) restart(hang::heartbeat, c.last_heartbeat);
     if (sign.work_mark != c.work_mark || !sign.busy || is_new || sign.traced) restart(hang::item, c.last_work);

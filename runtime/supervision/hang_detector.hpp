@@ -50,11 +50,10 @@ class hang_detector {
   void watch(std::uint32_t worker, steady_time now);
   void forget(std::uint32_t worker);
 
-  /// Call about every settings.tick(). Reports no hang (rules W8 and W9) when the call itself is late by more
-  /// than half a timeout (for a sign with its own limit: half of that). With four or more children, reports no hang either while over half of them miss
-  /// their deadline together, within a quarter of it: their last signs are not simultaneous. That lasts for
-  /// one further timeout; children that recover after the others then have half a timeout more, once in each
-  /// silence.
+  /// Call about every settings.tick(). Reports no hang (rules W8 and W9) when the call itself is late by more than half a timeout,
+  /// or half of a sign's own limit. With four or more children, it also reports none while over half of them miss their deadline
+  /// together (within a quarter of it, because their last signs are not simultaneous). That lasts for at most one further timeout.
+  /// Children that recover after the others then have half a timeout more, once in each silence.
   std::vector<hang_finding> look(steady_time now, const std::vector<child_sign>& signs);
 
  private:

@@ -37,7 +37,7 @@ void note_hang(std::vector<hung_work>& known, death_report& death) {
   if (name.empty() && !death.job) return;
   auto at = std::ranges::find_if(known, [&](const hung_work& h) { return is_of(h, death.job, name); });
   if (at != known.end()) death.hung_before = static_cast<std::uint32_t>(at->hangs.size());
-  // What has hung before hangs again, even if the operator did not wait as long this time.
+  // Work that has hung before counts as hung again, even if the operator did not wait as long this time.
   if (!is_hang(death) && (at == known.end() || !was_restarted(death))) return;
   if (at == known.end()) {
     if (known.size() >= hung_work_max) known.erase(known.begin());

@@ -51,7 +51,7 @@ class owner_orders {
 
   struct loss {
     std::uint64_t era = 0;                ///< the new one
-    std::optional<upload_order> had;      ///< the batch that it was working on, was to deliver next, or had last; blamed or not
+    std::optional<upload_order> had;      ///< the batch that it was working on, else of the next or the last one; blamed or not
     std::optional<upload_order> suspect;  ///< the batch blamed for the death
     bool proven = false;                  ///< it has killed deaths_that_prove owners
   };

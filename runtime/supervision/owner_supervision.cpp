@@ -301,7 +301,7 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
                     pid_.value_or(0)),
         0};
   }
-  // A process that was being replaced when the stream ended had no time: the next one finishes its sink.
+  // A process that was being replaced when the stream ended had no time to finish its sink: the next one does.
   if (finishing_ && !operated_ && ending_.killed_here(end.report)) {
     return failure{errc::sink,
                    fmt::format("the sink of the GPU owner (pid {}) did not finish in time", pid_.value_or(0)),
@@ -332,8 +332,8 @@ bool owner_supervision::makes_room(const owner_end& end) const {
   return operated_ || end.report.exited_with(exit_codes::temporary);
 }
 
-/// It reported a mistake in the configuration, or what the world refused (a full disk), and exited: that is an error, not
-/// a death.
+/// It reported a mistake in the configuration, or a refusal of the system (a full disk), and exited: that is an error,
+/// not a death.
 bool owner_supervision::refused_to_work(const owner_end& end) const {
   return gave_up_ && (end.report.exited_with(exit_codes::configuration) || end.report.exited_with(exit_codes::failed));
 }

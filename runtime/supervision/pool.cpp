@@ -233,7 +233,7 @@ void pool::host_joined(std::uint32_t worker, steady_time now) {
 
 void pool::host_left(std::uint32_t worker) {
   if (const auto it = places_.find(worker); it != places_.end()) vacate(it->second, vacancy::host_gone);
-  // A place that only waited for an operator's order may have gone with its host.
+  // The last place that waited for an operator's order may have gone with its host.
   emptied_by_operator_ &= std::ranges::any_of(places_, [&](const auto& one) {
     const bool is_remote = one.first > settings_.sacrificial_place;
     return one.second.why_empty == vacancy::drained || (is_remote && one.second.why_empty == vacancy::scaled_down);
@@ -326,7 +326,7 @@ void pool::start_due_places(steady_time now) {
                      p.restart_at <= now && !p.canary_waits;
     if (!due) continue;
     const bool again = p.incarnation > 0;
-    // The ceiling only delays restarts and never fails anything; first starts are not restarts.
+    // The ceiling only delays restarts and never fails the run; first starts are not restarts.
     if (again && recent_starts_.size() >= settings_.restarts_per_second_max) continue;
     if (again) {
       recent_starts_.push_back(now);
@@ -352,7 +352,7 @@ void pool::detect_mass_death(steady_time now) {
   std::set<std::uint32_t> died;  // one place that keeps dying is not half the pool
   for (const auto& [when, worker] : recent_counted_) died.insert(worker);
   if (loaders < canary_pool_size || canary_ || died.size() * 2 < loaders) return;
-  // One common cause: one place retries on behalf of all.
+  // Assume one common cause: one place retries on behalf of all.
   for (auto& [worker, p] : places_) {
     if (is_sacrificial(worker)) continue;
     if (p.state == child_state::backoff) p.canary_waits = true;

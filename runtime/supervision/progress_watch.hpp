@@ -11,7 +11,7 @@
 // long as no batch passes a stage, a place has to get further than its previous workers.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
-// consumer requests nothing and holds every prepared batch, or has a paused session.
+// consumer requests nothing while it holds every prepared batch or the session is paused.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -48,7 +48,6 @@ struct death {
     normal,      ///< exit 0
     abnormal,    ///< any other end
     no_restart,  ///< exit 77 (permission), 78 (configuration), 82 (protocol): a restart would end the same way
-                 ///< way
     operated     ///< an operator or the pool itself asked for it
   };
   how ending = how::abnormal;

@@ -34,7 +34,7 @@
 
 namespace penstock::supervision {
 
-/// Who gives a child less time than this to stop expects that it is killed: no warning.
+/// A child that gets less time than this to stop is expected to be killed: no warning.
 inline constexpr nanoseconds hurried_stop{1'000'000'000};
 
 struct termination_settings {

@@ -201,7 +201,7 @@ death worker_supervision::death_of(const child& c, bool blamed, std::uint64_t sa
   if (exited && exit_codes::is_permanent(c.ended->code)) d.ending = death::how::no_restart;
   if (const auto cause = c.ending.cause(); cause && !is_unexpected(*cause)) d.ending = death::how::operated;
   d.blamed = blamed;
-  // What violates the protocol would do so again, however much it does before.
+  // A worker that violates the protocol would do so again, however much work it does before that.
   d.fruitful = c.at == stage::ready && samples_done > 0 && c.ending.cause_of(*c.ended) != death_cause::protocol;
   return d;
 }

@@ -71,7 +71,7 @@ struct write_off_worker {
   worker_ref who;
   std::optional<pid_t> pid;    ///< none: its start has not returned
   bool blames_sample = false;  ///< its current sample is suspected
-  bool took_too_long = false;  ///< it was to be killed because of the time that its work took
+  bool took_too_long = false;  ///< it was to be killed because its work took too long
 };
 /// It is reaped: ask the scheduler whether a sample is blamed, and call blame_decided() with its answer.
 struct decide_blame {
@@ -79,7 +79,7 @@ struct decide_blame {
   std::string cause;           ///< in words
   bool blames_sample = false;  ///< its current sample is suspected
   bool host_lost = false;      ///< it is gone because its loader host is gone
-  bool took_too_long = false;  ///< it was killed because of the time that its work took
+  bool took_too_long = false;  ///< it was killed because its work took too long
 };
 /// It exceeded its memory limit, and is replaced when its batch is done.
 struct memory_exceeded {
@@ -163,8 +163,8 @@ class worker_supervision {
     bool worth_telling = false;  ///< false: the session is ending, its host takes it back, or no sample needs the sacrificial worker
     std::optional<nanoseconds> ignored_stop{};  ///< it was killed this long after it was asked to stop
   };
-  /// The scheduler's answer to decide_blame. `last_words` becomes part of the error if this fails the run;
-  /// `during` (", while setting up the dataset") of the cause that it names.
+  /// The scheduler's answer to decide_blame. If this fails the run, the error contains `last_words`, and
+  /// `during` (", while setting up the dataset") after the cause.
   settled blame_decided(worker_ref who, steady_time now, bool blamed, std::uint64_t samples_done,
                         const std::string& last_words, const std::string& during = {});
 

@@ -210,7 +210,7 @@ std::optional<tuner_step> worker_tuner::search(steady_time now, const measuremen
   if (trial && may_try) return change(now, trial->to, std::move(trial->why));
   const bool continues = trial && !first_ && trial->to > best();
   auto step = end_search(now, m);
-  if (continues) rates_.clear();  // in another minute
+  if (continues) rates_.clear();  // start over when changes are allowed again
   return step;
 }
 

@@ -61,7 +61,7 @@ class worker_tuner {
   [[nodiscard]] const std::string& sentence() const noexcept { return sentence_; }
 
  private:
-  /// What happened while the number of workers was right; a sum over looks.
+  /// Sums over the looks in which the wanted number of workers was ready.
   struct measurement {
     double seconds = 0;
     double waited = 0;
