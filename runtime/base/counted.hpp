@@ -12,7 +12,7 @@ namespace penstock {
 [[nodiscard]] inline std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
-/// The same with the regular plural.
+/// Forms the regular plural.
 [[nodiscard]] inline std::string counted(std::uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }

@@ -29,8 +29,8 @@ struct locked_file {
 /// file systems have no locks; runs there work without one.
 [[nodiscard]] result<void> lock_output(int fd, std::string_view what);
 
-/// An advisory lock that ends with the object or the process, however that ends. Programs that this process executes do
-/// not inherit it; children that it forks keep it after a SIGKILL of this process. Readers need none.
+/// An advisory lock that ends with the object, or with the process even if it is killed. Programs that this process
+/// executes do not inherit it; children that it forks keep it after a SIGKILL of this process. Readers need none.
 class output_lock {
  public:
   /// Locks nothing.
@@ -41,7 +41,7 @@ class output_lock {
 
   /// For a file that may be missing, or is replaced by renaming another one: locks PATH.penstock-lock next to it and
   /// removes that at the end. A killed process leaves it behind, unlocked. Locks nothing if the path is empty, a pipe
-  /// or a device, or if the folder cannot be written: whoever writes the output reports that.
+  /// or a device, or if the folder cannot be written: the code that writes the output reports that.
   [[nodiscard]] static result<output_lock> of_file(const std::string& path, std::string_view what);
   /// For a folder that exists; locks nothing if it cannot be opened.
   [[nodiscard]] static result<output_lock> of_folder(const std::string& path, std::string_view what);

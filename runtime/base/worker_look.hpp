@@ -9,7 +9,7 @@ namespace penstock {
 
 /// Running totals of a worker on another machine.
 struct remote_times {
-  nanoseconds cpu{0};        ///< of its working thread, like the next one
+  nanoseconds cpu{0};        ///< of its working thread, like core_wait
   nanoseconds core_wait{0};
   nanoseconds receiving{0};  ///< time in which its batches or results were on their way here
   bool rests = false;        ///< now: the transfer in progress has taken longer than loading the next batch takes

@@ -17,8 +17,8 @@ struct written_part {
 /// process that shares it can set O_NONBLOCK.
 [[nodiscard]] written_part write_what_fits(int fd, std::span<const std::byte> bytes) noexcept;
 
-/// The same for callers that need all bytes written. Returns 0, or the errno of the failed call, in which
-/// case some of the bytes may have been written.
+/// Like write_what_fits(), for callers that need all bytes written. Returns 0, or the errno of the failed call,
+/// in which case some of the bytes may have been written.
 [[nodiscard]] inline int write_all(int fd, std::span<const std::byte> bytes) noexcept {
   return write_what_fits(fd, bytes).error;
 }

@@ -26,7 +26,7 @@ std::string explain();
 /// contain, are shown as \xNN and do not survive.)
 std::string print_effective(const loaded_config& loaded);
 
-/// The same without the sources of the values.
+/// Like print_effective(), without the sources of the values.
 std::string print_values(const config& settings);
 
 /// The keys whose values must be equal in all ranks of a group, as TOML: those that define the stream, and

@@ -35,7 +35,7 @@ enum class used_with : std::uint8_t {
   for_random_resized_crop,
   for_centre_crop,
   for_float_images,       ///< images, gpu.dtype not uint8
-  for_shuffle_or_subset,  ///< values of sampler.kind, like the next ones
+  for_shuffle_or_subset,  ///< values of sampler.kind
   for_weighted,
   for_weighted_or_balanced,
   for_subset,
@@ -123,7 +123,7 @@ struct unused_because {
   std::string wanted;           ///< "\"synthetic\""
 };
 std::optional<unused_because> unused(used_with use, const penstock::config& values);
-/// The same for the docs, as pairs of key and wanted values; empty: always used.
+/// For the docs: each key that decides, and the values that it must have; empty: always used.
 std::vector<std::pair<std::string_view, std::string>> conditions_of(used_with use);
 
 /// The complaint about a key or table that is not in the table, with the nearest name.

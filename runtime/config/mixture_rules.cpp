@@ -124,8 +124,8 @@ void check_own_sampler(const penstock::config& values, std::size_t which, found_
   if (kind == sampler_kind::balanced && one.dataset.type != dataset_type::image_folder) {
     found.push_back({.key = path_of(which, "sampler"),
                      .other = path_of(which, "type"),
-                     .message = fmt::format("sampler \"balanced\" of {} has to know each sample's class "
-                                            "before loading it, which a dataset of type \"{}\" cannot tell",
+                     .message = fmt::format("sampler \"balanced\" of {} needs each sample's class "
+                                            "before loading it, but a dataset of type \"{}\" does not know it",
                                             called(values, which), spelling(one.dataset.type)),
                      .label = "only an image-folder can"});
   }

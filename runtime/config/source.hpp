@@ -87,7 +87,7 @@ class complaints {
   [[nodiscard]] std::size_t error_count() const noexcept { return errors_; }
   /// True: further complaints are only counted, so the caller need not format them.
   [[nodiscard]] bool full() const noexcept;
-  /// In the order of the texts and of the places in them; the same complaint about the same place once.
+  /// Sorted by text and place; identical complaints about one place appear once.
   [[nodiscard]] std::vector<diagnostic> sorted() const;
 
  private:

@@ -19,8 +19,9 @@ namespace penstock::control {
 /// $XDG_RUNTIME_DIR/penstock, else /tmp/penstock-UID.
 [[nodiscard]] std::filesystem::path socket_folder();
 
-/// The same, created if it is missing. Refuses a folder that belongs to another user, that others may enter,
-/// or that is a link: its owner could intercept the connection between session and CLI.
+/// Like socket_folder(), but creates the folder if it is missing. Refuses a folder that belongs to another
+/// user, that others may enter, or that is a link: its owner could intercept the connection between session and
+/// CLI.
 result<std::filesystem::path> make_socket_folder();
 
 /// The rank and the launch of a session, stored next to the socket in NAME.rank. The note distinguishes even

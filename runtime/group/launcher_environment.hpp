@@ -45,7 +45,7 @@ struct launcher_place {
 /// a number, and a rank outside its world, naming the variables and the launchers that set them.
 result<std::optional<launcher_place>> place_in(const environment& variables);
 
-/// The same where a launcher is required: also refuses if there is none.
+/// Like place_in(), where a launcher is required: also refuses if there is none.
 result<launcher_place> place_required(const environment& variables);
 
 /// Refuses if the launcher does not provide it.

@@ -121,8 +121,8 @@ class member_book {
 
   /// Whether the next batch may be handed out now. Query before each.
   [[nodiscard]] bool may_hand_out(steady_time now) const;
-  /// The same for a caller that decides later and counts the batches itself. Empty: nothing may be handed
-  /// out.
+  /// Like may_hand_out(), for a caller that decides later and counts the batches itself. Empty: nothing may be
+  /// handed out.
   [[nodiscard]] std::optional<hand_out_right> right() const;
   /// All ranks have arrived and agree, and this process is one of them.
   [[nodiscard]] bool is_in() const noexcept { return told_.go && view_.outcome == group_outcome::none; }

@@ -51,7 +51,7 @@ class host_shares {
   void leaving(session_number session);
   /// One of its workers has ended.
   void ended(session_number session, bool was_leaving, steady_time now);
-  /// How long its consumer has waited so far. A number smaller than one that is known is late, and ignored.
+  /// How long its consumer has waited so far. Ignores a total below one already reported, which must be late.
   void waited(session_number session, nanoseconds total, steady_time now);
   /// How many of its workers have work, or are starting.
   void worked(session_number session, std::uint32_t busy, steady_time now);

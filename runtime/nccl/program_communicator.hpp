@@ -31,7 +31,7 @@ class program_communicator final : public rank_communicator,
     std::optional<std::uint32_t> local_rank{};
     communicator_limits limits{};
     nanoseconds patience{};  ///< how long a program waits for a usable one
-    /// Throws the first cause if the group is over. On the program's thread, like the next one.
+    /// Throws the first cause if the group is over. Called on the program's thread, like while_waiting.
     std::function<void()> check{};
     /// Called about every 50 ms while the program waits; its exceptions end the wait. May be empty.
     std::function<void()> while_waiting{};

@@ -32,7 +32,7 @@ void this_thread_works();
 
 /// A line that write_stack_when_dying() wrote.
 [[nodiscard]] bool is_stack_line(std::string_view line) noexcept;
-/// The same for people, with the function's name as in its source.
+/// Such a line for people, with the function's name as in its source.
 [[nodiscard]] std::string readable_stack_line(std::string_view line);
 /// The frames in this output, newest first, as "/path/of/module+0x1a2b in resize(picture const&)", without "
 /// in ..." if the function is unknown; empty if there are none.

@@ -24,8 +24,8 @@ bool signal_child(pid_t child, int signal);
 /// Whether this child has ended by a signal of signal_child(). Forgets it: the number may be used again.
 [[nodiscard]] bool was_injected(pid_t child, const exit_report& end);
 
-/// Like signal_child(), with a signal on which the worker injects the fault into itself. `megabytes`: private
-/// memory to leak.
+/// Like signal_child(), but the signal tells the worker to cause this fault itself. `megabytes`: private memory
+/// to leak.
 bool inject_fault(pid_t worker, injected_fault fault, std::uint32_t megabytes = 0) noexcept;
 
 }  // namespace penstock::process

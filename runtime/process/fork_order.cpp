@@ -106,7 +106,7 @@ result<std::optional<received_answer>> receive_answer(int socket) {
     bytes = packet(&got.answer, sizeof got.answer).receive(socket, MSG_DONTWAIT, descriptors);
   } while (bytes < 0 && errno == EINTR);
   if (bytes == 0 || (bytes < 0 && (errno == EAGAIN || errno == ECONNRESET))) return std::nullopt;
-  if (bytes < 0) return refuse_os(errc::system, errno, "listening to a template");
+  if (bytes < 0) return refuse_os(errc::system, errno, "receiving an answer from a template");
   const bool forked = got.answer.what == fork_answer::kind::forked;
   if (bytes != sizeof got.answer || descriptors.size() != (forked ? 1U : 0U) ||
       (forked && got.answer.pid <= 0))

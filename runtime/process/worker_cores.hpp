@@ -43,7 +43,7 @@ struct worker_cores {
 [[nodiscard]] result<worker_cores> plan_cores(const core_choice& choice, const std::vector<int>& allowed,
                                               const std::optional<gpu_place>& gpu);
 
-/// The same with what this process may use, and the place of this GPU.
+/// Plans with the cores that this process may use, and the place of this GPU.
 [[nodiscard]] result<worker_cores> plan_cores(const core_choice& choice, const std::string& device);
 
 }  // namespace penstock::process

@@ -238,7 +238,7 @@ void worker_template::hear_the_rest() {
 void worker_template::forked(received_answer&& got) {
   const fork_book::meaning meaning = book_.answered(got.answer.number);
   if (meaning == fork_book::meaning::repeated) return;
-  // Signals go to the group, so it has to exist before the first. The worker does the same.
+  // Signals go to the group, so the group must exist before the first signal. The worker does the same.
   ::setpgid(got.answer.pid, got.answer.pid);
   unclaimed_child made(child{got.answer.pid, std::move(got.pidfd)}, program_.program);
   if (meaning == fork_book::meaning::awaited) take(got.answer.number).then(std::move(made));

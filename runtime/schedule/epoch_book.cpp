@@ -78,7 +78,7 @@ const epoch_account& epoch_book::delivered(const delivered_batch& batch) {
   ++open.batches;
   open.early_batches += lead > 0 ? 1 : 0;
   open.most_early = std::max(open.most_early, lead);
-  // A digest covers the whole epoch; an entered epoch has only a part of it.
+  // A digest covers a whole epoch, so an epoch that was entered in the middle has none.
   if (batch.digest && open.from_position == 0) add_digest(batch.position, *batch.digest);
   if (!begun_) begun_ = batch.demanded.value_or(last_taken_);
   last_taken_ = batch.taken;

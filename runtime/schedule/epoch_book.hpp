@@ -88,7 +88,7 @@ struct stream_state {
 /// intermediate state, and as many quarantined samples (as ranges) as still fit. Those that do not fit will be
 /// quarantined again.
 inline constexpr std::size_t strict_state_bytes_max = 1024;
-/// The same with early batches: which they are, and their digests.
+/// The maximum with early batches: adds their positions and digests.
 inline constexpr std::size_t state_bytes_max =
     strict_state_bytes_max + sizeof(std::uint64_t) * (2 + delivery_front::window_max);
 /// Limits on the text in an identity, so that it fits into a state.

@@ -18,8 +18,8 @@ namespace penstock::schedule {
 /// nothing since returns that state again; it counts like any other rank.
 result<stream_state> group_state(std::span<const stream_state> of_ranks);
 
-/// The same for ranks at different steps: the position of the slowest one, which all have passed. What the
-/// others have delivered beyond it is delivered again.
+/// Like group_state(), for ranks at different steps: the position of the slowest one, which all have reached.
+/// What the others have delivered beyond it is delivered again.
 result<stream_state> group_state_of_slowest(std::vector<stream_state> of_ranks);
 
 }  // namespace penstock::schedule

@@ -72,8 +72,8 @@ struct job_book_settings {
   /// How long a job waits for its preferred worker while that worker takes no work. A replaced worker is back
   /// sooner, unless its program starts slowly.
   nanoseconds place_patience{10'000'000'000};
-  /// The same for a worker that has never been ready: when many start at once from a slow file system, each
-  /// takes longer.
+  /// How long it waits if that worker has never been ready: when many start at once from a slow file system,
+  /// each takes longer.
   nanoseconds first_place_patience{120'000'000'000};
 };
 
@@ -263,7 +263,7 @@ class job_book {
   /// slot's table. A report covers several rows; rows that were reported before are ignored. `impossible`: the
   /// report was dropped, and the caller must fence the worker.
   [[nodiscard]] job_arrival reported(const lease_reading& so_far);
-  /// The same without a report from the worker, which may still read these rows.
+  /// Like reported(), but without a report from the worker, which may still read these rows.
   [[nodiscard]] job_arrival seen(const lease_reading& so_far);
   /// Call when the process is reaped, or survives SIGKILL. `last`: the current table of every lease in
   /// leases_of(); a missing one counts as unreadable. Returns the blamed job; empty after an end_worker command.

@@ -124,7 +124,7 @@ awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& bat
     return awaited{
         stall_kind::consumer,
         fmt::format("the consumer, which holds {} of {} device buffers{}", batches.taken, f.buffers,
-                    f.consumer_waits ? " but asks for another batch: it has to release one first" : "")};
+                    f.consumer_waits ? " but asks for another batch: it must release one first" : "")};
   }
   return std::nullopt;
 }
@@ -184,7 +184,7 @@ awaited_if_any probation_of(const progress_facts& f) {
   const std::string how =
       w->current_sample && !f.status.jobs ? "has been loading " + sample_of(f, *w) : "is " + w->state;
   return awaited{stall_kind::probation,
-                 fmt::format("a {} that may kill workers and has to be tried alone in {}, which {}",
+                 fmt::format("a {} that may kill workers and must be tried alone in {}, which {}",
                              words_for(kind_of_work(f.status.jobs)).item, name_of(*w), how),
                  w->id, in_state(*w, "starting") ? start_patience(f.worker_start_deadline) : nanoseconds(0)};
 }

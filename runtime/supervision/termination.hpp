@@ -119,7 +119,7 @@ class termination {
 
   /// Why it died: our reason if we ended it, otherwise its own.
   [[nodiscard]] death_cause cause_of(const process::exit_report& end) const;
-  /// The same in words: "SIGSEGV", "exit 3", "hang".
+  /// The cause in words: "SIGSEGV", "exit 3", "hang".
   [[nodiscard]] std::string cause_text(const process::exit_report& end) const;
   /// Signal, exit or unknown, whatever signals we sent.
   [[nodiscard]] static death_cause own_cause_of(const process::exit_report& end) noexcept;

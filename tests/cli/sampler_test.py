@@ -206,7 +206,7 @@ class SamplerTest(PenstockTest):
 
     def test_a_kind_without_its_file_and_balanced_without_classes_are_mistakes_of_the_config(self):
         for sampler, expected in (('kind = "weighted"', "'weights' in [sampler] is missing"), ('kind = "subset"', "'subset' in [sampler] is missing"),
-                                  ('kind = "balanced"', "has to know each sample's class before loading it")):
+                                  ('kind = "balanced"', "needs each sample's class before loading it")):
             with self.subTest(sampler):
                 code, out, err = self.penstock("check-config", self.config(sampler))
                 self.assertNotEqual(code, EXIT_OK)

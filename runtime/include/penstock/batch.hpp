@@ -50,8 +50,8 @@ class PENSTOCK_API Batch {
   /// released, or if the stream is being captured into a graph; the device's error if it cannot record the
   /// release. In the last two cases the batch is still held.
   void release(stream_handle stream);
-  /// The same for several streams: the buffer is returned once the work queued on all of them is done. No
-  /// streams: like release_unused().
+  /// Like release(), for several streams: the buffer is returned once the work queued on all of them is done.
+  /// No streams: like release_unused().
   void release_after(std::span<const stream_handle> streams);
   /// Returns the buffer at once. Correct only if no stream uses the batch any more, or none ever did: queued
   /// work would read the next batch's bytes. Throws error (errc::usage) if already released.

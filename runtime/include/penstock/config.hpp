@@ -90,7 +90,7 @@ using namespace std::chrono_literals;
 /// message lists every mistake with file, line and column; errc::io if the file cannot be read.
 PENSTOCK_API config load_config(const std::filesystem::path& file);
 
-/// The same with "key.path=TOML value" overrides, as `penstock run --set` takes them.
+/// Also applies overrides, "key.path=TOML value", as `penstock run --set` takes them.
 PENSTOCK_API config load_config(const std::filesystem::path& file, const std::vector<std::string>& overrides);
 
 }  // namespace penstock

@@ -35,14 +35,14 @@ enum class event_kind : std::uint8_t {
   resumed,
   scaled,        ///< text: to how many workers
   degraded,      ///< some workers failed for good
-  recovered,     ///< the opposite
+  recovered,     ///< no longer degraded
   stopping,      ///< a stop was requested
   run_finished,  ///< all requested epochs have been delivered; only events of workers and of the device may follow
   run_stopped,   ///< it was stopped before that; the same events may follow
   run_failed,    ///< text: why
   stalled,  ///< a batch is due but nothing has moved for 5 s, or jobs wait for a device buffer that callers
             ///< have held for 10 s; text: what it waits for
-  progress_again,  ///< the opposite
+  progress_again,  ///< no longer stalled
   suspended,       ///< noticed afterwards: the session's process or its machine was suspended; text: from when to when
   job_failed,      ///< of a pool: poisoned, timed out or lost with its worker; text: which job, and why
   group_joining,   ///< text: the rank, and where the group meets

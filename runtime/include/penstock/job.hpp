@@ -23,7 +23,7 @@ class PENSTOCK_API JobCall {
   /// The submitted bytes. Treat them as read-only. They are in memory that only this worker uses: a retry
   /// elsewhere gets a fresh copy of the original.
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_; }
-  [[nodiscard]] std::string_view text() const noexcept;  ///< the same as characters
+  [[nodiscard]] std::string_view text() const noexcept;  ///< the argument as characters
 
   /// Space for a result of `bytes` bytes, in memory that the caller will read directly: in the slot if it
   /// fits, else in a separate memfd. Contents are undefined. A second call replaces the first, whose memory

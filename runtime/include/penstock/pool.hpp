@@ -102,9 +102,9 @@ struct job_options {
   /// names it; job_program.hpp). The job's result is then the program's result. The function's result must
   /// fit its slot.
   std::string program{};
-  /// The job's result is the function's, in device memory: Result::tensor(). If `program` is set, it runs on
-  /// the result there first, and its own result is dropped. Only in a pool with [jobs] gpu or programs, and
-  /// an embedded owner.
+  /// Leaves the function's result in device memory, as the job's result: Result::tensor(). If `program` is set,
+  /// it runs on that memory first, and the program's own result is dropped. Only in a pool with [jobs] gpu or
+  /// programs, and an embedded owner.
   bool on_device = false;
   /// The number shown for the job in status, log and events, instead of Job::number(): `penstock map` gives the number of
   /// the input line. No two unfinished jobs may share it.
@@ -254,7 +254,7 @@ class PENSTOCK_API Pool {
   /// waits for other jobs to start only beyond twice [jobs] queue.
   Job submit(std::string_view function, Argument argument, job_options options = {},
              std::chrono::nanoseconds patience = std::chrono::hours(24));
-  /// The same without waiting; empty if the queue is full.
+  /// Like submit(), but does not wait: empty while [jobs] queue or memory is full.
   std::optional<Job> try_submit(std::string_view function, Argument argument, job_options options = {});
 
   /// Produces the arguments of map(), one per call, on the thread that calls Mapping::next(). An empty return

@@ -201,9 +201,9 @@ struct pool_statistics {
   bool callers_hold_everything = false;  ///< no job starts until callers free results
   std::vector<function_statistics> functions{};  ///< those that were called
   std::uint64_t cancelled = 0;                   ///< by their callers, or by the end of the pool
-  std::uint64_t handed = 0;                      ///< of those waiting: sent to a worker that has not begun them
+  std::uint64_t handed = 0;                      ///< among those waiting: sent to a worker that has not begun them
   bool of_batches = false;                       ///< pool_options::of_batches
-  std::uint64_t nonzero_exits = 0;               ///< of those ok: commands that exited with a code other than 0 (job_verdict)
+  std::uint64_t nonzero_exits = 0;               ///< among those ok: commands that exited with a code other than 0 (job_verdict)
 };
 
 /// What ended a group; the same in the reports of all its ranks.
@@ -323,13 +323,13 @@ struct host_status {
   std::int32_t pid = 0;                ///< on that machine
   std::string state;                   ///< joining, ready, draining
   std::vector<std::uint32_t> workers;  ///< ids of its workers here
-  double samples_per_second = 0;       ///< over the last 10 s, like the next one
+  double samples_per_second = 0;       ///< over the last 10 s, like bytes_per_second
   double bytes_per_second = 0;
   double round_trip_seconds = 0;
   std::string version{};              ///< of penstock on the host
   std::uint32_t cores = 0;            ///< that its workers may use
   std::uint32_t workers_offered = 0;  ///< to this session
-  std::uint32_t workers_wanted = 0;   ///< the same, or fewer after `penstock scale host/NAME`
+  std::uint32_t workers_wanted = 0;   ///< as many, or fewer after `penstock scale host/NAME`
   std::optional<std::chrono::system_clock::time_point> joined{};
   std::uint64_t holds = 0;   ///< batches or jobs that its workers hold and that have not arrived here
   std::uint64_t deaths = 0;  ///< of its workers, since it joined
@@ -400,7 +400,7 @@ struct session_status {
   /// Samples before the position where this run began: not 0 if it was resumed, or is a restarted rank.
   std::uint64_t samples_before = 0;
   std::uint64_t batches_expected = 0;  ///< in a data loader: those of its current pass; 0: unknown
-  std::uint64_t batches_done = 0;      ///< the same: delivered or left out so far
+  std::uint64_t batches_done = 0;      ///< in a data loader: delivered or left out so far in that pass
   std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device
   std::uint32_t slots_per_worker = 0;  ///< batches that a worker may hold; 0 until the dataset is known
   device_report gpu;
@@ -422,7 +422,7 @@ struct session_status {
   std::vector<host_record> host_records{};  ///< by name
   std::optional<hosts_wait> waits_for_hosts{};
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
-  std::uint64_t owners_ended_unexpectedly = 0;   ///< the same for the GPU owner's processes
+  std::uint64_t owners_ended_unexpectedly = 0;   ///< of the GPU owner's processes, as in run_report
   std::optional<owner_death_report> last_owner_death{};
   death_costs deaths_cost{};
   std::vector<hung_work> hung{};  ///< the last 64

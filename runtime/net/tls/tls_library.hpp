@@ -36,7 +36,7 @@ struct tls_library {
 
   /// Thread-safe; the library stays loaded. Refuses (errc::config) if it is missing or lacks a function.
   static result<const tls_library*> get();
-  /// The same for a file of this name; for get() and tests.
+  /// Opens the library from the file of this name; for get() and tests.
   static result<tls_library> open(const char* name);
 };
 

@@ -104,7 +104,7 @@ TEST_CASE("a consumer that holds every buffer and asks for more is advised to re
   const awaited s = find_blocker(f);
   CHECK(s.kind == stall_kind::consumer);
   CHECK(s.text ==
-        "the consumer, which holds 2 of 2 device buffers but asks for another batch: it has to release one "
+        "the consumer, which holds 2 of 2 device buffers but asks for another batch: it must release one "
         "first");
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("a suspect that has to be loaded alone is what its batch waits for") {
   f.status.workers.push_back(worker_in(sacrificial, "starting"));
   CHECK(find_blocker(f).kind == stall_kind::probation);
   CHECK(find_blocker(f).text ==
-        "a sample that may kill workers and has to be tried alone in worker/64, which is starting");
+        "a sample that may kill workers and must be tried alone in worker/64, which is starting");
   f.status.workers[1].state = "ready";
   f.status.workers[1].current_sample = "tom.jpg";
   f.status.workers[1].current_sample_seconds = 6;
@@ -252,7 +252,7 @@ TEST_CASE("jobs that wait while none runs wait for what the pool lacks") {
   SECTION("a probation") {
     f.status.workers.push_back(worker_in(sacrificial, "starting"));
     CHECK(find_blocker(f).text ==
-          "a job that may kill workers and has to be tried alone in worker/64, which is starting");
+          "a job that may kill workers and must be tried alone in worker/64, which is starting");
   }
   SECTION("a worker with full slots") {
     f.status.workers[0] = worker_in(0, "ready");
