@@ -8,7 +8,7 @@ namespace penstock {
 
 /// Lengths are in pixels as stored in the file. Workers decode pictures that have to be rotated.
 struct encoded_picture {
-  std::uint32_t bytes = 0;  ///< of the file, which follows; 0: the worker has decoded the picture
+  std::uint32_t bytes = 0;  ///< size of the file, which follows; 0: the worker has decoded the picture
   std::uint32_t width = 0;
   std::uint32_t height = 0;
   std::uint32_t box_top = 0;  ///< the part that becomes the row of the image tensor

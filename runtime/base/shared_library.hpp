@@ -34,7 +34,7 @@ class shared_library {
   shared_library() = default;
   [[nodiscard]] void* symbol(const char* name) const;
 
-  void* handle_ = nullptr;  // never closed: not safe with all drivers
+  void* handle_ = nullptr;  // never closed, because that is not safe with all drivers
   std::string trouble_;
 };
 

@@ -26,7 +26,7 @@ struct epoch_share {
   /// the usual number, so stream positions need no special case.
   std::uint64_t first_batch = 0;
   std::uint64_t expected = 0;  ///< samples when nothing fails
-  std::uint64_t padded = 0;    ///< of these, repeats that give all ranks the same number
+  std::uint64_t padded = 0;    ///< how many of these are repeats, which give all ranks the same number
   bool operator==(const epoch_share&) const = default;
 };
 

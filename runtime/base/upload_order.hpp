@@ -25,8 +25,8 @@ struct upload_order {
   std::uint64_t upload = 0;  ///< identifies it in acknowledgements; increasing, never reused
   std::uint64_t era = 0;     ///< how many owners had been lost when this was ordered
   std::uint64_t seek_number =
-      0;  ///< of the session when this was ordered: batches of earlier seeks are dropped
-  stream_position position = 0;  ///< of the batch; of a job's result: the job's number
+      0;  ///< the session's, when this was ordered: batches of earlier seeks are dropped
+  stream_position position = 0;  ///< the batch's; for a job's result, the job's number
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;  ///< of the batch within its epoch
   std::uint32_t partition = 0;

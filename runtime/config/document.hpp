@@ -21,8 +21,8 @@ struct node {
   span at;  ///< the value as written; of a [table] its name in the header
   bool boolean = false;
   std::int64_t integer = 0;
-  double number = 0;            ///< of an integer, too
-  std::string text;             ///< of a string, escapes resolved
+  double number = 0;            ///< also set for an integer
+  std::string text;             ///< a string's content, escapes resolved
   std::vector<node> elements;   ///< of an array
   std::vector<member> members;  ///< of a table, in the order of the text
 

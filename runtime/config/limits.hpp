@@ -28,12 +28,12 @@ struct value_form {
   std::size_t length = 0;
   std::uint64_t highest = 0;  ///< what the C++ type of an integer can hold
   std::vector<std::string_view> choices = {};
-  std::string_view absent = "auto";  ///< of an optional: the word for no value
+  std::string_view absent = "auto";  ///< for `optional`: the word for no value
 };
 
 enum class limit_kind : std::uint8_t {
   any,
-  range,           ///< of each element
+  range,           ///< limits on each element
   path,            ///< relative to the file that contains it; no URL
   location,        ///< a path, or a URL of object storage
   command,         ///< a program and its arguments; not empty

@@ -87,7 +87,7 @@ json value_schema(const key_info& key) {
   switch (key.form.count) {
     case arity::one: return element;
     case arity::optional: {
-      json options = element["anyOf"];  // of all types that may be absent
+      json options = element["anyOf"];  // all types that may be absent have it
       options.push_back({{"const", key.form.absent}});
       return {{"anyOf", std::move(options)}};
     }

@@ -23,7 +23,7 @@ using boost::asio::local::stream_protocol;
 using json = nlohmann::ordered_json;
 
 constexpr auto late_look = 1s;
-constexpr auto request_deadline = 10s;  // for the client, to send a whole line and to read the answer
+constexpr auto request_deadline = 10s;  // how long a client may take to send a whole line, and to read the answer
 constexpr auto ask_again_after = 20ms;
 constexpr std::size_t connections_max = 64;  // limits memory: each has up to request_bytes_max and one answer
 

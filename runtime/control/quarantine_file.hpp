@@ -24,7 +24,7 @@ struct quarantine_entry {
 
 struct quarantine_list {
   std::vector<quarantine_entry>
-      entries;                       ///< of all datasets: the last entry of each sample that is not released
+      entries;                       ///< the last entry of each sample of any dataset, unless released
   std::vector<std::string> notices;  ///< about lines that are not entries and were skipped
 };
 

@@ -54,7 +54,7 @@ inline constexpr std::size_t collective_words_max = 2;
 struct collective_result {
   std::uint64_t number = 0;
   collective_kind what = collective_kind::barrier;
-  std::vector<std::string> values{};  ///< by rank; of a barrier all are empty
+  std::vector<std::string> values{};  ///< by rank; all empty for a barrier
   bool operator==(const collective_result&) const = default;
 };
 [[nodiscard]] std::uint64_t digest_of(const collective_result& result) noexcept;

@@ -77,7 +77,7 @@ class communicator_book {
   // ---- events of the library
 
   void made(std::uint64_t number);
-  /// It could not be made, or has an asynchronous error.
+  /// The communicator could not be made, or has an asynchronous error.
   void failed(std::uint64_t number, std::string why);
   void aborted(std::uint64_t number);
 

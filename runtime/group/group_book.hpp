@@ -139,7 +139,7 @@ class group_book {
   struct competitor {
     member_report latest;
     steady_time since{};                        // when its first report arrived
-    steady_time heard{};                        // and its last
+    steady_time heard{};                        // when its last report arrived
     std::optional<steady_time> placed_heard{};  // next report of the process with the rank
   };
   struct place {
@@ -209,7 +209,7 @@ class group_book {
 
   group_settings settings_;
   running_clock clock_;
-  steady_time since_;  // when this coordinator started; this and all other times are the clock's
+  steady_time since_;  // when this coordinator started; this and all other times are those of clock_
   group_view view_;
   std::vector<place> places_;  // by rank
   std::vector<unknown_peer> unknown_peers_;

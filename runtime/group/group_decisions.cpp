@@ -193,8 +193,8 @@ void group_book::await_lost(steady_time now) {
   for (const place& s : places_) {
     if (s.present) continue;
     const bool whole = said(s.latest, &member_report::stream_over);
-    // It has nothing left to deliver, but other ranks may need it for common steps. If its launcher restarts it, it looks
-    // for the group.
+    // Other ranks may need this rank for common steps, even if it has nothing left to deliver. If its launcher restarts
+    // it, it looks for the group.
     const bool is_needed = settings_.communicator && settings_.common_steps && !is_through(s);
     if (whole && !is_needed && !settings_.waits_for_lost) continue;
     const nanoseconds patience = settings_.waits_for_lost ? timeout

@@ -155,8 +155,8 @@ struct group_order {
   bool everybody_knows = false;   ///< all processes know the outcome: none needs to stay to report it
   std::vector<std::uint32_t> lost{};
   communicator_order communicator{};
-  std::string host{};    ///< the coordinator's; empty: rank 0 has not reported to it
-  std::int32_t pid = 0;  ///< and its process
+  std::string host{};    ///< the coordinator's host; empty: rank 0 has not reported to the coordinator
+  std::int32_t pid = 0;  ///< the coordinator's
 };
 
 }  // namespace penstock::group

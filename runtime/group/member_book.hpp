@@ -162,7 +162,7 @@ class member_book {
 
   member_settings settings_;
   running_clock clock_;
-  steady_time since_;  // this and other times of waiting are the clock's
+  steady_time since_;  // this and other times of waiting are those of clock_
   group_view view_;
   member_report said_;            // the next report
   bool changed_ = true;           // since the last report was sent

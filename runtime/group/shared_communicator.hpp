@@ -27,7 +27,7 @@ class shared_communicator {
     bool in_hand = false;   ///< present, with the group's dataset
     bool finished = false;  ///< its stream is over: no rank needs it after its last step is agreed
   };
-  /// It no longer has a part of a communicator.
+  /// Whether a rank in this state has no part of a communicator left.
   [[nodiscard]] static bool is_clean(const communicator_state& c) noexcept {
     return c.at == communicator_state::how::none || c.at == communicator_state::how::aborted;
   }

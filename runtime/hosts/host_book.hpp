@@ -38,7 +38,7 @@ struct host_card {
   std::string address;
   std::int32_t pid = 0;
   std::uint64_t process = 0;  ///< a random number that distinguishes processes of the same name
-  std::string version{};      ///< of penstock on the host
+  std::string version{};      ///< the host's version of penstock
   std::uint32_t cores = 0;    ///< that its workers may use
   std::uint32_t workers = 1;  ///< that it offers this session
   std::uint32_t workers_of_all = 1;  ///< that it offers to all its sessions
@@ -94,8 +94,8 @@ struct host_view {
   double bytes_per_second = 0;
   nanoseconds round_trip{0};
   steady_time joined{};
-  std::uint32_t wanted = 0;  ///< of the workers that it offers
-  std::uint32_t limit = 0;   ///< how many may run: wanted of hosts of this name
+  std::uint32_t wanted = 0;  ///< how many of the workers that it offers may run
+  std::uint32_t limit = 0;   ///< how many may run on each host of this name
 };
 
 class host_book {

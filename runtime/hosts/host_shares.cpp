@@ -216,7 +216,7 @@ std::uint32_t host_shares::advance(steady_time now) {
   return changed;
 }
 
-// ---- what it has decided ------------------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------------------
 
 std::uint32_t host_shares::offer(session_number number) const {
   const auto found = sessions_.find(number);

@@ -80,7 +80,7 @@ class host_shares {
   };
   struct session {
     std::uint32_t offer = 0;
-    std::uint32_t held = 0;     ///< without leaving ones
+    std::uint32_t held = 0;     ///< not counting leaving ones
     std::uint32_t leaving = 0;
     std::uint32_t limit = std::numeric_limits<std::uint32_t>::max();
     bool was_served = false;

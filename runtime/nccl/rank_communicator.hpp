@@ -91,7 +91,7 @@ class rank_communicator : public Communicator {
   const std::uint32_t world_size_;
   const communicator_limits limits_;
   std::shared_ptr<const device::nccl_library> library_;
-  bool ended_ = false;                      // by order_end; guarded by mutex_
+  bool ended_ = false;                      // set by order_end(); guarded by mutex_
   std::deque<communicator_command> to_do_;  // for the keeper's thread: begin_making, begin_abort
 };
 

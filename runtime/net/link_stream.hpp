@@ -103,14 +103,14 @@ class link_stream : public std::enable_shared_from_this<link_stream> {
   std::string first_;                // bytes, to distinguish a member with other security from other peers
   std::size_t handshake_bytes_ = 0;  // heard before it was open
   std::string leaving_;              // being written to the socket
-  std::size_t left_ = 0;             // of these, bytes already written
+  std::size_t left_ = 0;             // how many of these bytes are written
   std::optional<std::string> next_;  // the frame after that
   bool awaits_room_ = false;         // waits for room in the socket
   bool broken_ = false;              // writing fails: reading finds out why
   steady_time last_heard_{};
   steady_time looked_at_{};                                   // last_heard_ at the last look
-  bool silent_ = false;                                       // for too long
-  patient_deadline silence_{nanoseconds(0), nanoseconds(0)};  // or the handshake
+  bool silent_ = false;                                       // the peer has been silent for too long
+  patient_deadline silence_{nanoseconds(0), nanoseconds(0)};  // limits silence, or the handshake
 };
 
 }  // namespace penstock::group

@@ -56,7 +56,7 @@ class listening_port : public std::enable_shared_from_this<listening_port> {
   std::unique_ptr<shared_port> share_;  // of a port shared on this host
   bool shares_ = false;                 // another listener of this process accepts for it
   std::string why_not_;                 // as last reported
-  std::uint32_t refusals_ = 0;          // of the address, in a row
+  std::uint32_t refusals_ = 0;          // how many times in a row the address was refused
   bool stopped_ = false;
 };
 

@@ -194,7 +194,7 @@ void child_process::finish() {
   left_over_.clear();
   patience_.cancel();
   if (output_.is_open()) {
-    // Its last output. Do not wait for end-of-file: a grandchild may hold the pipe open.
+    // Read the last output, but do not wait for end-of-file: a grandchild may hold the pipe open.
     output_.cancel();
     std::array<char, read_bytes> piece;
     for (std::size_t total = 0; total < 4 * output_tail::kept_bytes;) {

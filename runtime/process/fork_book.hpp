@@ -23,7 +23,7 @@ namespace penstock::process {
 class fork_book {
  public:
   enum class stage : std::uint8_t { absent, executing, preparing, ready, declined };
-  using number = std::uint64_t;  ///< of an order; never used again
+  using number = std::uint64_t;  ///< identifies an order; never reused
 
   [[nodiscard]] stage at() const noexcept { return at_; }
 

@@ -30,7 +30,7 @@ struct fork_order {
   std::uint64_t number = 0;  ///< of the order
   std::int32_t session = 0;  ///< the session's pid
   std::uint32_t worker = 0;
-  std::uint32_t count = 0;                                  ///< of the descriptors
+  std::uint32_t count = 0;                                  ///< number of descriptors
   std::array<std::int32_t, fork_descriptors_max> theirs{};  ///< their numbers in the worker
   std::uint32_t bound = 0;  ///< 1: the worker may run on `cores` only
   cpu_set_t cores{};
@@ -40,9 +40,9 @@ struct fork_order {
 struct fork_answer {
   enum class kind : std::uint32_t { ready, declined, forked, refused };
   kind what = kind::ready;
-  std::int32_t pid = 0;         ///< forked: with the pidfd
+  std::int32_t pid = 0;         ///< forked: the worker's; its pidfd is attached
   std::int32_t error = 0;       ///< refused: errno
-  std::uint64_t number = 0;     ///< of the order: forked, refused
+  std::uint64_t number = 0;     ///< forked, refused: the order's
   std::array<char, 512> why{};  ///< declined: why this process must not be forked; ends with a zero
 };
 

@@ -21,7 +21,7 @@ class io_thread {
   io_thread& operator=(const io_thread&) = delete;
 
   [[nodiscard]] boost::asio::io_context& context() noexcept { return context_; }
-  /// Its thread starts with the first child and ends with this object.
+  /// The spawner's thread starts with the first child and ends with this object.
   [[nodiscard]] process::spawner& spawner() noexcept { return spawner_; }
 
  private:

@@ -16,7 +16,7 @@ namespace penstock::process {
 
 struct process_facts {
   std::uint64_t rss_anon_bytes = 0;  ///< private memory of this process
-  std::uint64_t rss_bytes = 0;       ///< with shared memory and files
+  std::uint64_t rss_bytes = 0;       ///< including shared memory and files
   bool traced = false;
   pid_t parent = 0;
 };

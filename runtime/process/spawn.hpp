@@ -51,7 +51,7 @@ class start_control {
 
   std::mutex mutex_;  // guards the use and removal of pidfd_
   std::atomic<bool> given_up_ = false;
-  std::atomic<int> pidfd_ = -1;  // from clone to exec; the kernel writes it before the child runs
+  std::atomic<int> pidfd_ = -1;  // valid from clone to exec; the kernel writes it before the child runs
 };
 
 /// Starts a program the way vfork would: cost and memory do not depend on the size of this process. The child

@@ -90,7 +90,8 @@ void worker_template::give_up(std::uint32_t worker) {
   const auto given_up = book_.give_up(worker);
   if (!given_up) return;
   refuse({given_up->order}, {errc::system, "the start was abandoned while its template was " + text_, 0});
-  // A template that does not answer hangs; one that is still preparing is no longer needed, or hangs as well.
+  // Kill a template that does not answer, because it hangs, and one that is still preparing: no worker needs it
+  // any more.
   if (!given_up->kill) return;
   if (control_) control_->give_up();
   if (process_) process_->signal(SIGKILL);

@@ -195,7 +195,7 @@ class Group::body {
     around.world_size = place_.world_size;
     if (const auto local = group::local_rank_of(place_)) around.local_rank = *local;
     around.limits = {g.join_timeout, g.abort_timeout};
-    around.patience = 2 * g.join_timeout;  // also if creating one fails: it reports why
+    around.patience = 2 * g.join_timeout;  // also long enough to learn why creating one failed
     if (g.on_lost_rank == lost_rank_rule::wait) around.patience += g.rejoin_timeout;
     around.check = [this] {
       process_.require("Group");

@@ -15,7 +15,7 @@ class departures {
  public:
   /// `after_current_batch`: other workers load its leases beyond the current batch.
   void drains(worker_ref who, bool after_current_batch);
-  /// It has loaded one of its batches.
+  /// The worker has loaded one of its batches.
   void finished_a_batch(worker_ref who);
   /// The worker is dead or written off.
   void gone(worker_ref who);

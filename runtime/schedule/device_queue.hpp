@@ -96,7 +96,7 @@ class device_queue {
   std::map<std::uint64_t, entry> jobs_;
   std::map<std::uint64_t, std::uint64_t> ordered_;  // job by upload; each is in jobs_
   std::vector<std::uint64_t> waiting_;              // jobs to order; some may have departed
-  std::uint64_t kept_ordered_ = 0;                  // of ordered_
+  std::uint64_t kept_ordered_ = 0;                  // how many in ordered_ are kept
   std::uint64_t last_upload_ = 0;
   std::uint64_t era_ = 0;
   std::uint64_t late_answers_ = 0;

@@ -49,7 +49,7 @@ struct epoch_account {
       /// position in the epoch's order at which this rank's part starts (epoch_share::start)
       0;
   std::uint64_t expected = 0;  ///< samples
-  std::uint64_t padded = 0;    ///< of these: repeats
+  std::uint64_t padded = 0;    ///< how many of these are repeats
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;

@@ -298,7 +298,7 @@ class job_book {
 
   /// Why the last advance() did not start a job although a worker would have taken it.
   struct memory_lack {
-    job_id first = 0;         ///< of the jobs that are not settled
+    job_id first = 0;         ///< the first unsettled job
     std::uint64_t bytes = 0;  ///< at least this many must be freed before any job starts
   };
   [[nodiscard]] std::optional<memory_lack> lacks_memory() const noexcept;
@@ -365,7 +365,7 @@ class job_book {
     [[nodiscard]] job_entry* first_for(std::uint32_t worker, bool only, steady_time patient_since) const;
     /// When the first of the jobs that avoid `worker` was blamed.
     [[nodiscard]] std::optional<steady_time> first_blamed(std::uint32_t worker) const;
-    [[nodiscard]] job_id first() const;  ///< of all; there is one
+    [[nodiscard]] job_id first() const;  ///< the first of all; requires that there is one
 
    private:
     std::unordered_map<std::optional<std::uint32_t>, waiting_jobs> by_avoided_;  // no group is empty
@@ -377,7 +377,7 @@ class job_book {
     row_state at = row_state::waiting;
     bool asked = false;  // a revoke_row was emitted
     nanoseconds expected{0};
-    std::uint64_t reserved = 0;  // of memory, for its result
+    std::uint64_t reserved = 0;  // memory reserved for its result
     steady_time begun{};
   };
   struct lease_rows {
@@ -420,9 +420,9 @@ class job_book {
     std::function<std::uint64_t(job_id)> before{};
   };
   struct scratch {                        // kept for its memory
-    std::vector<job_entry*> bundle{};     // of give()
-    std::vector<std::uint32_t> takers{};  // of lease_ordinary()
-    std::vector<std::uint32_t> donors{};  // of move_work()
+    std::vector<job_entry*> bundle{};     // used by give()
+    std::vector<std::uint32_t> takers{};  // used by lease_ordinary()
+    std::vector<std::uint32_t> donors{};  // used by move_work()
   };
 
   /// What an idle worker can take from a busy one; `nothing_for_it`: only jobs that avoid it.
@@ -500,7 +500,7 @@ class job_book {
   std::optional<steady_time> next_look_;
   job_id last_job_ = 0;
   std::uint64_t waiting_ = 0;
-  std::uint64_t round_ = 0;  // of advance()
+  std::uint64_t round_ = 0;  // counts calls of advance()
   std::uint64_t stale_dropped_ = 0;
   std::uint32_t loaders_ = 0;  // workers that take leases, counted by advance()
   bool paused_ = false;

@@ -14,7 +14,7 @@ constexpr std::uint64_t fades_at = 1U << 15U;
 
 std::size_t bucket_of(std::uint32_t microseconds) noexcept {
   if (microseconds < steps) return microseconds;
-  const auto octave = static_cast<unsigned>(std::bit_width(microseconds)) - 4;  // of 8 .. 15: 0
+  const auto octave = static_cast<unsigned>(std::bit_width(microseconds)) - 4;  // 0 for 8 .. 15
   return steps + octave * steps + ((microseconds >> octave) - steps);
 }
 

@@ -36,7 +36,7 @@ struct suspect {
 /// A suspect that waits to be loaded alone, or is being loaded alone.
 struct probation {
   suspect who;
-  stream_position position = 0;  ///< of the batch that waits for the outcome
+  stream_position position = 0;  ///< the batch that waits for the outcome
   std::uint32_t attempt = 1;
   std::optional<lease_ref> lease;  ///< empty: not being loaded now
 };

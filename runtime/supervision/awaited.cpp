@@ -129,7 +129,7 @@ awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& bat
   return std::nullopt;
 }
 
-/// It can neither copy nor run its sink.
+/// A suspended owner can neither copy nor run its sink.
 awaited_if_any frozen_owner_of(const progress_facts& f) {
   if (!f.owner_is_frozen) return std::nullopt;
   return awaited{stall_kind::gpu_owner, owner_in_words(f) + ", whose process is suspended"};

@@ -55,7 +55,7 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
   }
 
   std::vector<hang_finding> findings;
-  std::vector<hang_finding> certain;  // of items with their own limit, and of children that had more time
+  std::vector<hang_finding> certain;  // for items with their own limit, and for children that have had more time
   std::size_t late_soon = 0;          // includes those already late
   for (const child_sign& sign : signs) {
     const auto it = watched_.find(sign.worker);

@@ -71,7 +71,7 @@ class owner_orders {
   std::map<std::uint64_t, upload_order> outstanding_;  // sent or not, by upload; bounded by slots and buffers
   std::vector<std::uint64_t> unsent_;                  // subset of outstanding_, in order
   std::set<std::uint64_t> copied_;                     // subset of outstanding_
-  std::optional<upload_order> last_sent_;  // to this process; without its samples
+  std::optional<upload_order> last_sent_;  // the last order sent to this process, without its samples
   std::map<stream_position, std::uint32_t> killings_;  // owners killed, until delivery
   std::optional<std::string> snapshot_;
 };

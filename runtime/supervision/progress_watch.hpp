@@ -53,8 +53,8 @@ class progress_watch {
   /// The samples that the workers of one place have finished since a batch passed a stage.
   struct work {
     std::uint32_t incarnation = 0;
-    std::uint64_t before = 0;  // of this worker, when a batch last passed a stage
-    std::uint64_t most = 0;    // of one worker, since then
+    std::uint64_t before = 0;  // finished by this worker when a batch last passed a stage
+    std::uint64_t most = 0;    // the most that one worker has finished since then
   };
   std::map<std::uint32_t, work> work_;  // by place
   std::set<std::uint32_t> started_;  // places that have been ready

@@ -86,7 +86,8 @@ class termination {
   void hang(steady_time now, death_cause why, std::string reason);
   /// It violated the protocol: SIGKILL at once; its messages are ignored from now on.
   void violate(steady_time now, std::string reason);
-  /// SIGKILL at once, although the child has no fault: an operator's order, or no memory for it.
+  /// SIGKILL at once, although the child is not at fault: an operator ordered it, or there is no memory for the
+  /// child.
   void kill(steady_time now);
   /// SIGKILL at once, for this reason: the child would not handle another signal. No effect if it is already
   /// being terminated.

@@ -110,7 +110,7 @@ struct worker_sign {
   std::uint64_t work_mark = 0;
   bool busy = false;                   ///< it works on a sample, or holds leases without starting one
   bool traced = false;                 ///< a debugger is attached
-  std::optional<nanoseconds> limit{};  ///< of the current job
+  std::optional<nanoseconds> limit{};  ///< the current job's time limit
   std::string work;                    ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
   std::string wait_channel;            ///< the kernel function that its thread waits in; empty: unknown
 };

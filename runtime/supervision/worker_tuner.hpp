@@ -31,7 +31,7 @@ struct tuner_limits {
 
 struct tuner_facts {
   std::vector<worker_look> workers;
-  double waited_seconds = 0;    ///< of the consumer; a running total
+  double waited_seconds = 0;    ///< how long the consumer has waited; a running total
   std::uint64_t delivered = 0;  ///< samples; a running total
   nanoseconds own_cpu{0};       ///< CPU time of this process; a running total
   bool flows = false;           ///< false: no demand yet, the device is not ready, or the stream is paused or over

@@ -41,10 +41,10 @@ enum class event_kind : std::uint8_t {
   run_stopped,   ///< it was stopped before that; the same events may follow
   run_failed,    ///< text: why
   stalled,  ///< a batch is due but nothing has moved for 5 s, or jobs wait for a device buffer that callers
-            ///< have held for 10 s; text: what it waits for
+            ///< have held for 10 s; text: what the session waits for
   progress_again,  ///< no longer stalled
   suspended,       ///< noticed afterwards: the session's process or its machine was suspended; text: from when to when
-  job_failed,      ///< of a pool: poisoned, timed out or lost with its worker; text: which job, and why
+  job_failed,      ///< in a pool: a job was poisoned, timed out or lost with its worker; text: which job, and why
   group_joining,   ///< text: the rank, and where the group meets
   group_joined,    ///< all ranks have arrived, and their settings agree
   group_running,   ///< their datasets agree too: batches may be handed out
@@ -58,7 +58,7 @@ enum class event_kind : std::uint8_t {
   host_left,       ///< host: its workers have finished what they held
   host_lost,       ///< host; text: why
   host_refused,    ///< host; text: what differs, with both values
-  job_raised,      ///< of a pool: a job's function raised `exception`; the first 100
+  job_raised,      ///< in a pool: a job's function raised `exception`; only the first 100 times
 };
 /// "worker_died": the spelling in JSON.
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;
@@ -72,16 +72,16 @@ struct event {
   std::optional<std::uint32_t> incarnation;
   std::optional<std::int32_t> pid;
   std::optional<std::uint64_t> sample;
-  std::optional<std::string> path;  ///< of the sample
+  std::optional<std::string> path;  ///< the sample's
   std::optional<std::uint64_t> epoch;
-  std::optional<std::uint64_t> sequence;  ///< of the batch within its epoch
+  std::optional<std::uint64_t> sequence;  ///< the batch's number within its epoch
   std::shared_ptr<const death_report> death;
-  std::shared_ptr<const owner_death_report> owner_death{};  ///< of device_lost
+  std::shared_ptr<const owner_death_report> owner_death{};  ///< set for device_lost
   std::string text;                                         ///< a full description for people
   std::uint64_t dropped =
       0;  ///< only in callbacks: events lost before this one because the callback was too slow
   std::optional<std::string> host{};  ///< the name of a loader host
-  std::shared_ptr<const raised_exception> exception{};  ///< of job_raised, and of a data loader's sample_failed
+  std::shared_ptr<const raised_exception> exception{};  ///< set for job_raised, and for a data loader's sample_failed
 };
 
 /// Called on a separate thread, one event at a time, in order. It may be slow: nothing waits for it. Events

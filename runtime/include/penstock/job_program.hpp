@@ -27,7 +27,7 @@ class DeviceJob {
   [[nodiscard]] bool on_host() const noexcept {
     return on_host_;
   }  ///< the host device: plain memory, no stream
-  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }  ///< of the job, from 1
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }  ///< the job's, from 1
   /// The function that made it, in a worker.
   [[nodiscard]] std::string_view function() const noexcept { return function_; }
 

@@ -44,7 +44,7 @@ struct epoch_report {
   /// the middle. The counts below then start there.
   std::uint64_t from_position = 0;
   std::uint64_t expected = 0;
-  std::uint64_t padded = 0;  ///< of these, repeats that give every rank the same number ([sampler] uneven)
+  std::uint64_t padded = 0;  ///< how many of these are repeats, which give every rank the same number ([sampler] uneven)
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
@@ -103,7 +103,7 @@ struct death_report {
   std::optional<double> worked_seconds{};  ///< how long it had been working on that, or on the blamed sample or job
   std::uint32_t hung_before = 0;           ///< how often the same work had hung before: see hung_work
   std::uint32_t held = 0;  ///< batches (in a pool, jobs) that it held: other workers load or run them again
-  std::uint32_t attempt = 0;           ///< of the sample or job; 0 if none is blamed
+  std::uint32_t attempt = 0;           ///< the attempt at the blamed sample or job: 1, 2, ...; 0: none is blamed
   std::string phase;  ///< what it was doing: "idle", "opening", "describing", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
@@ -137,11 +137,11 @@ struct owner_death_report {
 struct hung_work {
   struct hang {
     std::uint32_t worker = 0;
-    double seconds = 0;  ///< for which the worker had been working on it
+    double seconds = 0;  ///< how long the worker had been working on it
     std::chrono::system_clock::time_point time;
     bool timed_out = false;  ///< a time limit ended it
   };
-  std::string name;                    ///< of the sample; in a pool, of the job's work
+  std::string name;                    ///< the sample's name; in a pool, that of the job's work
   std::optional<std::uint64_t> job{};  ///< in a pool
   std::vector<hang> hangs{};           ///< oldest first; the last 16
 };
@@ -172,7 +172,7 @@ struct failure_report {
   std::uint64_t sample = 0;
   std::optional<std::string> path;
   std::string error;
-  std::shared_ptr<const raised_exception> exception{};  ///< of a data loader: the first 1000
+  std::shared_ptr<const raised_exception> exception{};  ///< only in a data loader, for the first 1000
 };
 
 /// Counts of the jobs of one function.
@@ -326,9 +326,9 @@ struct host_status {
   double samples_per_second = 0;       ///< over the last 10 s, like bytes_per_second
   double bytes_per_second = 0;
   double round_trip_seconds = 0;
-  std::string version{};              ///< of penstock on the host
+  std::string version{};              ///< the host's version of penstock
   std::uint32_t cores = 0;            ///< that its workers may use
-  std::uint32_t workers_offered = 0;  ///< to this session
+  std::uint32_t workers_offered = 0;  ///< to this session, by the host
   std::uint32_t workers_wanted = 0;   ///< as many, or fewer after `penstock scale host/NAME`
   std::optional<std::chrono::system_clock::time_point> joined{};
   std::uint64_t holds = 0;   ///< batches or jobs that its workers hold and that have not arrived here
@@ -339,7 +339,7 @@ struct host_status {
 /// The history of the loader hosts with one name; kept after they are gone.
 struct host_record {
   std::string name;
-  std::string address;  ///< of the last one
+  std::string address;  ///< the latest host's
   bool here = false;
   std::uint64_t samples = 0;  ///< received so far; of a pool: jobs
   std::uint64_t bytes = 0;
@@ -436,7 +436,7 @@ struct session_status {
   std::optional<double>
       rate{};  ///< samples, of a pool jobs, per second of the last 10 s; empty: not measured yet
   std::optional<double> eta_seconds{};  ///< at this rate; empty: unknown
-  std::string failure{};                ///< of a failed run
+  std::string failure{};                ///< why the run failed; empty if it did not
   std::optional<failure_report> last_failure{};  ///< the last sample that failed
   limits_status limits{};
 };

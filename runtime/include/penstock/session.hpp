@@ -158,7 +158,7 @@ class PENSTOCK_API Session {
     std::uint32_t world_size = 1;
     std::uint64_t batches_per_epoch = 0;
     std::uint64_t expected_samples = 0;  ///< in an epoch of this rank
-    std::uint64_t padded_samples = 0;    ///< of these: repeats, so that every rank has the same number
+    std::uint64_t padded_samples = 0;    ///< how many of these are repeats, which give every rank the same number
     std::uint64_t slot_bytes = 0;
     std::uint32_t slots_per_worker = 0;
     std::uint64_t arena_bytes = 0;
