@@ -17,18 +17,18 @@
 // (member_book.hpp). That is before the book can declare it lost for silence, so two processes of one rank
 // never hand out at the same time.
 //
-// Two processes of one rank. A process that the launcher started later replaces the earlier one. Otherwise,
-// an incarnation that the group knows replaces no other, and a process that still reports keeps its place;
-// the other waits until that one is lost. In a group that has not begun, two processes that both reported
-// well after the second one arrived are a mistake in the launch. If the time to arrive ends earlier, the
-// error names both along with the missing rank.
+// Two processes of one rank. A process that the launcher started later replaces the earlier one. Otherwise, the
+// one with the later incarnation has the rank. If the incarnations do not decide, a process that still reports
+// keeps its place, and the other waits until it is lost. If both still report well after the second one
+// arrived, and the group has not begun, the rank was started twice by mistake, and the group fails. If the time
+// to arrive ends earlier, the error names both along with the missing rank.
 //
 // Takeover. A book that learns of an earlier coordinator takes the next generation as soon as all ranks have
 // reported, or after `lost_after`, when no rank can still be handing out with the earlier coordinator's
-// permission. A new process waits for that too if it joins survivors, and so does a survivor whose right to
-// hand out has lapsed. Neither waits if its launcher counts starts, or ends a rank's process before starting
-// the next: then there is no other process. If no survivor knows of an earlier coordinator, and the launcher
-// does not count, the group starts over at once.
+// permission. It always waits for `lost_after` if a rank's process is new, or its right to hand out has lapsed:
+// another process of that rank may still hand out batches. But if the launcher counts starts, or ends a rank's
+// process before starting the next, there is no such process, and the book need not wait. If no survivor knows
+// of an earlier coordinator, and the launcher does not count starts, the group starts over at once.
 //
 // A running_clock measures waiting: time in which this process did not run (rule G23) does not count as
 // silence of the ranks. If the others declared this process lost meanwhile, it is the first cause itself.

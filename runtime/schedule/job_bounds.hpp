@@ -10,14 +10,14 @@
 // argument. Results may use what arguments leave, and always half of the memory, so that arguments alone
 // never stop a worker.
 //
-// Two kinds of submission wait for less, because their own thread may have to free what they would wait for.
-// A callback never waits for results, and waits for jobs to start only beyond twice the queue. An urgent job
-// (a retry of a failed one) never waits.
+// Two kinds of submission wait less, because the thread that submits may be the one that must free what they
+// wait for. A callback never waits for results, and waits for jobs to start only beyond twice the queue. An
+// urgent job (a retry of a failed one) never waits.
 //
-// A thread waits for itself if nothing can happen until it frees a result: no job runs, the next one would
-// exceed the memory, and all results that keep it from starting belong to this thread. After `patience`
-// without any change, in which the process ran, that is an error. If another thread has some of the results, or no thread has taken
-// them yet, the wait may end: it is reported (supervision/awaited), and continues.
+// A thread waits for itself if nothing can happen until it frees a result: no job runs, the next one would exceed the memory, and
+// all results that keep it from starting belong to this thread. After `patience` without any change, not counting time in which the
+// process did not run, that is an error. If another thread has some of the results, or no thread has taken them yet, the wait may
+// still end: it is reported (supervision/awaited), and continues.
 #pragma once
 
 #include "runtime/base/patient_deadline.hpp"
