@@ -125,7 +125,7 @@ void check_own_sampler(const penstock::config& values, std::size_t which, found_
     found.push_back({.key = path_of(which, "sampler"),
                      .other = path_of(which, "type"),
                      .message = fmt::format("sampler \"balanced\" of {} needs each sample's class "
-                                            "before loading it, but a dataset of type \"{}\" does not know it",
+                                            "before loading it, but a dataset of type \"{}\" cannot provide it",
                                             called(values, which), spelling(one.dataset.type)),
                      .label = "only an image-folder can"});
   }

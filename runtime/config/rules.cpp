@@ -142,7 +142,7 @@ void check_kind(const sampler_config& sampler, const dataset_config& dataset, fo
         {.key = "sampler.kind",
          .other = "dataset.type",
          .message = fmt::format("kind \"balanced\" in [sampler] needs each sample's class before "
-                                "loading it, but a dataset of type \"{}\" does not know it",
+                                "loading it, but a dataset of type \"{}\" cannot provide it",
                                 spelling(dataset.type)),
          .label = "only an image-folder can",
          .help = "give each sample the weight 1 / (samples of its class) with kind = \"weighted\""});
