@@ -81,7 +81,7 @@ class batch_times {
   /// thread; different stages may use different threads. `released` must come last.
   void note(stream_position position, batch_stage stage, steady_time when) noexcept;
   /// The worker's report arrived. `busy`: how long the worker says the batch took, and `reading`: how much of that it
-  /// waited for storage; both limited to what is possible.
+  /// waited for storage; both cut to what is possible.
   void note_loaded(stream_position position, nanoseconds busy, nanoseconds reading, steady_time when) noexcept;
   /// The consumer asked for the batch that it got. Call before `taken`, from the same thread.
   void note_demanded(stream_position position, steady_time when) noexcept;

@@ -30,7 +30,8 @@ struct locked_file {
 [[nodiscard]] result<void> lock_output(int fd, std::string_view what);
 
 /// An advisory lock that ends with the object, or with the process even if it is killed. Programs that this process
-/// executes do not inherit it; children that it forks keep it after a SIGKILL of this process. Readers need none.
+/// executes do not inherit it; children that it forks keep it after a SIGKILL of this process. Readers need no
+/// lock.
 class output_lock {
  public:
   /// Locks nothing.

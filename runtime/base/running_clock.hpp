@@ -1,6 +1,6 @@
 // A clock that stops while its process does not run: under SIGSTOP or a debugger, in a frozen container, on a
-// suspended machine, or when starved of CPU. A peer's silence in that time proves nothing (rules W10 and
-// G23). Pure; the books of a group measure with it how long a peer has been silent.
+// suspended machine, or when starved of CPU. A peer's silence in that time proves nothing (rules W10 and G23).
+// Pure; the books of a group use it to measure a peer's silence.
 #pragma once
 
 #include "runtime/base/clock.hpp"

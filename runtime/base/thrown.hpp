@@ -14,7 +14,7 @@ namespace penstock {
 /// own exceptions, whose text is written for people. Call it inside a handler.
 [[nodiscard]] std::string thrown_text();
 
-/// The text of an exception with those of nested ones: "cannot open the index: no such file".
+/// The text of an exception, followed by those of nested ones: "cannot open the index: no such file".
 [[nodiscard]] std::string text_of(const std::exception& e);
 
 }  // namespace penstock

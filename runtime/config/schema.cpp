@@ -17,7 +17,7 @@ json reference() {
   return {{"type", "string"}, {"pattern", "\\$"}};
 }
 
-/// A value that is not a string, or a reference to one; no other string.
+/// Accepts the value, which is not a string, or a string that is a reference.
 json or_reference(json value) {
   return {{"anyOf", json::array({std::move(value), json{{"type", "string"}, {"pattern", "\\$\\{"}}})}};
 }

@@ -55,7 +55,7 @@ std::optional<span> value_around(const source& text, std::size_t offset) {
   std::size_t begin = offset;
   while (begin > line_begin && std::string_view("=,[").find(all[begin - 1]) == npos) --begin;
   const std::string_view before = all.substr(line_begin, begin - line_begin);
-  // There is no value before '=', and there are no delimiters between quotes.
+  // Before '=' there is no value, and between quotes there are no delimiters.
   if (before.find('=') == npos || std::count(before.begin(), before.end(), '"') % 2 != 0) return std::nullopt;
   while (begin < all.size() && (all[begin] == ' ' || all[begin] == '\t')) ++begin;
   std::size_t end = std::min(all.find_first_of(",]}#\r\n", begin), all.size());

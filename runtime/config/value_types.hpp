@@ -166,8 +166,7 @@ void check(const Enum& value, const value_form&, const value_limits&, std::size_
 
 // Types made of scalars.
 
-/// The word for "no value" in a file: the number is then chosen automatically ("auto"), the time limit is
-/// none.
+/// The word for "no value" in a file: "auto" has a number chosen automatically, "none" means no time limit.
 template <class T>
 inline constexpr std::string_view word_for_absent = std::is_same_v<T, nanoseconds> ? "none" : "auto";
 

@@ -39,8 +39,8 @@ struct bound_socket {
   bool renamed = false;  ///< a live session has the name; this session is NAME-PID, or NAME-PID-2 and so on
 };
 
-/// How long to wait while others lock the folder. They need it only for a bind or an unlink, unless one of
-/// them was stopped meanwhile.
+/// How long to wait while another process locks the folder. It holds the lock only for a bind or an unlink,
+/// unless it is stopped meanwhile.
 inline constexpr std::chrono::milliseconds folder_lock_deadline{200};
 
 /// Listens as NAME.sock, and stores the rank, if the session has one, in NAME.rank. Replaces a socket without

@@ -240,7 +240,7 @@ void group_book::freeze() {
   };
   // No rank can take the remaining steps: each of them needs all ranks.
   const bool stuck = settings_.communicator && !communicator_.ready();
-  // Common steps are over when no rank may go back to a step before them.
+  // Common steps are over only when all of them are agreed: until then, a rank may go back to an earlier step.
   const bool kept = !settings_.communicator || view_.agreed >= most;
   if (stuck || (kept && std::ranges::all_of(places_, done))) end(group_outcome::stopped, std::nullopt);
 }

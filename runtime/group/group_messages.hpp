@@ -82,7 +82,7 @@ struct group_view {
   bool operator==(const group_view&) const = default;
 };
 
-/// A communicator's number for people: how many its coordinator had made (modulo 65536).
+/// A communicator's number as people see it: 1 for its coordinator's first, and so on, modulo 65536.
 [[nodiscard]] constexpr std::uint64_t communicator_ordinal(std::uint64_t communicator) noexcept {
   return communicator & 0xFFFFU;
 }

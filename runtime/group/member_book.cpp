@@ -70,7 +70,7 @@ void member_book::follow(const group_order& order) {
   note_coordinator(order);
   told_.number = order.number;
   if (order.standing == rank_standing::refused) {
-    // A rank that is refused still learns how a group that is over ended.
+    // A refused rank still learns how the group ended, if it is over.
     if (order.view.outcome == group_outcome::none) own_end_ = mine(order.refusal);
   }
   // Report at once: the next coordinator must find in the reports what this one had settled.

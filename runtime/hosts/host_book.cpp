@@ -43,7 +43,7 @@ bool host_book::joined(connection_id id, const host_card& card, steady_time now)
   of.card.workers = card.workers;  // a host that serves several sessions may offer more by now
   of.connections.insert(id);
   balance(of);
-  // Announce a resting place to the supervisor, too: to it, an operator has emptied the place.
+  // Announce a resting place to the supervisor, too, as one that an operator has emptied.
   if (!connections_.at(id).rests) return true;
   outbox_.emplace_back(occupy_place{id, place});
   outbox_.emplace_back(rest_place{id, place});

@@ -33,7 +33,7 @@ std::uint32_t join_attempts::wanted(const connections_now& there, steady_time no
   // This only records that the host ran. The session may be back, so only a failed attempt can give up on it.
   if (lost_) static_cast<void>(lost_->is_over(now));
   const bool is_time = now >= again_at_;
-  // Only one connection finds out whether a session answers, and lists its dataset.
+  // One connection is enough to find out whether a session answers, and to list its dataset.
   if (placed_ == 0) return there.all == 0 && (is_time || there.offer > 0) ? 1 : 0;
   const std::uint32_t has = there.held + there.connecting;
   return is_time && there.offer > has ? there.offer - has : 0;

@@ -33,7 +33,7 @@ class join_attempts {
  public:
   explicit join_attempts(const attempt_settings& settings = {}) : settings_(settings) {}
 
-  /// A connection has got its place. `wait`: how long to try after the session is lost.
+  /// A connection has a place now. `wait`: how long to try after the session is lost.
   void joined(nanoseconds wait);
   /// A connection that had a place has ended, and was not lost.
   void left();

@@ -378,7 +378,8 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
   if (begun && lost.at != row_state::begun) ++e.runs;
   if (e.ending) return settle(e, {.how = job_end::cancelled});
   const bool blamed = at_work && words.how != job_death::unrelated;
-  // The time alone says nothing: all processes may have been suspended. But the next job may have begun before the worker was killed.
+  // Being late proves nothing alone: all processes may have been suspended. Nor does the kill: the next job may have begun before
+  // it.
   const nanoseconds limit = e.request.limit;
   const bool is_late = limit.count() > 0 && words.now - lost.begun >= limit;
   if (blamed && words.how == job_death::of_its_limit && lost.at == row_state::begun && is_late)

@@ -425,7 +425,7 @@ class job_book {
     std::vector<std::uint32_t> donors{};  // used by move_work()
   };
 
-  /// What an idle worker can take from a busy one; `nothing_for_it`: only jobs that avoid it.
+  /// What an idle worker can take from a busy one. `nothing_for_it`: only jobs that avoid the idle worker.
   enum class takeover : std::uint8_t { work, nothing_for_it, nothing };
   struct last_words {
     const std::string& cause;

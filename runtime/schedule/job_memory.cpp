@@ -8,14 +8,14 @@ namespace {
 
 // Longer reported run times are cut to this: a worker's number is untrusted, and sums must not overflow.
 constexpr nanoseconds busy_max = std::chrono::hours(1);
-// Each smaller result reduces the largest recent one by one part in this many of the difference.
+// Each smaller result lowers the largest recent one by 1/forgotten of the difference.
 constexpr std::uint64_t forgotten = 16;
 // The expected result of a function that has not returned one yet.
 constexpr std::uint64_t first_guess = 1U << 20U;
 
 }  // namespace
 
-/// Learns what a job of this function needs: run time on average, memory at most.
+/// Learns what jobs of this function need: their average run time, and the most memory.
 void job_book::learn(function_entry& f, const row_reading& now) {
   const nanoseconds busy = std::clamp(now.busy, nanoseconds(0), busy_max);
   const bool known = f.typical.count() >= 0;

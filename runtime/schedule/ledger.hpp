@@ -81,8 +81,8 @@ struct ledger_settings {
   std::uint32_t max_attempts = 3;
   std::uint64_t quarantine_max = 8;  ///< more quarantined samples than this fail the run
   bad_sample_rule on_bad_sample = bad_sample_rule::skip;
-  /// How far a batch may be uploaded ahead of the first one that has not been (rule S38); 0: strict order. At
-  /// most delivery_front::window_max.
+  /// A batch may be uploaded at most this many places ahead of the first one that has not been (rule S38); 0:
+  /// strict order. At most delivery_front::window_max.
   std::uint32_t window = 0;
   /// Leases of new batches that a worker may always hold. More where storage is slow to answer: a worker starts to read
   /// a batch when it gets the lease.

@@ -361,8 +361,8 @@ result<void> check_same_stream(const stream_identity& saved, const stream_identi
     if (a == b || ++count > differences_told) return;
     differences += fmt::format("{}{} was {} and is {}", differences.empty() ? "" : ", ", what, a, b);
   };
-  // The dataset comes first: if it is another one, most other settings differ too. Its fingerprint is empty in a state
-  // saved before any worker had described it.
+  // The dataset comes first: if it differs, most other settings differ, too. Its fingerprint is empty in a state saved
+  // before any worker had described it.
   if (!saved.fingerprint.empty()) compare("the dataset's fingerprint", saved.fingerprint, now.fingerprint);
   compare("seed", saved.seed, now.seed);
   if (!saved.of_group) {

@@ -286,8 +286,8 @@ awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
           busiest->id};
 }
 
-/// A job may run as long as its function does. So jobs are owed only if none runs, and jobs wait or callers
-/// wait to submit.
+/// A running job may take as long as it needs. So progress is owed only if no job runs while jobs wait, or
+/// while callers wait to submit.
 bool are_jobs_owed(const pool_statistics& jobs) {
   return (jobs.waiting > 0 || jobs.callers_wait) && jobs.running + jobs.handed == 0;
 }

@@ -16,9 +16,9 @@ class standstill_watch {
   /// `every`: the time between rests() and the next look().
   constexpr explicit standstill_watch(nanoseconds every) : every_(every) {}
 
-  /// Call before each piece of periodic work. `now`: of a clock that also runs while the machine is suspended. `core_wait`: the
-  /// total time in which this thread could have run but had no core: an overloaded machine is not a standstill.
-  /// Returns how long the process was suspended since rests(), if it was.
+  /// Call before each piece of periodic work. `now`: from a clock that also runs while the machine is suspended. `core_wait`:
+  /// the total time in which this thread could have run but had no core: an overloaded machine is not a standstill. Returns how
+  /// long the process was suspended since rests(), if it was.
   [[nodiscard]] constexpr std::optional<nanoseconds> look(nanoseconds now, nanoseconds core_wait) const {
     if (rested_ == nanoseconds::min()) return std::nullopt;
     const nanoseconds passed = now - rested_;

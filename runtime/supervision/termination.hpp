@@ -59,11 +59,11 @@ struct survives_kill {};
 
 using termination_command = std::variant<send_signal, killing_begins, survives_kill>;
 
-/// The reason of a death by a signal of the fault injector.
+/// The reason for a death by a signal of the fault injector.
 inline constexpr const char* text_of_injected_signal = "sent by penstock chaos";
 
-/// The reason of a death by a SIGKILL that this session did not send. `oom_is_counted`: the kernel counts OOM kills, and has counted
-/// none.
+/// The reason for a death by a SIGKILL that this session did not send. `oom_is_counted`: the kernel counts OOM kills, and has
+/// counted none.
 [[nodiscard]] std::string text_of_outside_kill(bool oom_is_counted);
 
 class termination {
@@ -131,7 +131,7 @@ class termination {
   [[nodiscard]] std::string fault(const process::exit_report& end) const;
   /// Whether it died of a SIGKILL that this session did not send.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;
-  /// How long it had been asked to stop when its deadline passed and it was killed. Empty: it ended in another way, or was given no
+  /// How long after the request to stop its deadline passed and it was killed. Empty: it ended in another way, or was given no
   /// time.
   [[nodiscard]] std::optional<nanoseconds> ignored_stop(const process::exit_report& end) const;
   /// Whether it exited on request, or was killed because it did not: its current work is then not blamed.

@@ -1,5 +1,6 @@
 // A dataset: a fixed number of samples, each of which can be loaded into memory that penstock provides.
-// Implemented by the built-in datasets and by users; called only in worker processes, by one thread.
+// Implemented by the built-in datasets and by users; called only in worker processes, by one thread (expect()
+// by another).
 #pragma once
 
 #include <penstock/export.hpp>

@@ -41,10 +41,10 @@ struct DeviceBatch {
   }
 };
 
-/// Called from one thread, with batches in the order of the stream. An exception ends the run with its
-/// message and the batch's number. A batch is delivered when its work on the stream is done (and, with state,
-/// when a snapshot covers it). If the process dies, a new one gets exactly the batches that were not
-/// delivered; it may see some of them for the second time.
+/// Called from one thread, with batches in the order of the stream. An exception ends the run with its message
+/// and the batch's number. A batch counts as delivered when its work on the stream is done (and, with state,
+/// when a snapshot covers it). If the process dies, a new one gets exactly the batches that were not delivered;
+/// it may get some of them a second time.
 class DeviceProgram {
  public:
   DeviceProgram() = default;
@@ -59,7 +59,7 @@ class DeviceProgram {
   /// cannot be resumed: the death of its process fails the run.
   [[nodiscard]] virtual bool keeps_state() const { return true; }
   /// Everything that restore() needs, at most 1 MiB. Called every few batches, after their work is done. In a
-  /// group with a communicator, a batch is delivered when all ranks have a snapshot that covers it.
+  /// group with a communicator, a batch counts as delivered when all ranks have a snapshot that covers it.
   [[nodiscard]] virtual std::optional<std::vector<std::byte>> snapshot() { return std::nullopt; }
   /// Called before the first batch in a new process with the last snapshot, if there is one.
   virtual void restore(std::span<const std::byte> state) { static_cast<void>(state); }

@@ -25,7 +25,7 @@ enum class event_kind : std::uint8_t {
   worker_started,      ///< the first process in a place: worker, incarnation, pid
   worker_restarted,    ///< a replacement: the same fields
   worker_ready,        ///< it can take leases
-  worker_died,         ///< `death` has the cause, and the sample that it is blamed on; also if it had to be killed at a stop
+  worker_died,         ///< `death` has the cause, and the sample that it is blamed on; also emitted if it had to be killed during a stop
   worker_failed,       ///< it died too often: its place stays empty
   sample_failed,       ///< sample, path, epoch, sequence; text: why it could not be loaded
   sample_quarantined,  ///< the same fields for a sample that kills workers

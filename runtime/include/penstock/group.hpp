@@ -75,8 +75,8 @@ class PENSTOCK_API Group {
 
   [[nodiscard]] std::uint32_t rank() const;
   [[nodiscard]] std::uint32_t world_size() const;
-  /// This rank among those of its host: the number of its GPU. Throws error (errc::config) if the launcher
-  /// does not say.
+  /// This rank's number among the ranks of its host, which is also the number of its GPU. Throws error
+  /// (errc::config) if the launcher does not say.
   [[nodiscard]] std::uint32_t local_rank() const;
 
   /// Returns when all ranks have entered it. Throws error: errc::group_failed with the first cause (a lost

@@ -33,7 +33,8 @@ class DeviceJob {
 
   /// Room in host memory for the caller's result, at most 1 MiB. It is sent when the work on the stream is
   /// done, so copies to it may still be queued when on_result() returns. A second call replaces the first;
-  /// without any call, the caller gets an empty result. Throws beyond 1 MiB (and the job ends as too_large).
+  /// without any call, the caller gets an empty result. Throws for more than 1 MiB; the job then ends as
+  /// too_large.
   [[nodiscard]] std::span<std::byte> result(std::uint64_t bytes) { return room_.result(bytes); }
   /// Device memory to work with until the job is over; contents are undefined. A second call may replace the
   /// first. The memory is reused for the next job. Throws if the device has too little: let the exception

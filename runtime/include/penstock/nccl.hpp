@@ -109,9 +109,9 @@ struct nccl_type_of<double> {
 
 }  // namespace detail
 
-/// A section of a program that may call NCCL with the communicator. One thread. Buffers are in the device's
-/// memory; work is queued on the stream and not waited for. Every function throws if NCCL refuses, or if the
-/// communicator is lost.
+/// A section of a program in which it may call NCCL with the communicator. For use on one thread. Buffers are
+/// in the device's memory; work is queued on the stream and not waited for. Every function throws if NCCL
+/// refuses, or if the communicator is lost.
 class communicator_use {
  public:
   explicit communicator_use(Communicator& of) : of_(&of), now_(of.enter()) {}

@@ -91,9 +91,9 @@ struct job_options {
   std::optional<std::chrono::nanoseconds> timeout{};  ///< for one run; none: [jobs] timeout
   std::optional<bool> idempotent{};                   ///< none: [jobs] idempotent
   std::optional<bool> fresh{};                        ///< none: [jobs] fresh
-  /// The preferred worker, for a job that needs something which that worker has; none: any. Another worker runs
-  /// the job if this one takes no work for 10 s. The attempt that runs alone always runs elsewhere. A number
-  /// for which the pool has no worker is refused (errc::usage).
+  /// The preferred worker, because it has something that the job needs (a cache, an iterator); none: any.
+  /// Another worker runs the job if this one takes no work for 10 s. The attempt that runs alone always runs
+  /// elsewhere. A number for which the pool has no worker is refused (errc::usage).
   std::optional<std::uint32_t> worker{};
   /// Starts before jobs that are not urgent, even if results have used up the memory, and submitting it does
   /// not wait. For jobs that others wait for, such as the retry of a failed one.
@@ -234,8 +234,8 @@ struct loader_sample {
   std::uint64_t epoch = 0;
 };
 
-/// Thread-safe, except for destruction. As with Session: installs no signal handler, reaps only its own
-/// children, unusable after fork.
+/// Thread-safe, except for destruction. Like Session, it installs no signal handler, reaps only its own
+/// children, and cannot be used in a forked child.
 class PENSTOCK_API Pool {
  public:
   /// Checks the config ([jobs], [loader], [supervisor], [log], name; [dataset] and [sampler] are ignored) and

@@ -363,7 +363,7 @@ struct gpu_process {
   std::uint64_t bytes = 0;  ///< of device memory; 0: unknown
 };
 
-/// What the stream waits for: a batch is due, and there has been no progress for 5 s.
+/// What the stream waits for when a batch is due and there has been no progress for 5 s.
 struct stall_report {
   std::string kind;                     ///< sample, worker, trial, nobody, gpu, consumer, operator, group
   std::string text;                     ///< "waiting for worker/3, which has ..."
@@ -434,7 +434,7 @@ struct session_status {
   double uptime_seconds = 0;  ///< since then; until the end, once it has ended
   std::string config_file{};  ///< session_options::config_file
   std::optional<double>
-      rate{};  ///< samples, of a pool jobs, per second of the last 10 s; empty: not measured yet
+      rate{};  ///< samples (in a pool, jobs) per second, over the last 10 s; empty: not measured yet
   std::optional<double> eta_seconds{};  ///< at this rate; empty: unknown
   std::string failure{};                ///< why the run failed; empty if it did not
   std::optional<failure_report> last_failure{};  ///< the last sample that failed

@@ -93,8 +93,8 @@ class PENSTOCK_API Session {
   /// costs only time. Throws error like next(), and errc::sink.
   bool run_for(std::chrono::milliseconds at_most);
   /// The next batch of the stream, across all [sampler] epochs. Empty at the end of the stream and after
-  /// stop(), on every later call too. The first call starts the workers. Throws error with what went wrong,
-  /// and the same error from then on: errc::state_mismatch, naming the difference, for the state of another
+  /// stop(), on every later call too. The first call starts the workers. Throws error with what went wrong;
+  /// later calls throw the same error. errc::state_mismatch, naming the difference, for the state of another
   /// stream (dataset, seed, batch size, rank, size or dtype of images, ...); errc::usage after close(), and
   /// while another thread is in next().
   std::optional<Batch> next();
