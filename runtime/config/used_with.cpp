@@ -117,7 +117,7 @@ std::optional<unused_because> unused(used_with use, const penstock::config& valu
     const auto uses = [&](const mixed_dataset_config& one) { return wanted.holds(one.dataset.type); };
     if (!wanted.wanted.empty() && std::ranges::none_of(values.datasets, uses))
       return unused_because{wanted.key, wanted.text()};
-    if (use == used_with::for_weighted_or_balanced) return std::nullopt;  // how long an epoch of a mixture is
+    if (use == used_with::for_weighted_or_balanced) return std::nullopt;  // the key sets the length of a mixture's epochs
   } else if (auto no = check(wanted_types(use), values.dataset.type)) {
     return no;
   }

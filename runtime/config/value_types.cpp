@@ -46,7 +46,7 @@ bool read_integer(value_reader& reader, const node& from, std::uint64_t& into) {
   return true;
 }
 
-/// The tables of an array, with all mistakes in them.
+/// Reads the tables of an array, and reports all mistakes in them.
 template <class Table>
 bool read_tables(value_reader& reader, const node& from, std::vector<Table>& into) {
   if (!begin_elements(reader, from, any_length)) return false;

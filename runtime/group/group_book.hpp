@@ -143,7 +143,7 @@ class group_book {
     std::optional<steady_time> placed_heard{};  // next report of the process with the rank
   };
   struct place {
-    std::optional<member_report> latest;  // of the process that has it, or had it last
+    std::optional<member_report> latest;  // the newest report of the process that has the rank, or had it last
     std::uint32_t incarnation = 0;        // 0: not a member yet
     bool present = false;
     bool ended =

@@ -127,7 +127,7 @@ class host_book {
   [[nodiscard]] steady_time next_deadline() const;
 
   [[nodiscard]] std::optional<connection_id> connection_at(std::uint32_t place) const;
-  /// Of a connection that has joined and is not gone.
+  /// Requires that the connection has joined and is not gone.
   [[nodiscard]] std::uint32_t place_of(connection_id connection) const { return connections_.at(connection).place; }
   [[nodiscard]] std::vector<host_view> hosts(steady_time now) const;
 

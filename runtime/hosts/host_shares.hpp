@@ -31,7 +31,7 @@ using session_number = std::uint64_t;
 
 struct share_settings {
   std::uint32_t workers = 1;
-  nanoseconds window{3'000'000'000};    ///< in which sessions are measured
+  nanoseconds window{3'000'000'000};    ///< over which sessions are measured
   nanoseconds settle{2'000'000'000};
   nanoseconds rest{5'000'000'000};
   nanoseconds call_again{5'000'000'000};  ///< a session without workers that has not called for this long is gone
@@ -93,7 +93,7 @@ class host_shares {
     session* of = nullptr;
     double share = 0;
     double need = 0;
-    double expected = 0;  ///< workers, once all that leave have left
+    double expected = 0;  ///< workers that it has once the leaving ones have left
     std::uint32_t gives = 0;
   };
 

@@ -26,7 +26,7 @@ struct connections_now {
   std::uint32_t all = 0;
   std::uint32_t connecting = 0;  ///< connections to which the session has not answered yet
   std::uint32_t held = 0;        ///< workers that host_shares has given the session
-  std::uint32_t offer = 0;       ///< as many as it may have
+  std::uint32_t offer = 0;       ///< how many workers the session may have
 };
 
 class join_attempts {

@@ -25,7 +25,7 @@
 
 namespace penstock::group {
 
-/// The links without attachment_bytes_max.
+/// `links.attachment_bytes_max` need not be set.
 struct program_group_setup : group_setup {
   std::string name;                                     ///< of the group, for people
   std::uint64_t collectives_done = 0;                   ///< completed by earlier processes of this rank

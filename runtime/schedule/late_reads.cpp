@@ -18,7 +18,7 @@ std::size_t bucket_of(std::uint32_t microseconds) noexcept {
   return steps + octave * steps + ((microseconds >> octave) - steps);
 }
 
-/// The largest number of its bucket.
+/// The largest number that belongs to the bucket.
 std::uint64_t top_of(std::size_t bucket) noexcept {
   if (bucket < steps) return bucket;
   const std::size_t octave = (bucket - steps) / steps;

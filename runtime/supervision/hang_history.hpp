@@ -12,7 +12,7 @@
 
 namespace penstock::supervision {
 
-inline constexpr std::size_t hung_work_max = 64;  ///< kept of a run
+inline constexpr std::size_t hung_work_max = 64;  ///< kept for a run
 inline constexpr std::size_t hangs_kept = 16;     ///< per sample or job
 inline constexpr double hangs_from_seconds = 5;   ///< a stall is reported after the same time (rule W15)
 

@@ -21,7 +21,7 @@ bool progress_watch::moved(const progress_facts& facts) {
     any |= std::exchange(mark_, mark) != mark;
   }
   for (const batch_passage& b : facts.under_way) passed += 1 + static_cast<std::uint64_t>(b.reached());
-  const bool stage_passed = passed > stages_passed_;  // a batch that is loaded again goes back
+  const bool stage_passed = passed > stages_passed_;  // the sum can shrink: a batch that is loaded again goes back
   stages_passed_ = std::max(stages_passed_, passed);
   any |= stage_passed;
   for (const worker_status& w : facts.status.workers) {

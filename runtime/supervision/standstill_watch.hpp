@@ -25,7 +25,7 @@ class standstill_watch {
     const bool stood = passed - (core_wait - core_wait_) >= reported_from + every_;
     return stood ? std::optional(passed) : std::nullopt;
   }
-  /// Call after the work: how long that took does not count.
+  /// Call after the work, whose duration does not count.
   constexpr void rests(nanoseconds now, nanoseconds core_wait) {
     rested_ = now;
     core_wait_ = core_wait;

@@ -192,7 +192,7 @@ struct pool_statistics {
   std::uint64_t waiting = 0;  ///< not begun yet, as far as the pool knows
   std::uint64_t running = 0;  ///< begun by a worker, or at the device
   std::uint64_t ok = 0;
-  std::uint64_t failed = 0;              ///< ended without a result, except by being cancelled
+  std::uint64_t failed = 0;              ///< ended without a result; cancelled jobs are not counted here
   std::uint64_t retried = 0;             ///< retries after a worker's death that was blamed on the job
   std::uint64_t argument_bytes = 0;      ///< of jobs that have not ended
   std::uint64_t result_bytes = 0;        ///< kept outside of slots
@@ -431,7 +431,7 @@ struct session_status {
   /// empty: there is progress, or nothing is due; checked every second
   std::optional<stall_report> stalled{};
   std::optional<std::chrono::system_clock::time_point> started{};  ///< when the first batch was requested
-  double uptime_seconds = 0;  ///< since then; until the end, once it has ended
+  double uptime_seconds = 0;  ///< from then until now, or until the end
   std::string config_file{};  ///< session_options::config_file
   std::optional<double>
       rate{};  ///< samples (in a pool, jobs) per second, over the last 10 s; empty: not measured yet
