@@ -40,7 +40,7 @@ class block_cache {
   };
   static constexpr std::align_val_t alignment{64};
   static constexpr std::size_t unit = 64U << 10U;
-  static constexpr std::size_t worth_keeping = 128U << 10U;  // malloc keeps smaller ones well enough
+  static constexpr std::size_t worth_keeping = 128U << 10U;  // malloc reuses smaller blocks well enough
   static constexpr std::size_t kept_max = 32U << 20U;        // bytes of all unused blocks
 
   /// An unused block of this size, at most a quarter larger.

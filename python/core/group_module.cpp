@@ -71,7 +71,7 @@ std::vector<nb::bytes> all_gather(Group& group, const nb::bytes& own, double tim
   return made;
 }
 
-/// A communicator_use that Python ends by calling end(), because garbage collection may come late.
+/// A communicator_use that Python ends by calling end(): garbage collection could be too late.
 class use_of_communicator {
  public:
   explicit use_of_communicator(Communicator& of) : use_(std::make_unique<communicator_use>(of)) {}

@@ -81,7 +81,7 @@ class device_result {
     return nb::steal<nb::object>(PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(copy.data()),
                                                                static_cast<Py_ssize_t>(copy.size())));
   }
-  /// Valid until release(); keeps the pool's buffer no longer than this object does.
+  /// Valid until release(). The capsule does not keep the pool's buffer alive.
   [[nodiscard]] nb::object dlpack() const { return dlpack_capsule(nullptr, whole_, cuda_device_, false); }
   void release(std::uint64_t stream) const { result_->release({reinterpret_cast<void*>(stream)}); }
 

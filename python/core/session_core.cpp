@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds called_every = 50ms;  // session_options::while_waiting
 
-// A session that is closed without stop() ends like one that is destroyed.
+// Time limit for closing a session without stop(); the same as for destroying one.
 constexpr std::chrono::milliseconds end_of_closed = 500ms;
 
 std::string for_people(std::chrono::nanoseconds time) {
@@ -219,7 +219,7 @@ void session_core::while_waiting() {
     all_lent_for_.reset();
     return;
   }
-  // If more time has passed, this process was suspended for part of it, and so was the thread that should drop a batch.
+  // A longer gap means that this process was suspended, including the thread that should drop a batch.
   all_lent_for_ = all_lent_for_ ? *all_lent_for_ + std::min(since, 2 * called_every) : std::chrono::nanoseconds(0);
   const std::chrono::nanoseconds at_most = settings_.gpu.hold_timeout;
   if (*all_lent_for_ < at_most) return;

@@ -81,7 +81,7 @@ class call_in_python {
     reserved_ = here().result(bytes);
     return reinterpret_cast<std::uintptr_t>(reserved_.data());
   }
-  /// The result is complete in the reserved memory.
+  /// Gives the result that was written to the reserved memory; `bytes` is its size.
   void finish(std::uint64_t bytes) { here().shorten_result(bytes); }
   [[nodiscard]] const std::exception_ptr& too_large() const noexcept { return too_large_; }
 

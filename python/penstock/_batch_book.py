@@ -130,7 +130,7 @@ class BatchBook:
         self.under_way.remove(planned)
 
     # ---- how loading ended ----------------------------------------------------------------------------------------
-    # Call one of took() and gave_up(), then plan() the batch in its place, then count(): the position names the shard that follows.
+    # Call took() or gave_up() first, then plan() the batch that takes its place, then count(): its position names the next shard.
 
     def took(self, planned: Planned, over: bool, state: Any) -> None:
         """The batch was loaded.

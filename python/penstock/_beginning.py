@@ -12,7 +12,7 @@ import select
 __all__ = ["Announced", "Gate", "prepare", "prepare_on_host"]
 
 NUMBER = "PENSTOCK_WORKER"  # environment variable
-LONGEST_WAIT = 10.0  # seconds; those that started first are merely slow
+LONGEST_WAIT = 10.0  # seconds; after that, the first workers are assumed to be slow, not dead
 
 
 class Gate:
@@ -66,7 +66,7 @@ def prepare(marks: str, gate: str, first: int, announced: str = "") -> None:
             ready.register(opened, select.POLLIN)
             ready.poll(LONGEST_WAIT * 1e3)
         collects = gc.isenabled()
-        gc.disable()  # objects of modules are never freed; scanning them takes a tenth of the time
+        gc.disable()  # modules' objects are never freed, and scanning them would take a tenth of the time
         try:
             from penstock import _loading
 

@@ -38,7 +38,7 @@ _OF_EACH_CACHED = {"__wrapped__", "cache_parameters", *functools.WRAPPER_ASSIGNM
 
 
 def _reduce_cached(function: Any) -> Any:
-    """A function with functools.lru_cache: by its name, as pickle does, unless it is the program's. What it has cached does not travel."""
+    """A function with functools.lru_cache: by its name, as pickle does, unless it is the program's. Its cache is not sent."""
     if function.__module__ not in _PROGRAM:
         return function.__reduce__()
     own = {name: value for name, value in vars(function).items() if name not in _OF_EACH_CACHED}
@@ -91,7 +91,7 @@ def _lines_of(code: types.CodeType) -> Optional[tuple[int, str]]:
     if os.path.isabs(name) and os.path.isfile(name):
         return None
     known = linecache.getlines(name)
-    if not known and hasattr(linecache, "_getlines_from_code"):  # since Python 3.13, of the interactive interpreter and of -c
+    if not known and hasattr(linecache, "_getlines_from_code"):  # the lines of the interactive interpreter and of -c, since Python 3.13
         known = linecache._getlines_from_code(code)
     first = max(1, code.co_firstlineno)
     lines = known[first - 1 : max([first, *(line for *_, line in code.co_lines() if line), *(end for _, end, *_ in code.co_positions() if end)])]

@@ -21,7 +21,8 @@ def is_verified() -> bool:
 
 
 def digest(batch: Any) -> bytes:
-    """16 bytes over structure, types, shapes and contents. Objects of other classes count by their attributes, or else by their pickle."""
+    """A 16-byte digest of structure, types, shapes and contents. For objects of other classes it hashes the attributes, or else the
+    pickle."""
     state = hashlib.blake2b(digest_size=16)
     _add(state, batch)
     return state.digest()

@@ -49,7 +49,7 @@ class Session:
     def state(self) -> bytes: ...
 
 class MemoryBlock:
-    """Bytes that are this process's own, as a buffer."""
+    """Bytes in this process's own memory, as a buffer."""
 
     def __buffer__(self, flags: int, /) -> memoryview: ...
 

@@ -137,7 +137,7 @@ class quarantine_full_error(error):
 
 
 class device_error(error):
-    """The GPU: the base of the six below."""
+    """The GPU failed or cannot be used: the base of the six below."""
 
 
 class device_unavailable_error(device_error):

@@ -37,15 +37,15 @@ class Failures:
             self.bad.refuse(self._sample_at(planned, planned.bad[0], 0))
 
     def note_left_out(self, planned: Planned, epoch: int, raised: Any) -> None:
-        """Samples that were not tried, and those that the worker has left out, with their tracebacks."""
+        """Records samples that were not tried, and samples that the worker left out, with their tracebacks."""
         for place in planned.known:
             self.bad.known(self._sample_at(planned, place, epoch))
         for place, text in raised:
             self.bad.raised(self._sample_at(planned, place, epoch), text)
 
     def note_exception(self, planned: Planned, job: int, epoch: int, wrapped: Any) -> None:
-        """An exception that the program gets in place of the batch: reports the sample that raised it, and adds a note to the exception
-        that names it."""
+        """The program gets an exception in place of the batch: reports the sample that raised it, and names the sample in a note on the
+        exception."""
         place = self._marks.place_of(job)
         if place is None or place == _loading.Marks.PLACE_OF_SETUP:
             return
@@ -96,7 +96,7 @@ class Failures:
         return f"`penstock logs worker/{died[-1]} --previous`, with --last after the end" if died else "`penstock logs`, with --last after the end"
 
     def _place_of_death(self, planned: Planned, job: int, epoch: int) -> tuple[str, Optional[Sample]]:
-        """What the worker was doing when this batch killed it, in words, and the sample that it was loading, if any."""
+        """In words, what the worker was doing when this batch killed it, and the sample that it was loading, if any."""
         place = self._marks.place_of(job)
         if place is None or place == _loading.Marks.PLACE_OF_SETUP:
             return "the start of a worker (making the dataset again, worker_init_fn)", None

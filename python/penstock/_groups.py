@@ -35,9 +35,9 @@ class Communicator:
     The rules are those of C++: penstock/nccl.hpp.
 
     Raises, at the beginning of a block and in check():
-        group_failed_error: the group has failed: the first cause. Or the communicator is lost, and the next block waits for another one:
-            raised once for each, if the group continues (on_lost_rank="wait", or an error of NCCL).
-        timed_out_error: there was no communicator for a long time; says what was wrong with the last one.
+        group_failed_error: the group has failed, with the first cause. Or the communicator is lost and the group continues
+            (on_lost_rank="wait", or an error of NCCL): raised once for each lost communicator; the next block waits for a new one.
+        timed_out_error: there was no communicator for a long time; the message says what was wrong with the last one.
     """
 
     def __init__(self, core: _group.Group) -> None:
@@ -84,14 +84,14 @@ class Communicator:
 
 
 class Group:
-    """This program as a rank of a group: who it is, barriers, small all-gathers, and the first cause when a rank is lost.
+    """This program as a rank of a group: its number, barriers, small all-gathers, and the first cause when a rank is lost.
 
         with penstock.Group("train", agree={"seed": 7}) as group:      # returns when all ranks have arrived
             losses = group.all_gather(struct.pack("d", loss))
             group.barrier()
 
-    Barriers and all-gathers are made by all ranks in the same order. They are for control; tensors belong to torch.distributed.
-    A penstock thread answers the other ranks meanwhile, without the GIL, so a program that computes for minutes is not lost.
+    All ranks must call barriers and all-gathers in the same order. Use them for control, and torch.distributed for tensors.
+    A thread of penstock answers the other ranks without the GIL, so a program that computes for minutes does not count as lost.
 
     Args:
         name: the same in all ranks; distinguishes the groups of one job.
@@ -99,8 +99,8 @@ class Group:
             values.
         on_lost_rank: "fail": a lost rank ends the group in all others. "wait": this program can rejoin: the others wait for the
             process that its launcher starts again.
-        join_timeout, lost_after, rejoin_timeout: seconds to wait for all ranks to arrive, until a silent rank counts as lost, and that the
-            others wait for a lost rank.
+        join_timeout, lost_after, rejoin_timeout: seconds: how long to wait for all ranks to arrive, how long a rank may be silent before it
+            counts as lost, and how long the others wait for a lost rank.
         secret_file: file with the secret that ranks on several hosts share; PENSTOCK_GROUP_SECRET works as well.
         insecure: allow several hosts without a secret.
         collectives: how many collective operations this rank had completed when it saved the state from which it resumes.
@@ -109,7 +109,7 @@ class Group:
         abort_timeout: seconds that an abort of the communicator waits for its users.
 
     Raises:
-        config_error: no launcher has started this program (names the known ones), or there is no GPU for the communicator.
+        config_error: no launcher has started this program (the message names the known ones), or there is no GPU for the communicator.
         group_failed_error: the ranks differ, or one did not arrive (names it).
     """
 
@@ -191,7 +191,7 @@ class Group:
         return self._communicator
 
     def barrier(self, timeout: float = 600.0) -> None:
-        """Returns when all ranks have entered it. Ctrl-C works, and the next call continues.
+        """Waits until all ranks have entered the barrier. Ctrl-C interrupts the wait, and the next call continues it.
 
         Raises:
             group_failed_error: a rank is lost, has left, or is in another operation: the first cause, with rank, host and pid.
@@ -200,7 +200,7 @@ class Group:
         self._core.barrier(timeout)
 
     def all_gather(self, own: bytes, timeout: float = 600.0) -> list[bytes]:
-        """The bytes of all ranks, by rank. Contents and sizes may differ. Otherwise like barrier().
+        """Returns what each rank passed, by rank. Contents and sizes may differ. Otherwise like barrier().
 
         Raises:
             usage_error: more than all_gather_max bytes.
@@ -212,7 +212,7 @@ class Group:
         self._core.check()
 
     def fail(self, why: str) -> None:
-        """This rank cannot continue: ends the group in all ranks, with this cause."""
+        """Ends the group in all ranks with this cause, because this rank cannot continue."""
         self._core.fail(why)
 
     def close(self) -> None:
@@ -269,7 +269,7 @@ def in_words(why: BaseException) -> str:
 
 
 _NAMES: set[str] = set()
-_LEAVING: dict[str, threading.Thread] = {}  # groups of objects that are garbage
+_LEAVING: dict[str, threading.Thread] = {}  # threads that leave the groups of garbage-collected objects, by name
 _LIVING: "weakref.WeakSet[Group]" = weakref.WeakSet()
 
 
@@ -291,7 +291,7 @@ def _close_all() -> None:
 
 
 def group_of(loader: Any) -> Group:
-    """Joins the group of a penstock.torch.DataLoader: its ranks must agree on everything that makes their batches fit together. Only the
+    """Joins the group of a penstock.torch.DataLoader: ranks must agree on everything that their batches depend on. Only the
     DistributedSampler's rank differs; its rank and number of replicas must be the group's."""
     from penstock import _progress
 

@@ -25,7 +25,7 @@ class Homes:
         return self._of[shard]
 
     def spread(self, workers: Sequence[int]) -> None:
-        """Gives each shard one of these workers, those that are there now."""
+        """Assigns each shard to one of `workers`, the workers that exist now."""
         if not workers:
             return  # others will join
         held: dict[int, list[int]] = {worker: [] for worker in workers}
@@ -46,7 +46,7 @@ class Homes:
 
 
 class SeenWorkers:
-    """A pool's workers, as its status shows them from time to time.
+    """A pool's workers, according to its status, which is read at most once in LOOK_EVERY seconds.
 
     Args:
         count: how many of them are not on hosts.
@@ -59,7 +59,7 @@ class SeenWorkers:
         self.last_on_hosts = int(pool._config["loader.limits.max"]) + ON_HOSTS_MAX  # the highest number that one may have
 
     def width(self) -> int:
-        """How many can work, those on hosts included; at least 1."""
+        """The number of workers that can load, including those on hosts; at least 1."""
         now = time.monotonic()
         if self._pool._has_hosts and now > self._width_until:
             self._width_until = now + LOOK_EVERY
@@ -67,7 +67,7 @@ class SeenWorkers:
         return max(self._width, 1)
 
     def on_hosts(self) -> Optional[list[int]]:
-        """The numbers of those on hosts that load batches; None: not looked up again."""
+        """The numbers of the workers on hosts that load batches; None if they were looked up less than LOOK_EVERY ago."""
         now = time.monotonic()
         if now <= self._on_hosts_until:
             return None
@@ -78,6 +78,6 @@ class SeenWorkers:
         return self._on_hosts
 
     def last_seen_on_hosts(self) -> list[int]:
-        """The workers of hosts, as of at most LOOK_EVERY ago."""
+        """The workers on hosts, looked up at most LOOK_EVERY ago."""
         self.on_hosts()
         return self._on_hosts

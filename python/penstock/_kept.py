@@ -62,7 +62,7 @@ def received(pickled: bytes) -> Any:
     if function is None:
         _make_room(_received)
         function = _received[pickled] = _globals.loads(pickled, None)
-    function.__globals__.pop("__warningregistry__", None)  # a job's warnings appear although an earlier job had the same
+    function.__globals__.pop("__warningregistry__", None)  # each job shows its warnings, even if an earlier job showed the same ones
     return function
 
 
@@ -148,7 +148,7 @@ class _Parts:
 
 
 def _parts_of(function: types.FunctionType) -> Optional[list[_Parts]]:
-    """Those of the function and of all functions of the program that it reaches. None if it cannot be kept."""
+    """The parts of the function and of all functions of the program that it reaches. None if it cannot be kept."""
     found: dict[types.FunctionType, _Parts] = {}
     waiting = [function]
     while waiting:

@@ -76,7 +76,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         of_start = self._shared_seed
         super()._reset(loader, first_iter)
         if first_iter:
-            self._shared_seed = of_start  # torch's workers have it from the iterator's start, before this draws another
+            self._shared_seed = of_start  # torch's workers use the seed from the iterator's start; _reset() has drawn another
         if progress.shared_seed is not None:
             self._shared_seed = progress.shared_seed
         progress.shared_seed, progress.base_seed = self._shared_seed, self._base_seed
@@ -102,7 +102,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         raise NotImplementedError
 
     def _length(self, loader: Any) -> int:
-        """The number of batches in this pass, with those before it was resumed; 0 if unknown."""
+        """The number of batches in this pass, including those before it was resumed; 0 if unknown."""
         return 0
 
     def _kind_of_failures(self) -> type[Failures]:
@@ -115,7 +115,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         return ()
 
     def _width(self) -> int:
-        """For how many workers batches are under way."""
+        """The number of workers to keep busy."""
         return self._pool.seen.width()
 
     def _worker_of(self, planned: Planned) -> Optional[int]:
@@ -123,7 +123,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         return None
 
     def _state_before(self, planned: Planned) -> Optional[_shards.ShardState]:
-        """Where a worker that cannot read the shards' states may begin."""
+        """The state from which a worker on a host, which cannot read the shards' states, may begin."""
         return None
 
     # ---- loading --------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                     book.count(planned)
                     self._tell_position()
                 raise
-            if interrupted is not None:  # here, so that the traceback shows what the handler raised and nothing of ours
+            if interrupted is not None:  # raised here, so that the traceback shows the handler's frames and none of ours
                 raise interrupted.why
             self._took(planned, over, state)
             if not over or book.shards is None:
@@ -276,7 +276,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 if isinstance(loaded[0], ExceptionWrapper):
                     self._failures.note_exception(planned, job.number, epoch, loaded[0])
                 return loaded
-            if status == "cancelled":  # by the pool's end: it refuses each later job with the reason
+            if status == "cancelled":  # because the pool ended: it refuses each later job with the reason
                 self._load(planned)
                 continue
             if not self._failures.is_tried_again(self._book, planned, job.number, epoch, status, rest):

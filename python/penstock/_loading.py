@@ -150,7 +150,8 @@ class _Stage:
         return wrapper
 
     def left_midway(self, epoch: int) -> bool:
-        """Whether the epoch is a new one, and the rest of the last one was loaded elsewhere: the dataset may continue from there."""
+        """Whether a new epoch begins although this worker read only a part of its shard in the last one (another worker read the rest). The
+        dataset might continue in the middle."""
         return self._epoch not in (None, epoch) and self.shard.is_midway()
 
     def begin_epoch(self, batch: Batch) -> None:
@@ -180,7 +181,7 @@ class _Shard:
         self.behind: Optional[_shards.ShardState] = None  # the dataset's state after the last batch
 
     def is_midway(self) -> bool:
-        """Whether its iterator has begun and not ended."""
+        """Whether its iterator has started but not ended."""
         return self._source is not None and not self._source.ended
 
     def is_before(self, batch: int) -> bool:
@@ -203,7 +204,8 @@ class _Shard:
 
 
 class _StatesOnHost:
-    """As _shards.ShardStates, whose file is on the program's machine: a state arrives with a batch, and is returned with the next one."""
+    """Stands for _shards.ShardStates on a host, which has no access to that file: a state arrives with each batch, and the new one is
+    returned with the result."""
 
     known: Optional[_shards.ShardState] = None
 
@@ -256,7 +258,7 @@ _room = _PlaceOfBatch()
 _collating_types: frozenset[Any] = frozenset()  # types that torch itself collates
 _marks: Optional[Marks] = None
 _stages: dict[tuple[int, int], _Stage] = {}  # by order and worker
-_files: dict[int, int] = {}  # on a host, by order: the program gives each file once, and each shard reads it again
+_files: dict[int, int] = {}  # on a host, by order: the program sends each file once, and every shard reads it
 _early: dict[int, Optional[Order]] = {}  # by number, made before this process was forked; None: each worker makes its own
 
 

@@ -82,7 +82,7 @@ class Mapping(concurrent.futures.Executor):
                 refused.append(why)
 
     def _takes_chunks(self) -> bool:
-        """Whether no option of the jobs applies to each input separately."""
+        """Whether several inputs may share a job: no option of the jobs applies to each input separately."""
         raise NotImplementedError
 
     @property

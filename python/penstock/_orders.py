@@ -50,7 +50,7 @@ class PublishedOrder:
         jobs: the jobs of its batches.
 
     Raises:
-        TypeError: it cannot be pickled, with the part of the dataset that is the reason.
+        TypeError: it cannot be pickled; the message names the part of the dataset that is the reason.
     """
 
     def __init__(self, order: _loading.Order, pool: Workers, jobs: dict[Planned, _core.Job]) -> None:

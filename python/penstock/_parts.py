@@ -44,14 +44,14 @@ def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def kept_if_possible(function: Any) -> Any:
-    """What to send for a function: if it is the program's and always the same, what stands for it."""
+    """What to send for a function: the function, or a short stand-in if it is the program's and always the same."""
     if type(function) is types.FunctionType and function.__module__ in _globals.PROGRAM:
         return _kept.kept(function) or function
     return function
 
 
 def _is_simple(value: Any) -> bool:
-    """True also for a chunk of inputs, and for the function that is called with them."""
+    """Also true for a chunk of inputs, and for the function that is called with them."""
     kind = type(value)
     if kind in _SIMPLE:
         return True

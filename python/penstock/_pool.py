@@ -53,7 +53,7 @@ class Pool(Mapping):
         control_socket: whether verbs can attach.
         hosts: workers on other machines, besides max_workers (which may be 0) here: "ADDRESS:PORT" where they join by `python -m penstock
             host --join`, or a list of addresses of hosts that listen. They need the same versions of Python and penstock, and the same
-            secret. A job that a lost host had begun runs elsewhere, unless it is not idempotent.
+            secret. If a host is lost, the jobs that it had begun run elsewhere, except with idempotent=False.
         hosts_secret_file: the file with that secret, made by `penstock secret`.
         overrides: as for load_config: jobs={"memory": "4GiB"}, loader={"limits": {"memory": "1GiB"}}, ...
 
@@ -248,11 +248,11 @@ class Pool(Mapping):
         self._core.scale(whole_number(workers, "workers", NUMBER_OF_WORKERS, most=LARGEST_WORKER))
 
     def report(self) -> dict[str, Any]:
-        """Totals of the pool: deaths, restarts, numbers of jobs; schema penstock.run/1."""
+        """The pool's totals (deaths, restarts, numbers of jobs): schema penstock.run/1."""
         return json.loads(self._core.report())  # type: ignore[no-any-return]
 
     def status(self) -> dict[str, Any]:
-        """Its current state, with every worker: schema penstock.status/1."""
+        """The pool's current state, with every worker: schema penstock.status/1."""
         return json.loads(self._core.status())  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:

@@ -82,7 +82,8 @@ class PoolLife:
         self._close()
 
     def drop(self) -> None:
-        """As abort(), for a loader that is no longer needed: without a reason it has finished, and was not stopped."""
+        """Like abort(), for a loader that is no longer needed. Without a reason, the record says that it finished, not that it was
+        stopped."""
         self._give_up()
         self._close()
 
@@ -105,7 +106,7 @@ _ENDING = 0  # unreferenced pools that are being closed
 
 
 def end_with_the_interpreter(pool: Any) -> None:
-    """Calls the pool's _at_exit() at that point, if the pool still exists."""
+    """Calls the pool's _at_exit() when the interpreter exits, if the pool still exists."""
     _LIVING.add(pool)
 
 

@@ -74,11 +74,11 @@ class Position:
         return self._progress
 
     def state_of(self, loader: Any) -> dict[str, Any]:
-        """state_dict()."""
+        """The result of state_dict()."""
         return _state_of(loader, self._progress, self._epoch + 1) if self.resume is None else dict(self.resume)
 
     def resume_from(self, loader: Any, state: dict[str, Any]) -> None:
-        """load_state_dict()."""
+        """Implements load_state_dict()."""
         _check(loader, state)
         self.resume = _for_as_many_ranks(loader, state)
         self._epoch = state["epoch"] - 1
@@ -205,7 +205,7 @@ def _ranks_of(loader: Any) -> Optional[dict[str, Any]]:
 
 
 def _for_as_many_ranks(loader: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """The state of one of `then` ranks at the same position of the order of all, for one of `now` ranks."""
+    """Converts the state of one of `then` ranks to a state for one of `now` ranks, at the same position in the order of all ranks."""
     then, now = ((ranks or {}).get("num_replicas") for ranks in (state.get("ranks"), _ranks_of(loader)))
     samples = state["samples"]
     if then is None or now is None or then == now or samples == 0:
@@ -213,7 +213,8 @@ def _for_as_many_ranks(loader: Any, state: dict[str, Any]) -> dict[str, Any]:
     # torch's sampler gives rank r the positions r, r + ranks, r + 2 * ranks, ... of one order.
     if type(_sampler_of(loader)) is not torch.utils.data.distributed.DistributedSampler or not _is_plain(loader):
         raise state_mismatch_error(
-            f"the state is of one of {then} ranks within an epoch, and the sampler is for {now}: only DistributedSampler itself, without a batch_sampler, can continue"
+            f"the state was saved within an epoch by one of {then} ranks, and the sampler is for {now}: only DistributedSampler itself, "
+            f"without a batch_sampler, can continue with another number of ranks"
         )
     if samples * then % now:
         raise state_mismatch_error(

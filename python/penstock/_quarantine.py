@@ -68,7 +68,7 @@ class BadSampleList(list[dict[str, Any]]):
 
 
 class BadSamples:
-    """How a loader handles them, and how it reports them.
+    """How a loader handles and reports bad samples.
 
     Args:
         policy: on_bad_sample.
@@ -122,11 +122,11 @@ class BadSamples:
             self._first = sample, why
 
     def failed(self, sample: Sample, raised: Raised) -> None:
-        """It raised: its exception goes to the program, or it is left out."""
+        """Reports a sample that raised: the program gets the exception, or the sample is left out."""
         self._core.sample_failed(sample.number, sample.name, sample.epoch, raised.what, f"{sample} failed: {raised}", raised.traceback)
 
     def raised(self, sample: Sample, traceback: str) -> None:
-        """Its worker has left it out."""
+        """Records a sample that raised, and that its worker left out."""
         raised = raised_in(traceback)
         self.failed(sample, raised)
         self._leave_out(sample, {"error": raised.what, "where": raised.where, "traceback": traceback})
@@ -141,16 +141,16 @@ class BadSamples:
         self._leave_out(sample, {"causes": causes})
 
     def quarantined(self, sample: Sample, causes: list[str]) -> None:
-        """It is not tried again."""
+        """Puts the sample into quarantine: it is not tried again."""
         self._core.sample_quarantined(sample.number, sample.name, sample.epoch, causes, False)
         self.quarantine.add(sample.index, causes)
 
     def known(self, sample: Sample) -> None:
-        """It was left out without a try."""
+        """Records a sample that was in quarantine and was left out without a try."""
         self._leave_out(sample, {"causes": self.quarantine.indices.get(_key(sample.index), []), "known": True})
 
     def nothing_is_left(self) -> dataset_error:
-        """The error for a pass that delivered no batch, because its samples were left out. Its cause is the first one's."""
+        """The error for a pass that delivered no batch, because all samples were left out. Its __cause__ is the error of the first one."""
         assert self._first is not None
         sample, why = self._first
         told, how = f"{why['error']} ({why['where']})", "raised"
@@ -222,7 +222,7 @@ class Quarantine:
     def __init__(self, path: Optional[str], dataset: str) -> None:
         self.path, self._dataset = path, dataset
         self.indices: dict[Any, list[str]] = {}  # with their causes
-        self.untold: dict[Any, list[str]] = {}  # of those, the file's, until the log has named them
+        self.untold: dict[Any, list[str]] = {}  # those from the file that the log has not named yet
         if path is None or not os.path.exists(path):
             return
         with open(path) as file:
@@ -242,7 +242,7 @@ class Quarantine:
         self.untold = dict(self.indices)
 
     def way_out(self, index: Any) -> str:
-        """How a sample is tried again."""
+        """How to have a sample tried again."""
         if self.path is None:
             return "make the loader again"
         return f"`penstock quarantine release {index} --file {shlex.quote(self.path)}`"

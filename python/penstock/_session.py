@@ -62,18 +62,19 @@ class Session(Controlled, Ranked):
             that two runs delivered the same.
         batches: deliver this many in total, then end.
         control_socket: let `penstock status`, `top` and the other verbs attach.
-        group: True: this session is a rank of the group that a launcher has started (torchrun, penstock launch, srun, mpirun), one in each
-            rank, of the same name. The launcher gives rank and world size, and all ranks must agree on what defines their stream. Losing a
-            rank ends all of them with the first cause, and stop() stops all at the same step. The constructor returns when all ranks have
-            arrived; the session then has rank, world_size, barrier() and all_gather(). Leave group out for sessions that only some ranks
-            have.
+        group: True: this session joins a group with the sessions of the same name in the other ranks, which torchrun, penstock launch, srun
+            or mpirun has started. The launcher sets rank and world size, and all ranks must agree on what defines their stream. If a rank
+            is lost, all ranks end with the first cause. stop() stops all ranks at the same step. The constructor returns when all ranks
+            have arrived; the session then has rank, world_size, barrier() and all_gather(). Do not use group=True for a session that only
+            some ranks have.
         overrides: as in load_config, for a config file's path.
 
     Raises:
         config_error: a mistake in the config, one line each.
         io_error: the config file cannot be read.
         state_mismatch_error: `state` is not a state.
-        group_failed_error: with group=True: ranks differ, or one did not arrive, with the first cause. Batches raise it too.
+        group_failed_error: with group=True, ranks differ or one did not arrive; the message has the first cause. Taking a batch raises it,
+            too.
 
     Threads: one thread at a time takes batches. Everything else may be called from any thread at any time.
     """
@@ -133,11 +134,11 @@ class Session(Controlled, Ranked):
     def next(self) -> Optional[Batch]:
         """The next batch of the stream, over all [sampler] epochs; None at its end or after stop().
 
-        Waits for it with the GIL released. Ctrl-C raises KeyboardInterrupt within 0.1 s, and nothing is lost: the next
-        call continues. (Only the listing of a dataset's files, in the first call, is not interrupted.)
+        Waits for it with the GIL released. Ctrl-C raises KeyboardInterrupt within 0.1 s and loses no batch: the next call continues. (Only
+        the listing of a dataset's files, in the first call, is not interrupted.)
 
         Raises:
-            error: what went wrong, and the same from then on; state_mismatch_error for the state of another stream;
+            error: what went wrong; later calls raise the same error; state_mismatch_error for the state of another stream;
                 usage_error after close(), while another thread is in next(), or when the program holds all buffers.
         """
         lease = self._core.next()
@@ -228,7 +229,7 @@ class Session(Controlled, Ranked):
         return json.loads(self._core.report())  # type: ignore[no-any-return]
 
     def status(self) -> dict[str, Any]:
-        """Its current state, with every worker: schema penstock.status/1, as `penstock status --json` prints it."""
+        """The session's current state, with every worker: schema penstock.status/1, as `penstock status --json` prints it."""
         return json.loads(self._core.status())  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:

@@ -32,7 +32,7 @@ class Controlled:
         """Changes the number of workers; surplus ones finish what they hold. Does not wait.
 
         Args:
-            workers: a number, which ends tuning, or "auto", which begins it.
+            workers: a number, which ends tuning, or "auto", which starts it.
 
         Raises:
             usage_error: outside 1 .. [loader.limits] max.
@@ -84,9 +84,9 @@ class Ranked:
         return self.group.world_size
 
     def barrier(self, timeout: float = 600.0) -> None:
-        """Returns when all ranks have entered it: Group.barrier()."""
+        """Waits until all ranks have entered the barrier: Group.barrier()."""
         self.group.barrier(timeout)
 
     def all_gather(self, own: bytes, timeout: float = 600.0) -> list[bytes]:
-        """The bytes of all ranks, by rank: Group.all_gather()."""
+        """Returns what each rank passed, by rank: Group.all_gather()."""
         return self.group.all_gather(own, timeout)

@@ -17,7 +17,8 @@ LONGEST_OF_FAILURES = 1 << 24  # bytes that workers wrote about initializers
 
 
 class Setup:
-    """A memory file that all workers, replacements included, read through our /proc. At its end they append how the initializer failed."""
+    """A memory file that all workers, including replacements, open through this process's entry in /proc. They append to it how the
+    initializer failed."""
 
     def __init__(self, initializer: Optional[Callable[..., object]], arguments: tuple[Any, ...]) -> None:
         self._file = os.memfd_create("penstock-pool-setup", os.MFD_CLOEXEC)

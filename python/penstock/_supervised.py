@@ -1,4 +1,4 @@
-"""What a penstock.torch.DataLoader does: it iterates with passes over worker processes, and knows its position. Its arguments are in torch.py."""
+"""Implements penstock.torch.DataLoader: its passes over worker processes, and its position. Its arguments are in torch.py."""
 
 import copy
 import os

@@ -1,8 +1,7 @@
 """A template: a process that has imported what workers need, and forks them as the session orders. Used by worker.py and _loading.py.
 
-Detects a template that must not be forked; the session then executes its workers instead, and logs the reason. A fork copies
-only one thread and shares open files: a second thread's locks would stay locked, and two processes would share one file
-position.
+Detects a template that must not be forked; the session then starts workers as fresh programs instead, and logs the reason. A fork copies
+only one thread and shares open files: a second thread's locks would stay locked, and two processes would share one file position.
 """
 
 import _imp
@@ -121,7 +120,7 @@ def _shared_mappings() -> set[str]:
 
 
 class _Imports:
-    """Inside its `with` block it records which module's import started a thread or left a file open."""
+    """Records which module's import started a thread or left a file open inside the `with` block."""
 
     def __init__(self) -> None:
         self.of_threads = ""

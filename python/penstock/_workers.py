@@ -19,7 +19,7 @@ COPIED_BELOW = 1 << 16  # smaller batches are copied out of their slots
 
 class _LoaderPool(Pool):
     _usual_name = "loader"
-    _core_options = {"of_batches": True}  # which the loader takes in order
+    _core_options = {"of_batches": True}  # the loader takes batches in order
 
     def __init__(self, marks: int, count: int, **options: Any) -> None:
         self._marks = marks

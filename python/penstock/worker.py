@@ -107,8 +107,8 @@ def _line_of_failed_initializer(initializer: Any, raised: BaseException) -> str:
 
 
 def failures_of_initializer(written: bytes) -> list[tuple[str, Optional[str]]]:
-    """What workers wrote into the pool's setup file, oldest first: a line for each failure of an initializer. The first of
-    several equal lines comes with the traceback."""
+    """What workers wrote into the pool's setup file, oldest first: a line for each failure of an initializer. The traceback follows the
+    first of several equal lines."""
     import io
 
     failures = []
