@@ -222,7 +222,7 @@ class CommandTest(MapTest):
         for arguments, words in (((), "--function NAME"),
                                  (("--command", "true", "--function", "f"), "--command"),
                                  (("--function", "f"), "needs FILE"),
-                                 (("--command", "cat {} > x"), "no shell reads the command"),
+                                 (("--command", "cat {} > x"), "runs without a shell"),
                                  (("--command", "'open"), "not closed"),
                                  (("--command", ""), "--function NAME"),
                                  (("--command", "no-such-program-anywhere {}"), "no program 'no-such-program-anywhere' in PATH"),

@@ -142,7 +142,7 @@ class ReplayTest(PenstockTest):
         self.assertTrue(os.path.exists(os.path.join(self.folder, "k.state")))
         code, _, err = self.penstock(*command)
         self.assertEqual(code, EXIT_OK, err)
-        self.assertIn("the journal 'k.journal' already has batches: this run begins at the beginning and appends its own to them", err)
+        self.assertIn("the journal 'k.journal' already has batches: this run starts at the beginning of the stream and appends its batches", err)
         self.assertNotIn("resuming", err)
         found = self.verify(config, path)
         self.assertEqual((found["batches"], found["missing"], found["contradictory"]), (100, [], 0))

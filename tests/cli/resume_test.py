@@ -318,7 +318,7 @@ device = "host"
             code, _, err = self.penstock("run", config, "--state", "state", "--quiet", "--set", change)
             self.assertEqual(code, EXIT_FAILED)
             self.assertIn(words, err)
-            self.assertIn("'state' continues that other run; for this one give another --state, or remove the file to begin again", err)
+            self.assertIn("'state' is the state of another run; give this run another --state, or remove the file to begin again", err)
             self.assertEqual(self.read("state"), before)
         # Settings that do not change a batch may change.
         rest = self.run_json(config, "--state", "state", "--digest", "--set", "image.crop_fraction=0.5", "--workers", 1)

@@ -368,7 +368,7 @@ TEST_CASE("a session that is over says so while its program holds it") {
   s.state = "ok";
   s.outcome = run_outcome::finished;
   auto status = telemetry::as_json(s);
-  const std::string held = "\nfinished: everything is delivered; the program (pid 4711) keeps the session open until it closes it\n";
+  const std::string held = "\nfinished: everything is delivered; the session stays open until the program (pid 4711) closes it\n";
   CHECK(cli::status_for_people(status, {}, 200).find(held) != std::string::npos);
   status["state"] = "ended";
   CHECK(cli::status_for_people(status, {}, 200).find(held) == std::string::npos);
@@ -564,8 +564,8 @@ TEST_CASE("a data loader shows how far its pass is and when that will end") {
 TEST_CASE("why says what is awaited now, and when that becomes a stall") {
   nlohmann::ordered_json why = why_of_two_workers();
   why["now"] = {{"seconds", 3.2}, {"waits_for", "worker/1, which has been loading sample 37 for 3.2 s"}, {"worker", 1}, {"verdict_after_seconds", 5}};
-  CHECK(cli::why_for_people(why, 0).find("Now the consumer has been waiting 3.2 s for its next batch: for worker/1, which has been loading sample 37 for 3.2 s. "
-                                         "If nothing moves for 5 s, this is a stall") == 0);
+  CHECK(cli::why_for_people(why, 0).find("The consumer has been waiting 3.2 s for its next batch: for worker/1, which has been loading sample 37 for 3.2 s. "
+                                         "After 5 s without progress this is a stall") == 0);
   why["now"] = nullptr;
   CHECK(cli::why_for_people(why, 0).starts_with("Decoding limits you."));
   why["of"] = "batches";

@@ -15,8 +15,8 @@ struct unwritten_photo {
   int os_code = 0;  ///< errno
 };
 
-/// Into FOLDER/class-0 to class-3, with a thread for each core. Returns the first file that could not be written, of which nothing is
-/// left; empty: all are there.
+/// Into FOLDER/class-0 to class-3, with a thread for each core. Returns the first file that could not be written (it is removed); empty if
+/// all were written.
 [[nodiscard]] std::optional<unwritten_photo> draw_sample_photos(const std::filesystem::path& folder, int count);
 
 }  // namespace penstock

@@ -1,4 +1,4 @@
-// headroom: compares how fast the program around a session could run if data were free with the real feed.
+// headroom: compares the real feed with how fast the program around a session could run if data were free.
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/counted.hpp"

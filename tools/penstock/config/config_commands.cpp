@@ -63,9 +63,10 @@ void add_config_commands(verb_table& verbs) {
       {"check-config",
        verb_group::look,
        "check a config file for mistakes",
-       "Reports all mistakes at once, with file, line and column. Exit code 78 if there are any. Missing "
-       "data, a folder without files of its type, a missing or unreadable kind of shard, members that the first samples of tar shards lack, a missing worker program or a missing file with a secret, is only a warning: a config may be "
-       "checked on a machine that does not run it.",
+       "Reports all mistakes at once, with file, line and column. Exit code 78 if there are any. Problems of this machine are only "
+       "warnings, because a config may be checked on a machine that does not run it: missing data, a folder without files of its type, "
+       "missing or unreadable shards, members that the first samples of tar shards lack, a missing worker program, a missing file with a "
+       "secret.",
        {{"penstock check-config photos.toml", "exit code 0 if there is no mistake"},
         {"penstock check-config photos.toml --print-effective", "print all values and where they come from"},
         {"penstock check-config photos.toml --explain",

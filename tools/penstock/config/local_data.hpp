@@ -8,9 +8,9 @@
 
 namespace penstock::cli {
 
-/// What a run would refuse about the files of [dataset]: what was found, and what was expected. Empty: nothing, or only reading more would
-/// show it. Checks names, and the headers of arrays and token files; in a folder of pictures it stops at the first one. Does not
-/// ask servers.
+/// Why a run would refuse the files of [dataset]: what was found, and what was expected. Empty if nothing is wrong, or if only reading more
+/// would show it. Checks names, and the headers of arrays and token files; in a folder of pictures it stops at the first one. Does not ask
+/// servers.
 [[nodiscard]] std::optional<std::string> trouble_with_files(const config& settings);
 
 }  // namespace penstock::cli

@@ -218,7 +218,7 @@ void add_changes(verb_table& verbs) {
                     : "a loader host: it leaves this session"}}},
         [name](const request_options& given) { return for_workers(given, name); });
     add_group_choice(verb, o->choice);
-    if (restarts) verb.add_flag("--now", o->now, "kill the worker instead of waiting for what it holds; others load that");
+    if (restarts) verb.add_flag("--now", o->now, "kill the worker instead of letting it finish; other workers load its batches");
     verb.add_option("TARGET", o->target, restarts ? "worker/N, workers or gpu" : "worker/N, workers or host/NAME")
         ->required();
   }

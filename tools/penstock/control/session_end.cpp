@@ -97,8 +97,8 @@ bool session_end::is_over(steady_time until) const {
   return wait_for(process_, until) && wait_for(parent_, until);
 }
 
-/// Whether the socket belongs to the next session of this name by now, perhaps in the same process. Then the record is no longer
-/// written, and has an end unless the session was killed.
+/// Whether the next session of this name has taken over the socket, perhaps in the same process. If so, our record is no longer written,
+/// and it has an end unless the session was killed.
 bool session_end::has_a_successor() const {
   if (record_.empty() || control::is_written(record_)) return false;
   if (control::process_behind(socket_) != pid_) return true;

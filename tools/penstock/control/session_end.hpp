@@ -27,8 +27,7 @@ class session_end {
   /// certainly its own.
   explicit session_end(std::filesystem::path socket);
 
-  /// Takes what the session says in its answer, or in the error of a refusal. Without this, only the socket
-  /// counts.
+  /// Takes what the session says in its answer, or in the error of a refusal. Without this call, only the socket is watched.
   void says(const nlohmann::ordered_json& answer);
   /// The session's process; 0: unknown, because it is gone, or in another pid namespace.
   [[nodiscard]] int pid() const noexcept { return pid_; }
@@ -36,7 +35,7 @@ class session_end {
   [[nodiscard]] const std::filesystem::path& record() const noexcept { return record_; }
   /// Waits until the socket has no listener, the processes are gone and the record is complete. False: not within that time.
   [[nodiscard]] bool wait_until(steady_time until) const;
-  /// The same, and it says what the end waits for: once each, after a second and then about every 5 s. `whose`: "rank 1: ".
+  /// The same, but also prints what the end waits for: after a second, then about every 5 s, and each thing once. `whose`: "rank 1: ".
   [[nodiscard]] bool wait_and_tell(steady_time until, bool quiet, const std::string& whose = {}) const;
   /// What still remains after wait_until() has returned false: "the session is still stopping".
   [[nodiscard]] std::string what_is_left() const;

@@ -11,7 +11,7 @@ namespace penstock::cli {
 
 /// One thing that has not ended yet.
 struct awaited_end {
-  std::string what;   ///< "worker/0": the same for as long as it is waited for
+  std::string what;   ///< "worker/0": identifies it across calls
   std::string words;  ///< "worker/0, which has been working on cat.jpg for 7.2 s; it is killed ..."
 };
 

@@ -41,14 +41,14 @@ struct planned_batch {
   schedule::stream_state before;  ///< the stream's state when everything before this batch is delivered
 };
 
-/// prepare_stream; of a custom dataset, what its worker program says of it: starts one worker ([loader] command) and kills it
-/// again. Blocks for up to [loader.hang] start_deadline for each answer.
+/// Like prepare_stream, but asks the worker program ([loader] command) about a custom dataset: starts one worker and kills it afterwards.
+/// Blocks for up to [loader.hang] start_deadline for each answer.
 result<prepared_dataset> prepare_by_worker(const config& settings);
 
 class planned_stream {
  public:
-  /// `saved`: a state of the run, if it matters: it knows the run's quarantined samples, and at which position a group
-  /// of another size entered an epoch.
+  /// `saved`: a state of the run, or none. It contains the run's quarantined samples, and the position at which a group of another size
+  /// entered an epoch.
   static result<planned_stream> create(const config& settings,
                                        const std::optional<schedule::stream_state>& saved);
 

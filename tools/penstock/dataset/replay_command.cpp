@@ -305,8 +305,8 @@ void add_replay_command(verb_table& verbs) {
        "its pictures (--png), and the samples' names to stdout. --verify loads all batches of a journal "
        "(`--sink journal:FILE`) and compares their digests. It names the batches that differ today, and the "
        "samples that are only in such batches. It also names batches that are missing between the first and "
-       "the last one, and those that the journal has twice with different contents. The exit code is 1 if "
-       "there are any of these, else 0: then nothing was lost. Batches that are there twice with equal "
+       "the last one, and those that the journal has twice with different contents. The exit code is 1 if there are any of these, else 0. "
+       "Batches that are there twice with equal "
        "contents are counted; a run that was killed and resumed repeats some. --state names a saved "
        "state of that run: samples that were quarantined in it are left out again, and an epoch that a group "
        "of another size started is divided among the ranks as it was then.",

@@ -50,8 +50,8 @@ finding check_hosts_secret(const facts& f) {
   const hosts_facts& h = *f.hosts;
   if (!h.address_trouble.empty() || !h.reach_trouble.empty()) return skipped("it cannot be reached (see host.reach)");
   if (!h.secret_trouble.empty()) return {status::fail, h.secret_trouble};
-  return {status::ok, h.encrypted ? "both have the same secret; the connection is encrypted"
-                                  : "neither has one: whoever reaches that port may join, and nothing is encrypted"};
+  return {status::ok, h.encrypted ? "both sides have the same secret; the connection is encrypted"
+                                  : "neither side has a secret: any machine that reaches that port may join, and nothing is encrypted"};
 }
 
 finding check_versions(const facts& f) {
@@ -73,7 +73,7 @@ finding check_bandwidth(const facts& f) {
   if (!h.measure_trouble.empty())
     return {status::fail, "the connection ended while it was measured: " + h.measure_trouble, "", "try again; see the log of the other side"};
   return {h.bytes_per_second >= narrow_bytes_per_second ? status::ok : status::warn,
-          fmt::format("{:.0f} MB/s by one connection; each worker has its own", h.bytes_per_second / 1e6)};
+          fmt::format("{:.0f} MB/s over one connection; each worker has its own", h.bytes_per_second / 1e6)};
 }
 
 finding check_clocks(const facts& f) {
@@ -88,8 +88,8 @@ finding check_data_here(const facts& f) {
   const hosts_facts& h = *f.hosts;
   if (auto known = known_before(h)) return *known;
   if (h.who == peer::host) return skipped("a loader host lists the dataset when a session calls it");
-  if (!h.measure_trouble.empty()) return skipped("the connection ended before it could be asked for (see host.bandwidth)");
-  if (!h.program.empty()) return skipped(fmt::format("the session sends its {} code, and that reads the data", h.program));
+  if (!h.measure_trouble.empty()) return skipped("the connection ended before this could be checked (see host.bandwidth)");
+  if (!h.program.empty()) return skipped(fmt::format("the session sends its {} code, and only that code knows the data", h.program));
   if (!h.data_trouble.empty()) return {status::fail, h.data_trouble};
   return {status::ok, h.data_path.empty() ? counted(h.samples, "sample") : fmt::format("{}: {}", h.data_path, counted(h.samples, "sample"))};
 }
@@ -100,10 +100,10 @@ finding check_same_data(const facts& f) {
   if (h.who == peer::host) return skipped("a loader host compares the dataset when a session calls it");
   if (!h.data_trouble.empty()) return skipped("the dataset is not here (see host.data)");
   if (!h.program.empty() && h.own_program != h.program)
-    return {status::fail, fmt::format("the session's workers are {} programs, which this command cannot start", h.program), "",
+    return {status::fail, fmt::format("the session's workers run {}, which this command cannot start", h.program), "",
             "start it, and the host, as `python -m penstock`"};
   if (!h.difference.empty()) return {status::fail, h.difference};
-  if (!h.compared) return skipped("the connection ended before it could be compared (see host.bandwidth)");
+  if (!h.compared) return skipped("the connection ended before the datasets could be compared (see host.bandwidth)");
   if (!h.program.empty()) return {status::ok, "the versions of " + h.program + " and its packages are the session's"};
   return {status::ok, "the session's: " + h.fingerprint};
 }

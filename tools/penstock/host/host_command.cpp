@@ -110,8 +110,8 @@ void add_host_command(verb_table& verbs) {
        "same file. A session never sends a program, and cannot name another one.\n\n"
        "With --on it starts hosts on other machines by ssh, where penstock must be on the PATH of a plain command. ssh must log in without "
        "a password. The hosts leave when this command ends.\n\n"
-       "Ends with 0 when the sessions that it joined are over, or after SIGTERM once the workers have finished their "
-       "batches; with 78 when one of them refused this host, or no worker can work here. Until a session answers, it tries again.",
+       "Exits with 0 when the sessions that it joined are over, or after SIGTERM once the workers have finished their batches; with 78 "
+       "when a session refused this host, or if no worker can run here. Until a session answers, it tries again.",
        {{"penstock host --join trainer:7077 --secret-file hosts.secret", "a worker for each core"},
         {"penstock host --join trainer:7077 --workers 8 --data /data=/mnt/data --secret-file hosts.secret",
          "the session's /data is /mnt/data here"},

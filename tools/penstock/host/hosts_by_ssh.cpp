@@ -26,9 +26,9 @@ using namespace std::chrono_literals;
 
 constexpr int ssh_failed = 255;
 
-// For a POSIX shell on the other machine; $1 says whether there is a secret, the rest is the host's command. The first line of the input
-// is the secret: it is in no command line, and in a file only until the host has it open, which has no name when the host reads
-// it. The input ends when the connection does.
+// Runs in a POSIX shell on the other machine. $1 says whether there is a secret; the other arguments are the host's command. The secret is
+// the first line of the input, so no command line contains it. It is passed on in a file that is removed before the host reads it. The
+// input ends when the connection does.
 constexpr std::string_view script = R"(umask 077
 exec 3<&0
 if [ "$1" = secret ]; then
@@ -62,7 +62,8 @@ std::string remote_command(const hosts_by_ssh::settings& what) {
 
 result<std::unique_ptr<hosts_by_ssh>> hosts_by_ssh::start(const settings& what) {
   if (what.secret.find('\n') != std::string::npos)
-    return refuse(errc::config, "the hosts' secret has several lines, but only one line is sent by ssh: draw one with `penstock secret`");
+    return refuse(errc::config, "the hosts' secret has several lines, but only one line can be sent by ssh: make a secret "
+                                "with `penstock secret`");
   auto program = process::find_program("ssh");
   if (!program) return tl::unexpected(std::move(program.error()));
   auto made = std::unique_ptr<hosts_by_ssh>(new hosts_by_ssh());

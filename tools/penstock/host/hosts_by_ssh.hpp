@@ -1,5 +1,5 @@
-// `penstock host --on MACHINE`: starts `penstock host --join` on other machines by ssh. The secret and the end travel through ssh's input:
-// hosts leave when it closes, whether this command has ended them, has been killed, or the connection broke. Used by host_command.
+// `penstock host --on MACHINE`: starts `penstock host --join` on other machines by ssh. The secret is sent through ssh's input. Hosts leave
+// when that input closes: because this command ends them, was killed, or lost the connection. Used by host_command.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -22,13 +22,14 @@ class hosts_by_ssh {
     std::vector<std::string> arguments;
     std::string secret;
   };
-  /// Call on a thread that lives until run() has returned. Refuses (errc::worker_program) where there is no ssh, and (errc::system).
+  /// Call on a thread that lives until run() has returned. Fails with errc::worker_program if there is no ssh, and with errc::system if the
+  /// system refuses.
   static result<std::unique_ptr<hosts_by_ssh>> start(const settings& what);
   ~hosts_by_ssh();
   hosts_by_ssh(const hosts_by_ssh&) = delete;
   hosts_by_ssh& operator=(const hosts_by_ssh&) = delete;
 
-  /// Waits until all hosts have ended, and says how those ended that failed. 0, or the first exit code that is another.
+  /// Waits until all hosts have ended, and reports how the failed ones ended. Returns 0, or the first exit code other than 0.
   int run();
   /// From any thread. Workers finish their leases first, unless `at_once`.
   void leave(bool at_once);

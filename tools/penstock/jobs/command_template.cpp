@@ -44,9 +44,8 @@ class splitter {
     } else if (for_shells.find(c) != std::string_view::npos ||
                (!word_ && for_shells_at_first.find(c) != std::string_view::npos)) {
       return refuse(errc::usage,
-                    "no shell reads the command '{}': the program would receive the '{}' as it is; quote it "
-                    "if you mean "
-                    "that, or run a shell: sh -c '... \"$1\" ...' sh {{}}",
+                    "the command '{}' runs without a shell: the program would receive the '{}' unchanged; quote it if you mean that, or "
+                    "run a shell: sh -c '... \"$1\" ...' sh {{}}",
                     printable(text_), c);
     } else {
       take();

@@ -98,10 +98,10 @@ result<std::unique_ptr<work>> work_of(const map_options& o, const config& settin
 
 // ---- the run ----------------------------------------------------------------------------------------------
 
-/// Who has stopped the pool.
+/// What has stopped the pool.
 struct pool_ending {
   std::atomic<bool> by_us = false;     // the output is lost, or the last allowed job has failed
-  std::atomic<bool> by_order = false;  // of `penstock stop`
+  std::atomic<bool> by_order = false;  // `penstock stop`
 };
 
 map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& input, stop_signals& signals,
@@ -214,7 +214,7 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   around.tell = [](const std::string& line) { log::warn("map", "{}", line); };
   map_run run(rules, std::move(around));
   running = &run;
-  if (pool.report().error) run.stop();  // that was before the line above
+  if (pool.report().error) run.stop();  // the pool may have failed before the assignment above
   return tell_end(o, run_on(pool, o, run, *files.input, signals, ending));
 }
 

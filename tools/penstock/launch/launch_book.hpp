@@ -45,8 +45,7 @@ struct launch_rules {
   nanoseconds start_deadline{30'000'000'000};
   /// With restart_one: how long a rank may send nothing after its first line.
   nanoseconds lost_after{10'000'000'000};
-  /// How much later than the first rank all others know that their group has ended. They learn it within a
-  /// second.
+  /// How long after the first rank every other rank must know that their group has ended. Normally this takes less than a second.
   nanoseconds left_behind_after{2'000'000'000};
   /// The time between SIGTERM and SIGKILL: after a failure, and after the user's first signal.
   nanoseconds grace_after_failure{4'000'000'000};
@@ -123,8 +122,8 @@ class launch_book {
   void start_failed(std::uint32_t rank, std::string why, steady_time now);
   void exited(std::uint32_t rank, const process::exit_report& end, steady_time now,
               oom_killer oom = oom_killer::did_not);
-  /// A line of this rank: how many batches its process has delivered, and how many beats its session has
-  /// shown. A line with the same number of beats as before does not mean that it lives.
+  /// A line of this rank has arrived: how many batches its process has delivered, and how many beats its session has shown. A line with the
+  /// same number of beats as before is no sign of life.
   void heard(std::uint32_t rank, std::uint64_t batches, std::uint64_t beats, steady_time now);
   /// The state of all running ranks; `start`: what the current start waits for. Call about once per tick().
   void look(steady_time now, const std::vector<rank_sign>& signs, const std::string& start);
@@ -168,7 +167,7 @@ class launch_book {
   void kill_left_behind(steady_time now);
   /// Whether the rank is being ended because it hangs: it is then lost, whatever its exit code.
   [[nodiscard]] bool hung(std::uint32_t rank) const;
-  /// Handles the loss of a rank's process through no decision of its own.
+  /// Handles a process of a rank that did not end by its own decision.
   void lose(std::uint32_t rank, std::string how, const supervision::restart_decision& decided,
             steady_time now);
   void forget_restarts(steady_time now);

@@ -229,7 +229,7 @@ int launch(launch_options o) {
   if (const auto no = trouble_with_file(o)) return tell_rejection(*no, o.json);
   stop_signals signals;  // before any thread starts
   if (auto ok = check_out(o.sink, o.out); !ok) return refuse_with(exit_usage, ok.error(), o.json);
-  // Until the end of this process no other run may write them. Before the state is read.
+  // Keeps other runs from writing these files until this process ends. Locked before the state is read.
   const auto report = lock_files("the report", {o.report});
   if (!report) return refuse_with(exit_failed, report.error(), o.json);
   const auto state = lock_files("the state", {o.state});

@@ -41,7 +41,7 @@ class launcher_link {
 /// is one.
 class position_teller {
  public:
-  /// Report the position, or only that the process is alive: for a session that ends without having begun.
+  /// What to report: the position, or only that the process is alive (for a session that ends before it begins).
   enum class tells : std::uint8_t { position, life };
   position_teller(launcher_link& launcher, const Session& session, std::chrono::nanoseconds lost_after,
                   tells what = tells::position);

@@ -21,8 +21,8 @@ class rank_output {
   rank_output(const rank_output&) = delete;
   rank_output& operator=(const rank_output&) = delete;
 
-  /// Continues reading when the writer has room again. While the writer is full, nothing is read, so a rank
-  /// that writes faster than its output is read waits, as it would without us.
+  /// Continues reading when the writer has room again. While the writer is full, the pipe is not read, so a rank that writes too fast
+  /// waits, as it would without us.
   void resume();
   /// The rank is gone: reads the rest of the pipe.
   void finish();

@@ -34,7 +34,7 @@ struct rank_progress {
   nlohmann::ordered_json epochs = nlohmann::ordered_json::array();
   group_end_word group = group_end_word::none;
   std::uint64_t beats =
-      0;  ///< increases while the session's actors answer; a repeated number does not mean life
+      0;  ///< increases while the session's actors answer; a repeated number is no sign of life
 };
 
 /// The line with its line feed.

@@ -61,7 +61,8 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
       }
     }
   };
-  p.begin("penstock_session_ended_deaths", "gauge", "Deaths in a session that has ended, of its workers or GPU owners, by cause; stopped: killed at a stop.");
+  p.begin("penstock_session_ended_deaths", "gauge",
+          "Deaths of workers or GPU owners in an ended session, by cause; stopped: killed at a stop.");
   for (const json& s : sessions) {
     const json deaths = s.value("deaths", json::object());
     for (const auto& [of, causes] : deaths.items()) {
@@ -70,7 +71,7 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
     }
   }
   p.begin("penstock_session_ended_last_death_info", "gauge",
-          "1; the labels say which worker, or the GPU owner, died last in a session that has ended, how, and of what.");
+          "1; the labels say which worker, or the GPU owner, died last in an ended session, how and why.");
   each([&p](const json& s, const json& d, const char* of) {
     // The same labels as penstock_last_death_info of a running session or pool.
     metric_labels work{{"sample", name_of_sample(d)}, {"index", label_in(d, "sample")}};
@@ -85,7 +86,7 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
                 work,
             1);
   });
-  p.begin("penstock_session_ended_last_death_timestamp_seconds", "gauge", "When that was, in Unix time.");
+  p.begin("penstock_session_ended_last_death_timestamp_seconds", "gauge", "When that worker or GPU owner died, in Unix time.");
   each([&p](const json& s, const json& d, const char* of) {
     if (const auto time = unix_seconds(d, "time")) p.value(labels_of(s) + metric_labels{{"of", of}}, *time);
   });
@@ -93,7 +94,7 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
 
 /// The metrics of ended pools.
 void add_jobs(metrics_page& p, const std::vector<json>& sessions) {
-  p.begin("penstock_session_ended_jobs", "gauge", "Jobs of a pool that has ended, by outcome.");
+  p.begin("penstock_session_ended_jobs", "gauge", "Jobs of an ended pool, by outcome.");
   for (const json& s : sessions) {
     const json jobs = s.value("jobs", json());
     if (!jobs.is_object()) continue;
@@ -120,7 +121,7 @@ void add_quarantine(metrics_page& p, const std::vector<json>& sessions, bool of_
 /// Adds the failures in each session's record, which may have lost the oldest.
 void add_failures(metrics_page& p, const std::vector<json>& sessions) {
   p.begin("penstock_session_ended_sample_failed_info", "gauge",
-          "1; a sample that a session that has ended could not load, and why; the last 16 of each.");
+          "1; a sample that an ended session could not load, and why; the last 16 of each session.");
   for (const json& s : sessions) {
     const json all = s.value("failures", json::array());
     std::set<std::string> named;
@@ -178,12 +179,13 @@ std::string merged_pages::text() && {
   up.begin("penstock_session_up", "gauge", "1 for each running session of this user; 0 if it does not answer.");
   for (const auto& [name, s] : sessions_) up.value("session", printable(name), s.answers ? 1 : 0);
   up.begin("penstock_session_process_info", "gauge",
-           "1 for each running session: its process, as it is seen from outside; also of one that does not answer.");
+           "1 for each running session, even if it does not answer; the labels describe its process as seen from outside.");
   for (const auto& [name, s] : sessions_) {
     if (s.seen.pid <= 0) continue;
     up.value({{"session", printable(name)}, {"id", s.seen.id}, {"pid", std::to_string(s.seen.pid)}, {"process", s.seen.suspended ? "suspended" : "running"}}, 1);
   }
-  up.begin("penstock_session_last_seen_timestamp_seconds", "gauge", "When it last wrote to its record, in Unix time; it does so every second.");
+  up.begin("penstock_session_last_seen_timestamp_seconds", "gauge",
+           "When the session last wrote to its record, in Unix time; it does so every second.");
   for (const auto& [name, s] : sessions_) {
     if (s.seen.last_seen) up.value("session", printable(name), *s.seen.last_seen);
   }
@@ -207,8 +209,8 @@ std::string page_of_ended(const std::vector<json>& sessions) {
       if (const auto time = unix_seconds(s, key)) p.value(labels_of(s), *time);
     }
   };
-  times("penstock_session_ended_timestamp_seconds", "ended", "When it ended, in Unix time.");
-  times("penstock_session_ended_start_timestamp_seconds", "started", "When it started, in Unix time.");
+  times("penstock_session_ended_timestamp_seconds", "ended", "When the session ended, in Unix time.");
+  times("penstock_session_ended_start_timestamp_seconds", "started", "When the session started, in Unix time.");
   const auto numbers = [&](const char* name, const char* key, const char* help) {
     p.begin(name, "gauge", help);
     for (const json& s : sessions) {
@@ -217,25 +219,25 @@ std::string page_of_ended(const std::vector<json>& sessions) {
       if (number.is_number()) p.value(labels_of(s), number.get<double>());
     }
   };
-  numbers("penstock_session_ended_batches", "batches_delivered", "Batches that it delivered.");
-  numbers("penstock_session_ended_samples", "samples_delivered", "Samples that it delivered.");
-  numbers("penstock_session_ended_samples_expected", "samples_expected", "Samples of its whole run.");
-  numbers("penstock_session_ended_samples_failed", "failed", "Samples that it could not load.");
-  numbers("penstock_session_ended_samples_quarantined", "quarantined", "Samples that it left out because they kill workers.");
-  numbers("penstock_session_ended_worker_deaths", "workers_ended_unexpectedly", "Its workers that ended unexpectedly.");
-  p.begin("penstock_session_ended_gpu_owner_deaths", "gauge", "GPU owner processes of it that ended unexpectedly.");
+  numbers("penstock_session_ended_batches", "batches_delivered", "Batches that the session delivered.");
+  numbers("penstock_session_ended_samples", "samples_delivered", "Samples that the session delivered.");
+  numbers("penstock_session_ended_samples_expected", "samples_expected", "Samples of the session's whole run.");
+  numbers("penstock_session_ended_samples_failed", "failed", "Samples that the session could not load.");
+  numbers("penstock_session_ended_samples_quarantined", "quarantined", "Samples that the session left out because they kill workers.");
+  numbers("penstock_session_ended_worker_deaths", "workers_ended_unexpectedly", "Workers of the session that ended unexpectedly.");
+  p.begin("penstock_session_ended_gpu_owner_deaths", "gauge", "GPU owner processes of the session that ended unexpectedly.");
   for (const json& s : sessions) {
     if (const json deaths = s.value("owners_ended_unexpectedly", json()); deaths.is_number())
       p.value(labels_of(s), deaths.get<std::uint64_t>());
   }
-  numbers("penstock_session_ended_worker_restarts", "worker_restarts", "Worker processes that it started as replacements.");
+  numbers("penstock_session_ended_worker_restarts", "worker_restarts", "Worker processes that the session started as replacements.");
   add_jobs(p, sessions);
   add_deaths(p, sessions);
   p.begin("penstock_session_ended_sample_quarantined_info", "gauge",
-          "1; a sample that a session that has ended left out because it kills workers; the last 16 of each.");
+          "1; a sample that an ended session left out because it kills workers; the last 16 of each session.");
   add_quarantine(p, sessions, false);
   p.begin("penstock_session_ended_job_poisoned_info", "gauge",
-          "1; a job that a pool that has ended gave up because it kills workers; the last 16 of each.");
+          "1; a job that an ended pool gave up because it kills workers; the last 16 of each pool.");
   add_quarantine(p, sessions, true);
   add_failures(p, sessions);
   return std::move(p).text();

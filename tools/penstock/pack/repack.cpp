@@ -129,8 +129,8 @@ result<void> begin_or_continue(const shard_list& shards, const std::string& out,
       if (known == state.sources.end())
         return refuse(errc::usage, "'{}' holds '{}', which was not written by penstock pack: choose another --out", printable(out), name);
       if (known->second != *source)
-        return refuse(errc::usage, "'{}' holds '{}', made from a '{}' of {} bytes; that in '{}' has {} bytes{}: {}", printable(out), name,
-                      known->second.name, known->second.bytes, printable(shards.folder), source->bytes,
+        return refuse(errc::usage, "'{}' holds '{}', which was made from a '{}' of {} bytes; the one in '{}' has {} bytes{}: {}", printable(out),
+                      name, known->second.name, known->second.bytes, printable(shards.folder), source->bytes,
                       known->second.bytes == source->bytes ? " and a different modification time" : "", way_out);
       made[i].was_there = true;
       made[i].bytes = static_cast<std::uint64_t>(facts.st_size);

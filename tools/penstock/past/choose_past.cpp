@@ -25,7 +25,7 @@ using json = nlohmann::ordered_json;
 using control::found_record;
 using namespace std::chrono_literals;
 
-constexpr auto record_deadline = 5s;  // for the end of a session's record, after that of its socket
+constexpr auto record_deadline = 5s;  // how long after closing its socket a session may complete its record
 constexpr auto record_polled_every = 20ms;
 constexpr double told_status_age = 2;  // seconds
 
@@ -138,7 +138,7 @@ std::string end_with_reason(const std::filesystem::path& record) {
   const json summary = past->summary();
   const bool has_failure = summary.at("failure").is_string();
   const std::string why = has_failure ? "" : one_line(text_of(summary.at("reason")));
-  // A session that could end in order has recorded its status then.
+  // A session that ended in an orderly way recorded its status at its end.
   const double age = has_failure || summary.at("outcome") != "died" ? 0 : past->status_age_seconds().value_or(0);
   const std::string from = age < told_status_age ? "" : fmt::format("; its last status is from {:.0f} s before that", age);
   return end_in_words(summary) + (why.empty() ? "" : ": " + why) + from;

@@ -32,7 +32,7 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// How the session of this record ended, with the reason of any outcome. Empty: it cannot be read.
 [[nodiscard]] std::string end_with_reason(const std::filesystem::path& record);
 
-/// For people who wrote --last: says which session this record is of and how it ended; of a rank also how to read its whole group.
+/// With --last, for people: prints which session this record belongs to and how it ended; for a rank, also how to read its whole group.
 void tell_last(const session_choice& choice, const std::filesystem::path& record);
 
 /// "'photos' failed 8 h ago: the dataset is gone": how the last session of this name ended, or of any name if this one is empty. Empty:

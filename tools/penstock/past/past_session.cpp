@@ -99,8 +99,9 @@ json past_session::status() const {
     return s;
   }
   s["state"] = "ended";
-  if (header_.contains("session")) s["session"] = header_.at("session");  // while alive it may have had another name, which no verb accepts now
-  // A worker that has exited has no pid: report what it had before. What it has loaded since then counts.
+  // A live session may have another name, which no verb accepts after its end.
+  if (header_.contains("session")) s["session"] = header_.at("session");
+  // A worker that has exited has no pid: report its last one. Its samples include those loaded after that status.
   for (json& w : s["workers"]) {
     const auto seen = last_seen_.find(w.value("id", std::uint64_t{0}));
     if (seen != last_seen_.end() && w.value("pid", json()).is_null()) {

@@ -125,7 +125,7 @@ int tell_end(const run_options& o, const run_report& report, int signal) {
   }
   if (signal != 0 && !o.quiet && o.state.empty() && report.outcome == run_outcome::stopped) say(position_not_saved("run"));
   if (!o.state.empty() && report.error && report.error->code == errc::state_mismatch && !o.json) {
-    say(fmt::format("'{}' continues that other run; for this one give another --state, or remove the file to begin again",
+    say(fmt::format("'{}' is the state of another run; give this run another --state, or remove the file to begin again",
                     printable(o.state)));
   }
   return exit_code_of(o, report, signal);
@@ -133,7 +133,7 @@ int tell_end(const run_options& o, const run_report& report, int signal) {
 
 // ---- a run that cannot begin ------------------------------------------------------------------------------
 
-/// Whoever reads reports, such as `penstock launch`, finds the reason in this one.
+/// Writes a report with the reason, for programs that read reports, such as `penstock launch`.
 void report_refusal(const run_options& o, const std::string& session, const failure& why) {
   run_report report;
   report.session = session;
@@ -177,7 +177,7 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
     std::optional<position_teller> teller;
     if (launcher.there())
       teller.emplace(launcher, session, settings.group.lost_after, position_teller::tells::life);
-    const struct unresponsive_at_end {  // a signal must not find the session gone
+    const struct unresponsive_at_end {  // after this, no signal uses the destroyed session
       stop_signals& signals;
       ~unresponsive_at_end() { signals.ignore(); }
     } at_end{signals};
@@ -228,8 +228,8 @@ int run(run_options o) {
   if (!joins) return refuse_start(o, settings, exit_config, joins.error());
   if (auto ok = session::check_alone(settings); !*joins && !ok)
     return refuse_start(o, settings, exit_config, ok.error());
-  // Before signals are handled, so that a signal ends it. A rank of a launcher must show that it lives meanwhile: its
-  // session builds the index.
+  // Build the index before signals are handled, so that a signal ends this process. A rank of a launcher must send signs of life meanwhile,
+  // so its session builds the index.
   if (!*joins && !place && !o.quiet && !o.json) index_with_bar(settings, notices_told::by_caller);
   stop_signals signals;
   launcher_link launcher;
@@ -244,7 +244,7 @@ int run(run_options o) {
   run_state state = state_of(o, place, *joins);
   if (auto ok = check_places(o.files, state); !ok)
     return refuse_here(ok.error().code == errc::usage ? exit_usage : exit_failed, ok.error());
-  // Until the end of this process no other run may write them; the session locks what its sink writes.
+  // Keeps other runs from writing these files until this process ends; the session locks what its sink writes.
   const auto report = lock_files("the report", {o.files.report});
   if (!report) {
     o.files.report.clear();  // it is the other run's

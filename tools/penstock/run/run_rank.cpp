@@ -93,7 +93,7 @@ std::string notice_of_journal(const std::string& sink) {
   file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
   begin.resize(static_cast<std::size_t>(file.gcount()));
   if (begin.find("\"batch\":") == std::string::npos) return {};
-  return fmt::format("the journal '{}' already has batches: this run begins at the beginning and appends its own to them",
+  return fmt::format("the journal '{}' already has batches: this run starts at the beginning of the stream and appends its batches",
                      printable(path));
 }
 

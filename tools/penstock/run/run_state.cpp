@@ -41,7 +41,7 @@ bool ended_with_group(const Session& session) {
   return group && (group->outcome == "finished" || group->outcome == "stopped");
 }
 
-/// No batch is delivered and no sample quarantined: whatever the settings are now, the run begins at the beginning.
+/// Whether no batch was delivered and no sample quarantined: then the run starts at the beginning, whatever the settings are now.
 bool is_beginning(const schedule::stream_state& s) {
   return s.epoch == 0 && s.start == 0 && s.next_batch == 0 && s.early == 0 && s.quarantined_samples.empty();
 }

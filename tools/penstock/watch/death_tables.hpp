@@ -17,9 +17,9 @@ namespace penstock::cli {
 [[nodiscard]] std::string reason_of_death(const nlohmann::ordered_json& death);
 /// Whether the process was killed because it had not stopped in time.
 [[nodiscard]] bool was_killed_at_stop(const nlohmann::ordered_json& death);
-/// Restarted or drained on request, which is no death (rule D24).
+/// Whether the process was restarted or drained on request, which does not count as a death (rule D24).
 [[nodiscard]] bool ended_as_asked(const nlohmann::ordered_json& death);
-/// Ordered neither by an operator or the program nor by a limit.
+/// Whether neither an operator, the program nor a limit ordered this death.
 [[nodiscard]] bool is_unexpected_death(const nlohmann::ordered_json& death);
 
 /// The deaths in an answer to "deaths" as one list of workers and GPU owners, oldest first. The answer also has ends on request.

@@ -139,7 +139,7 @@ void add_lines(std::vector<std::string>& lines, const std::string& text) {
   }
 }
 
-/// Slow or draining hosts are news; the others follow as they are.
+/// Hosts that drain or lack workers come first, then the others; each group sorted by name.
 std::vector<json> hosts_in_order_of_interest(const json& s) {
   const json found = list_in(s, "hosts");
   std::vector<json> hosts(found.begin(), found.end());

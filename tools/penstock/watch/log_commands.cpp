@@ -40,7 +40,7 @@ struct log_style {
 /// For each source, the process whose line was printed last.
 using last_processes = std::map<std::string, std::uint64_t>;
 
-/// Marks where a new process begins in a place that an earlier one wrote from.
+/// Prints a mark where the output of a new process in the same place begins.
 void mark_new_process(const json& line, const std::string& prefix, last_processes& last) {
   const auto source = line.at("source").get<std::string>();
   const auto incarnation = line.value("incarnation", std::uint64_t{0});
@@ -84,10 +84,10 @@ int follow(const std::filesystem::path& socket, json question, json seen, const 
   }
 }
 
-/// How many lines of a predecessor to show where the current process is silent.
+/// How many lines of the predecessor to show if the current process has written nothing.
 constexpr std::uint32_t previous_lines = 20;
 
-/// A process that replaces a dead one has written nothing yet: what matters is why that one died.
+/// Called if the current process has written nothing yet: shows the last output of its predecessor, which may say why it died.
 bool show_predecessor(const log_options& o, const std::filesystem::path& socket, json question, const log_style& how) {
   question["previous"] = true;
   question["tail"] = o.tail.value_or(previous_lines);
@@ -161,8 +161,8 @@ void add_log_commands(verb_table& verbs) {
       {"logs",
        verb_group::operate,
        "show the output of a session's processes",
-       "The last 64 KiB of stdout and stderr of each process, and of its predecessor in the same place. A line "
-       "marks where a new process begins in a place. With --json, one object per line, with the incarnation.",
+       "The last 64 KiB of stdout and stderr of each process, and of its predecessor in the same place. A mark shows where the output of a "
+       "new process begins. With --json, one object per line, with the incarnation.",
        {{"penstock logs worker/3 --previous", "the last output of the process that died there"},
         {"penstock logs workers -f", "all workers, as they write"},
         {"penstock logs gpu --group photos", "the GPU owner of each rank"},

@@ -263,7 +263,8 @@ std::string state_of_stream(const json& s) {
 /// For a live session whose stream is over; otherwise empty.
 std::string held_for_people(const json& s) {
   if (s.value("outcome", "running") != "finished" || s.at("state") == "ended") return "";
-  return fmt::format("finished: everything is delivered; the program (pid {}) keeps the session open until it closes it", text_of(s.at("pid")));
+  return fmt::format("finished: everything is delivered; the session stays open until the program (pid {}) closes it",
+                     text_of(s.at("pid")));
 }
 
 /// How the number of workers is tuned; empty if it is not.

@@ -38,7 +38,7 @@ namespace penstock::cli {
 /// What a worker is working on, and since when; "-" if it is idle.
 [[nodiscard]] std::string work_since(const nlohmann::ordered_json& worker, work_kind kind);
 [[nodiscard]] bool is_stalled(const nlohmann::ordered_json& status);
-/// Empty while it is unknown, and of a stalled session, about which the rate of the last 10 s says nothing.
+/// Empty while unknown, and for a stalled session: the rate of the last 10 s says nothing about it.
 [[nodiscard]] std::optional<double> seconds_left(const nlohmann::ordered_json& status);
 /// "34 %", of a status whose progress is known: that of the whole stream.
 [[nodiscard]] std::string percent_of(const nlohmann::ordered_json& status);

@@ -208,7 +208,7 @@ int describe_host(const describe_options& o, const std::string& name) {
   return exit_ok;
 }
 
-/// What its events and its quarantine say of a sample.
+/// Shows what the session's events and quarantine say about a sample.
 int describe_sample(const describe_options& o, const std::string& sample) {
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;

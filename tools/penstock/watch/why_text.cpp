@@ -113,8 +113,8 @@ std::string figures_of_workers(const json& why, std::size_t width) {
 std::string now_in_words(const json& why) {
   const json now = why.value("now", json());
   if (!now.is_object()) return "";
-  return fmt::format("Now the consumer has been waiting {:.1f} s for its next batch: for {}. If nothing moves for {:.0f} s, this is a stall, and "
-                     "`penstock why` says what helps.",
+  return fmt::format("The consumer has been waiting {:.1f} s for its next batch: for {}. After {:.0f} s without progress this is a stall, "
+                     "and `penstock why` says what helps.",
                      now.at("seconds").get<double>(), text_of(now.at("waits_for")), now.at("verdict_after_seconds").get<double>());
 }
 

@@ -10,7 +10,7 @@
 
 namespace penstock::cli {
 
-/// Leaves the figures of these workers only.
+/// Keeps only the figures of these workers.
 void limit_to(nlohmann::ordered_json& why, const target& meant);
 /// `width`: columns of the terminal; 0 for no limit. `choice`: " --session NAME", for the commands that it recommends.
 [[nodiscard]] std::string why_for_people(const nlohmann::ordered_json& why, std::size_t width, const std::string& choice = {});
