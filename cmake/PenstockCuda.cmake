@@ -21,7 +21,7 @@ if(NOT PENSTOCK_CUDA STREQUAL "OFF")
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     find_package(CUDAToolkit REQUIRED)
     set(PENSTOCK_HAVE_CUDA ON)
-    # Headers alone; without them the stages of a batch have no names in profilers.
+    # Only headers; without them, profilers do not show the names of a batch's stages.
     find_path(PENSTOCK_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} NO_CACHE)
   elseif(PENSTOCK_CUDA STREQUAL "ON")
     message(FATAL_ERROR "PENSTOCK_CUDA=ON, but nvcc was not found: put it on PATH or set CUDACXX")

@@ -1,4 +1,4 @@
-# Every library that penstock uses, by target; README.md says what for.
+# Every library that penstock uses, by target; README.md lists what each is for.
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -14,12 +14,12 @@ pkg_check_modules(SPNG REQUIRED IMPORTED_TARGET spng)
 
 find_path(PENSTOCK_RANDOM123_INCLUDE Random123/philox.h REQUIRED)
 find_path(PENSTOCK_XXHASH_INCLUDE xxhash.h REQUIRED)
-# The headers alone: the library is loaded when it is needed (runtime/net/tls/tls_library.hpp).
+# Only the headers: the library is loaded when it is needed (runtime/net/tls/tls_library.hpp).
 find_path(PENSTOCK_OPENSSL_INCLUDE openssl/ssl.h REQUIRED)
 # Likewise (runtime/storage/curl_library.hpp).
 find_path(PENSTOCK_CURL_INCLUDE curl/curl.h REQUIRED)
 
-# Asio alone, header-only: none of Boost's libraries is linked.
+# Only Asio, which is header-only: no library of Boost is linked.
 find_path(PENSTOCK_BOOST_INCLUDE boost/asio/io_context.hpp REQUIRED)
 add_library(penstock_asio INTERFACE)
 target_include_directories(penstock_asio SYSTEM INTERFACE "${PENSTOCK_BOOST_INCLUDE}")

@@ -28,8 +28,8 @@ function(penstock_install_program target place)
   endif()
 endfunction()
 
-# penstock_shared_library(TARGET EXPORT name CONTAINS folders... LINKS folders...): what users' programs link. It
-# exports what CONTAINS marks with PENSTOCK_API and nothing else, above all nothing of the libraries inside.
+# penstock_shared_library(TARGET EXPORT name CONTAINS folders... LINKS folders...): what users' programs link. It exports only what CONTAINS
+# marks with PENSTOCK_API, and no symbol of the libraries inside.
 function(penstock_shared_library target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXPORT" "CONTAINS;LINKS")
   set(objects ${arg_CONTAINS})
@@ -53,7 +53,7 @@ function(penstock_shared_library target)
     LIBRARY DESTINATION lib COMPONENT runtime NAMELINK_COMPONENT development)
 endfunction()
 
-# For device programs, which need the headers alone.
+# For device programs, which need only the headers.
 add_library(penstock_headers INTERFACE)
 add_library(penstock::headers ALIAS penstock_headers)
 set_target_properties(penstock_headers PROPERTIES EXPORT_NAME headers)
@@ -71,7 +71,7 @@ write_basic_package_version_file(penstockConfigVersion.cmake COMPATIBILITY SameM
 install(FILES "${PROJECT_BINARY_DIR}/penstockConfig.cmake" "${PROJECT_BINARY_DIR}/penstockConfigVersion.cmake"
   DESTINATION ${PENSTOCK_INSTALL_CMAKE_DIR} COMPONENT development)
 
-# The same for those who build without CMake: pkg-config --cflags --libs penstock (they must request C++20 themselves).
+# The same for builds without CMake: pkg-config --cflags --libs penstock (they must request C++20 themselves).
 function(penstock_pkg_config pc_name pc_library pc_description)
   configure_file(cmake/install/penstock.pc.in ${pc_name}.pc @ONLY)
   install(FILES "${PROJECT_BINARY_DIR}/${pc_name}.pc" DESTINATION lib/pkgconfig COMPONENT development)
@@ -117,7 +117,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 # Nothing depends on the bundled libraries, which lie outside the linker's folders.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS OFF)
-# Opened only where a group of ranks on several hosts has a secret, a path is a URL, or loader hosts compress batches.
+# Loaded only if a group of ranks on several hosts has a secret, a path is a URL, or loader hosts compress batches.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libssl3t64 | libssl3, libcurl4t64 | libcurl4")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "liblz4-1, libzstd1")
 include(CPack)

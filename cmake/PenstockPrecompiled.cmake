@@ -4,7 +4,7 @@
 option(PENSTOCK_PCH "Parse the heavy headers once. For builds from nothing" OFF)
 
 if(PENSTOCK_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # A tenth of a compilation is garbage collection, which pays only once the compiler holds this much (KiB).
+  # The compiler spends a tenth of its time on garbage collection, which is worthwhile only above this heap size (KiB).
   target_compile_options(penstock_build_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=786432>)
 endif()
 

@@ -20,9 +20,10 @@ endfunction()
 # penstock_tests_of_python_file(FILE [TOGETHER] [THOROUGH] [LOCK NAME] [COST NUMBER] [PREFIX TEXT] [NAME TEXT] [CLASSES REGEX] [FIXTURE NAME]
 # PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS ENVIRONMENT VARIABLES)
 # FILE.py is in the current folder; PREFIX and FILE, or NAME, begin the names of the tests. CLASSES: only classes whose names match.
-# FIXTURE: the tests require it. TIMEOUT is that of each test method.
-# TOGETHER: all of them in one process, which lists them; ctest shows the list when one has failed. THOROUGH: they take many seconds of
-# processor time, and only tools/test --all runs them (label thorough). LOCK: tests with the same lock run one at a time. COST: ctest begins with the tests of the highest cost, so that its end does not wait for one of them.
+# FIXTURE: the tests require it. TIMEOUT: for each test method. TOGETHER: all of them run in one process, which lists them; ctest shows the
+# list if one fails. THOROUGH: they take many seconds of processor time, so only tools/test --all runs them (label thorough). LOCK: tests
+# with the same lock run one at a time. COST: ctest starts the tests with the highest cost first, so that none of them runs alone at the
+# end.
 function(penstock_tests_of_python_file file)
   cmake_parse_arguments(PARSE_ARGV 1 test "TOGETHER;THOROUGH" "PREFIX;NAME;CLASSES;FIXTURE;PYTHON;LABEL;TIMEOUT;LOCK;COST" "ENVIRONMENT")
   set(program "${CMAKE_CURRENT_SOURCE_DIR}/${file}.py")
@@ -69,8 +70,9 @@ function(penstock_tests_of_python_file file)
   endforeach()
 endfunction()
 
-# penstock_soak_test(NAME FILE METHODS CLASS.METHOD ... PYTHON PROGRAM TIMEOUT SECONDS ENVIRONMENT VARIABLES): these tests of FILE.py
-# again, as NAME and for longer. A test that FILE.py lacks is an error here: otherwise it would go unnoticed until the next soak.
+# penstock_soak_test(NAME FILE METHODS CLASS.METHOD ... PYTHON PROGRAM TIMEOUT SECONDS ENVIRONMENT VARIABLES): runs these tests of FILE.py
+# again, as NAME and for longer. A test that FILE.py lacks is an error at configure time: otherwise it would go unnoticed until the next
+# soak.
 function(penstock_soak_test name file)
   cmake_parse_arguments(PARSE_ARGV 2 test "" "PYTHON;TIMEOUT" "METHODS;ENVIRONMENT")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file}.py)

@@ -18,13 +18,13 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 
 find_program(PENSTOCK_CCACHE ccache)
 if(PENSTOCK_CCACHE)
-  # What a source includes is known from the compiler's list of dependencies: without it, ccache preprocesses each source first.
+  # Let ccache use the compiler's list of dependencies; otherwise it preprocesses each source first.
   set(penstock_ccache "${CMAKE_COMMAND};-E;env;CCACHE_DEPEND=1")
   set(CMAKE_CXX_COMPILER_LAUNCHER "${penstock_ccache};${PENSTOCK_CCACHE}")
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${penstock_ccache};${PENSTOCK_CCACHE}")
 endif()
 
-# Errors only with the compiler that the project is developed with: others warn about other things.
+# Errors only with the compiler that the project is developed with, because other compilers warn about other things.
 set(penstock_werror OFF)
 if(PENSTOCK_WERROR AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12
    AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -51,7 +51,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
 endif()
 
 if(PENSTOCK_SANITIZE OR CMAKE_CXX_FLAGS_RELEASE MATCHES "-Og")
-  # -Og, which takes two thirds of -O1's time to compile, cannot inline what xxHash insists on.
+  # -Og compiles in two thirds of -O1's time, but cannot inline what xxHash requires to be inlined.
   target_compile_definitions(penstock_build_options INTERFACE XXH_NO_INLINE_HINTS=1)
 endif()
 if(PENSTOCK_SANITIZE STREQUAL "address")
@@ -103,13 +103,13 @@ function(penstock_library name)
   penstock_unity(${name} ALONE ${arg_ALONE})
 endfunction()
 
-# What tools/test builds under sanitizers: the unit tests and what they need, and none of the programs of other tests.
+# What tools/test builds under sanitizers: only the unit tests and what they need.
 add_custom_target(unit_tests)
 
 # penstock_test(NAME LABEL unit|process|install|gpu|soak SOURCES ... LINKS ... [ALONE ...] [MODELS ...]
-# [TIMEOUT s]): one Catch2 program, each of whose test cases is a ctest test; under sanitizers, where a process takes longer to begin
-# than most of them, all together are one, and the program names those that fail. ALONE: sources that are compiled one by one, because
-# their names clash. MODELS: the same for those that compute for seconds; optimised under sanitizers.
+# [TIMEOUT s]): one Catch2 program. Each of its test cases is a ctest test. Under sanitizers, where starting a process takes longer than
+# most tests, the whole program is one ctest test, and names the test cases that fail. ALONE: sources that are compiled one by one, because
+# their names clash. MODELS: sources that compute for seconds; also compiled one by one, and optimised under sanitizers.
 function(penstock_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "LABEL;TIMEOUT" "SOURCES;ALONE;MODELS;LINKS")
   # The linker keeps the first of several copies of a template's function: the optimised one.
@@ -125,7 +125,7 @@ function(penstock_test name)
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
   endif()
   if(PENSTOCK_SANITIZE AND NOT arg_LABEL STREQUAL "unit")
-    # Not in `all`, because tools/test would not run it: build it by name, and run it by hand.
+    # Not in `all`, because tools/test would not run it: build it by name and run it by hand.
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     return()
   endif()

@@ -59,7 +59,7 @@ class softmax_ranks final : public penstock::DeviceProgram {
     const penstock::tensor_view* const images = batch.find("image");
     const penstock::tensor_view* const labels = batch.find("label");
     if (images == nullptr || labels == nullptr || images->type != penstock::dtype::float32 || batch.rows() > rows_max)
-      throw std::runtime_error("wanted: images with labels, [gpu] dtype = \"float32\", at most 1024 rows");
+      throw std::runtime_error("needs images with labels, [gpu] dtype = \"float32\" and at most 1024 rows");
     step_.rows = static_cast<int>(batch.rows());
     step_.images = static_cast<const float*>(images->data);
     step_.labels = static_cast<const std::int64_t*>(labels->data);

@@ -1,4 +1,4 @@
-"""A pool that no job breaks: one job crashes, one hangs, one raises. All others finish; the program names the three.
+"""A pool that no job can break: one job crashes, one hangs, one raises. All others finish; the program names the three.
 
     python 12_python_pool.py
 """

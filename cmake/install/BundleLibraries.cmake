@@ -26,7 +26,7 @@ set(lib "${CMAKE_INSTALL_PREFIX}/lib")
 foreach(path IN LISTS found)
   get_filename_component(name "${path}" NAME)
   file(REAL_PATH "${path}" file)
-  # Under the one name by which others load it, so links are not needed.
+  # Installed under the one name by which others load it, so no symlinks are needed.
   file(INSTALL DESTINATION "${lib}" TYPE FILE RENAME "${name}" FILES "${file}")
 
   # A bundled library that needs another one has to find that one, too.

@@ -1,4 +1,4 @@
-// What takes longest to parse, by measurement (clang's -ftime-trace): see PenstockPrecompiled.cmake.
+// The headers that take longest to parse, as measured with clang's -ftime-trace: see PenstockPrecompiled.cmake.
 #pragma once
 
 #include "actors/caf/caf.hpp"

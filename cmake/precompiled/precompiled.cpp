@@ -1,1 +1,1 @@
-// Nothing: its target exists to precompile heavy.hpp.
+// Empty: its target exists only to precompile heavy.hpp.

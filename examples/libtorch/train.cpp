@@ -30,7 +30,7 @@ torch::ScalarType scalar_type_of(penstock::dtype type) {
   }
 }
 
-/// A tensor of the batch as torch's, over the same memory. It keeps the batch, and so do tensors made from it that share the memory.
+/// A torch tensor over the memory of a tensor of the batch. It keeps the batch alive, as do tensors made from it that share the memory.
 ///
 /// The last one releases the batch on the legacy default stream, which is torch's current stream unless the program has chosen another:
 /// then call batch->release({stream}) before the tensors go. The session must outlive them all.

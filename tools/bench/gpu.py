@@ -16,8 +16,8 @@ tests and a second build whose kernels run only on compute capability 10.0 (step
 
 The steps are in gpu_rates.py, gpu_checks.py, gpu_faults.py and gpu_jobs.py next to this script. Each step has its own deadline, and
 a failing step does not stop the others. Ends with a Markdown table on stdout; --out gets gpu.md, gpu.json and gpu.log (the output
-of the steps). Only Python's standard library is needed; the comparison with PyTorch is left out if it is not installed. memcheck
-runs where there is a compute-sanitizer: in the tree (a copy of the toolkit's folder of that name), or installed.
+of the steps). Needs only Python's standard library; without PyTorch, the comparison with it is left out. memcheck needs compute-sanitizer:
+in the tree (a copy of the toolkit's folder of that name), or installed.
 """
 
 import argparse
@@ -34,7 +34,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def machine(b):
-    """What runs here."""
+    """Prints the GPU, cores, kernel, version and missing libraries of this machine."""
     for name, command in {
             "gpu": ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used,pcie.link.gen.max,compute_mode",
                     "--format=csv,noheader"],

@@ -127,7 +127,7 @@ class Bench:
         with open(os.path.join(self.out, "gpu.json"), "w", encoding="utf-8") as file:
             json.dump({"facts": self.facts, "rows": self.rows, "seconds": time.monotonic() - self.begin}, file, indent=1)
         print("\n" + table)
-        print(f"\n{time.monotonic() - self.begin:.0f} s in all")
+        print(f"\n{time.monotonic() - self.begin:.0f} s in total")
         shutil.rmtree(self.folder, ignore_errors=True) if self.out != self.folder else None
 
 

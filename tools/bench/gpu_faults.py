@@ -187,7 +187,7 @@ def endless(b):
         good = causes == ["hang", "hang"] and ((r["outcome"] == "failed" and "17" in r["error"]) if rule == "fail" else
                                                (r["outcome"] == "stopped" and 17 in [f["sample"] for f in r["failures"]]))
         b.row(f"a kernel that never ends on sample 17, batch_timeout = 3 s, on_poison_batch = {rule}",
-              f"owners ended by {causes}; outcome {r['outcome']}; {b.last_seconds:.1f} s in all; {r.get('error') or ''}",
+              f"owners ended by {causes}; outcome {r['outcome']}; {b.last_seconds:.1f} s in total; {r.get('error') or ''}",
               "hang twice, then failed" if rule == "fail" else "hang twice, one batch left out by name", good)
     again = b.json("endless", [b.penstock, "run", file, "--batches", "4", "--json", "--quiet", "--device", b.given.device], 60)
     b.row("a run after the endless kernels", again["outcome"], "stopped", again["outcome"] == "stopped")

@@ -50,8 +50,7 @@ struct hand_over_settings {
 /// within its slot. Forks: call without other threads.
 double handed_over_per_second(const copied_arguments& arguments, const hand_over_settings& s);
 
-/// How long a cache line takes from the first core to the second. This changes when the host moves a virtual
-/// machine to other cores.
+/// How long a cache line takes from one core to another. This changes when the hypervisor moves a virtual machine to other cores.
 double nanoseconds_between_cores();
 
 }  // namespace penstock::bench

@@ -42,7 +42,7 @@ class Bench:
 
     @contextlib.contextmanager
     def session(self, dataset, workers=0, secure=False, hosts=True, place=(), more="", arguments=("--json", "--quiet", "--sink", "null")):
-        """A running session, in a folder of its own; `self.address` is where hosts join."""
+        """A running session in its own folder; hosts join at `self.address`."""
         with tempfile.TemporaryDirectory(prefix="penstock-hosts-") as self.folder:
             self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder)
             self.secret, config = os.path.join(self.folder, "secret"), os.path.join(self.folder, "bench.toml")
@@ -122,7 +122,7 @@ class Bench:
         return self.rounds("bytes", runs, lambda run: run(), "GB/s, %d connections" % count, self.options.batches * BATCH / 1e9)
 
     def sockets(self, count, secure):
-        """GB/s of `count` pairs of processes and threads that do nothing else: one sends batches, this one receives them into a buffer."""
+        """GB/s of `count` bare connections: for each, a process sends batches, and a thread of this program receives them into a buffer."""
         with tempfile.TemporaryDirectory() as folder:
             certificate = os.path.join(folder, "both.pem")
             if secure:

@@ -162,7 +162,7 @@ void megabyte(const settings& s) {
       jobs, percentile(rates, 0.5), percentile(ratios, 0.5), percentile(ratios, 0));
 }
 
-/// The rate of the two copies with only a hand-over between two processes: the upper limit for any pool.
+/// The rate of the two copies with nothing but a hand-over between two processes: no pool can be faster.
 void hand_over(const settings& s) {
   const std::uint64_t jobs = s.jobs > 0 ? s.jobs : 4000;
   const std::uint32_t slots_each = slots_of_a_pool_worker(pool_config(s).loader);

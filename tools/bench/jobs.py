@@ -70,7 +70,7 @@ class Executor:
 
 
 class Joblib:
-    """Has no futures: it maps, and bundles small jobs by itself."""
+    """joblib has no futures: it maps a function, and bundles small jobs itself."""
 
     def warm_up(self):
         self.empty(2_000)
@@ -241,7 +241,7 @@ def table_of(found):
         for pool, theirs in sorted(by_pool.items()):
             if pool == "penstock":
                 continue
-            # Rounds belong together: a noisy minute slows both.
+            # Compare within a round: a noisy minute slows both.
             median = statistics.median(ratio(row, a, b) for a, b in zip(ours, theirs))
             bar = BARS.get((row, pool))
             lines.append("| %s | %s | %.0f | %s | %.0f | %.1f x | %s |" % (

@@ -74,7 +74,7 @@ def deliver(batches, worker_of, seconds, kill):
     while True:
         try:
             rows = next(batches)
-        except Exception as failure:  # what the program would have seen
+        except Exception as failure:  # the error that a training program would get
             error, ended = f"{type(failure).__name__}: {failure}".split("\n")[0], time.monotonic() - begin
             break
         now = time.monotonic() - begin
@@ -102,7 +102,7 @@ def one(kind, photos, workers, seconds, kill):
     pid = lambda: batches._workers[0].pid if kind == "torch" else a_worker_of_penstock()
     result = deliver((len(labels) for _, labels in batches), pid, seconds, kill)
     print(json.dumps(result), flush=True)
-    os._exit(0)  # torch's iterator would wait for the worker that is gone
+    os._exit(0)  # torch's iterator would wait for the dead worker
 
 
 # ---- all of them -----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-// nvJPEG without penstock around it: what [image] decoder = "gpu" is measured against. Decodes the plain JPEGs of a folder
-// from page-locked memory, whole batches at a time on one thread, resizes each to 224 x 224 with our kernel, and waits for
-// each batch. Run by jpeg_decoders.py.
+// nvJPEG without penstock: the baseline for [image] decoder = "gpu". Decodes the plain JPEGs of a folder from page-locked
+// memory, whole batches at a time on one thread, resizes each to 224 x 224 with our kernel, and waits for each batch. Run
+// by jpeg_decoders.py.
 //
 //   nvjpeg-alone FOLDER SECONDS
 //
@@ -68,7 +68,7 @@ double rate(const device::nvjpeg_library& library, const std::vector<picture>& p
     return 0;
   demand(library.begin_batch(handle, state, static_cast<int>(batch), 1,
                              device::nvjpeg_abi::rgb_interleaved) == 0,
-         "nvJPEG cannot begin");
+         "nvJPEG cannot be initialised");
   std::size_t largest = 0;
   for (const picture& p : pictures)
     largest = std::max(largest, std::size_t{p.size.width} * p.size.height * 3);

@@ -1,7 +1,7 @@
 """The pipelines that tools/bench/peers compares, each in its own process. Run by that script, in the peers' environment:
 
     peer_loaders.py there DEVICE        what can be measured here, as JSON: for each pipeline its versions, or what is missing
-    peer_loaders.py measure JOB FILE    one pipeline for some seconds; JOB and what is written to FILE are JSON
+    peer_loaders.py measure JOB FILE    one pipeline for some seconds; JOB and the contents of FILE are JSON
     peer_loaders.py plot RESULTS NAME   draws NAME.png and NAME.svg
 
 A photograph is read from its file, decoded, cropped (RandomResizedCrop 224), flipped and normalised. On the host a batch is a float32

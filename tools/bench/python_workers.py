@@ -26,7 +26,7 @@ IMPORTS = "import torch, torchvision"
 
 
 def dataset():
-    """It has its own module, so that workers import that module and not this benchmark."""
+    """The dataset. It is in another module, so that workers import that module and not this benchmark."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import python_workers_data
     return python_workers_data.Numbers()

@@ -1,4 +1,4 @@
-"""The dataset of python_workers.py. It has its own module, because workers import the module of their dataset."""
+"""The dataset of python_workers.py, in its own module because workers import the module of their dataset."""
 
 import os
 

@@ -3,7 +3,7 @@
 
 Two worker processes read, decode, crop (RandomResizedCrop 224) and flip the same photographs; a consumer in another process receives uint8 batches
 of 64, without encryption. penstock: a session without local workers, and one host of two. BIN has penstock. PYTHON has ray[data], tensorflow, Pillow
-and NumPy; without it they are installed into build/remote-peers. For a peer that cannot run, the table shows its error.
+and NumPy; without it they are installed into build/remote-peers. If a peer cannot run, the table shows its error.
 
 All measure in turn for some rounds, from the first batch to the last, and once more while a worker process (for penstock: the host) is killed
 and replaced. Then each file must have been delivered once for each epoch. "Same stream": two rounds had the same files in the same batches.
@@ -220,7 +220,7 @@ def measure(o, name, epochs, kill):
             return measure_penstock(o, scratch, epochs, kill)
         out = os.path.join(scratch, "out")
         job = json.dumps([name, o.folder, epochs, kill, out])
-        # Ray's workers would have the niceness 15.
+        # By default, Ray's workers run with niceness 15.
         variables = dict(os.environ, RAY_worker_niceness="0", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="",
                          RAY_DATA_DISABLE_PROGRESS_BARS="1")
         process = subprocess.Popen([o.python, os.path.abspath(__file__), "--job", job], env=variables, start_new_session=True,
@@ -234,7 +234,7 @@ def measure(o, name, epochs, kill):
         except ProcessLookupError:
             pass
         if not os.path.exists(out):
-            return {"failed": (err.strip().splitlines() or ["ended without a word"])[-1][:160]}
+            return {"failed": (err.strip().splitlines() or ["ended without a message"])[-1][:160]}
         with open(out) as file:
             return json.load(file)
 

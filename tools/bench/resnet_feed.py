@@ -4,7 +4,7 @@
     resnet_feed.py FOLDER [--workers 16] [--batch 256] [--seconds 8] [--decoders cpu,gpu,hybrid]
 
 FOLDER has a folder of JPEGs for each class. Each decoder is fed after and before the cached batch: cached, feed, cached. Prints one JSON
-object a decoder: images a second of the feed, of the cached batch, and their ratio. float16 weights, channels last, SGD. Needs torch,
+object per decoder: images per second of the feed, of the cached batch, and their ratio. float16 weights, channels last, SGD. Needs torch,
 torchvision, a GPU and the package.
 """
 
@@ -87,7 +87,7 @@ def main():
             with penstock.Session(config) as session:
                 feed = tensors(session)
                 kept = tuple(t.clone() for t in next(feed))
-                training.rate(feed, 4)  # the first epochs fill caches and the GPU's clocks settle
+                training.rate(feed, 4)  # the first epochs fill the caches and let the GPU's clocks settle
                 session.pause()
                 before = training.rate(again(kept), given.seconds)
                 session.resume()

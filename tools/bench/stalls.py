@@ -75,7 +75,7 @@ def main():
               ("relaxed", {"options": STALLS, "scheduler": RELAXED}),
               ("relaxed, hedge", {"options": STALLS, "loader": "hedge = true", "scheduler": RELAXED})]
     steps = {"batch_ms": 80, "sink": "plugin:" + os.path.join(bench.bin, "slow_program.so"), "batches": 4}
-    # 95 of 100 samples take 1 / 1.95 of the mean, the others 20 times that.
+    # 95 of 100 samples take 1 / 1.95 of the mean time, the others 20 times as long.
     cases = {"stalls": stalls, "steps": [(name, {**settings, **steps}) for name, settings in stalls],
              "tails": [("none", {}), ("strict", {"batch_ms": 800 / 1.95, "options": 'slow_every = "20"\nslow_factor = "20"'})]}
     found = {}

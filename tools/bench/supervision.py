@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures the figures on supervision in docs/benchmarks.md: its cost, its speed, and that nothing is lost.
+"""Measures the figures on supervision in docs/benchmarks.md: its cost and speed, and whether every batch arrives.
 
     tools/bench/supervision.py build/ci/bin                    everything: about 15 minutes
     tools/bench/supervision.py build/ci/bin latency stops      these parts
     tools/bench/supervision.py build/ci/bin --list             list the parts
-    tools/bench/supervision.py build/ci/bin --quick            shorter, for a look
+    tools/bench/supervision.py build/ci/bin --quick            a tenth of the time, for a quick check
 
 Prints one Markdown table row for each figure: what, bar, figure, n and seed, command. Exit code 1 if a bar is missed.
 """
@@ -196,7 +196,7 @@ class Bench:
             process = self.start("run", family if phase == "with grandchildren" else plain, "--workers", 4, "--json", "--quiet",
                                  env=dict(self.environment, PENSTOCK_BENCH_MARK=mark))
             reached = self.reach(phase, process, choose)
-            if phase != "spawning":  # checking takes too long for that
+            if phase != "spawning":  # spawning would be over before this check ends
                 watched += len(marked(mark)) - 1
             process.kill()
             begin = time.monotonic()
@@ -221,7 +221,7 @@ class Bench:
                  "tools/bench/supervision.py ... session")
 
     def reach(self, phase, process, choose):
-        """Waits for the moment to kill the session. Returns whether it was the intended one, according to /proc."""
+        """Waits for the moment to kill the session. Returns whether /proc confirms the intended phase."""
         end = time.monotonic() + 20
         workers = []
 
@@ -345,7 +345,7 @@ class Bench:
                     time.sleep(0.5)
                     first = facts_of(process.pid)
             time.sleep(0.005)
-            if process.poll() is not None:  # too many were killed before they were ready: the machine is too busy
+            if process.poll() is not None:  # too many workers were killed before they were ready: the machine is too busy
                 self.row("1000 restarts", "no growth", "the run ended after %d kills" % killed, False, "", "restarts")
                 return
         time.sleep(0.5)
@@ -375,7 +375,7 @@ class Bench:
 
 
 def children_now(pid):
-    """Faster than examining every process. Zombies are left out."""
+    """The children of a process, without zombies. Faster than examining every process."""
     found = []
     for task in glob.glob("/proc/%d/task/*/children" % pid):
         try:

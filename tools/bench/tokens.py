@@ -4,8 +4,9 @@
 Prints a Markdown table. 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers with 8 slots, the host device: sequences a second,
 compared with as many threads as workers, which copy as many bytes as a sequence's tensors have (int32 tokens and targets: 32 KiB) with
 memcpy from random places of a mapping of the same file, in turn in the same run. Then the processor time for a sequence: of such a memcpy, of the
-workers alone, and of all processes, with the host device's copy. It hardly depends on what else the machine does. Then 10^12
-tokens in 10 000 sparse files: time to the first batch, and private memory of a worker. BIN is the folder of the programs, build/release/bin by default. Needs a C compiler (cc).
+workers alone, and of all processes, with the host device's copy. This hardly depends on the machine's other load. Then 10^12 tokens in
+10 000 sparse files: time to the first batch, and private memory of a worker. BIN is the folder of the programs, build/release/bin by default.
+Needs a C compiler (cc).
 """
 
 import ctypes
@@ -85,7 +86,7 @@ def run(config, *options):
 
 
 def watch_processor_times(session):
-    """Seconds of the workers, and of the session and all of its children, as they were at most 20 ms before the end."""
+    """CPU seconds of the workers, and of the session with all its children, read at most 20 ms before the end."""
     tick, times = os.sysconf("SC_CLK_TCK"), {}
     while session.poll() is None:
         children = subprocess.run(["pgrep", "-P", str(session.pid)], capture_output=True, text=True).stdout.split()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares penstock.torch.DataLoader with torch's own, in the same run. Prints one JSON object a measurement, then the ratios.
+"""Compares penstock.torch.DataLoader with torch's own, in the same run. Prints one JSON object per measurement, then the ratios.
 
     torch_loader.py [tiny] [photos] [start] [--seconds 5] [--workers 2]
     torch_loader.py --gpu [--only-penstock] [--workers 8] [--seconds 8] [--rounds 2]
@@ -7,7 +7,7 @@
 tiny: samples of 64 bytes, batches of 32. photos: a Pillow transform (decode a JPEG, resize, crop, to a float tensor), images and CPU
 seconds. start: to the first batch. --gpu: 600 kB float32 samples sliced from an array in memory, batches of 32, to the GPU,
 compared with the best of torch with 4 to 16 workers and pin_memory; --only-penstock leaves torch out, to compare two builds in
-turn. Needs torch and penstock, nothing else: no network, no files.
+turn. Needs only torch and penstock: no network, no files.
 """
 
 import argparse
@@ -119,7 +119,7 @@ def all_begun(loader):
 def rate(loader, seconds, warm, move=None):
     """Batches per second, and CPU seconds per batch, once all workers have started."""
     taken, begin, cpu = 0, None, 0.0
-    iterator = iter(loader)  # its workers live until their time has been read
+    iterator = iter(loader)  # keeps its workers alive until their CPU time has been read
     for batch in iterator:
         if move is not None:
             batch = move(batch)

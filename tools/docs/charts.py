@@ -1,5 +1,5 @@
-"""The charts of docs/measurements.md, from figures in docs/benchmarks.md, and the one of the README, from tools/bench/killed_worker.json.
-A figure that is missing from the text is an error: charts show only what is written there."""
+"""The charts of docs/measurements.md, from figures in docs/benchmarks.md, and the README's chart, from tools/bench/killed_worker.json. A
+figure that docs/benchmarks.md lacks is an error: charts show nothing else."""
 
 import json
 import os

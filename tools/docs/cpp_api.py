@@ -94,7 +94,7 @@ def take(found, text, comment, body):
     if not head or head.startswith(("friend ", "using namespace", "static_assert")):
         return
     if re.match(r"namespace\b", head):
-        if body is not None and re.fullmatch(r"namespace penstock(::cuda)?", head):  # the others are not for users
+        if body is not None and re.fullmatch(r"namespace penstock(::cuda)?", head):  # other namespaces are not for users
             found += items(body)
         return
     if head.startswith('extern "C"') and body is not None and "(" not in head:
@@ -165,7 +165,7 @@ def documented(item, owner):
 
 
 def tidy(body):
-    """A struct's body as it stands, moved to the left."""
+    """A struct's body unchanged, without its indentation."""
     body = re.split(r"^\s*(?:private|protected):", body, flags=re.M)[0].strip("\n").rstrip()
     return "\n".join("  " + line.strip() if line.strip() and not line.startswith("    ") else line for line in body.split("\n"))
 

@@ -1,4 +1,4 @@
-"""The order of the pages. Pages that are not listed here come last, under "More", so that no page is lost."""
+"""The order of the pages. Pages that are not listed here come last, under "More"."""
 
 import glob
 import os

@@ -45,7 +45,7 @@ def documented(module, name, member):
         constructor = target.members.get("__init__") or (target.inherited_members.get("__init__") and target.inherited_members["__init__"].final_target)
         if constructor is not None and constructor.is_function and "_core." not in signature(name, constructor):  # else the package makes them
             lines += ["```python", signature(name, constructor), "```", ""]
-        # Public classes are put together from private ones of the package.
+        # Public classes inherit from private ones of the package.
         inherited = {inner_name: inner.final_target for inner_name, inner in target.inherited_members.items()
                      if is_private(inner.final_target)}
         for inner_name, inner in {**target.members, **inherited}.items():

@@ -93,7 +93,7 @@ def program(folder):
 # ---- staging ---------------------------------------------------------------------------------------------------------
 
 def stage_pages(stage, penstock):
-    """Copies docs/ and writes the generated pages; returns the pages that are written by hand, relative to the stage."""
+    """Copies docs/ and writes the generated pages. Returns the hand-written pages, relative to the stage."""
     shutil.copytree(os.path.join(TOP, "docs"), stage, dirs_exist_ok=True)
     shutil.copytree(os.path.join(HERE, "assets"), os.path.join(stage, "assets"), dirs_exist_ok=True)
     by_hand = sorted(os.path.relpath(path, stage) for path in glob.glob(os.path.join(stage, "**/*.md"), recursive=True))
@@ -109,7 +109,7 @@ def stage_pages(stage, penstock):
     return by_hand
 
 
-# Pages that begin with a reason: the site adds their purpose.
+# Pages without a purpose line: the site adds it.
 PURPOSES = {
     "decisions/*.md": "A decision about the design, with its reasons and its cost.",
 }
@@ -244,7 +244,7 @@ def folder_page(target):
 # ---- mkdocs ----------------------------------------------------------------------------------------------------------
 
 def build(stage, out):
-    # Folders that a link names have a list of their pages; the others get one, too, so that the navigation has it.
+    # Folders that are linked already have a list of their pages. Make one for the others, too: the navigation needs it.
     for target in navigation.FOLDERS:
         shown = os.path.join(stage, target[len("docs/"):], "README.md")
         if os.path.isdir(os.path.dirname(shown)) and not os.path.exists(shown):

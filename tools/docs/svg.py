@@ -1,4 +1,5 @@
-"""Pictures as SVG, from data: terminals, bar charts, curves, timelines. Readable in light and dark pages: they have a background."""
+"""Pictures as SVG, from data: terminals, bar charts, curves, timelines. They have a background, so they are readable on light and dark
+pages."""
 
 import re
 from html import escape
@@ -91,7 +92,7 @@ def curves(title, note, unit, series, seconds, mark=None):
         labels.append((y, label, colour))
     last = -100
     for y, label, colour in sorted(labels):
-        last = max(y + 4, last + 20)  # none covers another
+        last = max(y + 4, last + 20)  # so that no label covers another
         drawing.text(width - right + 10, last, label, 13, colour, font_weight="600")
     drawing.text(16, height - 14, note, 11, GREY)
     return str(drawing)
@@ -127,7 +128,7 @@ OTHER_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-ln-z]|\([A-Z]|[=>])|\r")
 
 
 def terminal(text, title):
-    """What a terminal shows of `text`, which has colours as escape sequences; `title`: the window's."""
+    """A terminal window that shows `text`, whose colours are escape sequences; `title`: of the window."""
     lines = [spans_of(line) for line in OTHER_ESCAPES.sub("", text).rstrip("\n").split("\n")]
     columns = max([sum(len(part) for part, _ in line) for line in lines] + [len(title) + 12, 60])
     wide, high = 8.4, 18
