@@ -21,7 +21,7 @@ if(PENSTOCK_PCH AND PENSTOCK_ACTORS)
   target_precompile_headers(penstock_precompiled PRIVATE "${CMAKE_CURRENT_LIST_DIR}/precompiled/heavy.hpp")
 endif()
 
-# penstock_precompile(TARGET...): not for those with HOT sources. GCC 12 crashes if such a source uses a header precompiled without -O3.
+# penstock_precompile(TARGET...): not for targets with HOT sources. GCC 12 crashes if such a source uses a header precompiled without -O3.
 function(penstock_precompile)
   if(TARGET penstock_precompiled)
     foreach(target IN LISTS ARGN)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A session on this machine, and loader hosts that Open MPI starts on those of a hostfile, one on each:
+# A session on this machine, and a loader host on each machine of a hostfile, started by Open MPI:
 #   photos-hosts-mpirun.sh trainer:7077 [--hostfile HOSTS]      trainer: this machine, as the others know it
 set -euo pipefail
 session=${1:?where hosts join, ADDRESS:PORT}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One session per rank that Open MPI starts, on this host or on those of a hostfile:
+# One session per rank that Open MPI starts, on this host or on the hosts of a hostfile:
 #   photos-mpirun.sh 4 [--hostfile HOSTS]
 set -euo pipefail
 ranks=${1:?how many ranks}

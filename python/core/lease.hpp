@@ -35,7 +35,7 @@ class block_pool : public std::enable_shared_from_this<block_pool> {
 
   const std::size_t kept_;
   std::mutex mutex_;
-  std::size_t bytes_ = 0;  // of each unused block
+  std::size_t bytes_ = 0;  // size of each unused block
   std::vector<std::byte*> unused_;
 };
 

@@ -89,7 +89,7 @@ class session_core : public std::enable_shared_from_this<session_core> {
   std::optional<std::chrono::nanoseconds> all_lent_for_;
 
   mutable std::mutex mutex_;                  // guards the next four
-  std::vector<std::weak_ptr<lease>> leases_;  // of buffers, at most as many as there are
+  std::vector<std::weak_ptr<lease>> leases_;  // at most one for each buffer
   std::vector<used_batch> returned_;
   std::uint32_t lent_ = 0;
   bool freed_ = false;

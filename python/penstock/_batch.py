@@ -42,7 +42,7 @@ class Tensor:
 
     def __init__(self, core: _core.Tensor) -> None:
         self._core = core
-        self._kept: Any = None  # a torch tensor with a copy, once the buffer of the ring has gone back
+        self._kept: Any = None  # a copy as a torch tensor, made before the ring's buffer was returned
         self.name: str = core.name  #: "image"
         self.shape: tuple[int, ...] = tuple(core.shape)  #: rows first
         self.dtype: str = core.dtype  #: "uint8", "float16", "bfloat16", ...

@@ -9,11 +9,11 @@ from typing import Any, Optional, Protocol
 
 __all__ = ["BatchBook", "Planned", "Shards"]
 
-TRIES = 3  # of a batch that takes longer than the loader's timeout
+TRIES = 3  # how often a batch that exceeds the loader's timeout is tried
 
 
 class Progress(Protocol):
-    """Where a book records the progress of the epoch (_progress.Progress)."""
+    """The progress of the epoch, recorded by the book (implemented by _progress.Progress)."""
 
     samples: int
     shards: Optional[dict[str, Any]]
@@ -30,7 +30,7 @@ class Planned:
         first: the position of its first sample in the epoch; for an iterable dataset the batch's number in its shard.
         index: what the sampler yielded.
         bad: places in the batch to leave out.
-        known: those of them that are left out without a try.
+        known: the places in `bad` that are left out without a try.
         timeouts: how many times it timed out.
         loaded: its result, if known before delivery.
         worker: the worker that it was sent to; None: any.
@@ -92,7 +92,7 @@ class BatchBook:
         self._progress, self._collated = progress, collated
         self._leaves_out = leaves_out and shards is None
         self._exhausted = False
-        self._position = progress.samples  # of the next sample that the sampler gives
+        self._position = progress.samples  # the position of the sampler's next sample
 
     # ---- what to load ---------------------------------------------------------------------------------------------
 

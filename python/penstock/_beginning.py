@@ -32,7 +32,7 @@ class Gate:
 
 
 class Announced:
-    """Which order is in use: a file in memory that the caller writes and a template reads."""
+    """Tells templates which order is in use: a memory file that the caller writes and a template reads."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("penstock-order", os.MFD_CLOEXEC)

@@ -25,7 +25,7 @@ Inputs = list[tuple[Any, ...]]
 
 
 def submitted(pool: "Mapping", fn: Callable[..., T], *args: Any) -> "Future[T]":
-    """As pool.submit(), but arguments beyond [jobs] memory fail only this job, so the results of others stay available."""
+    """Like pool.submit(), but arguments that exceed [jobs] memory fail only this job, so the results of other jobs stay available."""
     try:
         return pool.submit(fn, *args)
     except out_of_memory_error as refused:

@@ -1,5 +1,5 @@
-"""What a program's own sampler draws its order from, besides torch's generators: the generators of Python and NumPy, those that the sampler
-has as attributes, and its state_dict(). Used by _progress.py, which saves it just before the order is drawn."""
+"""What a program's own sampler draws its order from, besides torch's generators: the generators of Python and NumPy, generators in its
+attributes, and its state_dict(). Used by _progress.py, which saves it just before the order is drawn."""
 
 import contextlib
 import copy
@@ -76,7 +76,7 @@ def _samplers_of(loader: Any) -> Iterator[Any]:
 
 
 def _has_state(sampler: Any) -> bool:
-    """Whether its state_dict() may define the order. That of a subclass of torch's samplers is a position, as torchdata's are: the
+    """Whether its state_dict() may define the order. In a subclass of torch's samplers, such as torchdata's, the state is a position: the
     loader skips what was delivered, and the sampler would skip it again."""
     return (
         not isinstance(sampler, _ORDERED_BY_TORCH)

@@ -301,7 +301,7 @@ _BY_CODE: dict[str, type[error]] = {
 }
 
 
-for _name in __all__:  # as programs call them
+for _name in __all__:  # under the names that programs use
     globals()[_name].__module__ = "penstock"
 
 

@@ -11,7 +11,8 @@ from typing import Any, Callable
 
 __all__ = ["Initializer", "PROGRAM", "loads"]
 
-PROGRAM = ("__main__", "__mp_main__")  # modules that no worker can import; the second is that of a process spawned by multiprocessing
+# Modules that no worker can import. multiprocessing gives the second name to the program in processes that it spawns.
+PROGRAM = ("__main__", "__mp_main__")
 _UNSET = object()
 _assigned: dict[str, Any] = {}
 

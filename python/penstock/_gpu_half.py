@@ -125,7 +125,7 @@ class _Arrays(pickle.Unpickler):
         return super().find_class(module, name)
 
     def _array(self, standard: Any, buffer: Any, dtype: Any, shape: Any, order: str, *more: Any) -> Any:
-        if isinstance(buffer, memoryview):  # of an array that is read-only
+        if isinstance(buffer, memoryview):  # the array is read-only
             buffer = buffer.obj
         index = buffer.index if isinstance(buffer, _There) else self._hosts[id(buffer)]
         kind = getattr(self._torch, dtype.name, None) if dtype.isnative else None

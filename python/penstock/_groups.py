@@ -32,7 +32,7 @@ class Communicator:
         if group.communicator.is_lost(number): ...    # discard the result
 
     All ranks call the same functions in the same order. A block that stays open for abort_timeout after a loss ends the group.
-    The rules are those of C++: penstock/nccl.hpp.
+    The rules are the same as in C++: penstock/nccl.hpp.
 
     Raises, at the beginning of a block and in check():
         group_failed_error: the group has failed, with the first cause. Or the communicator is lost and the group continues
@@ -301,7 +301,7 @@ def group_of(loader: Any) -> Group:
     try:
         agree["the loader's number of batches"] = len(loader)
     except TypeError:
-        pass  # of an iterable dataset
+        pass  # an iterable dataset without a length
     sampler = _progress._sampler_of(loader)
     replicas, rank = getattr(sampler, "num_replicas", None), getattr(sampler, "rank", None)
     if isinstance(replicas, int) and isinstance(rank, int):  # a DistributedSampler

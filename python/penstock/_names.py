@@ -4,7 +4,7 @@ import threading
 
 __all__ = ["Name"]
 
-LONGEST = 60  # of a name that is followed by a number
+LONGEST = 60  # characters of a name before "-2"
 
 
 class Name:

@@ -113,7 +113,7 @@ class Pool(Mapping):
         end_with_the_interpreter(self)
 
     def _for_hosts(self, initializer: Any, initargs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What workers on hosts need: the kind of program, versions, code, and the file of marks."""
+        """What loader hosts need for workers: the kind of program, versions, code, and the file of marks."""
         if not self._has_hosts:
             return ()
         initializer, initargs, marks = self._on_hosts(initializer, initargs)
@@ -126,7 +126,7 @@ class Pool(Mapping):
 
     @property
     def hosts_join_at(self) -> Optional[str]:
-        """The address where hosts join: hosts="0.0.0.0:0" takes any free port. None if none can."""
+        """The address where hosts join: hosts="0.0.0.0:0" takes any free port. None if hosts cannot join."""
         return self.status().get("hosts_join_at")
 
     # ---- jobs -----------------------------------------------------------------------------------------------------

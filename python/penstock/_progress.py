@@ -31,11 +31,11 @@ class Progress:
     def __init__(self, epoch: int, resumed: Optional[dict[str, Any]]) -> None:
         self.epoch = epoch
         self.generators: list[Any] = []  # their states just before the order was drawn
-        self.drawn_from: Optional[dict[str, Any]] = None  # by a sampler of the program, at that point
+        self.drawn_from: Optional[dict[str, Any]] = None  # what the program's own sampler draws from, at that point
         self.resumed = resumed  # the state that it resumes from
         self.base_seed: Optional[int] = None if resumed is None else resumed["base_seed"]
         self.shared_seed: Optional[int] = None if resumed is None else resumed.get("shared_seed")  # of datapipes
-        self.samples: int = 0 if resumed is None else resumed["samples"]  # of the sampler's order, delivered so far
+        self.samples: int = 0 if resumed is None else resumed["samples"]  # delivered so far, in the sampler's order
         self.began_at = self.samples
         self.batches: int = 0 if resumed is None else resumed["batches"]
         self.shards: Optional[dict[str, Any]] = None if resumed is None else resumed["shards"]  # of an iterable dataset
@@ -55,7 +55,7 @@ class Position:
 
     def __init__(self) -> None:
         self._epoch = -1
-        self._progress: Optional[Progress] = None  # in that epoch
+        self._progress: Optional[Progress] = None  # position in that epoch
         self.resume: Optional[dict[str, Any]] = None
 
     def begin(self, loader: Any) -> Progress:
@@ -106,7 +106,7 @@ def order_is_drawn(loader: Any, progress: Progress) -> None:
     """Call when the seed is known, just before iter(sampler). A new iterator draws a seed before the order and a persistent one
     does not; the order must not depend on that."""
     if _seed_own_generator(loader, progress.epoch):
-        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)  # in place of the seed
+        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)  # draws what a new iterator draws as its seed
     elif progress.resumed is not None and progress.resumed["base_seed"] is not None:
         _set_generators(loader, progress.resumed)
     known = _generators(loader)

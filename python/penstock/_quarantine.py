@@ -1,4 +1,4 @@
-"""Samples of a DataLoader that were left out, and a file that keeps those which kill workers from being tried again."""
+"""Samples of a DataLoader that were left out, and a file that keeps samples which kill workers from being tried again."""
 
 import contextlib
 import fcntl
@@ -17,7 +17,7 @@ __all__ = ["BadSampleList", "BadSamples", "Quarantine", "Sample", "check_place",
 
 _NAMED = 10  # samples in a line of the log
 _LINE_MAX = 64 * 1024  # a line is shorter
-_SCHEMA = "penstock.quarantine/1"  # the same as that of sessions and `penstock quarantine`: an index that is a number is their sample
+_SCHEMA = "penstock.quarantine/1"  # the schema of sessions and `penstock quarantine`, too: to them, an index that is a number is a sample
 
 
 class Sample(NamedTuple):
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
     @property
     def number(self) -> Optional[int]:
-        """For the verbs of `penstock`; None for indices of other kinds."""
+        """The index for the verbs of `penstock`; None if it is not a number."""
         key = _key(self.index)
         return key if isinstance(key, int) and 0 <= key < 1 << 63 else None
 
@@ -52,7 +52,7 @@ class BadSampleList(list[dict[str, Any]]):
 
     @property
     def total(self) -> int:
-        """How many there are, including those no longer listed."""
+        """The number of samples left out, including those no longer listed."""
         return len(self) + self._dropped
 
     def add(self, entry: dict[str, Any]) -> bool:

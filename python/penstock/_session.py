@@ -117,7 +117,7 @@ class Session(Controlled, Ranked):
         )
         self._group: "Optional[Group]" = None
         self._buffers = self._core.buffers
-        self._lent: weakref.WeakSet[Batch] = weakref.WeakSet()  # of a GPU's buffers
+        self._lent: weakref.WeakSet[Batch] = weakref.WeakSet()  # batches in buffers of a GPU
         _LIVING.add(self)
         if group:
             self._group = _group_of(self._config)

@@ -150,6 +150,6 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
             hosts = (self._options["hosts"], self._options["hosts_secret_file"])
             device = None if device is None else torch.device(device)
             iterable = isinstance(self.dataset, torch.utils.data.IterableDataset)
-            here = 0 if iterable and hosts[0] is not None else self.num_workers  # shards belong to workers: those of hosts
+            here = 0 if iterable and hosts[0] is not None else self.num_workers  # with hosts, only their workers load shards
             self._workers = Workers(here, name, device, self._options["pool"] or {}, *hosts)
         return self._workers

@@ -108,7 +108,7 @@ def _open_files() -> set[tuple[str, str]]:
         try:
             found.add((number, os.readlink(f"/proc/self/fd/{number}")))
         except OSError:
-            pass  # of the listing itself
+            pass  # the descriptor of the listing itself
     return found
 
 

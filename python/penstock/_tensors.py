@@ -30,7 +30,7 @@ __all__ = ["PartOutsideRangeError", "Room", "batch_from", "batch_parts", "datase
 Buffer = Union[bytes, bytearray, memoryview]
 
 PAGE = 4096
-ALIGNMENT = 64  # of parts, in bytes, as in core/parts.hpp
+ALIGNMENT = 64  # bytes; parts are aligned as in core/parts.hpp
 IN_ROOM = 1 << 63  # marks a result laid out by a Room, not by core/parts.hpp
 
 # By name: pickle would search every module for torch's dtypes.
@@ -177,7 +177,7 @@ class Room:
         self._view = memoryview(memory).cast("B")
         self._bytes = torch.frombuffer(memory, dtype=torch.uint8)
         self._address, self._size, self._used = address, size, ALIGNMENT
-        self._begins: list[int] = []  # of the ranges that tensor() returned, ascending
+        self._begins: list[int] = []  # where the ranges that tensor() returned begin, ascending
         self._ends: list[int] = []
 
     def tensor(self, dtype: Any, shape: tuple[int, ...]) -> Any:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 __all__ = ["Raised", "raised_in"]
 
 _FRAME = re.compile(r'^[ |]*File "(?P<file>.+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
-_LONGEST = 300  # of what is shown
+_LONGEST = 300  # characters of an exception's text
 
 
 class Raised(NamedTuple):
@@ -27,7 +27,7 @@ class Raised(NamedTuple):
 
 
 def raised_in(traceback: str) -> Raised:
-    """The exception that left the worker: the last one of the text, which starts with those that led to it."""
+    """The exception that the worker raised: the last one in the text. Exceptions that led to it come before it."""
     where, rest = "", ""
     for line in traceback.splitlines():
         frame = _FRAME.match(line)
@@ -40,5 +40,5 @@ def raised_in(traceback: str) -> Raised:
 
 
 def _valid(text: str) -> str:
-    """Without the surrogates of names that are not valid UTF-8, which the session could not take."""
+    """Replaces surrogates (from names that are not valid UTF-8), which the session could not accept."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,2 +1,2 @@
-# The build writes _version.py: the version is that of CMakeLists.txt.
+# The build writes _version.py: the version comes from CMakeLists.txt.
 __version__: str

@@ -1,7 +1,7 @@
 # The module of worker processes (core/worker_module.cpp), which imports neither sessions nor CUDA. Used by worker.py and _loading.py.
 from typing import Callable, Optional, Sequence
 
-from penstock._core import MemoryBlock as MemoryBlock  # of the same shape: each module has its own class
+from penstock._core import MemoryBlock as MemoryBlock  # the same interface; each module has its own class
 from penstock._parts import Part
 
 class Call:

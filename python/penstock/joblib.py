@@ -79,7 +79,7 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         except error:
             raise
         except Exception as broken:
-            raise pickle.PicklingError("Could not pickle the task to send to the workers.") from broken  # in joblib's words
+            raise pickle.PicklingError("Could not pickle the task to send to the workers.") from broken  # joblib's own message
         if callback is not None:
             future.add_done_callback(callback)
         future.get = future.result  # type: ignore[attr-defined]  # for joblib before 1.3

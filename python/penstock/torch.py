@@ -1,6 +1,6 @@
 """penstock.torch.DataLoader: torch's DataLoader, except that workers may crash, hang or be killed without losing a batch.
 
-Change the import; the arguments and the batches are those of torch:
+Change only the import; arguments and batches are the same as torch's:
 
     from penstock.torch import DataLoader      # instead of torch.utils.data
 
@@ -209,7 +209,7 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
         self.bad_samples = BadSampleList()
         if seed is not None:
             generator = OwnGenerator() if generator is None else generator
-        # torch refuses a prefetch_factor without workers of its own.
+        # torch refuses a prefetch_factor if num_workers is 0.
         of_hosts = prefetch_factor if num_workers == 0 and hosts is not None else None
         prefetch_factor = None if of_hosts is not None else prefetch_factor
         newer: dict[str, Any] = {"prefetch_factor": prefetch_factor, "pin_memory_device": pin_memory_device or None, "in_order": None if in_order else False}
@@ -263,7 +263,7 @@ def _check(on_bad_sample: str, seeding: Optional[str], pool: Any) -> None:
 
 
 def _number_of_workers(value: Any) -> int:
-    """As an int: workers seed generators with what is computed from it. torch refuses a negative one."""
+    """The number as an int, because seeds of generators are computed from it. torch refuses a negative one."""
     return whole_number(value, "num_workers", "pass a number of worker processes", least=-LARGEST)
 
 

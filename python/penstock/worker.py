@@ -120,7 +120,7 @@ def failures_of_initializer(written: bytes) -> list[tuple[str, Optional[str]]]:
             return failures
 
 
-_ENVIRONMENT: dict[Any, Any] = {}  # as the initializer has left it
+_ENVIRONMENT: dict[Any, Any] = {}  # as the initializer left it
 
 
 def _remembered() -> dict[Any, Any]:
@@ -182,7 +182,7 @@ def described(raised: BaseException) -> tuple[bytes, bytes, bytes]:
 
 
 def _shown(raised: BaseException) -> str:
-    """Its traceback, without the frame that caught it."""
+    """The exception's traceback, without the frame that caught it."""
     told = "".join(traceback.format_exception(type(raised), raised, raised.__traceback__.tb_next if raised.__traceback__ else None))
     if len(told) > LONGEST_TRACEBACK:
         half = LONGEST_TRACEBACK // 2

@@ -111,7 +111,7 @@ def embedding(b):
              lambda r: f"p50 {r['lease_ms_p50']} ms, max {r['lease_ms_max']} ms", "30 ms", lambda r: r["lease_ms_max"] <= 30),
             ("destruction of a running session, 8 workers", ["destruction", "20"],
              lambda r: f"p50 {r['ms_p50']} ms, max {r['ms_max']} ms", "500 ms", lambda r: r["ms_max"] <= 500),
-            *[(f"one spawn / all 8 workers ready beside {mib} MiB resident", ["ballast", mib, "10"],
+            *[(f"one spawn / all 8 workers ready next to {mib} MiB resident", ["ballast", mib, "10"],
                lambda r: f"p50 {r['spawn_ms_p50']} ms / {r['all_ready_ms_p50']} ms; RssAnon of the largest worker {r['worker_rss_anon_kib_max']} KiB",
                "no slower than with 40 MiB", lambda r: None) for mib in ("40", "4096")],
             *[(f"state after {n} batches of the open epoch", ["state", n], lambda r: f"{r['bytes']} bytes", "bounded", lambda r: r["bytes"] <= r["bound"])

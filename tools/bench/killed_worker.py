@@ -26,7 +26,7 @@ BUCKET = 0.5
 WARM_UP = 5.0
 
 
-# ---- one loader, in a process of its own ---------------------------------------------------------------------------------
+# ---- one loader, in its own process ---------------------------------------------------------------------------------
 
 class Folder:
     """The dataset that both DataLoaders use: Pillow decodes, crops and resizes."""

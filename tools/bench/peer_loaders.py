@@ -110,7 +110,7 @@ class Photos:
         return spdl.io.decode_packets(packets, filter_desc=steps)
 
     def batch(self, indices):
-        """A batch as one array: the work of a thread of SPDL."""
+        """A batch as one array: the function that SPDL's threads run."""
         import numpy
 
         rows = [self[i] for i in indices]
@@ -362,7 +362,7 @@ def measure(job, out):
         now = time.perf_counter()
     with open(out, "w") as file:
         json.dump({"rate": rows / (now - begin), "cpu_us": 1e6 * (cpu_seconds() - cpu) / rows, "start": start}, file)
-    os._exit(0)  # a loader's end may take seconds, and is not measured; the caller ends its processes
+    os._exit(0)  # closing a loader may take seconds and is not measured; the caller kills its processes
 
 
 def there(device):

@@ -5,7 +5,7 @@
 
 FOLDER has photographs as tools/bench/make_photos.py makes them; without it Pillow draws some: 500 x 375, noise with large structures.
 Samples per second come from the report's totals: `penstock run --json`, and session.report() after a loop that takes each batch as a
-tensor of torch (of NumPy without it). The processor time is that of all processes. The digests of a shorter run must be equal. Prints one
+tensor of torch (of NumPy without it). The processor time covers all processes. The digests of a shorter run must be equal. Prints one
 JSON object per measurement, then the ratio. Needs the package, its command on PATH or in PENSTOCK_BIN, and Pillow if there is no FOLDER.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How Python workers start: replacements, the first batch of many workers, and their private memory.
+"""Measures how Python workers start: replacements, the first batch of many workers, and their private memory.
 
     tools/bench/python_workers.py [--python PYTHON] [--package PENSTOCK] [--rounds N] [--workers N ...]
 

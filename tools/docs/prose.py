@@ -118,7 +118,7 @@ def sentences(block, figures):
 
 
 def proselint(stage, pages):
-    """What proselint says about the pages, as faults; nothing where it is not installed."""
+    """What proselint finds in the pages, as faults; empty if it is not installed."""
     program = os.path.join(os.path.dirname(sys.executable), "proselint")
     if not os.access(program, os.X_OK):
         return []

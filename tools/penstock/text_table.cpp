@@ -29,8 +29,8 @@ struct layout {
   }
 };
 
-/// Leaves out optional columns, the last one first. Then shortens those that give way, the widest first, so
-/// that no column shrinks to almost nothing next to a wide one.
+/// Leaves out optional columns, the last one first. Then shortens columns that give way, the widest first, so that no column shrinks to
+/// almost nothing next to a wide one.
 void fit(layout& table, const std::vector<table_column>& columns, std::size_t width) {
   while (table.line() > width) {
     const auto last = std::find_if(table.shown.rbegin(), table.shown.rend(),

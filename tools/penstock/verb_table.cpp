@@ -207,8 +207,7 @@ std::string no_such_verb(const verb_table& table, const std::string& word) {
 
 verb_table::verb_table()
     : app_(
-          "penstock feeds GPUs: loader worker processes, one GPU owner, and nothing is lost when one of them "
-          "dies",
+          "penstock feeds GPUs: loader worker processes, one GPU owner, and no batch is lost when one of them dies",
           "penstock") {
   app_.require_subcommand(1);
   app_.formatter(std::make_shared<help_of_the_table>(*this));

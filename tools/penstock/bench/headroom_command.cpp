@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
 constexpr auto why_deadline = 2s;
-constexpr std::uint64_t epochs_max = 1'000'000;  // of [sampler] epochs
+constexpr std::uint64_t epochs_max = 1'000'000;  // the largest [sampler] epochs
 
 struct headroom_options {
   config_source source;
@@ -132,7 +132,7 @@ json measure(const headroom_options& o, config settings, nanoseconds time, nanos
   const feed_rate cached = measure_cached(program, batch, time / 2);
   session.resume();
   batch.release_unused();
-  measure_feed(program, session, time / 8);  // of batches that were loaded meanwhile
+  measure_feed(program, session, time / 8);  // takes the batches that were loaded before the pause
   const feed_rate feed = measure_feed(program, session, time / 2);
   const json why = why_of(settings.name);
   const auto said = [&why](const char* key) { return why.is_object() ? why.at(key) : json(); };

@@ -11,7 +11,7 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
   std::uint32_t owner = 0;
   place last;                    // this owner's last batch
   bool begun = false;            // it has delivered something
-  std::optional<place> highest;  // of all owners
+  std::optional<place> highest;  // the last place that any owner has reached
   std::map<place, const delivered_batch*> taken;
   std::map<std::uint64_t, std::set<std::uint64_t>> seen;  // samples by epoch
   std::uint64_t promised = 0;

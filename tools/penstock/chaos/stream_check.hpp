@@ -1,6 +1,6 @@
 // The checker of `penstock chaos`: compares the batches delivered in a disturbed run with those of an
-// undisturbed run. It knows nothing of ledgers, leases or restarts, only the batches in the sink's journal
-// and what the session reported meanwhile. Pure.
+// undisturbed run. It does not know ledgers, leases or restarts, only the batches in the sink's journal and what the session reported
+// meanwhile. Pure.
 //
 // With one owner, the stream is simple: every batch once, in order. An owner in its own process may die after
 // its sink has taken batches that it has not acknowledged yet; its successor delivers those again (rules S15

@@ -33,7 +33,7 @@ bool add_member(first_samples& to, const tar_member& member) {
   return true;
 }
 
-/// The only shard that is opened; empty: none can be.
+/// The only shard that is opened; empty if no shard can be.
 std::optional<std::pair<std::string, std::string>> first_shard(const std::string& path) {
   // A list may name objects, and listing those means asking a server.
   if (is_url(path) || ends_with_any_case(path, ".txt")) return std::nullopt;

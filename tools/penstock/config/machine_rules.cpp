@@ -66,7 +66,7 @@ std::optional<config_file::diagnostic> slots_beyond_memory(const config_file::lo
   if (!l.slot_bytes) return std::nullopt;
   const std::uint32_t workers =
       std::clamp<std::uint32_t>(l.workers.value_or(process::usable_cores()), 1, l.limits.max);
-  // A session may have more, but then those of a worker fit in 8 MiB.
+  // A session's workers may have more slots, but then all slots of a worker fit in 8 MiB.
   const arena::geometry shape{l.slot_bytes->bytes, slots_of_a_pool_worker(l), places_of(l)};
   const auto fits =
       arena::check_memory(session::memory_need_of(loaded.values, shape, workers), arena::memory_limits());

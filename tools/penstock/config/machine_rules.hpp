@@ -21,12 +21,12 @@ namespace penstock::cli {
 [[nodiscard]] std::optional<config_file::diagnostic> data_not_here(const config_file::loaded_config& loaded,
                                                                    const std::filesystem::path& file);
 
-/// A warning at [dataset] path, of any dataset, if something is there, but not what its type reads: no pictures, a missing shard.
+/// A warning at the path of any dataset if it exists, but lacks what the dataset's type reads: no pictures, a missing shard.
 [[nodiscard]] std::optional<config_file::diagnostic> data_not_usable(const config_file::loaded_config& loaded,
                                                                      const std::filesystem::path& file);
 
-/// A warning at an entry of [dataset.members], of any dataset, if none of the first samples has such a member; they are read if they are
-/// files of this machine.
+/// A warning at an entry of any dataset's [dataset.members] if none of the first samples has such a member. Reads them only if they are
+/// files on this machine.
 [[nodiscard]] std::optional<config_file::diagnostic> members_not_there(const config_file::loaded_config& loaded,
                                                                        const std::filesystem::path& file);
 

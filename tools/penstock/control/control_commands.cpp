@@ -172,7 +172,7 @@ int scale(const request_options& o) {
   return ask_session(o.choice, "penstock.order/1", order, answer_deadline, [&](const json&) { say(told); });
 }
 
-/// Empty: it is a number of workers, auto or a host.
+/// What is wrong with the text; empty if it is a number of workers, auto or a host.
 std::string workers_or_host(const std::string& text) {
   const auto host = parse_host_target(text);
   if (text == automatic || (host && !host->worker)) return {};

@@ -130,7 +130,7 @@ void add_quarantine_commands(verb_table& verbs) {
        "the quarantine file stays. release also removes the entry. With --file no session is needed. For a "
        "pool of jobs, list shows the poisoned jobs.",
        {{"penstock quarantine list", "sample, attempts, causes, path"},
-        {"penstock quarantine list --last", "those of the run that ended last"},
+        {"penstock quarantine list --last", "the samples of the run that ended last"},
         {"penstock quarantine retry 17", "once its file has been repaired"},
         {"penstock quarantine release 17 --file bad.jsonl", "so that the next run loads it"}}},
       quarantine);

@@ -16,9 +16,9 @@ namespace penstock::cli {
 
 class stop_cost {
  public:
-  /// Without a record nothing is known.
+  /// Without a record: everything is unknown.
   stop_cost() = default;
-  /// `ended`: past_session::summary() with its "id". `events`: those of its record. `ends`: which process
+  /// `ended`: past_session::summary() with its "id". `events`: the events in its record. `ends`: which process
   /// ends with the session, as in its answer; only `penstock run` saves a position.
   stop_cost(const nlohmann::ordered_json& ended, const nlohmann::ordered_json& events, const std::string& ends);
 
@@ -36,7 +36,7 @@ class stop_cost {
   nlohmann::ordered_json position_saved_;
 };
 
-/// From the session's record; without one, nothing is known. `ends`: as above.
+/// Reads the session's record; without one, everything is unknown. `ends`: as above.
 [[nodiscard]] stop_cost read_stop_cost(const std::filesystem::path& record, const std::string& ends);
 
 }  // namespace penstock::cli

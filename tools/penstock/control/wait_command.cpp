@@ -94,7 +94,7 @@ int tell_its_end(const session_choice& choice, const json& about) {
   return exit_ok;
 }
 
-/// Empty: the session is not over within this time.
+/// The outcome; empty if the session does not end within this time.
 std::optional<json> end_of(const std::filesystem::path& socket, std::optional<std::chrono::milliseconds> deadline,
                            std::chrono::steady_clock::time_point until) {
   session_end end(socket);

@@ -25,7 +25,7 @@ struct changed_batch {
   std::uint64_t sequence = 0;
   std::uint64_t was = 0;
   std::uint64_t is = 0;
-  std::vector<std::uint64_t> samples;  ///< of its rows today, if they equal the journal's; else empty
+  std::vector<std::uint64_t> samples;  ///< of today's rows, if they equal the journal's; else empty
   std::vector<std::uint64_t> gone;     ///< in the journal's batch, not in today's
   std::vector<std::uint64_t> come;     ///< in today's batch, not in the journal's
 };

@@ -55,7 +55,7 @@ class planned_stream {
   /// Refuses (errc::usage) a batch that its epoch does not have.
   [[nodiscard]] result<planned_batch> batch(std::uint64_t epoch, std::uint64_t batch) const;
   [[nodiscard]] epoch_extent batches_of(std::uint64_t epoch) const;
-  /// "sample 7" for those of a custom dataset: only its worker program knows their names.
+  /// "sample 7" for a custom dataset: only its worker program knows the names.
   [[nodiscard]] std::string name_of(std::uint64_t sample) const;
   [[nodiscard]] const prepared_dataset& prepared() const noexcept { return prepared_; }
 

@@ -17,7 +17,7 @@ struct xid_kind {
   bool hardware;
   std::string_view meaning;
 };
-// From NVIDIA's list of Xid errors: those about the device rather than a program.
+// The errors in NVIDIA's list of Xids that are about the device rather than a program.
 constexpr xid_kind xid_kinds[] = {
     {48, true, "double-bit ECC error"},           {61, true, "internal microcontroller breakpoint"},
     {62, true, "internal microcontroller halt"},  {63, false, "a memory row was remapped"},

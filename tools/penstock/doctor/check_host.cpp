@@ -11,7 +11,7 @@ namespace {
 // per worker pidfd twice, link and output pipe.
 constexpr std::uint64_t files_of_session = 128;
 constexpr std::uint64_t files_per_worker = 4;
-// Threads count as processes: the session's and the owner's, and each worker's four plus its thread pools.
+// Threads count as processes: the threads of the session and the owner, and for each worker four threads and its thread pools.
 constexpr std::uint64_t threads_of_session = 16;
 constexpr std::uint64_t threads_per_worker = 4;
 

@@ -42,9 +42,9 @@ struct row {
 };
 
 [[nodiscard]] const std::vector<check>& checks();
-/// Those of --host.
+/// The checks of --host.
 [[nodiscard]] const std::vector<check>& host_checks();
-/// One row per check, in the order of the table. If facts::hosts is known: those of --host only.
+/// One row per check, in the order of the table. If facts::hosts is set, only the checks of --host.
 [[nodiscard]] std::vector<row> examine(const facts& found);
 
 [[nodiscard]] std::string_view name_of(status s) noexcept;

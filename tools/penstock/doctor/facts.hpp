@@ -33,7 +33,7 @@ enum class gpu_demand : std::uint8_t {
   required,
 };
 
-/// The job's needs. Without a config file: those of the defaults.
+/// The job's needs; without a config file, of a job with default settings.
 struct job_facts {
   bool has_config = false;
   std::string device = "auto";
@@ -240,7 +240,7 @@ struct hosts_facts {
   std::string data_trouble;
   std::uint64_t samples = 0;
   std::string fingerprint;
-  bool compared = false;   ///< with what the session has
+  bool compared = false;   ///< whether it was compared with the session's dataset
   std::string difference;  ///< with both values; empty: none
 };
 
@@ -255,7 +255,7 @@ struct facts {
   std::vector<std::string> config_warnings;
   std::optional<deep_facts> deep;
   std::optional<std::vector<isolation_step>> isolation;
-  std::optional<hosts_facts> hosts;  ///< of --host, which asks nothing else
+  std::optional<hosts_facts> hosts;  ///< set by --host, which gathers no other facts
 };
 
 }  // namespace penstock::doctor

@@ -59,7 +59,7 @@ class steps {
 
   bool open_dataset() {
     config on_cpu = settings_;
-    on_cpu.image.decoder = decoder_rule::cpu;  // no device is there
+    on_cpu.image.decoder = decoder_rule::cpu;  // the worker has no device
     auto described = worker_->open(on_cpu);
     if (!described) return broken(told_.dataset_trouble, described.error());
     all_.described = *described;

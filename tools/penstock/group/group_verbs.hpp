@@ -39,7 +39,7 @@ struct rank_answer {
                                                  const nlohmann::ordered_json& question,
                                                  std::chrono::milliseconds deadline);
 
-/// The exit code for a group, from those of its ranks: the common one, or 7 if they differ.
+/// The exit code for a group: the one that all ranks have in common, or 7 if they differ.
 class rank_outcomes {
  public:
   void add(int code) noexcept;

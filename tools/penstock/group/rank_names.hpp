@@ -1,4 +1,4 @@
-// Finds out which live sessions are ranks of one group: those with one name in one launch. Their notes name
+// Finds out which live sessions are ranks of one group: sessions of the same name in the same launch. Their notes name
 // the rank; without a note, the session's name does: "photos-rank2" is rank 2 of "photos". Pure.
 #pragma once
 
@@ -40,7 +40,7 @@ struct live_group {
 /// Sorted by name and job.
 [[nodiscard]] std::vector<live_group> groups_among(const std::vector<named_session>& live);
 
-/// The groups that --group may mean: those with this name, or the one with this full name. Several if two
+/// The groups that --group may mean: all with this name, or the one with this full name. Several if two
 /// launches of one file are live.
 [[nodiscard]] std::vector<live_group> groups_named(const std::vector<live_group>& groups,
                                                    std::string_view name);

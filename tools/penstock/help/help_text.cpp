@@ -59,8 +59,8 @@ std::string wrapped(const std::string& text, std::size_t indent, std::size_t wid
 
 std::string help_of_all(const verb_table& table, bool colours) {
   std::string text =
-      "penstock feeds GPUs: loader worker processes, one GPU owner, and nothing is lost\n"
-      "when one of them dies.\n\n";
+      "penstock feeds GPUs: loader worker processes, one GPU owner, and no batch is\n"
+      "lost when one of them dies.\n\n";
   text += heading("usage: penstock VERB [OPTIONS]", colours);
   for (const verb_group group : groups) {
     std::string rows;

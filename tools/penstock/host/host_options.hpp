@@ -15,7 +15,7 @@ class Option;
 
 namespace penstock::cli {
 
-/// Of `--data FROM=TO`. Refuses (errc::usage).
+/// Parses the values of `--data FROM=TO`. Refuses (errc::usage) anything else.
 result<string_map> folders_of(const std::vector<std::string>& data);
 
 /// `--program FILE --program-argument ARGUMENT ...`: this machine's copy of the worker program of custom datasets.
@@ -25,7 +25,7 @@ struct dataset_program_option {
 
   /// Returns the option `--program`. This object must outlive the parsing.
   CLI::Option* add_to(CLI::App& verb);
-  /// Empty: none was given.
+  /// Empty if no program was given.
   [[nodiscard]] std::vector<std::string> command() const;
 };
 

@@ -78,7 +78,7 @@ result<void> hosts_by_ssh::add(const std::string& program, const settings& what,
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return refuse_os(errc::system, errno, "making a pipe to ssh");
   const unique_fd theirs(ends[0]);
   unique_fd ours(ends[1]);
-  // It cannot ask for a password: it has no terminal of its own.
+  // ssh must not ask for a password (BatchMode), because it runs in a background process group.
   process::spawn_request request{program,
                                  {"-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "--", name, remote_command(what)},
                                  process::inherited_environment(),

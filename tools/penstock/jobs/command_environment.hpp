@@ -1,4 +1,4 @@
-// Gives commands the caller's environment, which differs from that of a pool's workers.
+// Gives commands the caller's environment, which differs from the environment of a pool's workers.
 #pragma once
 
 #include "runtime/config/load.hpp"

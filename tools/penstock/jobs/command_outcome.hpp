@@ -1,4 +1,4 @@
-// Represents the outcome of a command as that of a job: {"exit":0,"stdout":"..","stderr":".."}. Pure.
+// Converts the outcome of a command to the outcome of a job: {"exit":0,"stdout":"..","stderr":".."}. Pure.
 #pragma once
 
 #include "actors/protocol/command_job.hpp"

@@ -31,7 +31,7 @@ struct journal_entry {
   std::uint64_t hash = 0;  ///< of the input line
   job_status status = job_status::ok;
   std::string output{};  ///< its output line, with the line feed
-  std::optional<std::int64_t> exit_code{};  ///< "exit" of its result; of a command
+  std::optional<std::int64_t> exit_code{};  ///< for a command: "exit" of its result
 };
 
 /// A line of the journal; `output` comes from output_line().

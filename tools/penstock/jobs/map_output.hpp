@@ -1,5 +1,5 @@
-// The output of `penstock map`: stdout, or a file that only one run at a time writes. The file is emptied
-// only when nothing can refuse the run any more.
+// The output of `penstock map`: stdout, or a file that only one run at a time writes. The file is emptied only when the run can no longer
+// be refused.
 #pragma once
 
 #include "runtime/base/fd.hpp"

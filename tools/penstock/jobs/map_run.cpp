@@ -255,7 +255,7 @@ void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome,
   if (is_final && outcome.status != job_status::cancelled && around_.journal != nullptr) {
     if (auto ok = around_.journal->append(what->hash, line); !ok) lose_output(std::move(ok.error()));
   }
-  // Not of cancelled jobs, which the pool counts itself.
+  // The pool counts cancelled jobs itself.
   if (outcome.from_pool && outcome.status != job_status::cancelled && around_.judge) around_.judge(verdict_on(outcome));
   const bool never_began = outcome.status == job_status::cancelled && outcome.attempts == 0;
   if (around_.log != nullptr && !never_began) {

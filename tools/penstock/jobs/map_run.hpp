@@ -53,10 +53,10 @@ struct map_rules {
 struct map_counts {
   std::array<std::uint64_t, all_job_statuses.size()> by_status{};
   std::uint64_t jobs = 0;          ///< finished
-  std::uint64_t from_journal = 0;  ///< of these, taken from an earlier run
-  std::uint64_t nonzero_exits = 0;  ///< of those ok: commands that exited with a code other than 0
+  std::uint64_t from_journal = 0;  ///< jobs taken from the journal of an earlier run
+  std::uint64_t nonzero_exits = 0;  ///< ok jobs whose command exited with a code other than 0
   std::uint64_t skipped = 0;       ///< bad lines
-  std::uint64_t input_bytes = 0;   ///< of the lines of both kinds
+  std::uint64_t input_bytes = 0;   ///< bytes of the lines of finished and skipped jobs
   [[nodiscard]] std::uint64_t of(job_status status) const {
     return by_status.at(static_cast<std::size_t>(status));
   }
@@ -79,7 +79,7 @@ class map_run {
     /// contradicts the journal, so that an earlier output survives a refused run. May be empty.
     std::function<result<void>()> begin_output;
     map_journal* journal = nullptr;  ///< null without one
-    job_log* log = nullptr;          ///< the same
+    job_log* log = nullptr;          ///< null without one
     starter start;
     std::function<void(job_verdict)> judge;  ///< tells the pool how a job that it ran has ended; may be empty
     std::function<void()> abandon;  ///< called when the output or the journal fails: cancels the running jobs

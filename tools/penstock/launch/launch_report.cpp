@@ -137,7 +137,7 @@ std::string rank_table(const launch_work& work, const launch_result& r, const nl
     rows.back().push_back(rank.end);
   }
   table_column samples{"SAMPLES", column_side::right};
-  samples.shown = with_samples;  // of programs they are not known
+  samples.shown = with_samples;  // unknown if the ranks are programs
   return text_table({{"RANK", column_side::right},
                      {"PID", column_side::right},
                      {"GPU", column_side::left, true},

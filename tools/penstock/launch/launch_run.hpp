@@ -49,7 +49,7 @@ struct launch_result {
   std::optional<launch_cause> cause;
   std::uint32_t restarts = 0;
   std::vector<rank_facts> ranks;
-  std::vector<std::string> last_lines;  ///< of each rank's stderr
+  std::vector<std::string> last_lines;  ///< the last lines of each rank's stderr
   std::vector<rank_history> histories;  ///< resumable: one per rank
   /// Why the latest attempt to write the state file failed.
   std::optional<failure> state_trouble{};

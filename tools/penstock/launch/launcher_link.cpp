@@ -151,7 +151,7 @@ void position_teller::tell() {
   told_at_ = clock::now();
 }
 
-/// Without actors, the line itself is the sign of life.
+/// While there are no actors, each line counts as a sign of life.
 std::uint64_t position_teller::beats() {
   if (const auto of_actors = session::beats_of(session_)) {
     beats_of_actors_ = *of_actors;

@@ -47,7 +47,7 @@ struct rank_start {
   std::vector<std::byte> state{};  ///< to resume from; empty: the stream's beginning
   std::uint64_t delivered = 0;     ///< batches of this rank's earlier processes, up to the state
   bool alone = false;              ///< the group has finished: there is none to join
-  std::map<std::string, std::string> files{};  ///< that the launcher writes, by kind: session_options::files
+  std::map<std::string, std::string> files{};  ///< the files that the launcher writes, by kind: session_options::files
 };
 [[nodiscard]] std::string line_of(const rank_start& start);
 [[nodiscard]] result<rank_start> parse_start(std::string_view line);
@@ -66,8 +66,7 @@ class rank_history {
   [[nodiscard]] const std::vector<std::byte>& state() const noexcept { return state_; }
   /// Batches delivered by all its processes up to the state; call after begin_again().
   [[nodiscard]] std::uint64_t delivered() const;
-  /// `report`: that of the last process (penstock.run/1). Its "epochs" become those of all processes;
-  /// everything else stays that of the last one.
+  /// `report`: of the last process (penstock.run/1). Its "epochs" then cover all processes; everything else is still about the last one.
   void complete(nlohmann::ordered_json& report) const;
 
  private:

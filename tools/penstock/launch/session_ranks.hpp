@@ -19,7 +19,7 @@ struct session_work {
   std::string file;
   std::string name;                    ///< the session's name in the file; each rank adds "-rank0", ...
   std::string metrics_listen;          ///< [metrics] listen: the ranks use this port and the following ones
-  std::vector<std::string> arguments;  ///< of run, for every rank
+  std::vector<std::string> arguments;  ///< for `penstock run`, the same for every rank
   std::string sink;                    ///< each rank adds its number to journal:PATH
   std::string out;                     ///< contains one folder per rank
   std::string report_folder;
@@ -39,7 +39,7 @@ struct reported_cause {
   std::string text;  ///< empty: the report does not say
   std::optional<std::uint32_t>
       rank{};      ///< the rank that the group's first cause names; none: this session itself
-  pid_t pid = -1;  ///< that rank's
+  pid_t pid = -1;  ///< the pid of that rank
 };
 /// The group's first cause, if that is a process that had joined; otherwise the session's own error.
 [[nodiscard]] reported_cause cause_in(const std::string& own_report);

@@ -36,7 +36,7 @@ std::optional<double> unix_seconds(const json& from, const char* key) {
   return std::chrono::duration<double>(when->time_since_epoch()).count();
 }
 
-/// As `penstock_stall_info` names it.
+/// The sample's name, as in `penstock_stall_info`.
 std::string name_of_sample(const json& from) {
   const std::string path = label_in(from, "path");
   if (from.value("sample", json()).is_null()) return path;

@@ -17,7 +17,7 @@ struct seen_from_outside {
   int pid = 0;                       ///< 0: unknown
   bool suspended = false;            ///< its process is stopped, by SIGSTOP or a debugger
   std::optional<double> last_seen{};  ///< when it wrote to its record, in Unix time
-  std::string id{};                  ///< of its record; empty: it has none
+  std::string id{};                  ///< the id of its record; empty if it has none
 };
 
 /// Merges the pages of running sessions: each metric appears once, and its lines have the label `session`.

@@ -103,7 +103,7 @@ class open_shard {
     return packed_shard{name_, samples_, *bytes};
   }
 
-  /// Of the archive.
+  /// The size of the archive.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return file_.archive_bytes(); }
   shard_keys keys;
   marker_counts markers;
@@ -113,7 +113,7 @@ class open_shard {
 
   std::string name_;
   shard_file file_;
-  std::string members_;  ///< of the newest sample
+  std::string members_;  ///< the members of the newest sample
   std::uint64_t samples_ = 0;
 };
 

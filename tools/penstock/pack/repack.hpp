@@ -23,9 +23,9 @@ struct repacked_shard {
   std::uint64_t bytes = 0;  ///< of the file
 };
 
-/// Puts members of one sample that follow each other into one frame. Keeps a shard that is there already, if it was made from the same
-/// file. Adds the archives' bytes to `passed`. Refuses (errc::usage) two shards of the same name; an `out` that the shards are in, or
-/// that has shards made in another way; and, with the shard's name, what cannot be read, written or parsed as tar.
+/// Puts members of one sample that follow each other into one frame. Keeps an existing shard if it was made from the same file. Adds the
+/// archives' bytes to `passed`. Refuses (errc::usage) two shards of the same name, and an `out` that contains the source shards or shards
+/// made in another way. Other errors name the shard that cannot be read, written or parsed as tar.
 result<std::vector<repacked_shard>> repack(const shard_list& shards, const std::string& out, std::uint64_t frame_size, unsigned threads,
                                            std::atomic<std::uint64_t>& passed);
 

@@ -250,7 +250,7 @@ json past_session::events_after(const json& question) const {
   return {{"events", std::move(found)}, {"lost", 0}, {"last", last}};
 }
 
-/// All kept output of a source; with `previous`, only that of the process before its last one.
+/// All kept output of a source; with `previous`, only the output of its second-to-last process.
 json past_session::logs(const json& question) const {
   const std::string target = question.value("target", "all");
   const bool previous = question.value("previous", false);

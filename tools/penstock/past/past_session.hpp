@@ -28,9 +28,9 @@ class past_session {
   /// finished, stopped, failed, or died if the session could not record its end.
   [[nodiscard]] nlohmann::ordered_json summary() const;
 
-  /// Which of its files there are: written_files::as_json().
+  /// Sets which of its files exist: written_files::as_json().
   void files_are(const nlohmann::ordered_json& written);
-  /// Its session has not ended: it is suspended, and cannot answer itself.
+  /// Marks a session that has not ended: it is suspended, and cannot answer itself.
   void is_suspended();
   [[nodiscard]] bool has_no_end() const noexcept { return died_; }
   /// When its first batch was requested: a UTC time; null if it is unknown.

@@ -264,7 +264,7 @@ int run(run_options o) {
         start_rule::lazy;  // the launcher needs signs of life before the dataset is listed
   try {
     session_options options;
-    // Its report comes after the session's end, and a launcher's after that.
+    // This process writes its report after the session's end, and a launcher writes its own after that.
     options.ends = launcher.there() ? session_scope::parent : session_scope::process;
     options.join_group = *joins && !begin->alone;
     options.digests = o.digest;

@@ -31,8 +31,8 @@ class run_state {
   /// `path` empty: keeps no state. Without `rank`, the file belongs to this session alone.
   explicit run_state(std::string path, std::optional<sharing_rank> rank = std::nullopt);
 
-  /// The state to begin from; empty if there is no file, or nothing is delivered in it. Removes the file that an earlier process of this
-  /// rank left. Call before the session joins its group.
+  /// The state to begin from; empty if there is no file, or if no batch is delivered in it. Removes the file that an earlier process of
+  /// this rank left. Call before the session joins its group.
   result<std::vector<std::byte>> read();
   /// "resuming from 'photos.state': epoch 0, 96 samples delivered"; empty if read() was.
   [[nodiscard]] std::string resumed_from() const;

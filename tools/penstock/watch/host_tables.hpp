@@ -18,7 +18,7 @@ namespace penstock::cli {
 /// Whether the status is of a session with [loader.hosts].
 [[nodiscard]] bool has_hosts(const nlohmann::ordered_json& status);
 
-/// The section of `penstock status`: the hosts, those that are lost, and what the session waits for. Empty without [loader.hosts].
+/// The section of `penstock status`: the hosts, the lost hosts, and what the session waits for. Empty without [loader.hosts].
 [[nodiscard]] std::string hosts_for_people(const nlohmann::ordered_json& status, std::size_t width);
 
 /// The section of `penstock top`, at most `lines_max` lines: the head, then hosts, draining ones first; the rest are summed up.

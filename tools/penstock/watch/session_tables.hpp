@@ -40,7 +40,7 @@ namespace penstock::cli {
 [[nodiscard]] bool is_stalled(const nlohmann::ordered_json& status);
 /// Empty while unknown, and for a stalled session: the rate of the last 10 s says nothing about it.
 [[nodiscard]] std::optional<double> seconds_left(const nlohmann::ordered_json& status);
-/// "34 %", of a status whose progress is known: that of the whole stream.
+/// "34 %": the progress of the whole stream, from a status in which it is known.
 [[nodiscard]] std::string percent_of(const nlohmann::ordered_json& status);
 /// Rounded down: only a complete stream shows 100 %.
 [[nodiscard]] std::string percent_of(double part);

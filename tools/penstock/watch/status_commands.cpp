@@ -287,7 +287,7 @@ void add_sessions(verb_table& verbs) {
       verbs,
       {"sessions",
        verb_group::look,
-       "list live sessions; with --ended, those that have ended",
+       "list live sessions; with --ended, also ended ones",
        "Name, state, pid, age, progress, deaths (of workers and GPU owners) and control socket of each. With --ended also the last sessions of "
        "this user that have ended, each with an ID for status, describe, deaths, events and logs. A killed "
        "session leaves its socket behind, and a killed launcher its temporary folder; --prune removes the "

@@ -21,7 +21,7 @@ using json = nlohmann::ordered_json;
 constexpr std::size_t lines_around_workers = 8 + 1 + 3;
 constexpr std::size_t functions_listed = 3;  // for a pool
 constexpr std::ptrdiff_t memory_column = 5;
-constexpr double rate_seconds = 10;  // that the rate of a status covers
+constexpr double rate_seconds = 10;  // seconds that the rate in a status covers
 constexpr std::size_t narrowest_with_memory = 100;  // columns of the terminal
 
 double number(const json& from, const char* key) {
@@ -83,7 +83,7 @@ rates rates_between(const json& before, const json& now) {
   return r;
 }
 
-/// A single poll spans no time: the rates are those that the session reports, over the last 10 s.
+/// A single poll spans no time: use the rates that the session reports, over the last 10 s.
 rates rates_told(const json& status, rates measured) {
   if (!status.value("rate", json()).is_number()) return measured;
   const double rate = number(status, "rate");
@@ -167,7 +167,7 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
   return lines;
 }
 
-/// The time left is that of `status`, from a mean of 10 s, which a single death does not change much.
+/// Shows the time left as `status` does: from a mean over 10 s, which a single death hardly changes.
 std::string progress_text(const json& status, std::size_t width) {
   const bool of_batches = kind_of(status) == work_kind::batches;
   const double expected = number(status, of_batches ? "batches_expected" : "samples_expected");

@@ -20,7 +20,7 @@ struct top_looks {
   const nlohmann::ordered_json& long_before;
   const nlohmann::ordered_json& before;
   const nlohmann::ordered_json& now;
-  bool once = false;  ///< the rate is that of `penstock status` rather than one between two polls
+  bool once = false;  ///< shows the rate of `penstock status` instead of the rate between two polls
 };
 
 /// `event`: the last event; `first_worker`: how many workers are scrolled off at the top. The worker that the

@@ -109,7 +109,7 @@ std::string figures_of_workers(const json& why, std::size_t width) {
   return text + "\n";
 }
 
-/// The facts of a wait that is not a stall yet; empty: nothing is awaited.
+/// Describes a wait that is not a stall yet; empty if the consumer does not wait.
 std::string now_in_words(const json& why) {
   const json now = why.value("now", json());
   if (!now.is_object()) return "";
@@ -138,7 +138,7 @@ std::string why_for_people(const json& why, std::size_t width, const std::string
   text += "\n";
   const json stall = why.value("stalled", json());
   const bool over = why.at("state") == "ended";
-  if (stall.is_object() && !over) return text;  // the shares are those of the time before the stall
+  if (stall.is_object() && !over) return text;  // the shares are about the time before the stall
   if (stall.is_object() && over)
     text += wrapped("It was stalled at its end: " + stall.at("text").get<std::string>() + ".", columns, 0) + "\n";
   text += "\n" + table_of_shares(why, width) + "\n" + figures_of_workers(why, columns);
