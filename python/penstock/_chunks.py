@@ -39,9 +39,8 @@ def submitted(pool: "Mapping", fn: Callable[..., T], *args: Any) -> "Future[T]":
 def mapped(
     pool: "Mapping", fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], size: int, first: int, later: int, end: Optional[float]
 ) -> Iterator[T]:
-    """The values of fn in the order of the inputs. Each job gets `size` inputs. At the beginning `first` jobs
-    are under way. Each result that the caller takes allows one more, up to `later`: chunks of tiny functions end before
-    the next ones can be submitted."""
+    """The values of fn in the order of the inputs. Each job gets `size` inputs. It starts with `first` jobs under way. Each result that the
+    caller takes allows one more, up to `later`, because chunks of tiny functions end before the next ones can be submitted."""
     under_way: collections.deque[tuple[Inputs, Future[Any]]] = collections.deque()
     refused: Optional[error] = None  # why the pool takes no more jobs: raised after the outcomes of those under way (rule J10)
 

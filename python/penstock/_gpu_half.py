@@ -100,7 +100,7 @@ class _There:
 
 
 class _Arrays(pickle.Unpickler):
-    """Makes tensors on the device where the pickle says NumPy array."""
+    """Unpickles NumPy arrays as tensors on the device."""
 
     def __init__(self, head: bytearray, torch: Any, there: Any, spans: list[tuple[int, int]]) -> None:
         self._head, self._torch, self._whole, self._spans = head, torch, there, spans

@@ -31,7 +31,7 @@ ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 
 OUT_OF_MEMORY = 12  # exit code of a worker in which a sample raised MemoryError
 WORTH_A_ROOM = 1 << 16  # bytes: larger batches are collated in their slot
-MOST_NAMED = 16  # samples, where a batch is named by them
+MOST_NAMED = 16  # samples listed when a batch is named by its samples
 MOST_OF_NAME = 40  # characters of each
 SLOW_SAMPLE = 50e-6  # seconds: slower samples are named in status
 

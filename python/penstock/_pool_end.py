@@ -127,7 +127,7 @@ def _dropped(core: _core.Pool, setup: Setup, owner: int, name: Optional[Name]) -
         finally:
             if name is not None:
                 name.give_back()
-            setup.close()  # only now: until then a starting worker may read it
+            setup.close()  # not earlier: a starting worker may read it
             with _ENDED:
                 _ENDING -= 1
                 _ENDED.notify_all()

@@ -41,7 +41,7 @@ class Progress:
         self.shards: Optional[dict[str, Any]] = None if resumed is None else resumed["shards"]  # of an iterable dataset
         if self.shards is not None and "states" in self.shards:
             self.shards = {**self.shards, "states": shard_states(self.shards, len(self.shards["given"]))}
-        self.sampler_epoch: Optional[int] = None  # the sampler's own count, as it was when this epoch began
+        self.sampler_epoch: Optional[int] = None  # the sampler's own epoch number when this epoch began
         self.finished = False
         self.ordered = True
 

@@ -177,7 +177,7 @@ def fingerprint_of(dataset: Any, kind: str, length: Optional[int]) -> str:
 
 
 def check_place(path: str) -> None:
-    """Raises config_error where no quarantine file can be written."""
+    """Raises config_error if no quarantine file can be written at this path."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise config_error(f"quarantine is {path!r}: there is no folder {folder!r}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shards as they are and compressed with zstd: compressed_shards.py FOLDER [BIN]
+"""Measures plain shards and shards compressed with zstd: compressed_shards.py FOLDER [BIN]
 
 Packs an image folder, and makes shards of texts (JSON of 2 to 6 KiB) with small arrays (.npy, 2 KiB), then compresses both with
 `penstock pack --compress zstd` in frames of 64 KiB, 256 KiB and 1 MiB. Streams all of them with 2 workers on the host device, in

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures and checks everything that needs a GPU, from an install tree or a build tree alone.
+"""Measures and checks everything that needs a GPU. Needs only an install tree or a build tree.
 
     gpu.py [--tree DIR] [--out DIR] [--only NAME,NAME] [--seconds 3] [--budget 460]
     gpu.py --list

@@ -63,7 +63,7 @@ class bench:
         return sum(e["delivered"] for e in later) / sum(e["seconds"] for e in later), 1e6 * seconds / delivered
 
     def pixels(self, image, augment):
-        """Mean difference and PSNR from Pillow, of the first 256 files in the dataset's order."""
+        """Mean difference from Pillow's pixels, and PSNR, for the first 256 files in the dataset's order."""
         import numpy
         from PIL import Image
         out = tempfile.mkdtemp(dir=self.folder)

@@ -5,7 +5,7 @@ one that the script itself defines), and a map of them in chunks of 100.
     tools/bench/python_pools.py [--python PYTHON] [--rounds N] [--only ROW ...] [NAME=PACKAGE ...]
 
 NAME=PACKAGE adds a penstock from this folder (PYTHONPATH: build/release/python), so that two builds can be compared in
-one run; without one, PYTHON's own penstock is used. loky is left out where it is missing.
+one run; without one, PYTHON's own penstock is used. loky is left out if it is missing.
 
 In each round every pool does the same work, with two workers, one after the other; the order is drawn from the seed. A
 ratio is the median over the rounds.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Photographs with and without restart markers: restart_markers.py FOLDER [BIN]
+"""Measures photographs with and without restart markers: restart_markers.py FOLDER [BIN]
 
 Packs an image folder as it is and with `penstock pack --restart-markers`, and does the same with a copy that has mixed subsampling and
 a fifth of its files progressive. Streams random-resized-crop 224 from the shards, in turn in the

@@ -103,7 +103,7 @@ def watch_processor_times(session):
 
 
 def processor_times(config):
-    """Microseconds of a sequence: of the workers, and of all processes. Without the start, as sequences_a_second."""
+    """CPU microseconds for a sequence: of the workers, and of all processes. Like sequences_a_second, without the start."""
     found = []
     for batches in (BATCHES // 6, BATCHES):
         session = subprocess.Popen([os.path.join(BIN, "penstock"), "run", config, "--quiet", "--batches", str(batches)], stdout=subprocess.DEVNULL)

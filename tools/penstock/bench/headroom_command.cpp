@@ -132,7 +132,7 @@ json measure(const headroom_options& o, config settings, nanoseconds time, nanos
   const feed_rate cached = measure_cached(program, batch, time / 2);
   session.resume();
   batch.release_unused();
-  measure_feed(program, session, time / 8);  // takes the batches that were loaded before the pause
+  measure_feed(program, session, time / 8);  // takes the batches that are already loaded
   const feed_rate feed = measure_feed(program, session, time / 2);
   const json why = why_of(settings.name);
   const auto said = [&why](const char* key) { return why.is_object() ? why.at(key) : json(); };

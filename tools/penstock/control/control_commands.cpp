@@ -149,7 +149,8 @@ int stop(const request_options& o) {
 
 int scale_host(const request_options& o, const std::string& host) {
   if (!o.of_host) {
-    return refuse_with(exit_usage, {errc::usage, fmt::format("WORKERS is missing: how many of its workers host/{} is to run", printable(host)), 0},
+    return refuse_with(exit_usage, {errc::usage, fmt::format("WORKERS is missing: how many of its workers host/{} should run",
+                                                             printable(host)), 0},
                        o.choice.as_json);
   }
   const json order{{"verb", "scale"}, {"host", host}, {"workers", *o.of_host}};
@@ -228,7 +229,7 @@ void add_changes(verb_table& verbs) {
        verb_group::operate,
        "change the number of workers",
        "From 1 to [loader.limits] max. Surplus workers finish what they hold and exit. The stream does not "
-       "change. A number ends the tuning of [loader] workers = \"auto\"; auto begins it, also where the config names a number. With "
+       "change. A number ends the tuning of [loader] workers = \"auto\"; auto starts it, even if the config names a number. With "
        "host/NAME: how many of its workers a loader host runs for this session, from 0 to what it was started with. It stays joined "
        "with 0; drain lets it leave.",
        {{"penstock scale 6", "run six workers from now on"},

@@ -15,7 +15,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-/// When the session kills it, and how to have that done earlier.
+/// When the session will kill the process, and how to kill it earlier.
 std::string end_of_patience(const json& status) {
   const json left = status.value("killed_in_seconds", json());
   if (!left.is_number()) return "; it is killed if it does not end in time";

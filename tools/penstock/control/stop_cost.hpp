@@ -1,5 +1,5 @@
-// The cost of a stop: processes that were killed, and a position that was not saved. Used by stop --wait, of a session and of a group, and
-// by run and launch.
+// The cost of a stop: processes that were killed, and a position that was not saved. Used by stop --wait, for a session and for a group,
+// and by run and launch.
 #pragma once
 
 #include <nlohmann/json.hpp>

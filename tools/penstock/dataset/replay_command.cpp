@@ -155,7 +155,7 @@ result<void> compare(journal_check& check, const config& settings, const planned
     while (end < batches.size() && batches[end].epoch == batches[at].epoch &&
            batches[end].sequence == batches[end - 1].sequence + 1)
       ++end;
-    // If the last one of an epoch exists, so do those before it.
+    // If the last batch of a run exists, the batches before it do, too.
     if (const auto last = batch_of_journal(stream, batches[end - 1]); !last)
       return tl::unexpected(last.error());
     try {

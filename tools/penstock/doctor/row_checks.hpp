@@ -52,7 +52,7 @@ finding check_dataset(const facts& f);
 finding check_sample(const facts& f);
 finding check_isolation(const facts& f);
 
-// A rank of a group (check_group.cpp). Skipped where no launcher has made this process a rank.
+// A rank of a group (check_group.cpp). Skipped if no launcher has made this process a rank.
 finding check_rank(const facts& f);
 finding check_rank_gpus(const facts& f);
 finding check_meeting_place(const facts& f);

@@ -85,7 +85,7 @@ class steps {
       told_.first_failure = fmt::format("{}: {}", printable(loaded->failures.front().name),
                                         printable(loaded->failures.front().reason));
     }
-    // Decoders may load libraries only now.
+    // Decoders may load libraries only when they decode the first sample.
     for (std::string& trace : cuda_traces(worker_->pid()))
       if (std::ranges::find(told_.cuda_traces, trace) == told_.cuda_traces.end())
         told_.cuda_traces.push_back(std::move(trace));

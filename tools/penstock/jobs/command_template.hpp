@@ -14,10 +14,9 @@ namespace penstock::cli {
 class command_template {
  public:
   /// Words are separated by blanks. '...' is literal; in "..." a backslash escapes one of " \ $ `. Elsewhere
-  /// a backslash escapes the next character. Each {} is replaced by the item, also in quotes and within a
-  /// word; \{} means literal braces. Without {} the item becomes the last word. Refuses (errc::usage) an
-  /// empty command, an open quote, and unquoted characters with a meaning in a shell (| & ; < > ( ) $ ` * ?
-  /// [, and ~ # at the start of a word): the program would receive them unchanged.
+  /// a backslash escapes the next character. Each {} is replaced by the item, even in quotes and within a word; \{} means literal braces.
+  /// Without {} the item becomes the last word. Refuses (errc::usage) an empty command, an open quote, and unquoted characters with a
+  /// meaning in a shell (| & ; < > ( ) $ ` * ? [, and ~ # at the start of a word): the program would receive them unchanged.
   static result<command_template> parse(std::string_view text);
 
   /// The words for one item: the program and its arguments.

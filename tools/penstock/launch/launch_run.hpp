@@ -34,7 +34,7 @@ struct launch_work {
   launch_rules rules;
   /// The ranks are sessions that report their positions and can resume (rules.restart_one).
   bool resumable = false;
-  std::vector<std::byte> state{};  ///< resumable: the group's state to begin from; empty: the beginning
+  std::vector<std::byte> state{};  ///< resumable: the group's state to resume from; empty: the stream's start
   std::string state_file{};        ///< resumable: where to keep the group's state; empty: nowhere
   std::map<std::string, std::string> files{};  ///< what the launcher writes, by kind, for the ranks' status
   std::chrono::milliseconds state_every{10'000};  ///< how often to write it

@@ -52,8 +52,8 @@ struct rank_start {
 [[nodiscard]] std::string line_of(const rank_start& start);
 [[nodiscard]] result<rank_start> parse_start(std::string_view line);
 
-/// What the launcher knows of one rank across all of its processes: where the next one resumes, and the
-/// epochs of killed ones. The number of epochs bounds its size.
+/// What the launcher knows about one rank across all of its processes: where the next process resumes, and the epochs of killed ones. The
+/// number of epochs bounds its size.
 class rank_history {
  public:
   void heard(const rank_progress& progress);

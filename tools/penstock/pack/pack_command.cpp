@@ -174,7 +174,8 @@ int pack_shards(const pack_options& o, std::uint64_t frame_size) {
   const auto shards = list_shards(o.folder);
   if (!shards) return refuse_with(exit_failed, shards.error(), o.json);
   if (shards->store)
-    return refuse_with(exit_usage, {errc::usage, fmt::format("'{}' is not on this machine: pack reads shards from files alone; copy them first", printable(o.folder)), 0},
+    return refuse_with(exit_usage, {errc::usage, fmt::format("'{}' is not on this machine: pack reads shards only from files; copy them "
+                                                             "first", printable(o.folder)), 0},
                        o.json);
   if (auto ok = make_folder(o.out); !ok) return refuse_with(exit_failed, ok.error(), o.json);
   std::atomic<std::uint64_t> passed{0};

@@ -17,7 +17,7 @@ namespace penstock::pack {
 struct pack_settings {
   std::string fingerprint;  ///< of the image folder's list of files
   std::uint64_t shard_size = 0;
-  std::uint32_t resize = 0;   ///< pixels of the shorter side; 0: as it is
+  std::uint32_t resize = 0;   ///< pixels of the shorter side; 0: unchanged
   std::uint32_t quality = 0;  ///< JPEG quality; 0: files are copied
   bool restart_markers = false;
   std::uint64_t frame_size = 0;  ///< contents of a frame of zstd; 0: shards are not compressed

@@ -79,7 +79,7 @@ result<void> check_state_path(const std::string& path, const group::launcher_pla
 }
 
 std::string whole_path(const std::string& path) {
-  std::error_code unknown;  // set if the current folder is unknown: then as it was given
+  std::error_code unknown;  // set if the current folder is unknown: the path then stays as given
   const auto whole = std::filesystem::absolute(path, unknown);
   return unknown ? path : whole.string();
 }

@@ -37,12 +37,12 @@ struct run_files {
 /// Refuses (errc::usage) a --state that names another rank: the ranks cannot tell whether they share it or each has its own.
 [[nodiscard]] result<void> check_state_path(const std::string& path, const group::launcher_place& place);
 
-/// The path of a file wherever the reader is.
+/// The absolute path of a file, for readers in other folders.
 [[nodiscard]] std::string whole_path(const std::string& path);
 /// By kind, for session_options::files: report, state, journal and batches.
 [[nodiscard]] std::map<std::string, std::string> files_by_kind(const run_files& files, const std::vector<std::string>& states);
 
-/// What to say of a run that begins at the beginning of the stream; empty unless its sink is a journal that has batches.
+/// The notice for a run that starts at the beginning of the stream; empty unless its sink is a journal that already has batches.
 [[nodiscard]] std::string notice_of_journal(const std::string& sink);
 
 }  // namespace penstock::cli

@@ -175,8 +175,7 @@ result<void> run_state::save_of_group(bool ended_together) {
   if (!states) {
     if (++incomplete_ == incomplete_max)
       warn_not_updated(path_,
-                       "the positions of other ranks are not in that folder; the file has to be on a file "
-                       "system that all ranks share");
+                       "the positions of other ranks are not in that folder; the file must be on a file system that all ranks share");
     return {};
   }
   incomplete_ = 0;

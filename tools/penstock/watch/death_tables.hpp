@@ -32,9 +32,9 @@ namespace penstock::cli {
 /// The same for one death.
 [[nodiscard]] std::string look_into(const nlohmann::ordered_json& death);
 
-/// "2 batches are loaded again", of one death; empty: it cost nothing.
+/// "2 batches are loaded again": the cost of one death; empty if it cost nothing.
 [[nodiscard]] std::string cost_of_death(const nlohmann::ordered_json& death, work_kind kind);
-/// "deaths cost no sample; 3 batches were loaded again; the stream waited 1.2 s because of them", of `deaths_cost` in status or `cost` in
+/// "deaths cost no sample; 3 batches were loaded again; the stream waited 1.2 s because of them", from `deaths_cost` in status or `cost` in
 /// deaths; empty: an older version does not say.
 [[nodiscard]] std::string cost_of_deaths(const nlohmann::ordered_json& cost, work_kind kind);
 /// "2 samples failed without a death", from the same object; empty if none did.

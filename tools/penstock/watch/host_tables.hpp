@@ -1,4 +1,4 @@
-// Formats what a session says of its loader hosts. Pure: JSON in, text out. Used by status and top.
+// Formats what a session reports about its loader hosts. Pure: JSON in, text out. Used by status and top.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,7 +12,7 @@ namespace penstock::cli {
 /// A list in the status; empty if there is none, or no status.
 [[nodiscard]] nlohmann::ordered_json list_in(const nlohmann::ordered_json& status, const char* key);
 
-/// "12 s ago: it was silent for 5 s", of an entry of `hosts_lost`.
+/// "12 s ago: it was silent for 5 s", from an entry of `hosts_lost`.
 [[nodiscard]] std::string lost_in_words(const nlohmann::ordered_json& lost);
 
 /// Whether the status is of a session with [loader.hosts].

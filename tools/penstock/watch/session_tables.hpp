@@ -44,9 +44,10 @@ namespace penstock::cli {
 [[nodiscard]] std::string percent_of(const nlohmann::ordered_json& status);
 /// Rounded down: only a complete stream shows 100 %.
 [[nodiscard]] std::string percent_of(double part);
-/// A pool's progress: "17 of 40 jobs", of a data loader "1883 batches, epoch 7".
+/// The progress of a pool, "17 of 40 jobs", or of a data loader, "1883 batches, epoch 7".
 [[nodiscard]] std::string progress_of_jobs(const nlohmann::ordered_json& status);
-/// "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed", of a data loader "1883 batches delivered, 2 loading, 1 waiting for a worker".
+/// "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed"; for a data loader "1883 batches delivered, 2 loading, 1 waiting for a
+/// worker".
 [[nodiscard]] std::string jobs_for_people(const nlohmann::ordered_json& status);
 
 /// The functions in a pool's statistics; none for a Python pool or loader, which runs everything through one function.
@@ -63,7 +64,7 @@ inline constexpr const char* star_explained =
     "* the sacrificial worker: it loads alone what may have killed other workers";
 /// Whether this is the sacrificial worker while no sample must be tried alone: its row would be meaningless.
 [[nodiscard]] bool is_not_needed(const nlohmann::ordered_json& worker);
-/// "sample 'cats/tom.jpg' hung 2 times: in worker/0 at 23:04:05 after 40 s, ...", and what helps: of an entry of `hung` in status.
+/// "sample 'cats/tom.jpg' hung 2 times: in worker/0 at 23:04:05 after 40 s, ...", and what helps; from an entry of `hung` in status.
 [[nodiscard]] std::string hung_for_people(const nlohmann::ordered_json& hung, work_kind kind);
 /// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves.
 [[nodiscard]] std::string stall_for_people(const nlohmann::ordered_json& status);

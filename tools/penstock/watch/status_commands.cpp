@@ -247,8 +247,8 @@ void add_status(verb_table& verbs) {
       {"status",
        verb_group::operate,
        "show the state of a live session",
-       "One table: the session, its device, and its workers with their last deaths; of a pool of jobs, how "
-       "many jobs of each function are waiting, running, ok or failed. A target limits the table to its own "
+       "One table: the session, its device, and its workers with their last deaths; for a pool of jobs, how many jobs of each function are "
+       "waiting, running, ok or failed. A target limits the table to its own "
        "lines.",
        {{"penstock status", "the only live session"},
         {"penstock status worker/3 --json | jq .workers[0].current_sample", "what worker 3 is working on"},
