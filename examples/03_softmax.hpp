@@ -12,7 +12,7 @@ struct softmax_step {
   int rows, inputs, classes;   // at most 16 classes
   float* weights;              // [inputs, classes]
   float* error;                // [rows, classes]: scratch
-  float* loss;                 // receives the sum of all rows' losses, in addition
+  float* loss;                 // the sum of all rows' losses is added to it
   float rate;
 };
 

@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     // Called for the next file only when there is room for another job, so a folder of millions needs no more
     // memory.
     fs::directory_iterator next(argv[1]);
-    std::deque<fs::path> files;  // of the jobs in flight
+    std::deque<fs::path> files;  // the paths of the jobs in flight
     const auto inputs = [&]() -> std::optional<penstock::Argument> {
       for (; next != fs::directory_iterator(); ++next) {
         if (next->path().extension() != ".jpg") continue;

@@ -33,7 +33,7 @@ torch::ScalarType scalar_type_of(penstock::dtype type) {
 /// A torch tensor over the memory of a tensor of the batch. It keeps the batch alive, as do tensors made from it that share the memory.
 ///
 /// The last one releases the batch on the legacy default stream, which is torch's current stream unless the program has chosen another:
-/// then call batch->release({stream}) before the tensors go. The session must outlive them all.
+/// then call batch->release({stream}) before the tensors are destroyed. The session must outlive them all.
 torch::Tensor borrow(const std::shared_ptr<penstock::Batch>& batch, std::string_view name) {
   const penstock::tensor_view& view = batch->tensor(name);
   const std::vector<std::int64_t> shape(view.shape.begin(), view.shape.end());

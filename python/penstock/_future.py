@@ -99,7 +99,7 @@ class Future(concurrent.futures.Future[T]):
                 raised = None if outcome[0] == "ok" else error_of(*outcome)
                 if isinstance(raised, job_cancelled_error):
                     pool._life.setup.explain(raised)
-            except BaseException as broken:  # a result whose class cannot be unpickled here, or raises anything
+            except BaseException as broken:  # the result cannot be unpickled here, whatever its class raises
                 value, raised = None, broken
             if raised is not None:
                 self.set_exception(raised)

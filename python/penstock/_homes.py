@@ -56,7 +56,7 @@ class SeenWorkers:
         self._pool = pool
         self._width, self._width_until, self._on_hosts_until = count, 0.0, 0.0
         self._on_hosts: list[int] = []
-        self.last_on_hosts = int(pool._config["loader.limits.max"]) + ON_HOSTS_MAX  # the highest number that one may have
+        self.last_on_hosts = int(pool._config["loader.limits.max"]) + ON_HOSTS_MAX  # the highest possible number of a worker on a host
 
     def width(self) -> int:
         """The number of workers that can load, including those on hosts; at least 1."""

@@ -133,7 +133,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             index = self._next_index()
         except StopIteration:
             return self._book.exhaust()
-        if self._auto_collation and not hasattr(index, "__len__"):  # torch needs no more than an iterable
+        if self._auto_collation and not hasattr(index, "__len__"):  # for torch, any iterable is enough
             index = list(index)
         planned = self._book.plan(index, self._bad_places(index))
         if planned is not None:

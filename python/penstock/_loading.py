@@ -384,7 +384,7 @@ def _collated(call: "_worker.Call", stage: _Stage, samples: list[Any]) -> Loaded
 
 
 def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, bad: list[tuple[int, str]], marks: Marks) -> Loaded:
-    """Adds to `bad`, as in Loaded, before it may raise."""
+    """Adds failed samples to `bad` (as in Loaded), even if it raises later."""
     order, collated = stage.order, stage.order.given.collated
     if collated and getattr(stage.dataset, "__getitems__", None):
         marks.write(call.job, Marks.PLACE_OF_ITEMS)

@@ -62,8 +62,8 @@ class Pool(Mapping):
         TypeError, ValueError: an argument of a wrong type; no workers.
     """
 
-    _usual_name: Optional[str] = None  # instead of the config's
-    _core_options: dict[str, Any] = {}  # further ones of _core.Pool
+    _usual_name: Optional[str] = None  # used instead of the config's name
+    _core_options: dict[str, Any] = {}  # more arguments of _core.Pool
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class PoolLife:
         self._halves = 0  # jobs with gpu= that have not ended
         self._shut = False
         self._aborted = False
-        self.why = Reason()  # it ends early, for the record
+        self.why = Reason()  # why it ends early, for the record
         self.owner = os.getpid()
         self.futures: set[Future[Any]] = set()  # futures that have not ended
         # Not closed at the interpreter's exit: queued jobs still run then, perhaps on workers that have not started yet.

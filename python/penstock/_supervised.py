@@ -29,7 +29,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         self._options = options
         self._position = Position()
         self._membership = Membership(options["group"])
-        self._quarantine: Any = None  # once it is needed
+        self._quarantine: Any = None  # made when it is needed
         self._workers: Any = None
 
     @property
@@ -99,7 +99,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override,unused-ignore]
         iterator: Any = self._iterator
         if iterator is not None and iterator._pool.pid != os.getpid():
-            self._iterator = None  # a persistent one, made before a fork
+            self._iterator = None  # a persistent iterator that was made before a fork
         with program_generator_kept(self._position.resume):
             iterator = super().__iter__()
         if iterator.resumed_behind_end():

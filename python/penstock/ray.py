@@ -86,7 +86,7 @@ class LoaderHosts:
         self._secret = None if secret_file is None else _Secret.of_file(secret_file)
         self._bundle = {**(resources or {}), "CPU": cpus_per_host}
         self._name, self._drain = name, drain
-        self._groups: list[tuple[Any, int]] = []  # with the number of their bundles
+        self._groups: list[tuple[Any, int]] = []  # each with its number of bundles
         self._hosts: list[_Placed] = []
         self._placed = 0  # running total
         self.failures: dict[str, str] = {}

@@ -21,7 +21,7 @@ TEMPLATE = "PENSTOCK_TEMPLATE"  # the environment variable of a template (_templ
 LOADER = None  # instead of a function: a batch of penstock.torch.DataLoader
 LONGEST_PICKLED_ERROR = 40_000  # a job's error has room for 64 KiB
 LONGEST_TRACEBACK = 20_000  # so that the error itself has room, too
-LONGEST_LINE = 500  # about an initializer that failed
+LONGEST_LINE = 500  # characters of the line about an initializer that failed
 
 
 def main() -> None:
@@ -81,7 +81,7 @@ def _tell_of_failed_initializer(file: str, failures: bytes, initializer: Any, ra
     known = [each for each, _ in failures_of_initializer(failures)]
     told = None if line in known else _shown(raised)
     with open(file, "ab", buffering=0) as opened:
-        opened.write(pickle.dumps((line, told)))  # at once: other workers do the same
+        opened.write(pickle.dumps((line, told)))  # in one write, because other workers write here, too
     print(line, file=sys.stderr, flush=True)
 
 

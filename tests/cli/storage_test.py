@@ -95,7 +95,7 @@ class StorageTest(StoreTest):
         self.assertEqual(code, EXIT_OK, err)
         code, _, err = self.penstock("pack", "s3://bucket/compressed/*.tar.zst", "--out", os.path.join(self.folder, "back"))
         self.assertEqual(code, EXIT_USAGE, err)
-        self.assertIn("pack reads shards from files alone", err)
+        self.assertIn("pack reads shards only from files", err)
         config = self.config("s3://bucket/compressed", epochs=2)
         self.assertEqual(self.digests(config, "--workers", 2), expected)
         server.requests.clear()

@@ -232,7 +232,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin")
     parser.add_argument("parts", nargs="*", metavar="PART")
-    parser.add_argument("--photos", help="folder of photographs, for the part of that name")
+    parser.add_argument("--photos", help="folder of photographs, for the part 'photos'")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batches", type=int, default=600)
     parser.add_argument("--connections", type=int, default=2)

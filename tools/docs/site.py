@@ -30,7 +30,7 @@ README_LINES = 150
 
 def main():
     logging.basicConfig(level=logging.WARNING, format="tools/site: %(message)s")
-    logging.getLogger("griffe").setLevel(logging.ERROR)  # arguments that share a line of a docstring
+    logging.getLogger("griffe").setLevel(logging.ERROR)  # hides warnings about arguments that share a line of a docstring
     parser = argparse.ArgumentParser(prog="tools/site", description="Builds the documentation as a static site, and checks it.")
     parser.add_argument("--out", required=True, help="the folder for the site; an existing site in it is replaced")
     parser.add_argument("--bin", help="the folder of the program penstock")

@@ -22,7 +22,7 @@ std::unique_ptr<Dataset> make(const config& settings) {
   if (settings.datasets.empty() && settings.dataset.type == dataset_type::synthetic)
     return value_or_throw(make_dataset(settings, -1));
   if (child::has_session()) {
-    const bool device_decodes = settings.image.decoder != decoder_rule::cpu;  // then of one image folder
+    const bool device_decodes = settings.image.decoder != decoder_rule::cpu;  // only with a single image folder
     return value_or_throw(make_dataset(
         settings, child::indexes(device_decodes ? 2 : settings.datasets.size()), settings.image.decoder));
   }

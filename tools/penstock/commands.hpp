@@ -13,10 +13,10 @@ void add_host_command(verb_table& verbs);
 void add_secret_command(verb_table& verbs);
 void add_status_commands(verb_table& verbs);      // status, deaths, sessions
 void add_control_commands(verb_table& verbs);     // wait, restart, drain, scale, pause, resume, stop
-void add_wait_command(verb_table& verbs);         // by add_control_commands()
+void add_wait_command(verb_table& verbs);         // called by add_control_commands()
 void add_metrics_command(verb_table& verbs);
 void add_watch_commands(verb_table& verbs);       // top, describe, events, trace
-void add_trace_command(verb_table& verbs);        // by add_watch_commands()
+void add_trace_command(verb_table& verbs);        // called by add_watch_commands()
 void add_why_command(verb_table& verbs);
 void add_log_commands(verb_table& verbs);         // logs
 void add_quarantine_commands(verb_table& verbs);  // quarantine

@@ -1,4 +1,4 @@
-// Finds programs as a shell does, and this one. Used by verbs that start programs.
+// Finds programs as a shell does, and the path of this program. Used by verbs that start programs.
 #pragma once
 
 #include "runtime/base/result.hpp"

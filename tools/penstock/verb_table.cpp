@@ -100,7 +100,7 @@ std::string missing_option(const CLI::App& verb) {
   return {};
 }
 
-/// CLI11 only lists words that fit nowhere: "unexpected argument 'x'; usage: penstock map [FILE] [OPTIONS]".
+/// CLI11 only lists the surplus words. Returns "unexpected argument 'x'; usage: penstock map [FILE] [OPTIONS]".
 std::string unexpected_words(const CLI::App& all, const verb_table::entry& verb) {
   std::vector<std::string> extra = verb.parser->remaining();
   if (extra.empty()) extra = all.remaining();

@@ -1,4 +1,4 @@
-// penstock-sample-photos FOLDER COUNT: as `penstock sample-photos`, for tests and benchmarks.
+// penstock-sample-photos FOLDER COUNT: like `penstock sample-photos`, for tests and benchmarks.
 #include "tools/sample-photos/sample_photos.hpp"
 
 #include <charconv>

@@ -128,7 +128,7 @@ json measure(const headroom_options& o, config settings, nanoseconds time, nanos
   Batch batch = next_of(session);
   program_around program(o, settings, step);
   program.work_on(batch);  // warms up
-  session.pause();  // the watch would report that the program takes no batch
+  session.pause();  // otherwise the session would report that the program takes no batch
   const feed_rate cached = measure_cached(program, batch, time / 2);
   session.resume();
   batch.release_unused();

@@ -24,7 +24,7 @@ struct line_reader {
   std::uint32_t owners_seen = 0;
   bool torn = false;  // whether the previous line is torn
 
-  /// False: no owner writes such a line here.
+  /// Returns false for a line that no owner writes at this point.
   bool take(std::string_view line, std::uint64_t end) {
     if (line.empty()) return true;  // the line feed after a torn line
     const json entry = json::parse(line, nullptr, false);

@@ -144,8 +144,8 @@ playing play(const config& settings, fault_injector* enemy, std::atomic<Session*
   return all;
 }
 
-/// Timeouts are set for real storage on bad days; waiting for each of them would take hours. Shortens them to
-/// what the undisturbed run allows and never lengthens them. Returns the changes as text.
+/// A config's timeouts allow for slow storage, and waiting for each of them would take hours. Shortens them to what the undisturbed run
+/// needs, and never lengthens them. Returns the changes as text.
 std::string shorten_timeouts(config& settings, double slowest_sample) {
   constexpr nanoseconds least = std::chrono::seconds(2);
   constexpr double room = 5;  // times the slowest sample seen

@@ -1,4 +1,4 @@
-// The goal of `penstock chaos` in words, and how far away it is.
+// The goal of `penstock chaos` in words, and the estimated time until it is reached.
 #pragma once
 
 #include "tools/penstock/chaos/fault_injector.hpp"

@@ -23,12 +23,12 @@ namespace penstock::cli {
 /// One run of the stream.
 struct playing {
   journal_reading delivered;
-  /// The length of the journal when the session reported this many batches as delivered.
+  /// Pairs: the journal's length in bytes, and how many batches the session had reported as delivered by then.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> promises;
   std::vector<std::string> digests;  // one per epoch
   std::set<std::uint64_t> quarantined;
   std::uint64_t private_bytes = 0;  // the maximum over all workers
-  double slowest_sample = 0;        // seconds, as far as polling the workers shows
+  double slowest_sample = 0;        // seconds, as seen by polling the workers
   run_report report;
 };
 

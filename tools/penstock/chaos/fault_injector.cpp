@@ -203,7 +203,7 @@ bool fault_injector::may_be_struck(const worker_status& w) {
 bool fault_injector::strike_once() {
   // Holding the lock is safe because status() never waits; leave() must not return in the middle of a fault.
   const std::lock_guard hold(mutex_);
-  // A fault that falls between two runs hits the next one: short streams would get almost none.
+  // A fault that is due between two runs hits the next run. Otherwise, short streams would get almost none.
   if (session_ == nullptr) return false;
   const session_status now = session_->status();
   if (now.outcome != run_outcome::running) return false;

@@ -42,7 +42,7 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
     for (const std::uint64_t sample : batch.samples) {
       if (!seen[batch.epoch].insert(sample).second) ++found.duplicated;
     }
-    // A batch without samples delivers none twice, but it must not be repeated either.
+    // A repeated batch without samples delivers no sample twice, but it is a fault, too.
     if (!first_time && !backwards && batch.samples.empty()) ++found.out_of_order;
   }
   return found;

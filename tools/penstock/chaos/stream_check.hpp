@@ -46,7 +46,7 @@ struct stream_faults {
   std::uint64_t duplicated = 0;    ///< samples delivered a second time in their epoch
   std::uint64_t out_of_order = 0;  ///< batches that came after a later one
   std::uint64_t stale =
-      0;  ///< batches with other bytes or foreign samples, or from an owner that is replaced
+      0;  ///< batches with other bytes or foreign samples, or from an owner that has been replaced
   [[nodiscard]] bool none() const noexcept { return lost + duplicated + out_of_order + stale == 0; }
 };
 

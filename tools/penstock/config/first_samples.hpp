@@ -13,8 +13,8 @@ struct first_samples {
   std::vector<std::pair<std::string, std::vector<std::string>>> extensions;  ///< by key, in the order of the shard; in lower case
 };
 
-/// Reads at most 64 headers. Empty: there is nothing to read here, such as an object, a compressed shard or a damaged one; `penstock run`
-/// says what is wrong with those.
+/// Reads at most 64 headers. Empty if the shard cannot be read here: an object, a compressed shard, a damaged one. `penstock run` says what
+/// is wrong with it.
 [[nodiscard]] std::optional<first_samples> look_at_first_samples(const std::string& path);
 
 }  // namespace penstock::cli

@@ -43,8 +43,8 @@ namespace penstock::cli {
 [[nodiscard]] std::optional<config_file::diagnostic> hosts_secret_not_here(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
-/// An error at [sampler] if no rank ever has a batch. Empty if only the data tells the number of samples:
-/// `penstock run` then refuses it.
+/// An error at [sampler] if no rank ever has a batch. Empty if the number of samples is known only from the data; `penstock run` then
+/// reports the error.
 [[nodiscard]] std::optional<config_file::diagnostic> nothing_to_deliver(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 

@@ -33,8 +33,8 @@ struct request_options {
   bool wait = false;
 };
 
-/// For a target that names no single worker. A restart also fills places that were drained or not restarted,
-/// but none beyond the size of the pool.
+/// The workers to restart or drain if the target names no single one. A restart also fills places that were drained or not restarted, but
+/// no place beyond the size of the pool.
 std::vector<std::uint32_t> workers_to(const std::string& verb, const json& status) {
   std::vector<std::uint32_t> workers;
   for (const json& w : status.at("workers")) {

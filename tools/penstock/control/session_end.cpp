@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto look_again_after = 20ms;
-constexpr auto silent_for = 1s;  // an end that takes longer says what it waits for
+constexpr auto silent_for = 1s;  // if the end takes longer, say what it waits for
 constexpr auto told_again_after = 5s;
 constexpr auto record_completed_within = 5s;
 

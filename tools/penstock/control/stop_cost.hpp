@@ -11,7 +11,7 @@
 
 namespace penstock::cli {
 
-/// What a run that was stopped says without --state. `saver`: the verb that has it, "run" or "launch".
+/// The message of a run that was stopped without --state. `saver`: the verb that has --state, "run" or "launch".
 [[nodiscard]] std::string position_not_saved(std::string_view saver);
 
 class stop_cost {
@@ -24,9 +24,9 @@ class stop_cost {
 
   /// {"killed": [{"target": "worker/0", "pid": 17, "text": "..."}], "position_saved": false}; null: there is no position to save.
   [[nodiscard]] nlohmann::ordered_json as_json() const;
-  /// A line for the processes. Empty: none was killed.
+  /// A line about the killed processes; empty if there are none.
   [[nodiscard]] std::string killed_for_people() const;
-  /// A line for the position. Empty: it was saved, or there is none.
+  /// A line about the position; empty if it was saved, or if there is none.
   [[nodiscard]] std::string position_for_people() const;
 
  private:

@@ -121,7 +121,7 @@ int tell_ended_group(const session_choice& choice, const live_group& group) {
   return exit_ok;
 }
 
-/// The exit code if the session has ended already and none of that name runs. Empty: there is no such session.
+/// The exit code if the session has already ended and no session of that name is running. Empty if there is no such session.
 std::optional<int> ended_already(const session_choice& choice) {
   if (!choice.socket.empty() || session_is_there(choice)) return std::nullopt;
   if (!choice.group.empty()) {

@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto clock_difference = 1s;  // between this machine's clock and a file server's, or a coarse one
+constexpr auto clock_difference = 1s;  // by which a file server's clock, or a coarse one, may be behind this machine's
 
 /// A quarantine file exists only if a sample was quarantined.
 bool is_written_if_needed(const std::string& kind) {
@@ -30,7 +30,8 @@ std::map<std::string, std::string> written_files::expected() const {
   return all;
 }
 
-/// Only the report is written in one piece at the end; a quarantine file is read, too.
+/// Whether the file exists and is not older than it must be. A report must be new, because it is written at the end; a quarantine file may
+/// be old.
 bool written_files::is_written(const std::string& kind, const std::string& path) const {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) return false;

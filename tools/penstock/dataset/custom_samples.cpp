@@ -97,7 +97,7 @@ result<void> add_custom_samples(inspection& to, const config& settings, const pr
   try {
     auto session = std::make_unique<Session>(settings_for(settings, 1), quiet());
     auto batch = session->next();
-    // Only now is the number of samples known.
+    // The number of samples is not known earlier.
     to.samples = session->status().samples_expected;
     if (const auto state = schedule::parse_state(session->state()))
       to.fingerprint = state->identity.fingerprint;

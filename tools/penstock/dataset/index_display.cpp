@@ -36,7 +36,7 @@ void index_with_bar(const config& settings, notices_told notices) {
       const std::lock_guard lock(mutex);
       now = progress;
     }
-    // Only now is it known that there is something to wait for.
+    // An index is being built: only now is there progress to show.
     if (display) return;
     display.emplace([&](std::size_t width, bool with_bar) {
       const std::lock_guard lock(mutex);

@@ -122,7 +122,7 @@ result<std::vector<picture_facts>> look_at_pictures(const listing& list, const c
   return all;
 }
 
-/// Duplicate pictures: contradictory in two classes, double weight in one.
+/// Finds duplicate pictures: in two classes they contradict each other, in one class they count twice.
 void add_twins(const listing& list, std::vector<picture_facts>& pictures) {
   struct key {
     std::uint64_t size, content;

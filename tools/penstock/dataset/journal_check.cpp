@@ -8,7 +8,7 @@
 namespace penstock::cli {
 namespace {
 
-/// What `from` has and `without` lacks, with repeats.
+/// The values of `from` that `without` lacks; repeated values are counted.
 std::vector<std::uint64_t> left_over(std::vector<std::uint64_t> from, std::vector<std::uint64_t> without) {
   std::ranges::sort(from);
   std::ranges::sort(without);

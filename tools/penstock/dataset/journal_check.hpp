@@ -30,7 +30,7 @@ struct changed_batch {
   std::vector<std::uint64_t> come;     ///< in today's batch, not in the journal's
 };
 
-/// The batches of an epoch: first .. end - 1. A group of another size may have delivered those before `first`.
+/// The batches of an epoch: first .. end - 1. A group of another size may have delivered the batches before `first`.
 struct epoch_extent {
   std::uint64_t first = 0;
   std::uint64_t end = 0;
@@ -57,7 +57,7 @@ class journal_check {
   [[nodiscard]] std::uint64_t repeated() const noexcept { return repeated_; }
   /// Batches whose lines in the journal have different samples or digests, each once.
   [[nodiscard]] const std::vector<delivered_batch>& contradictory() const noexcept { return contradictory_; }
-  /// The gaps in the order of the stream, at most about gaps_max: a damaged journal may have a far epoch.
+  /// The gaps in the order of the stream, at most about gaps_max, because a damaged journal may name a far epoch.
   [[nodiscard]] std::vector<missing_batches> missing(const std::function<epoch_extent(std::uint64_t)>& extent_of) const;
 
   /// Takes batch `which` of batches() as it loads today.

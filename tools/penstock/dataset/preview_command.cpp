@@ -35,7 +35,7 @@ struct preview_options {
   bool as_json = false;
 };
 
-/// A batch as a picture, or of token ids as text.
+/// A batch as a picture; a batch of token ids as text.
 struct shown_batch {
   std::optional<batch_picture> picture;
   std::string text;

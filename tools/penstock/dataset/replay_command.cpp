@@ -1,4 +1,4 @@
-// replay: batches of a run again, from its config and dataset alone: as files, as a picture, or compared with a journal.
+// replay: loads batches of a run again, from its config and dataset alone: as files, as a picture, or compared with a journal.
 #include "actors/gpu_owner/npy_sink.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"

@@ -1,4 +1,4 @@
-// sample-photos: photographs for trying penstock without any.
+// sample-photos: makes photographs, for trying penstock.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "tools/penstock/commands.hpp"

@@ -28,7 +28,7 @@ std::uint32_t take_character(std::string_view& text) noexcept {
   return character;
 }
 
-/// GPT-2's alphabet: printable bytes of Latin-1 are themselves, the others letters from U+0100 on, in order.
+/// In GPT-2's alphabet, printable bytes of Latin-1 stand for themselves; the other bytes are letters from U+0100 on, in order.
 std::unordered_map<std::uint32_t, char> bytes_of_letters() {
   std::unordered_map<std::uint32_t, char> all;
   std::uint32_t next = 0x100;

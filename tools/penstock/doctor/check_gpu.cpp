@@ -8,7 +8,7 @@
 namespace penstock::doctor {
 namespace {
 
-// A context costs 300 to 500 MiB of device memory before the first byte of ours.
+// A context takes 300 to 500 MiB of device memory before we allocate anything.
 constexpr std::uint64_t context_bytes = 512 * MiB;
 constexpr int first_idle_state = 5;  // performance states from here on mean idle
 

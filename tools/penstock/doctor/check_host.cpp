@@ -7,8 +7,8 @@
 namespace penstock::doctor {
 namespace {
 
-// Descriptors of a session: its own (epoll, timers, memfds, control socket and clients, files of a sink), and
-// per worker pidfd twice, link and output pipe.
+// Descriptors of a session: its own (epoll, timers, memfds, control socket and clients, files of a sink), and for each worker two pidfds, a
+// link and an output pipe.
 constexpr std::uint64_t files_of_session = 128;
 constexpr std::uint64_t files_per_worker = 4;
 // Threads count as processes: the threads of the session and the owner, and for each worker four threads and its thread pools.

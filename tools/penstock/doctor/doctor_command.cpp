@@ -218,7 +218,7 @@ int report(const facts& found, const doctor_options& o) {
   return count_of(rows, status::fail) > 0 ? exit_not_met : exit_ok;
 }
 
-/// --host: asks another machine, and nothing about this one.
+/// --host: checks only whether this machine and the one at that address can work together.
 int examine_host(const doctor_options& o, std::chrono::milliseconds deadline) {
   if (!o.source.file.empty() || o.deep || o.isolate)
     return refuse_with(exit_usage, {errc::usage, "--host checks another machine: leave out FILE, --deep and --isolate", 0}, o.json);
@@ -237,7 +237,7 @@ int examine_host(const doctor_options& o, std::chrono::milliseconds deadline) {
   const int code = report(found, o);
   if (!hangs) return code;
   std::fflush(nullptr);
-  ::_exit(code);  // a thread waits for storage that does not answer, and would see the end of what it uses
+  ::_exit(code);  // a thread still waits for storage; it would crash if the objects that it uses were destroyed
 }
 
 int examine(const doctor_options& o) {

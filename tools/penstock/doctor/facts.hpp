@@ -225,17 +225,17 @@ struct hosts_facts {
   std::string reach_trouble;
   bool encrypted = false;
   std::string secret_trouble;
-  std::string name;             ///< of the session or the host
-  std::string version;          ///< of this program
+  std::string name;             ///< the session's or the host's
+  std::string version;          ///< the version of this program
   std::string version_trouble;  ///< with both values
   std::string measure_trouble;
   double round_trip_seconds = 0;
   double bytes_per_second = 0;  ///< from the host to the session
   double clock_ahead_seconds = 0;
-  std::uint32_t workers = 0;  ///< of a host that listens
-  std::uint32_t cores = 0;    ///< of this machine, for its workers
+  std::uint32_t workers = 0;  ///< the workers of a host that listens
+  std::uint32_t cores = 0;    ///< the cores of this machine, for its workers
   std::string program;        ///< "Python": the session runs jobs or a dataset in it
-  std::string own_program;    ///< that this machine can run
+  std::string own_program;    ///< the program that this machine can run
   std::string data_path;      ///< here
   std::string data_trouble;
   std::uint64_t samples = 0;

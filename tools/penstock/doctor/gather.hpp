@@ -44,7 +44,7 @@ struct hosts_request {
   bool insecure = false;
   string_map data{};  ///< where the session's folders are here
   std::string version;
-  std::string program{};  ///< "Python": that this command can start for a session
+  std::string program{};  ///< "Python": the program that this command can start for a session
   string_map program_facts{};
   std::vector<std::string> dataset_program{};  ///< the command of custom datasets; empty: none
   std::chrono::milliseconds deadline = machine::probe_deadline;  ///< for listing the dataset

@@ -117,7 +117,7 @@ void add_host(json& to, const json& host, const json& rank) {
   }
 }
 
-/// Adds `value` unless the list has it. Without keys, whole values are compared; with keys, only the values of these.
+/// Adds `value` unless the list has it. Compares whole values or, if there are keys, only the fields with these names.
 void add_new(json& list, const json& value, std::initializer_list<const char*> keys) {
   const auto same = [&](const json& one) {
     return keys.size() == 0 ? one == value : std::ranges::all_of(keys, [&](const char* key) { return one.at(key) == value.at(key); });

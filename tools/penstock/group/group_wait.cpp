@@ -25,7 +25,7 @@ live_group not_asked(const live_group& group, const std::set<std::filesystem::pa
   return rest;
 }
 
-/// Waits for whatever ends with the session: the report is then written.
+/// Waits for the processes that end with the session; after that, the report is written.
 bool report_is_there(session_end& end, const json& answer, std::chrono::steady_clock::time_point until) {
   end.says(answer);
   return end.wait_until(until);

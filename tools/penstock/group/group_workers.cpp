@@ -18,7 +18,7 @@ std::string names_of(const std::vector<std::uint32_t>& workers) {
 /// The outcome of an order to several workers of a rank.
 struct changed_workers {
   std::vector<std::uint32_t> changed;
-  std::vector<std::uint32_t> not_asked;  // those after the refused one
+  std::vector<std::uint32_t> not_asked;  // the workers after the refused one
   std::optional<std::uint32_t> refused;
   std::string why_not;  // why that one was refused; or why the rank's workers are unknown
   int code = exit_ok;   // exit code of that refusal

@@ -45,7 +45,7 @@ struct live_group {
 [[nodiscard]] std::vector<live_group> groups_named(const std::vector<live_group>& groups,
                                                    std::string_view name);
 
-/// The group that a verb means if none is named: there are several sessions, and all belong to it.
+/// The group that a verb means if no session is named: several sessions are live, and all of them belong to it.
 [[nodiscard]] std::optional<live_group> only_group(const std::vector<named_session>& live);
 
 }  // namespace penstock::cli

@@ -42,7 +42,7 @@ jobs_program program_of_environment() {
   try {
     return {said.at("kind"), said.at("command"), said.at("environment"), said.at("facts")};
   } catch (const nlohmann::json::exception&) {
-    return {};  // set by someone else
+    return {};  // the variable was not set by our package
   }
 }
 

@@ -15,7 +15,8 @@ namespace penstock::cli {
 
 class hosts_by_ssh {
  public:
-  /// `arguments`: of `command` there, after "host". `secret`: what --secret-file contains there; empty: none.
+  /// `arguments`: what follows "host" in the `command` on the other machine. `secret`: the contents of its --secret-file; empty if there is
+  /// none.
   struct settings {
     std::vector<std::string> machines;
     std::string command;

@@ -51,7 +51,7 @@ bool only_in_options(const config_file::rejection& refused) {
   });
 }
 
-/// Device programs: a mistyped name is one error instead of one for each job.
+/// Checks the device program's name, so that a mistyped name is one error instead of one for each job.
 result<void> check_device_program(const std::string& name, const config& settings) {
   const auto& programs = settings.jobs.programs;
   if (name.empty() || programs.contains(name)) return {};
@@ -61,7 +61,7 @@ result<void> check_device_program(const std::string& name, const config& setting
                 printable(name), names.empty() ? "none" : names);
 }
 
-/// So that a missing program is one error instead of one for each job. `path` is the workers' PATH.
+/// Looks for the program, so that a missing one is one error instead of one for each job. `path` is the workers' PATH.
 result<void> check_program(const command_template& command, std::string_view path) {
   const std::string program = command.program();
   if (program.empty()) return {};
@@ -131,7 +131,7 @@ map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& i
     pool.close();
     made.counts = run.counts();
     made.by_order = made.trouble && ending.by_order;
-    // Ended early: by a signal, by an order, or because the pool failed. After the last line there is no error.
+    // The run ended early: by a signal, by an order, or because the pool failed. A run that has finished its last line has no error.
     if (!made.trouble && (made.counts.of(job_status::cancelled) > 0 || !run.has_read_all())) {
       made.trouble = pool.report().error;
       made.by_order = !made.trouble;

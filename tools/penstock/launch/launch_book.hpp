@@ -41,7 +41,7 @@ struct launch_rules {
   std::uint32_t max_restarts = 0;  ///< for all ranks together
   /// For a single rank; none: a lost rank ends the others.
   std::optional<supervision::restart_settings> restart_one{};
-  /// For executing the program; with restart_one, until the rank's first line.
+  /// Time limit for executing the program; with restart_one, for the rank's first line.
   nanoseconds start_deadline{30'000'000'000};
   /// With restart_one: how long a rank may send nothing after its first line.
   nanoseconds lost_after{10'000'000'000};

@@ -68,7 +68,7 @@ std::string from_environment(const char* name, std::string otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
-/// Sessions restart one by one, at their last positions.
+/// Lets sessions restart one by one, at their last positions.
 result<void> make_resumable(launch_work& work, const launch_options& o) {
   work.resumable = true;
   if (!o.report.empty()) work.files["report"] = whole_path(o.report);

@@ -103,7 +103,7 @@ void add_jobs(metrics_page& p, const std::vector<json>& sessions) {
   }
 }
 
-/// Samples, or the poisoned jobs of pools, whose entries were named like samples by older versions.
+/// Adds the quarantined samples, or the poisoned jobs of pools. Older versions recorded jobs under the names of samples' fields.
 void add_quarantine(metrics_page& p, const std::vector<json>& sessions, bool of_pools) {
   for (const json& s : sessions) {
     if ((kind_of(s) == work_kind::jobs) != of_pools) continue;

@@ -12,7 +12,7 @@
 
 namespace penstock::cli {
 
-/// What can be known of a running session from outside, whether it answers or not.
+/// What can be seen of a running session from outside, even if it does not answer.
 struct seen_from_outside {
   int pid = 0;                       ///< 0: unknown
   bool suspended = false;            ///< its process is stopped, by SIGSTOP or a debugger
@@ -44,8 +44,8 @@ class merged_pages {
   std::map<std::string, session> sessions_;
 };
 
-/// `sessions`: of each past_session::summary() with "id", "status", "last_death", "last_owner_death" (null: none),
-/// "deaths" (counts, by "worker" or "gpu" and cause), "quarantine" and "failures" (events), lists.
+/// `sessions`: for each, past_session::summary() with "id", "status", "last_death", "last_owner_death" (null: none), "deaths" (counts, by
+/// "worker" or "gpu" and cause), and the lists of events "quarantine" and "failures".
 [[nodiscard]] std::string page_of_ended(const std::vector<nlohmann::ordered_json>& sessions);
 
 }  // namespace penstock::cli

@@ -39,7 +39,7 @@ struct pack_options {
   bool quiet = false;
 };
 
-/// The classes in the order of their labels, one a line.
+/// Writes the classes in the order of their labels, one per line.
 result<void> write_classes(const std::string& out, const listing& list) {
   std::string text;
   for (const std::string& name : list.classes) text += printable(name) + "\n";
@@ -174,8 +174,9 @@ int pack_shards(const pack_options& o, std::uint64_t frame_size) {
   const auto shards = list_shards(o.folder);
   if (!shards) return refuse_with(exit_failed, shards.error(), o.json);
   if (shards->store)
-    return refuse_with(exit_usage, {errc::usage, fmt::format("'{}' is not on this machine: pack reads shards only from files; copy them "
-                                                             "first", printable(o.folder)), 0},
+    return refuse_with(exit_usage,
+                       {errc::usage, fmt::format("'{}' is not on this machine: pack reads shards only from files; copy them first",
+                                                 printable(o.folder)), 0},
                        o.json);
   if (auto ok = make_folder(o.out); !ok) return refuse_with(exit_failed, ok.error(), o.json);
   std::atomic<std::uint64_t> passed{0};

@@ -128,7 +128,7 @@ std::uint64_t bytes_with(const open_shard& shard, std::string_view path, const p
 
 result<void> write_shards(const listing& list, const std::string& out, unsigned threads, pack_state& state,
                           pack_progress& progress) {
-  // A run killed between its first shard and that shard's state would leave shards that the next one refuses.
+  // Write the state first: a run killed between its first shard and that shard's state would leave a shard that the next run refuses.
   if (auto ok = write_state(out, state); !ok) return ok;
   ordered_pictures pictures(list, state, threads);
   std::optional<open_shard> shard;

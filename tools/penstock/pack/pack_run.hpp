@@ -20,7 +20,7 @@ struct pack_progress {
 };
 
 /// Writes the shards that `state` lacks to the folder `out`, and updates the state with every shard. Pictures that cannot
-/// be read are left out and listed. Fails (errc::io) with the system's error; the state is then that of the last shard.
+/// be read are left out and listed. Fails (errc::io) with the system's error; the state then covers the complete shards.
 result<void> write_shards(const listing& list, const std::string& out, unsigned threads, pack_state& state,
                           pack_progress& progress);
 

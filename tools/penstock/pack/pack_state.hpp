@@ -15,7 +15,7 @@ namespace penstock::pack {
 
 /// All settings that determine the bytes of the shards.
 struct pack_settings {
-  std::string fingerprint;  ///< of the image folder's list of files
+  std::string fingerprint;  ///< identifies the image folder's list of files
   std::uint64_t shard_size = 0;
   std::uint32_t resize = 0;   ///< pixels of the shorter side; 0: unchanged
   std::uint32_t quality = 0;  ///< JPEG quality; 0: files are copied

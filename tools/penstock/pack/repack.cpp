@@ -32,7 +32,7 @@ std::string_view without_folders(std::string_view name) noexcept {
   return name.substr(name.rfind('/') + 1);
 }
 
-/// What a shard is called in the folder of results.
+/// The shard's file name in the output folder.
 std::string name_in_results(std::string_view name, bool compressed) {
   return std::string(stem_of_shard(without_folders(name))) + (compressed ? ".tar.zst" : ".tar");
 }
@@ -60,7 +60,7 @@ class archive_copy {
       if (!member) return about_source(path_, member.error());
       if (!*member) continue;
       const std::string_view its_key = split_member_name((*member)->name).key;
-      // What precedes the header (long names, records) belongs to the member: the copy ends after the member before it.
+      // Blocks before the header (long names, records) belong to its member, so the copy ends after the previous member.
       if (its_key != key || its_key.empty()) {
         if (auto ok = copy_until(members_end_); !ok) return ok;
         key = its_key;

@@ -19,7 +19,7 @@ class shard_file {
   /// system refuses, and (errc::config) if libzstd is missing.
   static result<shard_file> create(std::string path, std::uint64_t frame_size);
 
-  /// Appends to the archive. What one call adds stays in one frame; if it does not fit, it begins a new one.
+  /// Appends to the archive. The bytes of one call stay in one frame; if they do not fit the current frame, they begin a new one.
   result<void> add(std::string_view bytes);
   /// Writes everything to disk and gives the file its name. Returns the file's bytes.
   result<std::uint64_t> finish();

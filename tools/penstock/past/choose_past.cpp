@@ -29,7 +29,7 @@ constexpr auto record_deadline = 5s;  // how long after closing its socket a ses
 constexpr auto record_polled_every = 20ms;
 constexpr double told_status_age = 2;  // seconds
 
-/// The one that ended last comes first. A session writes to its record for the last time when it ends.
+/// The records of ended sessions, the last one first. A session writes to its record for the last time when it ends.
 std::vector<found_record> ended_records() {
   std::vector<std::pair<std::filesystem::file_time_type, found_record>> dated;
   for (found_record& r : control::find_records()) {

@@ -77,7 +77,7 @@ result<void> check_places(const run_files& files, const run_state& state) {
   return {};
 }
 
-/// Runs to the end of the stream. Returns what else ended it, if anything. Calls `opened` once the dataset is known: then the
+/// Runs to the end of the stream. Returns what ended it earlier, if anything. Calls `opened` once the dataset is known, because then the
 /// state is known to fit.
 std::optional<failure> deliver_all(Session& session, run_state& state, std::chrono::milliseconds pace,
                                    const std::function<void()>& opened) {
@@ -218,7 +218,7 @@ int run(run_options o) {
   }
   if (!o.quiet) tell_warnings(*loaded);
   config settings = loaded->values;
-  // In its own process, a crash of the GPU owner does not end the run.
+  // A crash of the GPU owner does not end the run if the owner has its own process.
   if (!loaded->sources.contains("gpu.placement")) settings.gpu.placement = placement_rule::process;
   if (o.dry_run) return dry_run(settings, o.source.file, o.json);
 
@@ -247,7 +247,7 @@ int run(run_options o) {
   // Keeps other runs from writing these files until this process ends; the session locks what its sink writes.
   const auto report = lock_files("the report", {o.files.report});
   if (!report) {
-    o.files.report.clear();  // it is the other run's
+    o.files.report.clear();  // the file belongs to the other run
     return refuse_here(exit_failed, report.error());
   }
   const auto states = lock_files("the state", state.places());
@@ -274,7 +274,7 @@ int run(run_options o) {
     options.sink_out = o.files.out;
     options.config_file = whole_path(o.source.file);
     options.files = files_by_kind(o.files, state.places());
-    if (launcher.there()) options.files.erase("report");  // it becomes part of the launcher's
+    if (launcher.there()) options.files.erase("report");  // the launcher's report will contain it
     options.files.insert(begin->files.begin(), begin->files.end());
     Session session(settings, options);
     std::optional<position_teller> teller;
@@ -354,7 +354,7 @@ void add_run_command(verb_table& verbs) {
                    "resume from this file if it exists; save it at the start, every --state-every and at the end")
       ->type_name("FILE");
   verb->add_option("--state-every", o->state_every,
-                   "how often to save the state: a SIGKILL of the run repeats at most what came after")
+                   "how often to save the state; after a SIGKILL, a run repeats at most the batches since then")
       ->type_name("TIME")
       ->capture_default_str();
   takes_whole_number(

@@ -170,7 +170,7 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
   }
   const bool of_batches = kind == work_kind::batches;
   const std::string what = of_batches ? "while loading" : name;
-  const std::string last = has_owners ? what + ", or why" : what;  // owners have a reason there
+  const std::string last = has_owners ? what + ", or why" : what;  // for owners, the column also has the reason
   std::string out = text_table({{"time (UTC)"},
                                 {"process"},
                                 {"pid", column_side::right, false, true},

@@ -22,7 +22,8 @@ namespace penstock::cli {
 /// Whether neither an operator, the program nor a limit ordered this death.
 [[nodiscard]] bool is_unexpected_death(const nlohmann::ordered_json& death);
 
-/// The deaths in an answer to "deaths" as one list of workers and GPU owners, oldest first. The answer also has ends on request.
+/// The deaths in an answer to "deaths" as one list of workers and GPU owners, oldest first. The answer also contains processes that ended
+/// on request.
 [[nodiscard]] nlohmann::ordered_json all_deaths(const nlohmann::ordered_json& answer);
 /// {"signal": 2, "hang": 1}. Processes that were restarted or drained on request are not among them (rule D24).
 [[nodiscard]] nlohmann::ordered_json deaths_by_cause(const nlohmann::ordered_json& deaths);

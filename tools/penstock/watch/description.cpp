@@ -23,7 +23,7 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-/// Whether the worker is working on what has hung.
+/// Whether the worker is still working on the item that has hung.
 bool is_current(const json& hung, const json& worker) {
   const json& current = worker.at("current_sample");
   if (!current.is_string()) return false;

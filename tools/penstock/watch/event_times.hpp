@@ -16,7 +16,7 @@ result<std::string> since_of(const std::string& text, std::chrono::system_clock:
 /// "2026-11-20T14:04:18.123456Z".
 [[nodiscard]] std::optional<std::chrono::system_clock::time_point> time_of_utc(const std::string& text);
 
-/// The time since then, "8 h 3 m", of at least a second; "-" for other text.
+/// The time since then, at least a second: "8 h 3 m"; "-" if the text is not a time.
 [[nodiscard]] std::string time_since(const std::string& utc);
 
 }  // namespace penstock::cli

@@ -103,7 +103,7 @@ std::string table_of(const json& s, const std::vector<json>& hosts, std::size_t 
   return text_table(all, rows, width);
 }
 
-/// "lost: beta (10.0.0.7:4711) 12 s ago: it was silent for 5 s", the last ones first.
+/// "lost: beta (10.0.0.7:4711) 12 s ago: it was silent for 5 s", latest first.
 std::vector<std::string> lost_lines(const json& s) {
   const json found = list_in(s, "hosts_lost");
   std::vector<json> lost(found.begin(), found.end());

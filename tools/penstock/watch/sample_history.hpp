@@ -1,4 +1,4 @@
-// What became of bad samples, and of one of them: `penstock describe sample/N`. Pure: JSON in, JSON or text out.
+// The history of bad samples, and of a single one: `penstock describe sample/N`. Pure: JSON in, JSON or text out.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

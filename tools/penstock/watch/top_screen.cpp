@@ -127,7 +127,7 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
                                       work_kind kind, std::size_t width) {
   // Depends on the width only: a column must not appear and vanish with the names of samples.
   const bool with_memory = width == 0 || width >= narrowest_with_memory;
-  // A loader host does not say how long a worker has been at a sample.
+  // A loader host does not report how long a worker has been working on a sample.
   const bool of_batch = kind == work_kind::batches && std::ranges::any_of(workers, [](const json& w) {
     return w.at("current_sample").is_string() && !w.value("current_work_seconds", json()).is_number();
   });
@@ -212,7 +212,7 @@ void add_stream(std::vector<std::string>& lines, const json& now, const rates& r
                   text_of(s.at("quarantined")), resumed ? "; " + text_of(s.at("samples_before")) + " before this run" : ""));
 }
 
-/// Adds as many lines: the rate, all jobs, and the functions with the most unfinished jobs.
+/// Adds the same number of lines for a pool: the rate, all jobs, and the functions with the most unfinished jobs.
 void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, const rates& mean,
               const std::string& awaited, std::size_t width) {
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
@@ -238,7 +238,7 @@ void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, co
   }
 }
 
-/// Adds as many lines, for a data loader.
+/// Adds the same number of lines for a data loader.
 void add_loader(std::vector<std::string>& lines, const json& s, const rates& r, const rates& mean, const std::string& awaited, std::size_t width) {
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
   add(fmt::format("{} samples/s  {} batches/s  (mean of {}: {})", rate_text(r.samples), rate_text(r.batches), time_text(mean.seconds),
@@ -250,7 +250,7 @@ void add_loader(std::vector<std::string>& lines, const json& s, const rates& r, 
   lines.emplace_back();
 }
 
-/// A third of the lines that would be the workers'.
+/// The loader hosts, on at most a third of the lines that are left for workers.
 std::vector<std::string> hosts_of(const json& now, screen_size size) {
   return host_lines(now.at("status"), rows_for_workers(size) / 3, size.columns);
 }

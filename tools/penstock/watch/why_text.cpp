@@ -43,7 +43,7 @@ std::string share_in_words(double share) {
   return fmt::format("{:.0f} %", std::round(share * 100));
 }
 
-/// Three digits, or all of a larger number: "1310", where {:.3g} has "1.31e+03".
+/// Three digits, or all of a larger number: "1310", where {:.3g} gives "1.31e+03".
 std::string figure(double value) {
   return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
 }
