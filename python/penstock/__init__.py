@@ -1,4 +1,4 @@
-"""penstock feeds GPUs: supervised loader processes, one owner of the device, and the same stream of batches whatever crashes.
+"""penstock feeds GPUs: supervised loader processes, one owner of the device, and the same stream of batches even if processes crash.
 
     import penstock
 

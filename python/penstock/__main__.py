@@ -1,4 +1,4 @@
-"""`python -m penstock`: the command `penstock`, with this Python for what it starts."""
+"""`python -m penstock`: the command `penstock`, which starts Python workers with this interpreter."""
 
 from penstock._command import main
 

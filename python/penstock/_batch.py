@@ -255,7 +255,7 @@ class Batch:
             return self._tensors[name]
         except KeyError:
             there = ", ".join(self._tensors) or "none"
-            raise KeyError(f"there is no tensor {name!r}; there are: {there}") from None
+            raise KeyError(f"this batch has no tensor {name!r}; it has: {there}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._tensors

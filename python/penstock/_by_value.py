@@ -86,7 +86,8 @@ def dumps(value: Any, buffer_callback: Optional[Callable[[pickle.PickleBuffer], 
 
 
 def _lines_of(code: types.CodeType) -> Optional[tuple[int, str]]:
-    """The number of the first source line, and the lines. None if every process can read them in the file, or if no process can."""
+    """The number of the first source line, and the source lines. None if every process can read them in the file, or if they are
+    unknown or too long."""
     name = code.co_filename
     if os.path.isabs(name) and os.path.isfile(name):
         return None

@@ -1,4 +1,4 @@
-"""Pool.map() with a chunksize: several inputs are sent as one job, and so are their results.
+"""Pool.map() with a chunksize: one job takes several inputs and returns all of their results.
 
 A chunk whose job kills its workers, or does not fit into [jobs] memory, is repeated input by input, so that only the responsible input
 fails.

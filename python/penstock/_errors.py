@@ -177,7 +177,7 @@ class device_image_error(device_error):
 
 
 class state_mismatch_error(error, ValueError):
-    """A saved state belongs to another dataset, seed, batch size or layout of ranks: the differences are named."""
+    """A saved state belongs to another dataset, seed, batch size or layout of ranks: the message names the differences."""
 
     code = "state_mismatch"
 

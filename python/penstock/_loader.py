@@ -258,7 +258,7 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         return planned
 
     def _loaded(self, planned: Planned) -> Any:
-        """The batch as its worker made it (_loading.Loaded). Retries as the book decides."""
+        """The batch from its worker (_loading.Loaded). Retries if the book says so."""
         if planned.loaded is not None:
             return planned.loaded
         self._failures.refuse_quarantined(planned)

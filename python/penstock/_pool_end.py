@@ -48,7 +48,7 @@ class PoolLife:
                 self._news.notify_all()
 
     def ends_by(self, why: Reason) -> None:
-        """What ends the pool early, for its record; empty: nothing does."""
+        """Sets the reason why the pool ends early, for its record; empty: it does not."""
         with self._lock:
             if not self._shut:
                 self.why = why

@@ -187,7 +187,7 @@ def check_place(path: str) -> None:
 
 
 def warn_if_shared(path: str, fingerprint: str, dataset: Any) -> None:
-    """Call for each loader of this program. Two datasets of one class and length look the same to a quarantine."""
+    """Call for each loader of this program. A quarantine cannot tell two datasets of one class and length apart."""
     try:
         here: Any = weakref.ref(dataset)
     except TypeError:

@@ -102,6 +102,6 @@ class SampleSeeds:
 
     @staticmethod
     def over() -> None:
-        """Call when no sample is being loaded any more."""
+        """Call after the last sample."""
         global _current
         _current = None

@@ -110,7 +110,7 @@ class Session(Controlled, Ranked):
             except TypeError:
                 raise TypeError(f"state is of type {type(state).__name__}: pass the bytes that session.state() returned") from None
             if not state:
-                raise state_mismatch_error("the state is empty: was the file that it was read from written to its end?")
+                raise state_mismatch_error("the state is empty: its file may not have been written completely")
         listener = None if on_event is None else _listener(on_event)
         self._core = _core.Session(
             self._config._core, digests, batches, state or b"", control_socket, listener, group, file

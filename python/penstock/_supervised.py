@@ -85,7 +85,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         delivered.
 
         Raises:
-            state_mismatch_error: the state belongs to another dataset or sampler: the differences are named.
+            state_mismatch_error: the state belongs to another dataset or sampler; the message names the differences.
         """
         self._position.resume_from(self, state)
 
@@ -134,7 +134,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         return self._quarantine
 
     def _fingerprint(self) -> str:
-        """What the entries of a quarantine belong to."""
+        """Identifies the dataset that the entries of a quarantine belong to."""
         from penstock._quarantine import fingerprint_of
 
         facts = facts_of(self)

@@ -86,7 +86,7 @@ std::optional<config_file::diagnostic> cores_not_here(const config_file::loaded_
   config_file::diagnostic doubt = warning_at("loader.affinity", loaded, file);
   doubt.message = plan.error().message;
   doubt.where.label = "not all of these may be used here";
-  doubt.help = "fine if the job runs on another machine";
+  doubt.help = "no problem if the job runs on another machine";
   return doubt;
 }
 
@@ -103,7 +103,7 @@ std::optional<config_file::diagnostic> store_not_usable(const dataset_config& da
   config_file::diagnostic doubt = warning_at(key, loaded, file);
   doubt.message = fmt::format("'path' in {}: {}", table, usable.error().message);
   doubt.where.label = "cannot be read on this machine";
-  doubt.help = "fine if another machine reads it; `penstock run` needs it";
+  doubt.help = "no problem if another machine reads it; `penstock run` needs it";
   return doubt;
 }
 

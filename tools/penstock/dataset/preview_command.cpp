@@ -143,7 +143,7 @@ int preview_batch(const preview_options& o) {
   std::optional<vocabulary> known;
   if (!o.tokenizer.empty()) {
     if (!is_of_tokens(loaded->values))
-      return refuse_with(exit_usage, {errc::usage, "--tokenizer: only datasets of type tokens have ids of tokens", 0}, o.as_json);
+      return refuse_with(exit_usage, {errc::usage, "--tokenizer: only datasets of type tokens have token ids", 0}, o.as_json);
     auto read = vocabulary::read(o.tokenizer);
     if (!read) return refuse_with(exit_failed, read.error(), o.as_json);
     known.emplace(std::move(*read));

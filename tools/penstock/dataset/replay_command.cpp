@@ -312,7 +312,7 @@ void add_replay_command(verb_table& verbs) {
        "of another size started is divided among the ranks as it was then.",
        {{"penstock replay photos.toml --epoch 3 --batch 17 --out spike", "a batch of the fourth epoch"},
         {"penstock replay photos.toml --epoch 3 --batch 17 --png spike.png", "the same as a contact sheet"},
-        {"penstock replay photos.toml --verify run.journal", "was anything lost, doubled or changed since that run?"},
+        {"penstock replay photos.toml --verify run.journal", "has any batch been lost, repeated or changed since that run?"},
         {"penstock replay photos.toml --batch 17 --rank 1 --world 8 --out spike --json | jq -r '.names[]'",
          "what rank 1 of 8 had in it"}}},
       [o] {

@@ -147,7 +147,8 @@ result<void> check_is_another_folder(const shard_list& shards, const std::string
     std::error_code fault;
     const std::string from = std::filesystem::path(shards.path(i)).parent_path().string();
     if (std::filesystem::equivalent(from.empty() ? "." : from, out, fault))
-      return refuse(errc::usage, "--out '{}' is the folder of '{}', and would have its samples twice: choose another --out", printable(out),
+      return refuse(errc::usage, "--out '{}' is the folder of '{}', and would then contain its samples twice: choose another --out",
+                                 printable(out),
                     printable(shards.path(i)));
   }
   return {};
@@ -179,7 +180,8 @@ result<std::vector<repacked_shard>> repack(const shard_list& shards, const std::
   for (std::size_t i = 0; i < made.size(); ++i) {
     made[i].name = name_in_results(shards.names[i], frame_size > 0);
     if (!names.insert(made[i].name).second)
-      return refuse(errc::usage, "two of the shards would be called '{}' in '{}': pack them into folders of their own", printable(made[i].name), printable(out));
+      return refuse(errc::usage, "two of the shards would be called '{}' in '{}': pack them into separate folders",
+                                 printable(made[i].name), printable(out));
   }
   if (auto ok = check_is_another_folder(shards, out); !ok) return tl::unexpected(std::move(ok.error()));
   if (auto ok = begin_or_continue(shards, out, frame_size, made); !ok) return tl::unexpected(std::move(ok.error()));

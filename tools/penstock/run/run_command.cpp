@@ -321,7 +321,7 @@ void add_run_command(verb_table& verbs) {
   CLI::App* const verb = &verbs.add(
       {"run",
        verb_group::run,
-       "load batches onto the device as a config file says",
+       "load batches onto the device, as described by a config file",
        "Starts the workers, delivers every batch of every epoch to the sink and prints a report. "
        "Ctrl-C ends it cleanly (exit code 130); a second Ctrl-C ends it within two seconds. While it runs, "
        "the verbs for live sessions work on it; afterwards, `penstock events --last` and similar verbs show "
