@@ -34,8 +34,8 @@ class Communicator:
     All ranks call the same functions in the same order. A block that stays open for abort_timeout after a loss ends the group.
     The rules are the same as in C++: penstock/nccl.hpp.
 
-    Raises, on entering a block and in check(): group_failed_error: the group has failed, with the first cause. Or the
-        communicator is lost and the group continues
+    Raises, on entering a block and in check():
+        group_failed_error: the group has failed, with the first cause. Or the communicator is lost and the group continues
             (on_lost_rank="wait", or an error of NCCL): raised once for each lost communicator; the next block waits for a new one.
         timed_out_error: there was no communicator for a long time; the message says what was wrong with the last one.
     """

@@ -80,12 +80,12 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
             its index; "skip" delivers the batch without it; "replace" delivers another sample of the batch twice. "skip" and
             "replace" also apply to samples that raise. A batch with no sample left is not delivered. `bad_samples` lists them in
             every pass (the latest 10,000; `bad_samples.total` counts all); the log names the first one of a pass. A pass of which
-            no batch is left raises penstock.dataset_error. Samples of iterable datasets cannot be skipped, and a crash of or exception from
+            no batch is left raises penstock.dataset_error. Samples of iterable datasets cannot be skipped, and an exception or crash in
             collate_fn is always raised.
         quarantine: a file for the indices of samples that killed their workers. Neither this loader nor later programs try them
             again: on_bad_sample applies at once, and the log names them when a pass begins. The file belongs to one dataset, identified by
-                class and length, or by the dataset's attribute `fingerprint`, a string: set it if datasets of one class may have the same
-                length, and change it when the samples change.
+            class and length, or by the dataset's attribute `fingerprint`, a string: set it if datasets of one class may have the
+            same length, and change it when the samples change.
         seed: for shuffling and for the samples' random numbers. None: drawn from `generator` for each epoch, as in torch.
         seeding: "sample" seeds the global generators of Python, NumPy and torch before each sample: random numbers depend only on
             seed, epoch and index. "worker" seeds them once in each worker, as torch does. None: "worker" if worker_init_fn is
