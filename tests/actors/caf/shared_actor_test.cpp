@@ -25,7 +25,7 @@ PENSTOCK_ACTOR_MESSAGES(3, heard)
 
 namespace {
 
-/// For each number that the actor has handled: on which thread, and whether the sender ran the actor.
+/// The thread that handled each number, and whether the sender ran the actor.
 struct notes {
   struct one {
     int number = 0;
@@ -145,7 +145,7 @@ TEST_CASE("an actor that has ended handles no message, on any thread") {
   CHECK(!w.notes_.of(3));
 }
 
-TEST_CASE("messages are handled in the order of their arrival, whichever way they came") {
+TEST_CASE("messages are handled in the order of arrival, whether or not their sender may run the actor") {
   world w;
   constexpr int first = 100;
   constexpr int last = 1100;
@@ -192,7 +192,7 @@ TEST_CASE("a delayed message wakes an idle actor on the system's threads") {
   CHECK(seen.thread != std::this_thread::get_id());
 }
 
-TEST_CASE("an actor that quits drops its state and is gone, whichever thread runs it") {
+TEST_CASE("an actor that quits drops its state and terminates, whichever thread runs it") {
   world w;
   REQUIRE_FALSE(w.state_.expired());
   SECTION("the sender") {

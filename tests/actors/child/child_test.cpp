@@ -69,20 +69,20 @@ class made_up_session {
 
 }  // namespace
 
-TEST_CASE("a child program started without a session says what it is and exits as misconfigured") {
+TEST_CASE("a child program started without a session explains what it is and exits as misconfigured") {
   made_up_session s(false);
   s.start("live");
   CHECK(s.line() == "This is a child of the tests. A penstock session starts it; see `penstock help run`.");
   CHECK(s.end().exited_with(exit_codes::configuration));
 }
 
-TEST_CASE("what a child starts inherits none of the session's descriptors") {
+TEST_CASE("a program started by a child inherits none of the session's descriptors") {
   made_up_session s;
   s.start("start-a-program");
   CHECK(s.line() == "end");
 }
 
-TEST_CASE("a child sends heartbeats, with its memory, on its first page and on no other") {
+TEST_CASE("a child reports heartbeats and its memory use on its first page only") {
   made_up_session s;
   s.start("live");
   REQUIRE(s.line() == "alive");

@@ -55,7 +55,7 @@ TEST_CASE("a release that cannot be recorded throws, and the caller keeps batch 
   CHECK_FALSE(batch);
 }
 
-TEST_CASE("a batch that is destroyed while its release cannot be recorded gives its buffer back later") {
+TEST_CASE("a batch destroyed while its release cannot be recorded returns its buffer later") {
   ring r;
   r.device->refuse_releases(3);
   { const Batch dropped = r.batch(0); }
@@ -71,7 +71,7 @@ TEST_CASE("a batch that is destroyed while its release cannot be recorded gives 
     r.batch(2).release(stream_handle{});
     CHECK(r.given_back.size() == 3);
   }
-  SECTION("before the next batch is waited for") {
+  SECTION("before the wait for the next batch") {
     hand_over queue;
     queue.stop();
     r.home->take_from(queue);
@@ -80,7 +80,7 @@ TEST_CASE("a batch that is destroyed while its release cannot be recorded gives 
 }
 
 TEST_CASE(
-    "a waiting consumer gets its batch even if the buffer is parked and can be released only meanwhile") {
+    "a waiting consumer gets its batch even if the buffer is parked and becomes releasable only during the wait") {
   ring r;
   hand_over queue;
   r.home->open(
@@ -115,7 +115,7 @@ TEST_CASE("a consumer that waits while all buffers stay parked gets an error ins
   CHECK(r.given_back.size() == 2);
 }
 
-TEST_CASE("the host's callback runs while a batch is awaited, and an exception from it loses nothing") {
+TEST_CASE("the host's callback runs while a batch is awaited, and an exception from it loses no batch") {
   ring r;
   hand_over queue;
   int calls = 0;
@@ -130,7 +130,7 @@ TEST_CASE("the host's callback runs while a batch is awaited, and an exception f
   CHECK(std::get<ready_batch>(taken).buffer == 1);
 }
 
-TEST_CASE("a batch that several streams use is released once, or still held") {
+TEST_CASE("a batch used by several streams is either released once or still held") {
   ring r;
   Batch batch = r.batch(2);
   const std::vector<stream_handle> streams(3);

@@ -160,7 +160,7 @@ void use_batches_inside(Session& session, Batch& held, const captured_step& step
 
 }  // namespace
 
-TEST_CASE("300 captured and replayed steps and the session do not disturb each other, in each capture mode") {
+TEST_CASE("300 steps are captured and replayed in each capture mode without disturbing the session") {
   const auto mode =
       GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed);
   // Batches that are destroyed are released on the legacy default stream, which is ordered with blocking
@@ -248,7 +248,7 @@ TEST_CASE("buffers of batches destroyed inside a capture of a blocking stream re
     first = Batch();
     second = Batch();
     step.end_and_replay();
-    // The following steps need both buffers.
+    // The next steps need both buffers.
   }
   CHECK(session.report().outcome == run_outcome::running);
 }

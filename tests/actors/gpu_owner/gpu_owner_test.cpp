@@ -222,7 +222,8 @@ TEST_CASE("an error of any call is reported once, and later messages are ignored
   }
 }
 
-TEST_CASE("a device without memory for the buffers is refused with that reason, whatever follows") {
+TEST_CASE(
+    "if the device has no memory for the buffers, the consumer gets that reason, whatever happens later") {
   stage s(2);
   device_test::fault fault{"allocate", 1};
   fault.why = {errc::device_out_of_memory, "allocating 2 buffers (asked 1 GiB, free 2 MiB of 3 GiB)", 2};
@@ -237,7 +238,7 @@ TEST_CASE("a device without memory for the buffers is refused with that reason, 
   CHECK(s.device->calls("submit") == 0);
 }
 
-TEST_CASE("results of jobs reach the consumer with their own bytes and their job, from anywhere in a slot") {
+TEST_CASE("job results reach the consumer with their own bytes and job, at any offset in a slot") {
   stage s(2);
   s.begin_for_jobs();
   s.upload_job(1, 3, 0, 1000);
@@ -256,7 +257,7 @@ TEST_CASE("results of jobs reach the consumer with their own bytes and their job
   CHECK(s.device->calls("allocate") == 1);
 }
 
-TEST_CASE("a job's result outside of its slot is an error, not a read") {
+TEST_CASE("a job result outside its slot is refused without being read") {
   stage s(2);
   s.begin_for_jobs();
   s.upload_job(1, 3, 4032, 65);
@@ -266,8 +267,7 @@ TEST_CASE("a job's result outside of its slot is an error, not a read") {
 }
 
 TEST_CASE(
-    "when the device has no memory for the ring, the job that needs it is refused, and the next one may "
-    "succeed") {
+    "when the device has no memory for the ring, the job that needs it is refused, and the next one may succeed") {
   stage s(2);
   device_test::fault fault{"allocate", 1};
   fault.why = {errc::device_out_of_memory, "allocating 2 buffers (asked 1 GiB, free 2 MiB of 3 GiB)", 2};
@@ -288,7 +288,7 @@ TEST_CASE(
   s.release(std::get<ready_batch>(taken).buffer);
 }
 
-TEST_CASE("a device held by another process is refused with that reason, in the device's own words") {
+TEST_CASE("the error for a device held by another process has the device's own message") {
   stage s(2);
   device_test::fault fault{"open", 1};
   fault.why = {errc::device_busy,
@@ -341,7 +341,7 @@ TEST_CASE("a copy may wait for the consumer's stream for any length of time") {
   s.device->say_that_it_waits_for_the_consumer(true);
   s.begin();
   s.upload(7, 0, 3);
-  while (s.device->calls("poll") < 20) std::this_thread::yield();  // that is several deadlines
+  while (s.device->calls("poll") < 20) std::this_thread::yield();  // several deadlines
   CHECK(s.failures == 0);
   s.device->say_that_it_waits_for_the_consumer(false);
   CHECK(std::holds_alternative<failure>(s.consumer->take()));

@@ -120,7 +120,7 @@ TEST_CASE("ranks with different settings all fail, and the error names both valu
   }
 }
 
-TEST_CASE("a process known to have exited ends the other ranks at once") {
+TEST_CASE("when a process is known to have exited, the other ranks end at once") {
   group_stage group;
   group.begin();
   group.say(member_process_ended{1});
@@ -135,7 +135,7 @@ TEST_CASE("a process known to have exited ends the other ranks at once") {
   CHECK(told);
 }
 
-TEST_CASE("the final report of a process counts even if its exit is known first") {
+TEST_CASE("the final report of a process counts even if it arrives after news of its exit") {
   group_stage group;
   group.begin();
   group.one.say(session_failed{"no sample is left"});
@@ -189,7 +189,8 @@ TEST_CASE("stopping one rank stops both at the same step") {
   CHECK(group.zero.gate->handed_out() == group.one.gate->handed_out());
 }
 
-TEST_CASE("a coordinator without reports exits after a while, and at once if the address is not its own") {
+TEST_CASE(
+    "a coordinator without reports exits after a while, and at once if another process has its address") {
   group_stage group;
   SECTION("the address is its own") {
     group.say(leave_group{});
@@ -205,7 +206,7 @@ TEST_CASE("a coordinator without reports exits after a while, and at once if the
   }
 }
 
-TEST_CASE("all ranks learn why rank 0 failed before the first report") {
+TEST_CASE("all ranks learn why rank 0 failed, even if it failed before the first report") {
   group_stage group;
   group.zero.say(session_failed{"there is no dataset"});
   group.zero.say(leave_group{});

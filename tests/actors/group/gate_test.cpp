@@ -17,7 +17,7 @@ TEST_CASE("a new gate is shut") {
   CHECK_FALSE(gate.begun());
 }
 
-TEST_CASE("batches pass the gate while the permission lasts, and not later") {
+TEST_CASE("batches pass the gate until the permission expires") {
   hand_over_gate gate;
   CHECK(gate.open(start + 10s, {}) == 0);
   CHECK(gate.hand_out_next(start) == gate_answer::go);
@@ -26,7 +26,7 @@ TEST_CASE("batches pass the gate while the permission lasts, and not later") {
   CHECK(gate.handed_out() == 2);
 }
 
-TEST_CASE("the gate remembers that it let a batch wait, until it is asked about it") {
+TEST_CASE("the gate remembers that a batch had to wait until take_waiting() is called") {
   hand_over_gate gate;
   gate.open(start + 10s, {});
   CHECK(gate.hand_out_next(start) == gate_answer::go);
@@ -37,7 +37,7 @@ TEST_CASE("the gate remembers that it let a batch wait, until it is asked about 
   CHECK_FALSE(gate.take_waiting());
 }
 
-TEST_CASE("shutting the gate returns how many have passed, and no further batch passes") {
+TEST_CASE("shutting the gate returns how many batches have passed, and no further batch passes") {
   hand_over_gate gate;
   gate.open(start + 10s, {});
   CHECK(gate.hand_out_next(start) == gate_answer::go);

@@ -43,7 +43,7 @@ group_order over(group_outcome how, std::optional<group_cause> cause = {}) {
 
 }  // namespace
 
-TEST_CASE_METHOD(lone_rank, "a rank says nothing before its device is open") {
+TEST_CASE_METHOD(lone_rank, "a rank sends nothing before its device is open") {
   world.pass(5s);
   CHECK(rank.wire->sent.empty());
   rank.say(join_group{"GPU-7"});
@@ -69,7 +69,7 @@ TEST_CASE_METHOD(lone_rank,
 }
 
 TEST_CASE_METHOD(lone_rank,
-                 "the next report has what the group has agreed on, because a new coordinator may need it") {
+                 "the next report repeats what the group has agreed on, because a new coordinator may need it") {
   rank.say(join_group{""});
   rank.answer(group_phase::describing);
   rank.answer(group_phase::running, true);
@@ -79,7 +79,8 @@ TEST_CASE_METHOD(lone_rank,
   CHECK(rank.wire->sent.size() == before + 1);
 }
 
-TEST_CASE_METHOD(replaceable_rank, "a rank that has finished stays until the end where ranks are replaced") {
+TEST_CASE_METHOD(replaceable_rank,
+                 "in a group that replaces lost ranks, a rank that has finished stays until the group ends") {
   rank.say(stream_delivered{});
   rank.say(leave_group{});
   rank.answer(group_phase::running, true);
@@ -119,7 +120,7 @@ TEST_CASE_METHOD(
 }
 
 TEST_CASE_METHOD(running_rank,
-                 "a right that lapses and is extended between two steps of the member wakes the scheduler") {
+                 "a permission that lapses and is extended between two steps of the member wakes the scheduler") {
   CHECK(rank.hand_out());
   CHECK_FALSE(rank.hand_out(10s));  // it lapses between two steps of the member, which never notices
   const int before = rank.news.moves;
@@ -143,7 +144,7 @@ TEST_CASE_METHOD(running_rank, "a dead owner's batch that waits for a lapsed per
   CHECK(rank.gate->hand_out(1, rank.actor_time()) == gate_answer::go);
 }
 
-TEST_CASE_METHOD(running_rank, "reports are sent at least every beat, with the steps handed out") {
+TEST_CASE_METHOD(running_rank, "reports are sent at least every beat, with the number of steps handed out") {
   REQUIRE(rank.hand_out() == 1);
   const std::size_t before = rank.wire->sent.size();
   world.pass(4s);
@@ -152,7 +153,7 @@ TEST_CASE_METHOD(running_rank, "reports are sent at least every beat, with the s
 }
 
 TEST_CASE_METHOD(running_rank,
-                 "a stopping rank freezes with its exact count, and continues up to the common step") {
+                 "a stopping rank freezes at its exact count, then continues up to the common step") {
   REQUIRE(rank.hand_out() == 1);
   rank.answer(group_phase::stopping, true);
   CHECK(rank.last().frozen);
@@ -166,7 +167,8 @@ TEST_CASE_METHOD(running_rank,
   CHECK(rank.news.status.stop_at == 2);
 }
 
-TEST_CASE_METHOD(lone_rank, "a rank that fails before its device is open joins to say so") {
+TEST_CASE_METHOD(lone_rank,
+                 "a rank that fails before its device is open joins the group to report the failure") {
   rank.say(session_failed{"there is no GPU 7"});
   REQUIRE(!rank.wire->sent.empty());
   CHECK(rank.last().failed == group_cause{1, "node7", 4001, "there is no GPU 7"});
@@ -227,7 +229,7 @@ TEST_CASE_METHOD(running_rank, "a rank that has finished leaves once the others 
   CHECK(rank.news.gone == 1);
 }
 
-TEST_CASE_METHOD(running_rank, "a rank that has finished leaves even if it is not answered") {
+TEST_CASE_METHOD(running_rank, "a rank that has finished leaves even without an answer") {
   rank.say(stream_delivered{});
   rank.say(leave_group{});
   world.pass(3s);

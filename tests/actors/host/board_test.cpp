@@ -1,4 +1,4 @@
-// What remains on the board of a run that has ended.
+// What the board shows after a run has ended.
 #include "actors/host/board.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -13,7 +13,7 @@ const stall_report stall{"sample", "waiting for worker/1, which has been loading
 
 }  // namespace
 
-TEST_CASE("a stall that was over before the end is forgotten, and one that the end cuts short is not") {
+TEST_CASE("a stall that ended before the run is forgotten, and one cut short by the run's end is kept") {
   host::board board("loader", "embedded");
   board.stalled(stall);
   board.stalled(std::nullopt);
@@ -63,7 +63,7 @@ TEST_CASE("a data loader that knows the length of its pass shows its progress an
   CHECK_FALSE(s.eta_seconds);
 }
 
-TEST_CASE("status has what hung and what deaths cost, and no cost for a requested restart") {
+TEST_CASE("status shows what hung and what deaths cost, but no cost for a requested restart") {
   host::board board("stream", "embedded");
   death_report d;
   d.cause = death_cause::signal;
@@ -86,8 +86,7 @@ TEST_CASE("status has what hung and what deaths cost, and no cost for a requeste
 }
 
 TEST_CASE(
-    "samples that a data loader leaves out count as done but not as delivered, and as quarantined only if "
-    "this run did it") {
+    "samples that a data loader omits count as done but not delivered, and as quarantined only if this run did it") {
   host::board board("loader", "embedded");
   board.loader_batch_taken(0, 3, 1, start + 1s);
   board.loader_batch_taken(0, 0, 4, start + 2s);

@@ -1,4 +1,4 @@
-// The end of a session: a wait for a part lasts at most its share of the time.
+// Shutdown of a session: a wait for one part lasts at most its share of the time.
 #include "actors/host/ending.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -8,7 +8,7 @@
 using namespace penstock::host;
 using namespace std::chrono_literals;
 
-TEST_CASE("a session begins once, and not after it was stopped") {
+TEST_CASE("a session starts once, and not after it was stopped") {
   ending e(25s);
   CHECK(e.begin());
   CHECK_FALSE(e.begin());
@@ -18,7 +18,7 @@ TEST_CASE("a session begins once, and not after it was stopped") {
   CHECK(stopped.stopped());
 }
 
-TEST_CASE("a stop with less time shortens the end, one with more does not lengthen it") {
+TEST_CASE("a stop with less time shortens the shutdown, and one with more time does not lengthen it") {
   ending e(25s);
   CHECK(e.shares().items == 10s);
   e.stop(5s);
@@ -29,7 +29,7 @@ TEST_CASE("a stop with less time shortens the end, one with more does not length
   CHECK(e.shares().items == 2s);
 }
 
-TEST_CASE("a wait for the pool or the owner ends when it is gone") {
+TEST_CASE("a wait for the pool or the owner ends when that is gone") {
   ending e(1h);
   std::jthread pool([&] { e.wait_for_pool(); });
   std::jthread owner([&] { e.wait_for_owner(); });

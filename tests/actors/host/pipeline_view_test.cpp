@@ -37,7 +37,7 @@ TEST_CASE("top and a stall report name the same process") {
 
 namespace {
 
-/// A pool whose workers run these.
+/// A pool whose workers run these jobs.
 session_status pool_that_runs(const arena::flight_recorders& flights, const std::vector<std::string>& works) {
   session_status s;
   s.jobs.emplace();
@@ -55,13 +55,13 @@ session_status pool_that_runs(const arena::flight_recorders& flights, const std:
 }  // namespace
 
 TEST_CASE(
-    "a pool's jobs, in total and by function, count once, and as waiting until a worker has started them") {
+    "a pool's jobs count once, in total and by function, and count as waiting until a worker has started them") {
   auto flights = arena::flight_recorders::create(3);
   REQUIRE(flights);
   session_status s = pool_that_runs(*flights, {"shrink (job 5)", "shrink (job 6)", "sample 3 (job 7)"});
   s.jobs->submitted = 12;
   s.jobs->ok = 3;
-  s.jobs->waiting = 2;  // and two that workers have got but not begun, and two that wait again after a death
+  s.jobs->waiting = 2;  // plus two that workers have received but not begun, and two that wait again after a death
   s.jobs->handed = 5;
   s.jobs->functions = {{"shrink", 1, 5, 2, 0, 0}, {"load", 1, 2, 1, 0, 0}};
   const pool_statistics jobs = *host::look_closer(s, *flights, steady_time(1h)).jobs;

@@ -1,4 +1,4 @@
-// The contents of a session's record at each moment, with a made-up session.
+// The contents of a session's record at each moment, for a made-up session.
 #include "actors/host/record_keeper.hpp"
 
 #include "actors/host/control_verbs.hpp"
@@ -93,7 +93,7 @@ struct made_up {
 
 }  // namespace
 
-TEST_CASE("events are in the record while the session runs; its status and output soon after") {
+TEST_CASE("events are in the record while the session runs, and its status and output follow soon") {
   made_up s;
   host::record_keeper keeper(s.source());
   s.tell("one");
@@ -105,7 +105,7 @@ TEST_CASE("events are in the record while the session runs; its status and outpu
   CHECK(control::find_records().at(0).live);
 }
 
-TEST_CASE("quarantined samples are in the record, and nothing about them before there are any") {
+TEST_CASE("the record lists quarantined samples, and says nothing about them before there are any") {
   made_up s;
   host::record_keeper keeper(s.source());
   CHECK(made_up::soon([] { return !made_up::lines("status").empty(); }));
@@ -132,10 +132,10 @@ TEST_CASE("a sample that was released is not in the record's last list") {
   CHECK(all.back().at("quarantine").empty());
 }
 
-TEST_CASE("at its end a session writes everything that happened until then, once") {
+TEST_CASE("at its end a session writes everything that happened until then, exactly once") {
   made_up s;
   host::record_keeper keeper(s.source());
-  for (int i = 0; i < 700; ++i) s.tell(std::to_string(i));  // more than one answer holds
+  for (int i = 0; i < 700; ++i) s.tell(std::to_string(i));  // more than one answer can hold
   s.write("the last line");
   s.delivered = 17;
   keeper.stop();
@@ -149,7 +149,7 @@ TEST_CASE("at its end a session writes everything that happened until then, once
   CHECK_FALSE(control::find_records().at(0).live);
 }
 
-TEST_CASE("a record that grows too large is rewritten with the newest of everything") {
+TEST_CASE("a record that grows too large is rewritten with the newest part of everything") {
   constexpr std::size_t limit = 256 * 1024;
   made_up s;
   host::record_keeper keeper(s.source(limit));
@@ -184,8 +184,7 @@ TEST_CASE("a session whose folder cannot be written runs without a record") {
 }
 
 TEST_CASE(
-    "a long status is current within a second or two, and the time of the last write shows that the session "
-    "is alive") {
+    "a long status is at most a second or two old, and the time of the last write shows a live session") {
   made_up s;
   s.padding = std::string(10'000, 'x');
   host::record_keeper keeper(s.source());

@@ -30,7 +30,7 @@ struct post {
 
 }  // namespace
 
-TEST_CASE("arguments are taken in any order of rows and leases, each once") {
+TEST_CASE("arguments can be taken in any order of rows and leases, each once") {
   post p;
   for (const std::uint32_t row : {0U, 1U, 2U}) p.send(0, 7, row);
   p.send(1, 3, 0);

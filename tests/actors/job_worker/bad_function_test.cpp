@@ -55,7 +55,7 @@ TEST_CASE("a function that writes beyond its result fails, with both numbers, an
   }
 }
 
-TEST_CASE("outside the slot too, a byte too many is an error and a page too many a SIGSEGV") {
+TEST_CASE("beyond the slot, one byte too many is an error and a page too many is a SIGSEGV") {
   one_worker w({{"overrun", [](JobCall& call) { std::memset(call.result(100'000).data(), 'x', 100'001); }},
                 {"far", [](JobCall& call) { std::memset(call.result(100'000).data(), 'x', 110'000); }}},
                16'384);
@@ -65,7 +65,7 @@ TEST_CASE("outside the slot too, a byte too many is an error and a page too many
   CHECK(signal_of([&] { static_cast<void>(w.runner.run(w.lease({{"far"}}))); }) == SIGSEGV);
 }
 
-TEST_CASE("a function that forks and returns twice returns once for the session") {
+TEST_CASE("a function that forks and returns in both processes returns once to the session") {
   int status = -1;
   one_worker w({{"fork",
                  [](JobCall& call) {

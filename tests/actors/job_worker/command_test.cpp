@@ -73,7 +73,7 @@ bool is_alive(pid_t pid) {
          std::string_view("ZX").find(state[name_end + 2]) == std::string_view::npos;
 }
 
-/// Whether the process ends, possibly after a moment.
+/// Whether the process ends, now or within a moment.
 bool ends(pid_t pid) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (is_alive(pid) && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
@@ -96,7 +96,7 @@ TEST_CASE("a command's exit code and its output come back, each descriptor separ
   CHECK(both == protocol::command_outcome{7, {"out\n", 4}, {"err\n", 4}});
 }
 
-TEST_CASE("arguments arrive as they are: no shell sees them") {
+TEST_CASE("arguments arrive unchanged, because no shell sees them") {
   commands pool;
   CHECK(pool.outcome_of({"printf", "[%s]", "a b", "", "$HOME; rm *", "'\"\\"}).out.kept ==
         "[a b][][$HOME; rm *]['\"\\]");
@@ -113,7 +113,7 @@ TEST_CASE("a command reads nothing, inherits no descriptor, and finds no signal 
   }
 }
 
-TEST_CASE("the beginning and the total size of a flood of output are kept") {
+TEST_CASE("of a flood of output, the beginning and the total size are kept") {
   commands pool;
   const auto flood = pool.outcome_of({"head", "-c", "5000000", "/dev/zero"});
   CHECK(flood.exit_code == 0);
@@ -162,7 +162,7 @@ TEST_CASE("a command that signals its process group reaches itself and its child
   CHECK(pool.output().find(" was killed by SIGKILL: sh -c 'kill -KILL 0'") != std::string::npos);
 }
 
-TEST_CASE("however its worker ends, a command and its process group end with it") {
+TEST_CASE("however a worker ends, its command and the command's process group end with it") {
   for (const int number : {SIGKILL, SIGTERM, SIGSEGV, SIGHUP}) {
     INFO(number);
     commands pool;
@@ -184,7 +184,7 @@ TEST_CASE("however its worker ends, a command and its process group end with it"
   }
 }
 
-TEST_CASE("a worker whose watching process was killed starts another before it needs one") {
+TEST_CASE("a worker whose watching process was killed starts another one before it needs it") {
   commands pool;
   const auto watchers = [&pool] {
     std::vector<pid_t> found;
@@ -195,7 +195,7 @@ TEST_CASE("a worker whose watching process was killed starts another before it n
   };
   CHECK(pool.outcome_of({"true"}).exit_code == 0);
   std::vector<pid_t> before;
-  while (before.empty()) before = watchers();  // it has its name a moment after its start
+  while (before.empty()) before = watchers();  // the process gets its name a moment after its start
   REQUIRE(before.size() == 1);
   const std::string file = pool.folder() + "/pids";
   pool.say(pool.lease(
@@ -205,7 +205,7 @@ TEST_CASE("a worker whose watching process was killed starts another before it n
   const auto pids = pool.numbers_in(file);
   REQUIRE(pids.size() == 1);
   ::kill(before[0], SIGKILL);
-  // Wait until the new one has its name.
+  // Wait until the new process has its name.
   while (watchers().empty() || watchers() == before) std::this_thread::yield();
   ::kill(pool.pid(), SIGKILL);
   CHECK(pool.end_of_process().ended_by(SIGKILL));
@@ -227,13 +227,13 @@ TEST_CASE("a script without #! is run by the shell, and a program for another ma
   CHECK(pool.outcome_of({script}).exit_code == 0);
 }
 
-TEST_CASE("a command sees the program name as it was given") {
+TEST_CASE("a command's argv[0] is the program name as the caller wrote it") {
   commands pool;
   CHECK(pool.outcome_of({"sh", "-c", "tr '\\0' ' ' < /proc/self/cmdline; tr '\\0' ' ' < /proc/$$/cmdline"})
             .out.kept.ends_with("sh -c tr '\\0' ' ' < /proc/self/cmdline; tr '\\0' ' ' < /proc/$$/cmdline "));
 }
 
-TEST_CASE("a command's environment is the worker's with the job's changes") {
+TEST_CASE("a command's environment is the worker's, plus the job's changes") {
   commands pool;
   protocol::command_job job{{"sh", "-c", "echo $CUDA_VISIBLE_DEVICES $OWN; echo ${HOME-none}"}};
   job.environment = {"CUDA_VISIBLE_DEVICES=0,1", "HOME", "OWN=a=b"};
@@ -242,8 +242,7 @@ TEST_CASE("a command's environment is the worker's with the job's changes") {
 }
 
 TEST_CASE(
-    "output goes to files completely and byte for byte, replaces an earlier attempt's files, and its "
-    "beginning comes back") {
+    "output files are complete, exact and replace those of an earlier attempt, and their beginning comes back") {
   commands pool;
   const std::string prefix = pool.folder() + "/7";
   const auto contents = [&](const std::string& end) {
@@ -278,7 +277,7 @@ TEST_CASE("a command that exceeds its memory limit is killed with all processes 
   INFO(row.error.text);
   CHECK(row.error.text.starts_with("the command used "));
   CHECK(row.error.text.ends_with("; the limit is 64.0 MiB"));
-  // The worker has adopted them. Ignores zombies; killed processes may take a moment to end.
+  // The worker has adopted them. Zombies are ignored; killed processes may take a moment to end.
   int found = 0;
   for (int tries = 0; tries < 1000 && found == 0; ++tries)
     found = pool.outcome_of({"sh", "-c", "pgrep -r R,S,T,D -P $PPID sleep"}).exit_code;
@@ -293,16 +292,16 @@ TEST_CASE("a command within its memory limit keeps running") {
   CHECK(pool.run_one({protocol::command_function, as_argument(job)}).state == row_state::finished);
 }
 
-TEST_CASE("a worker's current work is shown as the command line") {
+TEST_CASE("a worker's current work is shown as its command line") {
   commands pool;
   const auto order = pool.lease({{protocol::command_function, as_argument({{"sleep", "1000"}})}});
   pool.say(order);
   pool.wait_for(0, row_state::begun);
-  // Must happen very soon.
+  // Must happen soon.
   while (pool.flights.read(0).sample_name != "sleep 1000 (job 1)") std::this_thread::yield();
 }
 
-TEST_CASE("a command that a signal ended is a death of its worker by the same signal") {
+TEST_CASE("a command ended by a signal counts as a death of its worker by that signal") {
   for (const int number : {SIGSEGV, SIGKILL, SIGTERM, SIGABRT, SIGHUP}) {
     INFO(number);
     commands pool;

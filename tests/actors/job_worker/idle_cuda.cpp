@@ -1,4 +1,4 @@
-// A libcuda that knows whether it was initialised, and finds one device.
+// A fake libcuda that records whether it was initialised, and reports one device.
 namespace {
 
 bool initialised = false;

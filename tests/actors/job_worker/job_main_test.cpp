@@ -45,7 +45,7 @@ class gate {
   std::filesystem::path path_;
 };
 
-/// The worker's reason for giving up; checks that the exit codes of its message and of the process are equal.
+/// The worker's reason for giving up. Checks that its message and its process have the same exit code.
 std::string reason_given(fake_pool& pool, int exit_code) {
   const auto last = pool.hear_a<protocol::worker_gives_up>();
   CHECK(last.exit_code == exit_code);
@@ -111,7 +111,7 @@ TEST_CASE("leases run in the order of arrival") {
   CHECK(pool.table(0).read(0)->begun > pool.table(1).read(1)->begun);
 }
 
-TEST_CASE("a request to stop overtakes waiting rows and leases") {
+TEST_CASE("a stop request overtakes waiting rows and leases") {
   for (const bool with_a_row_behind : {true, false}) {
     fake_pool pool(odd);
     gate door;
@@ -216,7 +216,7 @@ TEST_CASE("a job worker without its session ends") {
   CHECK(pool.end_of_process().exited_with(exit_codes::parent_lost));
 }
 
-TEST_CASE("a nonsensical message is answered with a reason and exit 82") {
+TEST_CASE("a nonsensical message is answered with a reason and exit code 82") {
   {
     fake_pool pool(odd);
     pool.hear_a<protocol::hello>();
@@ -262,7 +262,7 @@ TEST_CASE("a nonsensical message is answered with a reason and exit 82") {
   }
 }
 
-TEST_CASE("a lease with another lease's table ends the process, and a new process may run it") {
+TEST_CASE("a lease with another lease's table ends the process, and a new process can run it") {
   fake_pool pool(odd);
   pool.introduce();
   auto order = pool.lease({{"echo", "x"}});

@@ -55,7 +55,7 @@ TEST_CASE("a function that writes its result in place makes no copy, and may ret
                  [](JobCall& call) {
                    const auto first = call.result(10);
                    std::ranges::fill(first, std::byte{'!'});
-                   const auto room = call.result(1000);  // replaces it
+                   const auto room = call.result(1000);  // replaces the first one
                    CHECK(room.size() == 1000);
                    CHECK(reinterpret_cast<std::uintptr_t>(room.data()) % 64 == 0);
                    std::ranges::fill(room, std::byte{'r'});
@@ -81,7 +81,8 @@ TEST_CASE("a function that writes its result in place makes no copy, and may ret
   CHECK(w.table().read(1)->result_offset < w.table().read(0)->result_offset + 1000);
 }
 
-TEST_CASE("result bytes passed as the result arrive complete, from the slot and from a memory file") {
+TEST_CASE(
+    "result bytes that are passed on as a result arrive complete, from the slot and from a memory file") {
   const auto give_again = [](std::uint64_t bytes, std::uint64_t from) {
     return [=](JobCall& call) {
       const auto first = call.result(bytes);
@@ -100,7 +101,7 @@ TEST_CASE("result bytes passed as the result arrive complete, from the slot and 
   CHECK(rows[1].result == expected(5'000'000, 100));
 }
 
-TEST_CASE("a hundred jobs in one lease all have their own results, and are reported in one message") {
+TEST_CASE("a hundred jobs in one lease each have their own result, and are reported in one message") {
   one_worker w({{"echo", echo}});
   std::vector<job> jobs;
   for (int i = 0; i < 100; ++i) jobs.push_back({"echo", "argument " + std::to_string(i)});
@@ -113,7 +114,7 @@ TEST_CASE("a hundred jobs in one lease all have their own results, and are repor
   CHECK(w.flights.read(0).state.at == arena::phase::idle);
 }
 
-TEST_CASE("finished results are not delayed by slow jobs after them") {
+TEST_CASE("finished results are not delayed by slower jobs behind them") {
   one_worker w({{"slow", [](JobCall&) { work_for(1100us); }}, {"echo", echo}});
   w.run({{"slow"}, {"echo", "a"}, {"slow"}, {"echo", "b"}});
   REQUIRE(w.reports.size() == 3);
@@ -122,7 +123,7 @@ TEST_CASE("finished results are not delayed by slow jobs after them") {
   CHECK(w.reports[2].rows == 4);
 }
 
-TEST_CASE("the time that a job took is its own") {
+TEST_CASE("a job's reported time is its own") {
   one_worker w({{"slow", [](JobCall&) { work_for(2ms); }}, {"echo", echo}});
   const auto rows = w.run({{"slow"}, {"echo"}});
   CHECK(rows[0].busy >= 2ms);
@@ -188,7 +189,7 @@ TEST_CASE("a lease of a nonexistent slot is a protocol violation; a table overwr
 
 // ---- errors -----------------------------------------------------------------------------------------------
 
-TEST_CASE("whatever a function throws is its job's error, with its type and text") {
+TEST_CASE("any exception of a function is its job's error, with type and text") {
   one_worker w({{"runtime", [](JobCall&) { throw std::runtime_error("no such picture"); }},
                 {"nested",
                  [](JobCall&) {
@@ -218,7 +219,7 @@ TEST_CASE("whatever a function throws is its job's error, with its type and text
   CHECK(rows[7].result == "after");
 }
 
-TEST_CASE("a result given before the function threw does not count") {
+TEST_CASE("a result set before the function threw does not count") {
   one_worker w({{"both", [](JobCall& call) {
                    call.give("half a result");
                    throw std::runtime_error("and then not");

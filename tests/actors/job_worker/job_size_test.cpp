@@ -32,7 +32,8 @@ TEST_CASE("a result that does not fit its slot is sent in a memory file and repo
   CHECK(std::ranges::any_of(w.reports, [](const protocol::jobs_done& r) { return r.rows == 2; }));
 }
 
-TEST_CASE("a result beyond every limit is too large, with numbers; a smaller request afterwards succeeds") {
+TEST_CASE(
+    "a result beyond every limit is too large, with numbers, and a smaller request afterwards succeeds") {
   one_worker w({{"huge", [](JobCall& call) { static_cast<void>(call.result(200'000)); }},
                 {"modest",
                  [](JobCall& call) {
@@ -74,9 +75,7 @@ TEST_CASE("a result beyond the limit on file sizes is an error, not a signal") {
   CHECK(row.error.text.find("the limit on file sizes") != std::string::npos);
 }
 
-TEST_CASE(
-    "when results in files exceed the socket's capacity, earlier rows are reported so that the session frees "
-    "some") {
+TEST_CASE("when files of results fill the socket, earlier rows are reported so that the session frees some") {
   constexpr std::uint32_t jobs = 600;
   one_worker w({{"big", [](JobCall& call) { static_cast<void>(call.result(20'000)); }}}, 65'536);
   // Like the session, which reads parcels when rows are reported.
@@ -116,7 +115,8 @@ TEST_CASE(
   CHECK(elsewhere > jobs - 4);
 }
 
-TEST_CASE("an argument that does not fit its slot is read in place, and those of revoked jobs are skipped") {
+TEST_CASE(
+    "an argument that does not fit its slot is read in place, and arguments of revoked jobs are skipped") {
   one_worker w({{"size",
                  [](JobCall& call) {
                    call.give(std::to_string(call.argument().size()) + std::string(call.text().substr(0, 1)));

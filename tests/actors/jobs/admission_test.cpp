@@ -28,7 +28,7 @@ TEST_CASE("jobs enter until the queue is full, and again when some have begun") 
   CHECK(a.now().argument_bytes == 3);
 }
 
-TEST_CASE("arguments and kept results share the memory, and started jobs count until they have ended") {
+TEST_CASE("arguments and kept results share the memory, and a started job counts until it has ended") {
   admission a(100, 100);
   CHECK(a.try_enter(60).value());
   a.begun(1);
@@ -47,7 +47,7 @@ TEST_CASE("a job that can never fit is refused at once, not when the deadline pa
   CHECK(refused.error().code == errc::out_of_memory);
 }
 
-TEST_CASE("a deadline that passes says what is full") {
+TEST_CASE("when the deadline passes, the error says what is full") {
   admission a(1, 100);
   REQUIRE(a.try_enter(10).value());
   const auto refused = a.enter(10, std::chrono::steady_clock::now());
@@ -56,7 +56,7 @@ TEST_CASE("a deadline that passes says what is full") {
   CHECK(refused.error().message.find("1 of at most 1 jobs wait") != std::string::npos);
 }
 
-TEST_CASE("a thread counts as waiting for itself after 10 s without a change in which its process ran") {
+TEST_CASE("a thread counts as waiting for itself after 10 s of running time without a change") {
   admission a(100, 100);
   const auto held = a.kept(1, 100);
   held->owner = this_thread();

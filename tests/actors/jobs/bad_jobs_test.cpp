@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Well-behaved jobs before, next to and after the one under test.
+/// Well-behaved jobs before, alongside and after the one under test.
 class bystanders {
  public:
   explicit bystanders(Pool& pool) : pool_(pool) { add(); }
@@ -39,7 +39,7 @@ class bystanders {
 
 }  // namespace
 
-TEST_CASE("a function that does not exist is an error that lists those that do") {
+TEST_CASE("calling a nonexistent function is an error that lists the existing ones") {
   Pool pool(odd_jobs(1), quietly());
   Job job = pool.submit("no_such", {});
   CHECK(status_of(job) == job_status::exception);
@@ -77,7 +77,7 @@ TEST_CASE("a job's error arrives complete even if its slot has no room for it") 
   }
 }
 
-TEST_CASE("a job that kills every worker that tries it is poisoned, with its causes, after three deaths") {
+TEST_CASE("a job that kills every worker that tries it is poisoned after three deaths, with their causes") {
   Pool pool(odd_jobs(2), quietly());
   for (const auto& [function, argument, cause] :
        {std::tuple("abort", "", "SIGABRT"), std::tuple("segv", "", "SIGSEGV"),
@@ -102,7 +102,7 @@ TEST_CASE("a death is blamed only on the running job, and finished jobs keep the
   CHECK(twice.attempts() == 3);
 }
 
-TEST_CASE("alternating large and small arguments each reach their own job, whichever worker dies meanwhile") {
+TEST_CASE("when workers die, large and small arguments still each reach their own job") {
   for (const std::uint32_t workers : {1U, 2U}) {
     config c = odd_jobs(workers);
     c.loader.limits.max = 4;
@@ -162,7 +162,7 @@ TEST_CASE("a child forked by a function does not continue as a second worker") {
   CHECK(pool.submit("fork", {}).get().text() == "parent");
 }
 
-TEST_CASE("in a forked child of the program, jobs, results and mappings refuse, and destroying them has no effect") {
+TEST_CASE("in a forked child of the program, jobs, results and mappings refuse calls and can be destroyed") {
   const auto refuses = [](const auto& use) {
     try {
       use();
@@ -182,7 +182,7 @@ TEST_CASE("in a forked child of the program, jobs, results and mappings refuse, 
   });
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(20);  // what does not return is killed
+    ::alarm(20);  // a call that does not return is killed
     bool good = refuses([&] { ended->get(); }) && refuses([&] { static_cast<void>(running->done()); }) &&
                 refuses([&] { static_cast<void>(result->bytes()); }) && refuses([&] { mapping->next(); });
     good = good && !running->cancel() && !running->cancel_if_waiting();

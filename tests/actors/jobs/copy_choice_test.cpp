@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t megabyte = 1'000'000;
 
-/// Makes `copies` copies that take these times; returns how many of them were streaming.
+/// Makes `copies` copies that take these times. Returns how many of them were streaming.
 int streaming_of(copy_choice& choice, int copies, nanoseconds plain, nanoseconds streaming) {
   int found = 0;
   for (int i = 0; i < copies; ++i) {

@@ -8,7 +8,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Looks once a second, as the job scheduler does; returns whether anyone was told.
+/// Checks once a second, as the job scheduler does. Returns whether a stall was reported.
 bool looks(lent_buffers& buffers, steady_time& now, int times) {
   bool told = false;
   for (int i = 0; i < times; ++i) told |= buffers.held_too_long(now += 1s).has_value();
@@ -21,7 +21,8 @@ lent_buffers two_buffers() {
 
 }  // namespace
 
-TEST_CASE("after 10 s of waiting for a device buffer, the error says whose results hold all of them") {
+TEST_CASE(
+    "after 10 s of waiting for a device buffer, the error names the functions whose results hold all of them") {
   lent_buffers buffers = two_buffers();
   steady_time now{1h};
   CHECK_FALSE(looks(buffers, now, 20));

@@ -17,7 +17,7 @@
 
 namespace penstock::testing {
 
-/// A file of the tests: next to this program, wherever that was copied, or in a folder there.
+/// Path of a test file: next to this program, wherever that was copied, or in a folder there.
 inline std::string beside(const std::string& name) {
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   for (const auto& candidate : {folder / name, folder / "device_programs" / name}) {
@@ -57,7 +57,7 @@ inline job_options kept_on_device() {
   return options;
 }
 
-/// The result of a function that gives this text, as the program "odd" sees it.
+/// A job that passes this text through "echo" to the device program "odd".
 inline Job odd(Pool& pool, const std::string& text) {
   return pool.submit("echo", text, to_odd());
 }

@@ -64,8 +64,7 @@ TEST_CASE("statistics list the functions that were called, with their latest cou
 }
 
 TEST_CASE(
-    "where the program decides which jobs succeeded, an ended job counts as running until then, and its "
-    "tries once") {
+    "where the program decides which jobs succeed, an ended job counts as running until then, and its tries once") {
   job_counts counts(true);
   counts.name_functions({"command"});
   for (int i = 0; i < 4; ++i) counts.submit();
@@ -120,7 +119,7 @@ struct simulated_pool {
   std::uint64_t waiting = 0, leased = 0, at_device = 0, unjudged = 0, judged = 0, cancelled = 0;
 };
 
-TEST_CASE("the jobs that wait, run and have ended are the submitted ones, whatever happens (rule J31)") {
+TEST_CASE("waiting, running and ended jobs always add up to the submitted ones (rule J31)") {
   const bool judged = GENERATE(false, true);
   std::mt19937_64 random(testing::seed_of_this_run("the counts of a pool"));
   simulated_pool pool(judged);
@@ -128,7 +127,7 @@ TEST_CASE("the jobs that wait, run and have ended are the submitted ones, whatev
     pool.step(random());
     const pool_statistics now = pool.counts.statistics();
     REQUIRE(now.submitted == now.waiting + now.running + now.ok + now.failed + now.cancelled);
-    REQUIRE(now.waiting == pool.waiting + pool.leased);  // host::look_closer takes those that workers have begun
+    REQUIRE(now.waiting == pool.waiting + pool.leased);  // host::look_closer subtracts the jobs that workers have begun
     REQUIRE(now.handed == pool.leased);
     REQUIRE(now.running == pool.at_device + (judged ? pool.unjudged : 0));
     REQUIRE(now.ok + now.failed == (judged ? pool.judged : pool.unjudged));

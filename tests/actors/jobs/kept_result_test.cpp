@@ -30,7 +30,7 @@ struct three_slots {
 
 }  // namespace
 
-TEST_CASE("a place lends all of its slots but one; the next result is copied when its bytes are read") {
+TEST_CASE("a place lends all of its slots but one, and the next result is copied when its bytes are read") {
   three_slots slots;
   const auto a = slots.result(0);
   const auto b = slots.result(1);
@@ -43,7 +43,7 @@ TEST_CASE("a place lends all of its slots but one; the next result is copied whe
   CHECK(slots.meter->now().result_bytes == 1000);
 }
 
-TEST_CASE("a result leaves its slot unless its bytes were handed out") {
+TEST_CASE("a result can leave its slot unless its bytes were handed out") {
   three_slots slots;
   const auto looked_at = slots.result(0);
   const auto untouched = slots.result(1);
@@ -56,7 +56,7 @@ TEST_CASE("a result leaves its slot unless its bytes were handed out") {
   CHECK(slots.gone.empty());
 }
 
-TEST_CASE("a result that is destroyed returns its slot, its loan and its memory") {
+TEST_CASE("destroying a result returns its slot, its loan and its memory") {
   three_slots slots;
   auto a = slots.result(0);
   CHECK(!a->bytes().empty());

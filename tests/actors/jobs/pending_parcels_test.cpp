@@ -73,7 +73,7 @@ TEST_CASE("a worker with many slots loses no parcel, in whatever order its rows 
   constexpr std::uint32_t slots = 6;
   constexpr std::uint32_t rows = 256;
   pending_parcels shelf(slots, rows);
-  // The socket holds fewer parcels, so look for an unsent one in between.
+  // The socket holds fewer parcels than this. Looking for a parcel that was not sent drains it in between.
   for (std::uint32_t i = 0; i < slots * rows; ++i) {
     if (i % 100 == 0) REQUIRE(!shelf.take(slot_of(slots), 0, from.session.get()));
     REQUIRE(from.send(i / rows, i % rows));
@@ -84,7 +84,7 @@ TEST_CASE("a worker with many slots loses no parcel, in whatever order its rows 
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &files) == 0);
 }
 
-TEST_CASE("a worker that sends more parcels than it has rows takes no more memory") {
+TEST_CASE("a worker that sends more parcels than it has rows uses no more memory") {
   const sender from;
   pending_parcels shelf(2, 4);
   for (std::uint32_t row = 0; row < 20; ++row) REQUIRE(from.send(0, row));

@@ -58,7 +58,7 @@ TEST_CASE("small arguments are written at once, but not large ones or those that
   }
 }
 
-TEST_CASE("while a lease of the place is being delivered, later leases wait to keep their order") {
+TEST_CASE("while a lease of a place is being delivered, later leases wait, which keeps their order") {
   two_slots there;
   const auto large = job_with(1, std::string(500'000, 'a'));
   const auto small = job_with(2, std::string("b"));
@@ -71,7 +71,7 @@ TEST_CASE("while a lease of the place is being delivered, later leases wait to k
   CHECK(there.place.written_at_once(second));
 }
 
-TEST_CASE("a lease can be revoked before its arguments arrive, and has them after copy()") {
+TEST_CASE("a lease can be revoked before its arguments arrive, and has its arguments after copy()") {
   two_slots there;
   const auto a = job_with(1, std::string(300'000, 'a'));
   const auto b = job_with(2, std::string(300'001, 'b'));
@@ -116,7 +116,7 @@ TEST_CASE("a slot gets no new lease while an argument of an earlier one is copie
   });
   asked.get_future().wait();
   REQUIRE(earlier->copy(-1));
-  CHECK(there.slot(0).rows(1) == 1U);  // the table is still the earlier one's
+  CHECK(there.slot(0).rows(1) == 1U);  // the table is still that of the earlier lease
   earlier.reset();
   CHECK(later.get());
   CHECK(there.slot(0).rows(2) == 1U);
@@ -126,7 +126,7 @@ TEST_CASE("a slot gets no new lease while an argument of an earlier one is copie
 TEST_CASE("work for one place runs in order, while work for another place runs in parallel") {
   std::vector<int> order;
   {
-    std::promise<void> other;  // outlives the threads
+    std::promise<void> other;  // must outlive the threads
     argument_copiers copiers(2);
     copiers.add(0, [&, done = other.get_future().share()] {
       done.wait();

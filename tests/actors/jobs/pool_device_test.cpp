@@ -26,14 +26,14 @@ unsigned long long sum_of_filled(std::size_t bytes) {
   return sum;
 }
 
-/// A worker program's "fill" makes bytes, the first of which is 0: the device program adds them up.
+/// A worker program's "fill" makes bytes, the first of which is 0; the device program adds them up.
 Job sum(Pool& pool, std::size_t bytes) {
   return pool.submit("fill", std::to_string(bytes), to_odd());
 }
 
 }  // namespace
 
-TEST_CASE("a device program answers with its own result for every job result that fits the slot") {
+TEST_CASE("a device program answers every job result that fits the slot with its own result") {
   Pool pool(with_programs(either_placement()), quietly());
   for (const std::size_t bytes : {1UL, 63UL, 64UL, 4096UL, 16384UL, 16385UL, 700'000UL, 1'000'000UL}) {
     CAPTURE(bytes);
@@ -44,7 +44,8 @@ TEST_CASE("a device program answers with its own result for every job result tha
   CHECK(odd(pool, "text that comes back").get().text() == "text that comes back");
 }
 
-TEST_CASE("a thousand jobs with device programs each return their own result once, next to jobs without") {
+TEST_CASE(
+    "a thousand jobs with device programs each return their own result once, alongside jobs without one") {
   Pool pool(with_programs(either_placement()), quietly());
   std::vector<Job> at_device;
   std::vector<Job> plain;
@@ -85,7 +86,7 @@ TEST_CASE("one process runs all device programs, whatever the number of jobs and
 
 // ---- results that stay on the device ----------------------------------------------------------------------------
 
-TEST_CASE("a result stays on the device if that was asked for, with or without a program") {
+TEST_CASE("a result stays on the device if the job asked for that, with or without a program") {
   Pool pool(with_programs(placement_rule::embedded), quietly());
   for (const bool program : {false, true}) {
     job_options options = kept_on_device();
@@ -133,7 +134,7 @@ TEST_CASE("a device result throws after the pool is closed, and can still be des
 }
 
 TEST_CASE(
-    "a caller that keeps all device buffers learns that the next job waits, which runs when one is freed") {
+    "a caller that keeps all device buffers learns that the next job waits, and that job runs when one is freed") {
   config c = with_programs(placement_rule::embedded);
   c.gpu.buffers = 2;
   std::vector<std::string> told;
@@ -195,7 +196,8 @@ TEST_CASE("a CUDA error left by a program fails its own job, not the next one") 
   CHECK(number_in(sum(pool, 5000).get()) == sum_of_filled(5000));
 }
 
-TEST_CASE("a result that does not fit its slot is too large for the device, and the next one is not") {
+TEST_CASE(
+    "a result that does not fit its slot is too large for the device, and the next result is not affected") {
   Pool pool(with_programs(either_placement()), quietly());
   const job_failure large = failure_of(sum(pool, 3'000'000));
   CHECK(large.status == job_status::too_large);
@@ -365,7 +367,7 @@ TEST_CASE("a job whose result is on the device can be cancelled, in use or queue
   for (int i = 0; i < 20; ++i) CHECK(number_in(sum(pool, 500'000 + i).get()) == sum_of_filled(500'000 + i));
 }
 
-TEST_CASE("a pool closed while results are on the device ends them all in time") {
+TEST_CASE("a pool closed while results are on the device ends all of them in time") {
   const placement_rule placement = either_placement();
   const signal_file go;
   std::vector<Job> jobs;
@@ -373,7 +375,7 @@ TEST_CASE("a pool closed while results are on the device ends them all in time")
   {
     Pool pool(with_programs(placement), quietly());
     jobs.push_back(odd(pool, "wait " + go.path()));
-    go.await_begin();  // the device is busy: later jobs end at the close
+    go.await_begin();  // the device is busy: later jobs end when the pool closes
     for (int i = 0; i < 20; ++i) jobs.push_back(sum(pool, 1000));
     await([&] { return pool.statistics().running > 1; });
     pool.close();

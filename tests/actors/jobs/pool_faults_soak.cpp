@@ -147,8 +147,7 @@ class fault_injector {
 }  // namespace
 
 TEST_CASE(
-    "a hundred thousand jobs under a fault injector: three are named, every other result is right, nothing "
-    "hangs") {
+    "under a fault injector three of a hundred thousand jobs are named, all other results are right, and nothing hangs") {
   const std::uint64_t seed = from_environment("PENSTOCK_TEST_SEED", std::random_device()());
   const std::uint64_t count = from_environment("PENSTOCK_SOAK_JOBS", 100'000);
   fmt::print("PENSTOCK_TEST_SEED={}, {} jobs\n", seed, count);

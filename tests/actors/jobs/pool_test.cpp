@@ -20,7 +20,7 @@ using namespace penstock;
 using namespace penstock::testing;
 using namespace std::chrono_literals;
 
-TEST_CASE("a job returns what its function made of its argument") {
+TEST_CASE("a job returns what its function computes from its argument") {
   Pool pool(odd_jobs(2), quietly());
   Job job = pool.submit("double", "21");
   CHECK(job.get().text() == "42");
@@ -40,7 +40,7 @@ TEST_CASE("ten thousand small jobs each give their own result, once") {
   CHECK(all.failed == 0);
 }
 
-TEST_CASE("a worker whose bundled jobs take longer than expected may report each of them") {
+TEST_CASE("if bundled jobs take longer than expected, their worker may report each of them separately") {
   Pool pool(odd_jobs(1), quietly());
   for (int i = 0; i < 50; ++i) pool.submit("sleep", "0").get();  // teach the pool that the function is quick
   pool.pause();
@@ -51,7 +51,7 @@ TEST_CASE("a worker whose bundled jobs take longer than expected may report each
   CHECK(pool.report().deaths.empty());
 }
 
-TEST_CASE("a job of a bundle ends for its caller even if the next one takes long") {
+TEST_CASE("a job of a bundle ends for its caller even if the next one takes a long time") {
   Pool pool(odd_jobs(1), quietly());
   for (int i = 0; i < 50; ++i) pool.submit("sleep", "0").get();  // teach the pool that the function is quick
   pool.pause();
@@ -62,7 +62,7 @@ TEST_CASE("a job of a bundle ends for its caller even if the next one takes long
   CHECK(!slow.done());
 }
 
-TEST_CASE("an empty result and an empty argument are results and arguments") {
+TEST_CASE("empty results and empty arguments are valid") {
   Pool pool(odd_jobs(1), quietly());
   CHECK(pool.submit("nothing", {}).get().bytes().empty());
   CHECK(pool.submit("echo", {}).get().bytes().empty());
@@ -82,7 +82,7 @@ TEST_CASE("arguments and results of any size arrive whole, in the slot or outsid
   }
 }
 
-TEST_CASE("many quick jobs all get their arguments that do not fit a slot") {
+TEST_CASE("many quick jobs all get their arguments when none fits a slot") {
   config c = odd_jobs(1);
   c.loader.slot_bytes = byte_size{65'536};
   Pool pool(c, quietly());
@@ -123,7 +123,7 @@ TEST_CASE("the submitting thread does not free the argument of a job that is ref
   }
 }
 
-TEST_CASE("jobs that several threads submit one at a time, while the pool is closed, all end") {
+TEST_CASE("jobs that several threads submit one at a time while the pool closes all end") {
   for (int round = 0; round < 20; ++round) {
     Pool pool(odd_jobs(2), quietly());
     pool.submit("nothing", {}).get();
@@ -198,7 +198,7 @@ TEST_CASE("a result outlives its pool") {
   CHECK(job->get().text() == "8");
 }
 
-TEST_CASE("a result can be taken once, an error any number of times") {
+TEST_CASE("a result can be taken once, and an error any number of times") {
   Pool pool(odd_jobs(1), quietly());
   Job job = pool.submit("double", "4");
   CHECK(job.get().text() == "8");
@@ -256,7 +256,7 @@ TEST_CASE("destroying a mapping cancels its running jobs") {
   CHECK(pool.statistics().failed == 0);
 }
 
-TEST_CASE("an input beyond the pool's memory is too_large, and the other inputs have their outcomes") {
+TEST_CASE("an input beyond the pool's memory is too_large, and the other inputs get their outcomes") {
   config c = odd_jobs(1);
   c.jobs.memory = {1U << 20U};
   Pool pool(c, quietly());
@@ -280,7 +280,7 @@ TEST_CASE("an input beyond the pool's memory is too_large, and the other inputs 
   CHECK(pool.finish(10s));
 }
 
-TEST_CASE("a job with a number of its own has that number in errors and events, and its tries and its time are known") {
+TEST_CASE("a job with its own number has it in errors and events, and its tries and its time are known") {
   config c = odd_jobs(1);
   c.jobs.memory = {1U << 20U};
   std::promise<std::string> told;
@@ -303,7 +303,7 @@ TEST_CASE("a job with a number of its own has that number in errors and events, 
   CHECK(running.why()->ran);
 }
 
-TEST_CASE("a job that its program repeats counts once, also if the repetition cannot be submitted") {
+TEST_CASE("a job that its program repeats counts once, even if the repetition cannot be submitted") {
   config c = odd_jobs(1);
   c.jobs.memory = {1U << 20U};
   pool_options options = quietly();
@@ -326,7 +326,7 @@ TEST_CASE("a job that its program repeats counts once, also if the repetition ca
   CHECK(counts() == std::tuple(1U, 0U, 0U, 1U));
 }
 
-TEST_CASE("a mapping of a pool that was stopped yields every outcome in flight, and then the reason") {
+TEST_CASE("a mapping of a stopped pool yields every outcome in flight, and then the reason") {
   for (const bool ordered : {true, false}) {
     Pool pool(odd_jobs(1), quietly());
     int taken = 0;
@@ -398,7 +398,7 @@ TEST_CASE("an argument beyond the pool's memory is refused, and submitting conti
   CHECK(pool.submit("double", "2").get().text() == "4");
 }
 
-TEST_CASE("results of jobs behind a slow one stay within [jobs] memory, and all come in order when it ends") {
+TEST_CASE("results of jobs behind a slow one stay within [jobs] memory, and arrive in order when it ends") {
   config c = odd_jobs(2);
   c.jobs.memory = {8U << 20U};
   Pool pool(c, quietly());
@@ -424,7 +424,7 @@ TEST_CASE("results of jobs behind a slow one stay within [jobs] memory, and all 
   CHECK(most <= 8U << 20U);
 }
 
-TEST_CASE("a slow job whose worker dies is tried again though later results fill the memory") {
+TEST_CASE("a slow job whose worker dies is retried even though later results fill the memory") {
   config c = odd_jobs(2);
   c.jobs.memory = {4U << 20U};
   Pool pool(c, quietly());
@@ -462,8 +462,7 @@ TEST_CASE("callbacks may submit while results with pending callbacks fill the me
 }
 
 TEST_CASE(
-    "a caller that keeps all outcomes of a mapping is warned after 5 s, gets an error, and continues once it "
-    "frees some") {
+    "a caller that keeps all outcomes of a mapping is warned after 5 s, then gets an error, and continues after freeing some") {
   config c = odd_jobs(2);
   c.jobs.memory = {8U << 20U};
   std::promise<std::string> said;
@@ -529,8 +528,7 @@ TEST_CASE("a job that exceeds its timeout is ended and named, and its sibling co
 }
 
 TEST_CASE(
-    "a cancelled job never starts if it waits, loses its worker if it runs, and stays as it is if it has "
-    "ended") {
+    "a cancelled job never starts if it waits, loses its worker if it runs, and is unchanged if it has ended") {
   Pool pool(odd_jobs(1), quietly());
   Job running = pool.submit("hang", {});
   Job waiting = pool.submit("double", "1");
@@ -636,7 +634,7 @@ TEST_CASE("a pool may be destroyed from a job's callback") {
   CHECK(job.get().text() == "2");
 }
 
-TEST_CASE("callbacks that wait run together, up to 64, in what the caller puts around them") {
+TEST_CASE("waiting callbacks run in groups of up to 64, each inside one call of around_callbacks") {
   std::vector<int> together;
   int inside = 0;
   int called = 0;
@@ -668,7 +666,7 @@ TEST_CASE("callbacks that wait run together, up to 64, in what the caller puts a
   CHECK(called == 100);
   CHECK(std::accumulate(together.begin(), together.end(), 0) == 101);
   CHECK(std::ranges::max(together) == 64);
-  CHECK(together.size() <= 5);  // 1, 64, 36; more if the last ones were still on their way
+  CHECK(together.size() <= 5);  // groups of 1, 64 and 36; more groups if the last jobs were still on their way
 }
 
 TEST_CASE("a callback requested after the pool was closed runs once, before then() returns") {
@@ -705,7 +703,7 @@ TEST_CASE("a job for a nonexistent worker is refused at once, with the number of
   CHECK(pool.submit("double", "1", {.worker = 1}).get().text() == "2");
 }
 
-TEST_CASE("a job that had begun when the pool was stopped counts that attempt") {
+TEST_CASE("a job that was running when the pool was stopped counts that attempt") {
   Pool pool(odd_jobs(1), quietly());
   Job running = pool.submit("hang", {});
   Job waiting = pool.submit("hang", {});
@@ -738,7 +736,7 @@ TEST_CASE("a pool can be scaled while it works") {
   for (Job& job : jobs) CHECK(job.get().text() == "awake");
 }
 
-TEST_CASE("a fresh job runs in a process that has run no other job") {
+TEST_CASE("a job marked fresh runs in a process that has run no other job") {
   Pool pool(odd_jobs(1), quietly());
   CHECK(pool.submit("count_runs", {}).get().text() == "1");
   CHECK(pool.submit("count_runs", {}).get().text() == "2");

@@ -6,7 +6,7 @@ using penstock::jobs::short_waits;
 
 namespace {
 
-/// How many of `waits` poll, if each poll ends like this.
+/// How many of `waits` waits poll, if each poll ends like this.
 int polls_in(short_waits& pool, int waits, bool in_time) {
   int polls = 0;
   for (int i = 0; i < waits; ++i) {
@@ -19,7 +19,7 @@ int polls_in(short_waits& pool, int waits, bool in_time) {
 
 }  // namespace
 
-TEST_CASE("while jobs end in time every wait polls") {
+TEST_CASE("while jobs end in time, every wait polls") {
   short_waits pool(2);
   CHECK(polls_in(pool, 100, true) == 100);
 }

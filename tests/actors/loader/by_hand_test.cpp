@@ -28,7 +28,7 @@ TEST_CASE("samples are given one by one, as ranges, and by several options") {
 }
 
 TEST_CASE(
-    "arguments before our first option belong to the program; without our options nothing is requested") {
+    "arguments before our first option belong to the program, and without our options nothing is requested") {
   const auto parsed = parse_by_hand({"--shard", "3", "--config", "c.toml", "--setup-only"});
   REQUIRE(parsed);
   CHECK(parsed->setup_only);

@@ -1,5 +1,5 @@
-// A worker program whose dataset loads CUDA on one sample, like careless loader code. For
-// cuda_in_worker_test.cpp, which passes the library, the sample, and a file to which the time is written.
+// A worker program whose dataset loads CUDA on one sample, like careless loader code. cuda_in_worker_test.cpp passes the library, the
+// sample and a file that receives the time.
 #include <penstock/worker.hpp>
 
 #include <dlfcn.h>

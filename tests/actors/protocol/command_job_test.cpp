@@ -8,7 +8,7 @@
 using namespace penstock;
 using namespace penstock::protocol;
 
-TEST_CASE("a command line and its outcome come back as they were") {
+TEST_CASE("a command line and its outcome survive encoding") {
   for (const command_job& job :
        {command_job{{"true"}}, command_job{{"a b", "", "\xff\n"}, 0}, command_job{{"x"}, ~0ULL, 7},
         command_job{{"x"}, 1, 2, {"A=b", "C"}, "/tmp/results/7"}})
@@ -33,7 +33,7 @@ TEST_CASE("a command line that could not be executed unchanged is refused") {
       command_job_from(as_bytes(command_job{std::vector<std::string>(command_job::arguments_max + 1, "x")})));
 }
 
-TEST_CASE("an outcome that keeps more than was written is refused") {
+TEST_CASE("an outcome that claims to keep more output than was written is refused") {
   CHECK_FALSE(command_outcome_from(as_bytes(command_outcome{0, {"four", 3}, {}})));
 }
 

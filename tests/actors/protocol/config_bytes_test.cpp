@@ -29,7 +29,7 @@ TEST_CASE("a config arrives bit for bit as it was sent") {
   CHECK(config_from_bytes(config_as_bytes(unusual())) == unusual());
 }
 
-TEST_CASE("a config that was cut or has bytes left over is refused") {
+TEST_CASE("a config with missing or extra bytes is refused") {
   const std::string bytes = config_as_bytes(unusual());
   for (std::size_t length = 0; length < bytes.size(); ++length)
     CHECK_FALSE(config_from_bytes(bytes.substr(0, length)));

@@ -1,4 +1,4 @@
-// Even the largest messages that the settings allow fit frames.
+// Even the largest messages that the settings allow fit into frames.
 #include "actors/protocol/fit.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -17,8 +17,7 @@ std::vector<wire_upload> uploads_of(std::size_t count, std::size_t samples) {
 
 }  // namespace
 
-TEST_CASE(
-    "uploads of more than a frame leave in several messages, in order, each of which the peer accepts") {
+TEST_CASE("uploads of more than a frame leave in several messages, in order, and the peer accepts each") {
   for (const auto& [count, samples] : {std::pair<std::size_t, std::size_t>{0, 0},
                                        {1, 65536},
                                        {7, 65536},
@@ -40,7 +39,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("acknowledgements of more copies than a frame holds are split") {
+TEST_CASE("acknowledgements of more copies than fit a frame are split") {
   std::vector<std::uint64_t> uploads(1'500'000);
   for (std::size_t i = 0; i < uploads.size(); ++i) uploads[i] = i;
   std::uint64_t next = 0;
@@ -52,7 +51,8 @@ TEST_CASE("acknowledgements of more copies than a frame holds are split") {
   CHECK(next == uploads.size());
 }
 
-TEST_CASE("a report of 65536 failures with long reasons is shortened to fit; an ordinary one is unchanged") {
+TEST_CASE(
+    "a report of 65536 failures with long reasons is shortened to fit, and an ordinary one is unchanged") {
   batch_loaded usual{1, 2, 3, {{0, "a.jpg", "truncated"}}, 4};
   cut_to_fit(usual);
   CHECK(usual.failures[0].reason == "truncated");
@@ -69,8 +69,7 @@ TEST_CASE("a report of 65536 failures with long reasons is shortened to fit; an 
 }
 
 TEST_CASE(
-    "a message that is larger than a frame is refused by its sender, with its size, and leaves nothing "
-    "behind") {
+    "a message larger than a frame is refused by its sender, with its size, and leaves nothing behind") {
   std::vector<char> bytes;
   const auto no = append_frame(bytes, from_owner(worker_gives_up{79, 0, std::string(5 << 20, 'x')}));
   REQUIRE_FALSE(no);

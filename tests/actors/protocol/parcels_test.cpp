@@ -109,7 +109,7 @@ TEST_CASE("a parcel arrives with its label and its contents, in order and in bot
   CHECK(text_in(**receive_parcel(ends.session.get())) == "result");
 }
 
-TEST_CASE("the absence of a parcel is not an error, with or without waiting") {
+TEST_CASE("the absence of a parcel is not an error, with or without a wait") {
   const pair_of_ends ends;
   CHECK(receive_parcel(ends.worker.get()).value() == std::nullopt);
   const auto begin = std::chrono::steady_clock::now();
@@ -219,7 +219,7 @@ nanoseconds passed{0};
 std::function<void()> when_read_thrice = [] {};
 int readings = 0;
 
-/// Between two readings this process was suspended for an hour.
+/// Between two clock readings this process was suspended for an hour.
 steady_time time_with_gaps() {
   if (++readings == 3) when_read_thrice();
   return steady_time(passed += 1h);
@@ -228,8 +228,7 @@ steady_time time_with_gaps() {
 }  // namespace
 
 TEST_CASE(
-    "a process suspended while it waits for a parcel, or for room for one, still gives the other side its "
-    "time") {
+    "a process suspended while waiting for a parcel, or for room for one, still gives the peer its full time") {
   pair_of_ends ends;
   readings = 0;
   const unique_fd file = sealed_file("abc");
@@ -249,7 +248,7 @@ TEST_CASE(
     };
     CHECK(send_parcel(ends.session.get(), label, file.get(), 80ms, &time_with_gaps).value());
   }
-  SECTION("in vain") {
+  SECTION("the wait times out") {
     when_read_thrice = [] {};
     CHECK_FALSE(receive_parcel(ends.worker.get(), 80ms, &time_with_gaps).value());
   }

@@ -30,7 +30,7 @@ const std::vector<from_worker> conversation{
 
 }  // namespace
 
-TEST_CASE("messages survive serialisation, in any pieces") {
+TEST_CASE("messages survive serialisation, however their bytes are split") {
   const std::vector<char> bytes = frames(conversation);
   for (const std::size_t piece : {std::size_t{1}, std::size_t{3}, std::size_t{64}, bytes.size()}) {
     frame_reader<from_worker> reader;
@@ -103,14 +103,14 @@ TEST_CASE("a vector that announces more elements than there are bytes allocates 
   }
 }
 
-TEST_CASE("the bytes of a message are those that every build writes") {
+TEST_CASE("the encoded bytes of a message are the same in every build") {
   std::vector<char> bytes;
   REQUIRE(append_frame<from_worker>(bytes,
                                     batch_loaded{1, 0x01020304, 2, {{5, std::string(130, 'n'), ""}}, 9, 7}));
   std::string expected(
       "\xa7\0\0\0"
       "\3\0\0\0",
-      8);  // the header, as the host has it
+      8);  // the header, in the host's byte order
   expected += std::string(
       "\0\0\0\1"
       "\1\2\3\4"
@@ -203,7 +203,7 @@ TEST_CASE("stream messages in quick succession are gathered; job messages never 
   CHECK(arrived() > 0);
   session->send(load_batch{4, 1, 0, {{8, 1}}});
   CHECK(arrived() == -1);
-  session->send(run_jobs{5, 1, 1});  // does not overtake
+  session->send(run_jobs{5, 1, 1});  // does not overtake it
   CHECK(arrived() == -1);
   io.poll();
   std::vector<std::uint32_t> slots;

@@ -19,7 +19,7 @@ std::string path_on_host(const std::string& path, const string_map& own, const s
 
 }  // namespace
 
-TEST_CASE("a path goes through the longest folder that contains it") {
+TEST_CASE("a path is mapped by the longest folder that contains it") {
   CHECK(path_on_host("/data/train", {}) == "/data/train");
   CHECK(path_on_host("/data/train", {}, {{"/data", "/mnt"}}) == "/mnt/train");
   CHECK(path_on_host("/data/train", {{"/data", "/mnt"}, {"/data/train", "/fast"}}) == "/fast");
@@ -48,12 +48,12 @@ TEST_CASE("a path of the host is reported as the session names it") {
   CHECK(arguments_of_session({"/mnt/a", "--fast"}, here, {}) == lists{{"/data/a", "--fast"}});
   CHECK(arguments_of_session({"/fast/a"}, here, {}) == lists{{"/data/b/a"}});
   CHECK(arguments_of_session({"/mntx/a"}, here, {}) == lists{{"/mntx/a"}});
-  CHECK(arguments_of_session({"/mnt/b/a"}, here, {}) == lists{{"/mnt/b/a"}});  // /data/b is elsewhere
+  CHECK(arguments_of_session({"/mnt/b/a"}, here, {}) == lists{{"/mnt/b/a"}});  // /data/b is outside
   CHECK(arguments_of_session({"--root=/mnt/a=b", "--x=y"}, here, {}) == lists{{"--root=/data/a=b", "--x=y"}});
   CHECK(arguments_of_session({}, here, {}) == lists{{}});
 }
 
-TEST_CASE("one folder of the host may stand for several of the session's") {
+TEST_CASE("one folder of the host can stand for several folders of the session") {
   using lists = std::vector<std::vector<std::string>>;
   config here;
   here.loader.hosts.path_map = {{"/data", "/mnt"}};

@@ -10,7 +10,7 @@
 using namespace penstock;
 using namespace penstock::hosts;
 
-TEST_CASE("a program's file that was written to or replaced counts as another file") {
+TEST_CASE("a program file that was modified or replaced counts as another file") {
   const auto folder = std::filesystem::temp_directory_path() / ("penstock-program-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const std::string path = folder / "worker";
@@ -20,7 +20,7 @@ TEST_CASE("a program's file that was written to or replaced counts as another fi
   REQUIRE(before);
   CHECK(check_unchanged(*before));
 
-  SECTION("replaced by an equal one") {
+  SECTION("replaced by an equal file") {
     write(path + ".new");
     std::filesystem::rename(path + ".new", path);
     const auto refused = check_unchanged(*before);
@@ -29,11 +29,11 @@ TEST_CASE("a program's file that was written to or replaced counts as another fi
     CHECK(refused.error().message.find("it was inode " + std::to_string(before->inode)) != std::string::npos);
     CHECK(refused.error().message.find("but is inode " + std::to_string(look_at_program(path)->inode)) != std::string::npos);
   }
-  SECTION("written") {
+  SECTION("modified") {
     std::ofstream(path, std::ios::app) << "x";
     CHECK_FALSE(check_unchanged(*before));
   }
-  SECTION("gone") {
+  SECTION("removed") {
     std::filesystem::remove(path);
     CHECK_FALSE(check_unchanged(*before));
   }

@@ -1,4 +1,4 @@
-// Two ends in one process; whatever else a peer may send.
+// Two ends in one process, and everything else that a peer may send.
 #include "actors/remote/host_stream.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -91,7 +91,7 @@ TEST_CASE("messages and batches arrive whole, even while both sides send") {
   exchange(host, session);
 }
 
-TEST_CASE("the same with a secret") {
+TEST_CASE("messages and batches with a secret arrive whole, even while both sides send") {
   auto [one, two] = two_sockets();
   host_stream host(std::move(one), tls_of(group::tls_role::client, "a secret of the hosts"));
   host_stream session(std::move(two), tls_of(group::tls_role::server, "a secret of the hosts"));
@@ -103,7 +103,7 @@ TEST_CASE("the same with a secret") {
   exchange(host, session);
 }
 
-TEST_CASE("with different secrets neither side continues") {
+TEST_CASE("with different secrets the connection fails on both sides") {
   auto [one, two] = two_sockets();
   host_stream host(std::move(one), tls_of(group::tls_role::client, "a secret of the hosts"));
   host_stream session(std::move(two), tls_of(group::tls_role::server, "another secret of hosts"));
@@ -135,7 +135,7 @@ TEST_CASE("if only one side has a secret, each side says which") {
   CHECK(greeted.error().message.starts_with("it has no secret, and this side has one: both need the same one, or neither"));
 }
 
-TEST_CASE("garbage, a message that is too long and silence end a connection") {
+TEST_CASE("garbage, an overlong message and silence each end a connection") {
   const auto answer_to = [](std::string_view bytes, std::size_t limit) {
     auto [one, two] = two_sockets();
     host_stream session(std::move(two), nullptr);
@@ -202,7 +202,7 @@ TEST_CASE("a thread that was suspended for an hour does not blame its peer for s
   }
 }
 
-TEST_CASE("a peer that is silent while this thread runs is silent") {
+TEST_CASE("a peer that is silent while this thread runs counts as silent") {
   auto [one, two] = two_sockets();
   host_stream session(std::move(two), nullptr, &test_time);
   const nanoseconds before = passed;
@@ -214,7 +214,7 @@ TEST_CASE("a peer that is silent while this thread runs is silent") {
   CHECK(passed - before < 200ms);
 }
 
-TEST_CASE("bytes that arrive slowly do not count as silence, not even parts of one TLS record") {
+TEST_CASE("slow bytes do not count as silence, not even parts of one TLS record") {
   const bool encrypted = GENERATE(false, true);
   auto [near, relay_in] = two_sockets();
   auto [relay_out, far] = two_sockets();

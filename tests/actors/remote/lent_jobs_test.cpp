@@ -67,12 +67,12 @@ struct pool_and_host {
     REQUIRE(jobs->advance(session));
     REQUIRE(session.flush(soon));
   }
-  /// What the host hears next; nothing: empty.
+  /// The next message to the host; empty if there is none.
   std::optional<to_host> heard() {
     if (!host.has_message()) static_cast<void>(host.read());
     return host.next<to_host>().value();
   }
-  /// The number of the job that the host has been sent; 0: none.
+  /// The number of the job that the host has received; 0 if there is none.
   std::uint64_t sent() {
     advance();
     const auto message = heard();
@@ -115,8 +115,7 @@ struct pool_and_host {
 }  // namespace
 
 TEST_CASE(
-    "a row is marked as started before its job is sent, and later rows wait here, where they can be "
-    "revoked") {
+    "a row is marked as started before its job is sent, and later rows wait here, where they can be revoked") {
   pool_and_host of;
   of.lease(0, {11, 12, 13});
   of.lease(1, {14});
@@ -137,7 +136,7 @@ TEST_CASE(
   CHECK(rows == std::vector<std::uint32_t>{1, 2, 3});
 }
 
-TEST_CASE("a lease whose rows are all revoked is reported, and nothing is sent") {
+TEST_CASE("a lease whose rows are all revoked is reported, and no job is sent") {
   pool_and_host of;
   of.lease(0, {1, 2});
   REQUIRE((of.slot(0).revoke(0) && of.slot(0).revoke(1)));
@@ -162,7 +161,7 @@ TEST_CASE("a stop waits for the running job, and no job starts after it") {
 }
 
 TEST_CASE(
-    "results that no longer fit the slot are sent outside it, and one that is too large fails only its job") {
+    "a result that no longer fits the slot is sent outside it, and one that is too large fails only its job") {
   pool_and_host of;
   of.lease(0, {1, 2, 3});
   CHECK(of.sent() == 1);
@@ -192,7 +191,7 @@ TEST_CASE("a damaged result is requested again, and the end of an unknown job en
   CHECK_FALSE(of.ends(bytes_of(4, 1), row_state::waiting));
 }
 
-TEST_CASE("files are offered once, before the first job after them, and sent to hosts that lack them") {
+TEST_CASE("files are offered once, before the first job that needs them, and sent to hosts that lack them") {
   pool_and_host of;
   const unique_fd file(::memfd_create("test", MFD_CLOEXEC));
   REQUIRE(::write(file.get(), "content", 7) == 7);
@@ -200,7 +199,7 @@ TEST_CASE("files are offered once, before the first job after them, and sent to 
   of.lease(0, {1, 2});
   of.advance();
   CHECK(std::get<file_offered>(of.heard().value()).number == 4);
-  CHECK(of.state(0, 0) == row_state::waiting);  // nothing has begun
+  CHECK(of.state(0, 0) == row_state::waiting);  // no job has begun
   REQUIRE(of.jobs->answered(of.session, {4, true}));
   const auto follows = std::get<file_follows>(of.heard().value());
   CHECK(follows.bytes == 7);

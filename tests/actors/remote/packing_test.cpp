@@ -1,4 +1,4 @@
-// Compressed batches arrive whole; damaged ones are noticed, and lies end the connection.
+// Compressed batches arrive whole, damaged ones are detected, and false sizes end the connection.
 #include "actors/remote/packing.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -25,7 +25,7 @@ struct two_streams {
   host_stream session{unique_fd(ends[1]), nullptr};
 };
 
-/// Tokens of a small vocabulary, then bytes that do not become smaller.
+/// Tokens of a small vocabulary, then incompressible bytes.
 std::vector<std::byte> some_bytes(std::size_t bytes) {
   std::vector<std::byte> made(bytes);
   std::uint64_t state = 1;
@@ -53,7 +53,7 @@ std::vector<std::byte> packed_by(packer& with, const std::vector<std::byte>& byt
 
 }  // namespace
 
-TEST_CASE("compressed bytes arrive whole, whatever their number") {
+TEST_CASE("any number of compressed bytes arrives whole") {
   for (const compress_rule how : {compress_rule::lz4, compress_rule::zstd}) {
     auto with = packer::open(how);
     REQUIRE(with);
@@ -75,7 +75,7 @@ TEST_CASE("compressed bytes arrive whole, whatever their number") {
   }
 }
 
-TEST_CASE("data that does not shrink is sent unchanged, and other data takes fewer bytes") {
+TEST_CASE("incompressible data is sent unchanged, and other data takes fewer bytes") {
   for (const compress_rule how : {compress_rule::lz4, compress_rule::zstd}) {
     auto with = packer::open(how);
     const auto bytes = some_bytes(2'000'000);
@@ -85,7 +85,7 @@ TEST_CASE("data that does not shrink is sent unchanged, and other data takes few
   }
 }
 
-TEST_CASE("unwanted bytes are skipped, and the next ones arrive") {
+TEST_CASE("unwanted bytes are skipped, and the bytes after them arrive") {
   auto with = packer::open(compress_rule::lz4);
   const auto bytes = some_bytes(1'000'000);
   std::vector<std::byte> received(bytes.size());

@@ -18,7 +18,7 @@ constexpr std::uint32_t batch_size = 2;
 
 class stage final : scheduler::scheduler_news {
  public:
-  /// `gate`: the gate of a group, for uploads.
+  /// `gate`: the group's gate for uploads.
   explicit stage(std::uint64_t samples = 20, std::shared_ptr<group::hand_over_gate> gate = nullptr,
                  std::shared_ptr<const arena::flight_recorders> flights = nullptr) {
     const auto leases = std::make_shared<scheduler::lease_counts>(4);
@@ -45,7 +45,7 @@ class stage final : scheduler::scheduler_news {
   void deliver(std::uint64_t upload) {
     if (deliveries->add({upload, std::nullopt})) say(scheduler::batches_delivered{deliveries});
   }
-  /// Both die while loading the first sample.
+  /// Both workers die while loading the first sample.
   void lose_two_workers() {
     for (std::uint32_t i = 1; i <= 2; ++i) {
       told_worker worker;
@@ -97,7 +97,7 @@ constexpr worker_ref second{1, 1};
 
 }  // namespace
 
-TEST_CASE("a worker gets as many leases as it has slots, and another one when the device has read a slot") {
+TEST_CASE("a worker gets one lease per slot, and another one when the device has read a slot") {
   stage s;
   told_worker worker;
   s.say(scheduler::worker_joined{first, 2, schedule::worker_kind::loader, worker.link});
@@ -110,7 +110,7 @@ TEST_CASE("a worker gets as many leases as it has slots, and another one when th
   CHECK(worker.all<protocol::load_batch>().size() == 3);
 }
 
-TEST_CASE("a report on a lease that the worker does not hold makes the supervisor fence it") {
+TEST_CASE("a report on a lease that its worker does not hold makes the supervisor fence that worker") {
   stage s;
   told_worker worker;
   s.say(scheduler::worker_joined{first, 1, schedule::worker_kind::loader, worker.link});
@@ -121,7 +121,7 @@ TEST_CASE("a report on a lease that the worker does not hold makes the superviso
   CHECK(fences[0].reason.find("slot 9 generation 9") != std::string::npos);
 }
 
-TEST_CASE("once a worker's death is decided, its leases go to another worker") {
+TEST_CASE("once the blame for a worker's death is decided, its leases go to another worker") {
   stage s;
   told_worker a;
   told_worker b;
@@ -199,7 +199,7 @@ TEST_CASE("a draining worker finishes its leases, then gets stop_work, and the s
   told_worker worker;
   s.say(scheduler::worker_joined{first, 2, schedule::worker_kind::loader, worker.link});
   const auto leases = worker.all<protocol::load_batch>();
-  SECTION("all of them") {
+  SECTION("all leases") {
     s.say(scheduler::worker_drains{first, false});
     s.report(first, leases.at(0));
     CHECK(worker.all<protocol::stop_work>().empty());
@@ -232,7 +232,7 @@ TEST_CASE("after the owner is lost, undelivered batches are uploaded again under
   CHECK(again[2].era == 1);
 }
 
-TEST_CASE("a paused stream gives no leases; its end is reported once") {
+TEST_CASE("a paused stream gives no leases, and its end is reported once") {
   stage s(2);  // one batch
   told_worker worker;
   s.say(scheduler::pause_stream{true});
@@ -277,7 +277,7 @@ TEST_CASE("uploads to another process wait at the group's gate, and pass in orde
   CHECK(gate->shut() == 2);
 }
 
-TEST_CASE("batches that passed the gate pass it again for the next owner; others pass once") {
+TEST_CASE("batches that passed the gate pass it again for the next owner, and others pass once") {
   const auto gate = std::make_shared<group::hand_over_gate>();
   REQUIRE(gate->begin());
   gate->open(steady_time::max(), 2);

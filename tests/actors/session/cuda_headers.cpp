@@ -1,5 +1,4 @@
-// Compiled where CUDA's headers are installed: the types that <penstock/cuda.hpp> names must be the
-// toolkit's.
+// Compiled only where CUDA's headers are installed: checks that the types in <penstock/cuda.hpp> are the toolkit's.
 #include <penstock/cuda.hpp>
 
 #include <cuda.h>

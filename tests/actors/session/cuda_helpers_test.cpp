@@ -1,4 +1,4 @@
-// <penstock/cuda.hpp> with batches of the host device: compiling it and getting its errors requires no CUDA.
+// <penstock/cuda.hpp> with batches of the host device: neither compiling it nor getting its errors requires CUDA.
 #include "tests/actors/session/support.hpp"
 
 #include <penstock/cuda.hpp>
@@ -39,7 +39,7 @@ TEST_CASE("a batch on a stream is returned at the end of the scope, even if rele
   }
 }
 
-TEST_CASE("handles of streams are the streams") {
+TEST_CASE("stream handles are the streams themselves") {
   int place = 0;
   auto* const stream = reinterpret_cast<CUstream_st*>(&place);
   CHECK(cuda::handle_of(stream).native == stream);

@@ -104,7 +104,8 @@ TEST_CASE("a crash and an exit in user code are blamed on the sample, which is n
   }
 }
 
-TEST_CASE("a program whose setup fails only in the sacrificial worker loses the suspect, not the run") {
+TEST_CASE(
+    "if a program's setup fails only in the sacrificial worker, the suspect sample is lost, not the run") {
   const std::string expected = digest_of(odd({{"segv", "13"}}));
   const std::map<std::string, std::string> words{
       {"throw", "no licence for one more"}, {"exit", "exit 3"}, {"segv", "SIGSEGV"}, {"hang", "hang"}};
@@ -126,7 +127,7 @@ TEST_CASE("a program whose setup fails only in the sacrificial worker loses the 
   }
 }
 
-TEST_CASE("a hang in user code is blamed on the sample, which is named") {
+TEST_CASE("a hang in user code is blamed on its sample, which is named") {
   config c = odd({{"hang", "13"}});
   c.loader.hang.item_timeout = 200ms;
   const run_report r = run(c);
@@ -186,7 +187,7 @@ TEST_CASE("if a dataset crashes before its first sample, deaths and the final er
   }
 }
 
-TEST_CASE("a pool's worker program in a run ends the run, and the error says that it has no dataset") {
+TEST_CASE("a pool's worker program ends a run that needs a dataset, and the error says that it has none") {
   config c = odd();
   c.loader.command = {PENSTOCK_WORKER, "--commands"};
   const auto why = failure_of(c);
@@ -217,7 +218,8 @@ TEST_CASE("samples of variable size arrive padded with zeros to the fixed maximu
   CHECK(rows == 60);
 }
 
-TEST_CASE("padded to the batch's maximum, a batch is as long as its longest sample, its rows back to back") {
+TEST_CASE(
+    "padded to the batch's maximum, a batch is as long as its longest sample, and its rows are contiguous") {
   config c = odd({{"length", "batch"}, {"throw", "6"}});
   c.sampler.batch_size = 3;
   Session session(c, quietly());
@@ -273,7 +275,7 @@ TEST_CASE("the report of an ended stream lists a death that the supervisor is st
     if (part != "supervisor" || line.find("ended: SIGSEGV") == line.npos || told.exchange(true)) return;
     // If the other worker had already begun, it loads the sample meanwhile.
     delivered.get_future().wait_for(5s);
-    reported.get_future().wait_for(200ms);  // must time out: the end waits for us
+    reported.get_future().wait_for(200ms);  // must time out, because the end waits for this thread
   });
   {
     Session session(c, quietly());
@@ -328,7 +330,7 @@ TEST_CASE("collate sees every row of its batch and draws the same numbers in any
   CHECK(digest_of(c) == two);
 }
 
-TEST_CASE("a collate that throws fails the samples of its batch, and only them") {
+TEST_CASE("if collate throws, the samples of its batch fail, and no others") {
   const run_report r = run(odd({{"collate", "throw"}}));
   REQUIRE(r.failures.size() == 8);
   CHECK(r.failures[0].error == "collating the batch: these do not go together");

@@ -1,5 +1,5 @@
-// Does to a session what embedding programs do: exit, fork, block signals, end threads. embedding_test.py
-// runs it, one mode per test, and contains the expectations. EMBEDDER_DEVICE=cuda does the same on a GPU.
+// Does with a session what embedding programs do: exit, fork, block signals, end threads. embedding_test.py runs it, one mode per test, and
+// contains the expectations. EMBEDDER_DEVICE=cuda does the same on a GPU.
 #include <penstock/session.hpp>
 
 #include <sys/time.h>
@@ -48,7 +48,7 @@ void begin(const config& c = settings()) {
 }
 
 void say_workers() {
-  // The second one may still be starting.
+  // The second worker may still be starting.
   session_status s = the_session->status();
   while (s.workers.size() < 2 || !s.workers[0].pid || !s.workers[1].pid) s = the_session->status();
   std::printf("workers %d %d\n", *s.workers[0].pid, *s.workers[1].pid);
@@ -101,7 +101,7 @@ int forks_a_child_that_exits() {
   begin();
   take(3);
   const pid_t child = ::fork();
-  if (child == 0) std::exit(3);  // runs the destructor of the copy
+  if (child == 0) std::exit(3);  // runs the destructor of the copied object
   std::printf("child %d\n", code_of(child));
   finish();
   return 0;
@@ -259,8 +259,7 @@ int has_no_standard_streams() {
   return 0;
 }
 
-/// Keeps both of two buffers while requesting a third batch (asks), or requests nothing. Prints the reported
-/// stall, then releases the batches.
+/// Keeps both of two buffers while requesting a third batch (asks), or requests none. Prints the reported stall, then releases the batches.
 int stalls(bool asks) {
   config c = settings();
   c.gpu.buffers = 2;
@@ -300,7 +299,7 @@ int stalls(bool asks) {
   moves_again.wait(false);
   rest.join();
   std::printf("after %s\n", the_session->status().stalled ? "stalled" : "moving");
-  the_session.reset();  // before what its callback uses
+  the_session.reset();  // destroyed before what its callback uses
   return 0;
 }
 

@@ -93,7 +93,7 @@ TEST_CASE("an undisturbed run reports its start, its workers, each epoch and its
   for (std::size_t i = 0; i < e.heard.size(); ++i) CHECK(e.heard[i].number == i + 1);
 }
 
-TEST_CASE("a death is reported with its sample, then the replacement") {
+TEST_CASE("a death is reported with its sample, and then its replacement") {
   config c = small(2);
   c.sampler.epochs = 1;
   c.dataset.faults = {{17, fault_kind::segv, 1, 1.0}};
@@ -135,7 +135,7 @@ TEST_CASE("a failed run reports its reason once") {
   CHECK(e.of(event_kind::run_failed)[0].text.find("sample 5") != std::string::npos);
 }
 
-TEST_CASE("a callback that does not return before the end of the stream does not block it") {
+TEST_CASE("a callback that blocks beyond the end of the stream does not block the stream") {
   std::promise<void> over;
   std::uint64_t batches = 0;
   session_options options = quietly();
@@ -166,7 +166,7 @@ TEST_CASE("a callback may stop its session") {
   session.close();
 }
 
-TEST_CASE("pausing, resuming and stopping are reported only when they change something") {
+TEST_CASE("pausing, resuming and stopping are reported only if they change something") {
   ear e;
   session_options options = quietly();
   options.on_event = e.listen();
@@ -185,7 +185,7 @@ TEST_CASE("pausing, resuming and stopping are reported only when they change som
   CHECK(e.of(event_kind::run_stopped).size() == 1);
 }
 
-TEST_CASE("a session destroyed at its end, or in the middle, reports no stop order") {
+TEST_CASE("a session destroyed at its end, or in the middle, reports no stop request") {
   for (const int batches : {3, 13, 26}) {
     ear e;
     session_options options = quietly();

@@ -1,4 +1,4 @@
-// Built as a libcuda.so.1 that does nothing: workers check for the name.
+// Built as a libcuda.so.1 that does nothing: workers check only the name.
 extern "C" int cuInit(unsigned) {
   return 0;
 }

@@ -102,7 +102,7 @@ TEST_CASE("only the newer of two iterations of a session continues") {
   CHECK(thrown_by([&] { second.next(); }).code == errc::usage);
 }
 
-TEST_CASE("a range is iterated once, and an iterator ends at its end") {
+TEST_CASE("a range is iterated once, and an iterator stops at its end") {
   Session session(small(), quietly());
   Session::Epoch range = session.epoch(0);
   auto it = range.begin();
@@ -112,14 +112,13 @@ TEST_CASE("a range is iterated once, and an iterator ends at its end") {
   CHECK(thrown_by([&] { static_cast<void>(*it); }).code == errc::usage);
 }
 
-TEST_CASE("one of two threads in next() is refused") {
+TEST_CASE("if two threads call next() at once, one of them is refused") {
   config c = small();
   c.gpu.buffers = 1;
   Session session(c, quietly());
   auto held = session.next();
   REQUIRE(held);
-  // No batch arrives before `held` is released, so both threads are in next() at once; one of them must get
-  // the error.
+  // No batch arrives before `held` is released, so both threads are in next() at once and one of them must get the error.
   std::atomic<int> refused_ones = 0;
   const auto take = [&] {
     try {
@@ -134,7 +133,7 @@ TEST_CASE("one of two threads in next() is refused") {
   held->release_unused();
 }
 
-TEST_CASE("after close() nothing can be taken, and closing again has no effect") {
+TEST_CASE("after close() no batch can be taken, and closing again has no effect") {
   Session session(small(), quietly());
   auto held = session.next();
   REQUIRE(held);
@@ -195,7 +194,7 @@ TEST_CASE("the state of another dataset is refused with the difference named") {
 }
 
 TEST_CASE("a session outside any group is refused a communicator") {
-  ::setenv("PENSTOCK_NCCL", "/no/such/library", 1);  // the host device may have a stand-in for tests
+  ::setenv("PENSTOCK_NCCL", "/no/such/library", 1);  // the host device may have a stand-in communicator for tests
   config c = small();
   c.group.communicator = communicator_kind::nccl;
   CHECK(refused(c).code == errc::config);
@@ -203,7 +202,7 @@ TEST_CASE("a session outside any group is refused a communicator") {
   ::unsetenv("PENSTOCK_NCCL");
 }
 
-TEST_CASE("an epoch that cannot be counted is refused") {
+TEST_CASE("an epoch number that is too large is refused") {
   Session session(small(), quietly());
   CHECK(thrown_by([&] { session.epoch(~std::uint64_t{0}).next(); }).code == errc::usage);
 }
@@ -258,7 +257,7 @@ config hungry(double share) {
 
 }  // namespace
 
-TEST_CASE("the sacrificial worker's memory is counted before the first worker has its own") {
+TEST_CASE("the sacrificial worker's memory is counted before the first worker has allocated its own") {
   Session session(hungry(0.6), quietly());
   const failure why = thrown_by([&] { session.next(); });
   CHECK(why.code == errc::out_of_memory);

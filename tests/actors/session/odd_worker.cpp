@@ -57,7 +57,7 @@ class odd_dataset final : public Dataset {
     if (is("throw_odd", sample)) throw 42;
     if (is("wrong_type", sample)) slot.as<double>(1)[0] = 1;
     slot.as<std::int64_t>(1)[0] = static_cast<std::int64_t>(sample.index);
-    // Fill with garbage first: any garbage left afterwards is a fault.
+    // Fill with garbage first: garbage that remains is a bug.
     std::ranges::fill(slot.bytes(0), std::byte{0xee});
     const std::uint64_t length = length_of(sample.index);
     const auto tokens = slot.as<std::uint16_t>(0);

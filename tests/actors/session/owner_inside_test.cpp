@@ -48,7 +48,7 @@ class keeper {
     ::unsetenv("PENSTOCK_FAKE_NCCL");
   }
 
-  /// The first matching news; waits for it.
+  /// Waits for the first matching message and returns it.
   template <class News, class Fits>
   News wait_for(Fits fits) {
     std::unique_lock hold(mutex_);
@@ -121,7 +121,7 @@ class keeper {
 
 }  // namespace
 
-TEST_CASE("an owner inside ends after a signal, and the next one opens its own device") {
+TEST_CASE("an embedded owner ends after a signal, and the next one opens its own device") {
   keeper k;
   static_cast<void>(k.start(1));
   k.signal(1, SIGCONT);
@@ -130,7 +130,7 @@ TEST_CASE("an owner inside ends after a signal, and the next one opens its own d
   static_cast<void>(k.start(2));
 }
 
-TEST_CASE("an owner inside that must end first aborts its communicator and reports it as broken") {
+TEST_CASE("an embedded owner that must end first aborts its communicator and reports it as broken") {
   keeper k;
   const auto link = k.start(1);
   k.make_communicator(1, *link);
@@ -142,7 +142,7 @@ TEST_CASE("an owner inside that must end first aborts its communicator and repor
   k.make_communicator(2, *next);
 }
 
-TEST_CASE("an owner inside releases its communicator when the session closes the link") {
+TEST_CASE("an embedded owner releases its communicator when the session closes the link") {
   keeper k;
   const auto link = k.start(1);
   k.make_communicator(1, *link);

@@ -4,7 +4,7 @@
 
 using penstock::session::pulse;
 
-TEST_CASE("a session beats when its scheduler answers, and not while it does not") {
+TEST_CASE("a session beats when its scheduler answers, and not otherwise") {
   pulse p;
   CHECK_FALSE(p.beats());
   p.begins();
@@ -18,8 +18,7 @@ TEST_CASE("a session beats when its scheduler answers, and not while it does not
   CHECK_FALSE(p.beats());
 }
 
-TEST_CASE(
-    "in a group a session beats when both its scheduler and its member work, and not for one of them only") {
+TEST_CASE("in a group a session beats only when both its scheduler and its member work") {
   pulse p;
   p.begins();
   p.member_stepped();
@@ -33,7 +32,7 @@ TEST_CASE(
   CHECK(p.beats() == 2);
 }
 
-TEST_CASE("a session beats without a member that has ended") {
+TEST_CASE("a session beats without its member once that has ended") {
   pulse p;
   p.begins();
   p.member_stepped();

@@ -51,7 +51,7 @@ std::size_t entries_in(const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("kept samples are in the file after the keeper is closed, and the next keeper finds them") {
+TEST_CASE("quarantined samples are in the file after the keeper is closed, and the next keeper finds them") {
   const place here;
   quarantine_keeper keeper(here.file(), "photos");
   REQUIRE(keeper.open("abc"));

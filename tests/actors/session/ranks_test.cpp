@@ -59,8 +59,7 @@ group_end run_group(layout group, std::span<const std::byte> from, std::uint64_t
 }  // namespace
 
 TEST_CASE(
-    "every sample is delivered while a group grows and shrinks in the middle of epochs, repeats only where "
-    "they pad") {
+    "every sample is delivered while a group grows and shrinks in mid-epoch, and only padding repeats samples") {
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> times;
   std::vector<std::byte> state;
   std::uint64_t repeats = 0;
@@ -96,7 +95,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a rank's own state resumes only with its own layout, a group's with any, also from an entered epoch") {
+    "a rank's own state resumes only with its own layout, and a group's with any, even from a partial epoch") {
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> times;
   const auto state = run_group({1, 8}, {}, 5, times).state;
   std::vector<std::byte> own;

@@ -68,7 +68,7 @@ std::vector<std::uint64_t> samples_of(Session::Epoch epoch) {
 
 }  // namespace
 
-TEST_CASE("a batch larger than the dataset needs no more memory than the dataset, and has its samples") {
+TEST_CASE("a batch larger than the dataset needs memory only for the dataset, and has all of its samples") {
   config c = small(1);
   c.dataset.samples = 10;
   c.dataset.bytes_per_sample = byte_size{1U << 20U};
@@ -78,7 +78,7 @@ TEST_CASE("a batch larger than the dataset needs no more memory than the dataset
   const auto batch = session.next();
   REQUIRE(batch);
   CHECK(batch->rows() == 10);
-  // Each of two ranks has half of it.
+  // Each of two ranks has half of the dataset.
   c.sampler.rank = 1;
   c.sampler.world_size = 2;
   CHECK(Session::dry_run(c).slot_bytes < 6U << 20U);
@@ -100,7 +100,7 @@ TEST_CASE("the first demand starts exactly the configured number of workers") {
 }
 
 TEST_CASE(
-    "leaving the loop after one batch leaves no process behind and at most the prefetch bound prepared") {
+    "after one batch and an early exit no process remains, and at most the prefetch bound was prepared") {
   config c = small(2);
   c.dataset.samples = 10'000;
   c.loader.slots_per_worker = 2;
@@ -118,7 +118,7 @@ TEST_CASE(
     };
     std::uint64_t before = 1;
     REQUIRE(eventually([&] {
-      ::poll(nullptr, 0, 600);  // longer than the supervisor's tick, which notes the samples
+      ::poll(nullptr, 0, 600);  // longer than the tick at which the supervisor records the samples
       prepared = loaded();
       return std::exchange(before, prepared) == prepared;
     }));
@@ -179,7 +179,7 @@ TEST_CASE("both epochs are loaded by the same processes") {
   CHECK(session.report().workers_started == 3);
 }
 
-TEST_CASE("an epoch can be iterated with for, again, and out of order, and is always the same") {
+TEST_CASE("an epoch can be iterated with for, repeatedly and out of order, and is always the same") {
   Session session(small(), quietly());
   const auto first = samples_of(session.epoch(0));
   CHECK(first.size() == 100);
@@ -190,7 +190,7 @@ TEST_CASE("an epoch can be iterated with for, again, and out of order, and is al
   CHECK(samples_of(session.epoch(0)) == first);
   for (const Batch& batch : session.epoch(0)) {
     CHECK(batch.sequence() == 0);
-    break;  // leave in the middle
+    break;  // leave in the middle of the epoch
   }
   CHECK(samples_of(session.epoch(0)) == first);
   CHECK(samples_of(session.epoch(1)) != first);
@@ -229,7 +229,7 @@ TEST_CASE("a closed session leaves no descriptor, thread, child or memory behind
   CHECK(eventually([&] { return entries_of("/proc/self/task") <= threads; }));
 }
 
-TEST_CASE("a running session is destroyed within half a second, also when its workers are busy for minutes") {
+TEST_CASE("a running session is destroyed within half a second, even when its workers are busy for minutes") {
   config c = small(4);
   c.dataset.faults = {{50, fault_kind::slow, 0, 600.0}, {51, fault_kind::slow, 0, 600.0}};
   c.sampler.shuffle = false;
@@ -265,7 +265,7 @@ TEST_CASE("a session does not change the program's signal handlers, mask or SIGC
   ::signal(SIGUSR1, SIG_DFL);
 }
 
-TEST_CASE("a child of the program's own is not reaped by the library") {
+TEST_CASE("the library does not reap a child of the program") {
   Session session(small(), quietly());
   REQUIRE(session.next());
   const pid_t mine = ::fork();
@@ -277,7 +277,7 @@ TEST_CASE("a child of the program's own is not reaped by the library") {
   CHECK(WEXITSTATUS(status) == 42);
 }
 
-TEST_CASE("a program that ignores SIGCHLD still gets its stream; deaths have no known cause") {
+TEST_CASE("a program that ignores SIGCHLD still gets its stream, but deaths have no known cause") {
   const auto old = ::signal(SIGCHLD, SIG_IGN);
   config c = small(2);
   c.dataset.faults = {{5, fault_kind::segv, 1, 1.0}};
@@ -296,7 +296,7 @@ TEST_CASE("a program that ignores SIGCHLD still gets its stream; deaths have no 
   CHECK(report.deaths[0].sample == 5);
 }
 
-TEST_CASE("stop from another thread ends the loop, and the report says stopped") {
+TEST_CASE("a stop from another thread ends the loop, and the report says stopped") {
   config c = small();
   c.dataset.samples = 100'000;
   Session session(c, quietly());
@@ -310,7 +310,7 @@ TEST_CASE("stop from another thread ends the loop, and the report says stopped")
   CHECK(session.report().batches == batches);
 }
 
-TEST_CASE("after the end of the stream every further request returns nothing") {
+TEST_CASE("after the end of the stream every further request returns no batch") {
   Session session(small(), quietly());
   while (session.next()) {
   }
@@ -319,7 +319,7 @@ TEST_CASE("after the end of the stream every further request returns nothing") {
   CHECK(session.report().outcome == run_outcome::finished);
 }
 
-TEST_CASE("a batch that is misused reports the mistake") {
+TEST_CASE("misusing a batch is an error that names the mistake") {
   Session session(small(), quietly());
   auto batch = session.next();
   REQUIRE(batch);
@@ -331,7 +331,7 @@ TEST_CASE("a batch that is misused reports the mistake") {
   CHECK_THROWS_AS(batch->rows(), error);
 }
 
-TEST_CASE("a batch that outlives its session has no memory and reports that") {
+TEST_CASE("a batch that outlives its session has no memory, and its error says so") {
   std::optional<Batch> batch;
   {
     Session session(small(), quietly());
@@ -406,7 +406,7 @@ std::vector<std::uint64_t> samples_after(const std::vector<std::byte>& state) {
 }  // namespace
 
 TEST_CASE(
-    "before the stream is open the state is its beginning, and resuming from it gives the whole stream") {
+    "before the stream is open its state is the beginning, and resuming from it gives the whole stream") {
   std::vector<std::vector<std::byte>> states;
   std::mutex mutex;
   {
@@ -444,7 +444,7 @@ TEST_CASE("a resumed session that never opens its stream returns the state that 
   CHECK(session.state() == saved);
 }
 
-TEST_CASE("state() fails while the scheduler does not answer, and later calls are right again") {
+TEST_CASE("state() fails while the scheduler does not answer, and later calls succeed again") {
   config c = small(1);
   c.log.level = log_level::warn;
   c.dataset.faults = {{3, fault_kind::raise, 0, 1.0}};
@@ -476,9 +476,7 @@ TEST_CASE("state() fails while the scheduler does not answer, and later calls ar
   log::set_sink({});
 }
 
-TEST_CASE(
-    "a thread that requests state and report while the session closes gets answers, the last one "
-    "permanently") {
+TEST_CASE("state() and report() are answered while the session closes, and the last answers stay available") {
   for (int round = 0; round < 20; ++round) {
     Session session(small(), quietly());
     for (int i = 0; i < 3; ++i) REQUIRE(session.next());
@@ -508,7 +506,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "an epoch iterated again after an early exit is reported complete, and resumes from its second pass") {
+    "an epoch iterated again after an early exit is reported complete, and a state of its second pass resumes there") {
   const auto whole = digests_of(small());
   std::vector<std::byte> state;
   {

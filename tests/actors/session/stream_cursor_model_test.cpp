@@ -36,7 +36,7 @@ struct world_settings {
   bug planted = bug::none;
 };
 
-constexpr stream_position batches = 5;  // of an epoch
+constexpr stream_position batches = 5;  // in each epoch
 std::uint64_t seeks_in_all = 0;
 std::uint64_t late_in_all = 0;
 std::uint64_t stale_in_all = 0;
@@ -66,7 +66,7 @@ class world {
   }
 
  private:
-  /// A range over an epoch, as its consumer holds it.
+  /// A range over one epoch, as its consumer holds it.
   struct range {
     std::uint64_t epoch = 0;
     std::uint64_t iteration = 0;
@@ -111,7 +111,7 @@ class world {
     return true;
   }
 
-  /// The next batch must be this one, unless the stream has ended there.
+  /// The next batch must be this one, unless the stream ended there.
   bool take(stream_position expected) {
     while (true) {
       if (queue_.empty() && !prepare()) {
@@ -152,7 +152,7 @@ class world {
     require(epoch && epoch->first == begin && epoch->end == (r.epoch + 1) * batches,
             "an epoch is at another place");
     if (first) r.next = begin;
-    if (interrupted) {  // as by an exception of while_waiting: the next call starts the epoch
+    if (interrupted) {  // as if while_waiting threw: the next call starts the epoch
       if (first) r.iteration = 0;
       return;
     }
@@ -200,7 +200,7 @@ class world {
   std::uint64_t seek_ = 0;
   std::uint64_t iterations_ = 0;
   stream_position prepared_ = 0;
-  stream_position end_ = 0;  // of what is prepared
+  stream_position end_ = 0;  // of the prepared batches
   stream_position missing_ = 0;
   stream_position next_ = 0;  // of the consumer
   bool ended_ = false;        // reported since the last seek
@@ -235,7 +235,7 @@ const testing::model<act, world_settings> the_model{
 
 }  // namespace
 
-TEST_CASE("whatever order a consumer iterates in, each range gets each of its batches once and in order") {
+TEST_CASE("in whatever order a consumer iterates, each range gets each of its batches once and in order") {
   testing::explore(the_model);
   CHECK(testing::is_tried(seeks_in_all, 20'000));
   CHECK(testing::is_tried(late_in_all, 2'000));

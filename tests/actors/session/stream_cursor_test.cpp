@@ -31,7 +31,7 @@ constexpr schedule::stream_range epoch_1{5, 10};
 
 }  // namespace
 
-TEST_CASE("the next epoch continues the stream, any other one seeks, and each ends at its end") {
+TEST_CASE("the next epoch continues the stream, any other epoch seeks, and each stops at its end") {
   open_cursor c;
   CHECK(c.cursor.step_in(epoch_0, true) == next_step::take);
   CHECK(c.cursor.step_in(epoch_1, true) == next_step::seek);
@@ -45,7 +45,7 @@ TEST_CASE("the next epoch continues the stream, any other one seeks, and each en
   CHECK(c.cursor.everything_taken());
 }
 
-TEST_CASE("an epoch is over when its late batch has been taken too") {
+TEST_CASE("an epoch is over only when its late batch has been taken too") {
   open_cursor c;
   for (const stream_position p : {0, 2, 3, 4}) c.cursor.taken(p);
   CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
@@ -96,7 +96,7 @@ TEST_CASE("an epoch left in the middle starts at its first batch when iterated a
   CHECK_FALSE(c.cursor.wants(0));
   CHECK(c.cursor.wants(1));
   CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
-  CHECK(c.cursor.end());  // it can end again
+  CHECK(c.cursor.end());  // epoch can end again
   CHECK_FALSE(c.cursor.end());
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("only the newest range may continue") {
   CHECK_THROWS_AS(c.cursor.enter(1, other), error);
 }
 
-TEST_CASE("a wait for a stream that never opens ends, and one for a stream that opens gets its epoch") {
+TEST_CASE("a wait for a stream that never opens ends, and a wait for a stream that opens gets its epoch") {
   stream_cursor never(2);
   std::optional<schedule::stream_range> range = epoch_0;
   std::jthread waiting([&] { range = never.wait_for_epoch(0); });
@@ -156,7 +156,7 @@ TEST_CASE("a wait for a stream that never opens ends, and one for a stream that 
 TEST_CASE("everything has been taken only at the end of the config's last epoch, wherever the range ends") {
   open_cursor c({0, 3});
   c.take(3);
-  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);  // only the next call learns that no more
+  CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);  // only the next call learns that there are no more batches
                                                                // follow
   CHECK_FALSE(c.cursor.everything_taken());
   open_cursor whole;

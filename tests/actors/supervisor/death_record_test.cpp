@@ -1,4 +1,4 @@
-// The report of a worker's death, and its words.
+// The report of a worker's death, and its wording.
 #include "actors/supervisor/death_record.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -46,7 +46,7 @@ TEST_CASE("a job that was running when its worker was killed at a stop is named 
         "was killed: it had not stopped within 2 s of the request, while running job 78 (sample 1237)");
 }
 
-TEST_CASE("the words for a death in a data loader name the sample and no job") {
+TEST_CASE("the text about a death in a data loader names the sample and no job") {
   supervision::termination ending({}, start);
   ending.kill(start + 40s);
   static_cast<void>(ending.advance(start + 40s));
@@ -98,7 +98,7 @@ TEST_CASE("a worker that an operator kills is reported with its work and how lon
   CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::samples) + supervisor::history_text(d, work_kind::samples) == "was killed on request");
 }
 
-TEST_CASE("a worker that was given no time to stop is not reported as late") {
+TEST_CASE("a worker that got no time to stop is not reported as late") {
   const death_report d = as_report(died_of(SIGKILL, "cat.jpg"), stopped_but_did_not(100ms), {}, work_kind::samples, start + 3s);
   CHECK(d.path == "cat.jpg");
   CHECK_FALSE(d.job);
@@ -114,7 +114,7 @@ TEST_CASE("the text about a SIGKILL that the session did not send says so") {
   CHECK(supervision::text_of_outside_kill(false).ends_with("; OOM kills are not counted here"));
 }
 
-TEST_CASE("a death that is reported as the end of a job is not reported a second time") {
+TEST_CASE("a death that is reported as the end of a job is not reported again") {
   death_report d;
   d.cause = death_cause::signal;
   CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::jobs, true));  // it was idle
@@ -126,7 +126,7 @@ TEST_CASE("a death that is reported as the end of a job is not reported a second
   CHECK(supervisor::is_told_as_job(d, work_kind::jobs, false));
 }
 
-TEST_CASE("a job that its time limit has ended gets no advice to set one") {
+TEST_CASE("the report of a job ended by its time limit does not advise setting one") {
   death_report d;
   d.cause = death_cause::hang;
   d.job = 501;

@@ -30,7 +30,7 @@ using script = testing::script_of<act>;
 enum class bug : std::uint8_t { none, loses_a_snapshot, forgets_to_replace, loses_an_answer, sends_twice };
 
 struct world_settings {
-  bool draws = true;  // ids are drawn here; otherwise by another rank
+  bool draws = true;  // this process draws ids; otherwise another rank does
   bug planted = bug::none;
 };
 
@@ -57,7 +57,7 @@ class world {
   struct process_here {
     std::uint32_t incarnation = 0;
     std::uint64_t given = 0;  // the step of its snapshot
-    std::uint64_t step = 0;   // taken up to here
+    std::uint64_t step = 0;   // the last step that it has taken
     bool ready = false;
     bool was_member = false;
     std::uint64_t number = 0;  // of the communicator that it makes or has
@@ -203,9 +203,9 @@ class world {
     if (wanted_ == number) wanted_ = 0;
   }
 
-  /// All ranks go back to the newest step that all hold.
+  /// All ranks return to the newest step of which all have a snapshot.
   void make(std::uint32_t pick) {
-    // The group first waits until no rank has a part of the previous communicator.
+    // The group first waits until no rank has part of the previous communicator.
     if (drawn_ == 0 || make_ != 0 || process_.number != 0 || free_) return;
     make_ = std::exchange(drawn_, 0);
     agreed_ = std::max(agreed_, some_step(pick));
@@ -233,7 +233,7 @@ class world {
 
   void agree(std::uint32_t pick) {
     if (free_) return;
-    // A restarted rank hears of steps that it has not taken.
+    // A restarted rank learns of steps that it has not taken.
     agreed_ =
         std::max(agreed_, incarnations_ == 1 && uploads_ == 0 && pick % 5 == 0 ? pick % 7 : some_step(pick));
     order(communicate::act::agreed, 0, agreed_);
@@ -263,7 +263,7 @@ class world {
         if (process_.ready && process_.number != 0) tell(progress::broken);
         break;
       case act::take:
-        // A few times more than can be held.
+        // Sometimes several times as many as can be held.
         for (std::uint32_t i = 0; i < (s.pick % 50 == 0 ? 40U : 1U); ++i) deliver(true);
         break;
       case act::take_bare: deliver(false); break;
@@ -281,7 +281,7 @@ class world {
     }
   }
 
-  /// How long ago the current process was asked for an abort; zero: it was not, or has answered.
+  /// How long ago the current process was asked to abort; zero if it was not, or has answered.
   [[nodiscard]] nanoseconds abort_takes() const {
     const auto asked = aborts_.find(process_.number);
     return process_.number == 0 || asked == aborts_.end() ? nanoseconds(0) : now_ - asked->second;
@@ -304,7 +304,7 @@ class world {
             "a process that does not answer an abort stays");
   }
 
-  /// Nothing fails from now on: whatever the group orders succeeds.
+  /// From now on there are no faults: whatever the group orders succeeds.
   void come_to_rest() {
     for (int i = 0; i < 12; ++i) {
       if (leaving_) end(false);
@@ -326,7 +326,7 @@ class world {
   owner_communicator one_{abort_timeout};
   steady_time now_{};
   process_here process_;
-  bool leaving_ = false;  // it is to be replaced
+  bool leaving_ = false;  // it will be replaced
   std::uint32_t incarnations_ = 0;
   std::uint32_t overdue_ = 0;
 
@@ -350,7 +350,7 @@ script random_script(testing::random_choice& choose) {
   script steps(20 + choose.below(100));
   for (auto& s : steps) {
     s.what = static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));
-    // Half of the steps bring a communicator into being, so that there is one to lose.
+    // Half of the steps work towards a communicator, so that there is one to lose.
     constexpr act usual[] = {act::open, act::draw, act::answer_draw, act::make, act::answer_make, act::take};
     if (choose.below(2) == 0) s.what = usual[choose.below(std::size(usual))];
     s.pick = choose.below(1000);
@@ -371,7 +371,7 @@ const testing::model<act, world_settings> the_model{
 
 }  // namespace
 
-TEST_CASE("no loss, late answer or repeated order makes a step count early, twice or never") {
+TEST_CASE("despite losses, late answers and repeated orders, every step counts exactly once, and not early") {
   testing::explore(the_model);
   CHECK(testing::is_tried(counted_in_all, 20'000));
   CHECK(testing::is_tried(replaced_in_all, 5'000));

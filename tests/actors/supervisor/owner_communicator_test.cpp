@@ -61,7 +61,7 @@ TEST_CASE("a dying process ends the other ranks' communicator, unless its progra
   CHECK(told[1].at == progress::aborted);
   in_use finishes;
   CHECK(finishes.one.ended(true).told.empty());
-  // It need not wait for an abort if other ranks lose theirs.
+  // It need not wait for an abort if other ranks lose their communicators.
   const auto abort = finishes.one.ordered(order(communicate::act::abort, 1), begin_of_time);
   REQUIRE(abort.told.size() == 1);
   CHECK(abort.told[0].at == progress::aborted);
@@ -79,7 +79,7 @@ TEST_CASE("a delivery counts once its step is agreed, and its snapshot is then k
   CHECK(agreed.held == steps{32});
 }
 
-TEST_CASE("a process's snapshots outlive it, but its deliveries no longer count") {
+TEST_CASE("a process's snapshots outlive it, but its deliveries that were not agreed never count") {
   in_use rank;
   static_cast<void>(rank.one.delivered(16, news_with("at 16")));
   const auto lost = rank.one.ended(false);
@@ -92,7 +92,7 @@ TEST_CASE("a process's snapshots outlive it, but its deliveries no longer count"
   CHECK(rank.one.introduced() == 16);
 }
 
-TEST_CASE("a process that had a communicator is replaced before another one is made") {
+TEST_CASE("a process that had a communicator is replaced before the next one is made") {
   in_use rank;
   static_cast<void>(rank.one.delivered(16, news_with("at 16")));
   static_cast<void>(rank.one.delivered(32, news_with("at 32")));
@@ -101,7 +101,7 @@ TEST_CASE("a process that had a communicator is replaced before another one is m
   CHECK(rank.one.told({1, progress::aborted, {}}).told.size() == 1);
   const auto make = rank.one.ordered(order(communicate::act::make, 2, 16), begin_of_time);
   CHECK(make.replace);
-  CHECK(make.held == steps{});  // 32 is taken again
+  CHECK(make.held == steps{});  // step 32 is taken again
   CHECK(make.snapshot == "at 16");
   CHECK_FALSE(sends(make, communicate::act::make));
   static_cast<void>(rank.one.ended(false));
@@ -133,7 +133,7 @@ TEST_CASE("a restarted rank's process counts what the group has agreed on, witho
   CHECK(one.delivered(33, news_with("at 33")).agreed.empty());
 }
 
-TEST_CASE("an id is drawn by the process that will use it") {
+TEST_CASE("the process that will use an id draws it") {
   in_use rank;
   static_cast<void>(rank.one.ordered(order(communicate::act::abort, 1), begin_of_time));
   static_cast<void>(rank.one.told({1, progress::aborted, {}}));
@@ -149,7 +149,7 @@ TEST_CASE("an id is drawn by the process that will use it") {
   CHECK(sends(make, communicate::act::make));
 }
 
-TEST_CASE("an id whose process is gone is reported as broken, and the group draws another") {
+TEST_CASE("an id whose process has died is reported as broken, and the group draws another") {
   owner_communicator one(10s);
   static_cast<void>(one.introduced());
   static_cast<void>(one.ready());
@@ -202,7 +202,7 @@ TEST_CASE("a process that does not answer an abort is replaced after three times
 TEST_CASE("time in which the keeper did not run does not count towards abort_timeout") {
   in_use rank;
   static_cast<void>(rank.one.ordered(order(communicate::act::abort, 1), begin_of_time));
-  steady_time now = begin_of_time + 60s;  // frozen until then, with the process
+  steady_time now = begin_of_time + 60s;  // keeper and process were frozen until then
   CHECK_FALSE(rank.one.look(now).replace);
   CHECK_FALSE(rank.is_replaced_by(now, begin_of_time + 89s));
   CHECK(rank.is_replaced_by(now, begin_of_time + 91s));

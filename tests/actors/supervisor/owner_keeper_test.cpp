@@ -76,7 +76,7 @@ class stage final : supervisor::keeper_news, supervisor::job_upload_news {
   int times_reopened = 0;
   std::vector<gpu_owner::attached_partition> attachments;
   int closed = 0;
-  nanoseconds waited{0};  // by its sink, for batches
+  nanoseconds waited{0};  // how long its sink has waited for batches
   bool waits = false;
   std::vector<jobs::device_answer> answers;
   std::vector<jobs::device_lost> losses;
@@ -105,7 +105,7 @@ class stage final : supervisor::keeper_news, supervisor::job_upload_news {
 
 }  // namespace
 
-TEST_CASE("an owner gets the config first, then its partitions, then the uploads") {
+TEST_CASE("an owner first gets the config, then its partitions, then the uploads") {
   stage s;
   told_owner owner;
   s.say(gpu_owner::attach_partition{3, nullptr, {}});
@@ -119,7 +119,7 @@ TEST_CASE("an owner gets the config first, then its partitions, then the uploads
   CHECK(s.times_opened == 1);
 }
 
-TEST_CASE("the waits of the owner's sink count while they last, and so do those of dead owners") {
+TEST_CASE("the sink's waits count while they last, and so do those of dead owners") {
   stage s;
   told_owner first;
   s.be_ready(1, first);
@@ -152,7 +152,7 @@ TEST_CASE("the waits of the owner's sink count while they last, and so do those 
   CHECK(s.waited == 3500ms);
 }
 
-TEST_CASE("uploads of more than a frame are split, for the first owner and for each that replaces it") {
+TEST_CASE("uploads of more than a frame are split, for the first owner and for each replacement") {
   stage s;
   const auto uploads_told = [](told_owner& owner) {
     std::size_t count = 0;
@@ -191,7 +191,7 @@ TEST_CASE("acknowledgements reach the scheduler in order; one out of order fence
   CHECK(s.failures.empty());
 }
 
-TEST_CASE("batches acknowledged in one message were delivered when the sink took them") {
+TEST_CASE("batches acknowledged in one message have the times at which the sink took them") {
   stage s;
   told_owner owner;
   s.be_ready(1, owner);
@@ -211,10 +211,10 @@ TEST_CASE("batches acknowledged in one message were delivered when the sink took
   REQUIRE(taken.size() == 3);
   CHECK(taken[0].taken == now - 2s);
   CHECK(taken[1].taken == now - 1s);
-  CHECK(taken[2].taken == now);  // no sink takes a batch later than it says so
+  CHECK(taken[2].taken == now);  // a sink cannot take a batch later than it reports it
 }
 
-TEST_CASE("closing a complete stream makes the owner finish and reports when it is gone") {
+TEST_CASE("after a complete stream is closed, the owner finishes, and the keeper reports when it is gone") {
   stage s;
   told_owner owner;
   s.be_ready(1, owner);

@@ -108,7 +108,7 @@ TEST_CASE("a worker gets its dataset, then its slots, and joins the scheduler wh
   CHECK(s.scheduler.all<scheduler::worker_joined>()[0].slots == 2);
 }
 
-TEST_CASE("a worker on another machine gets no more leases than there are landing slots") {
+TEST_CASE("a worker on another machine gets at most as many leases as there are landing slots") {
   for (const std::uint32_t slots : {8U, 2U}) {
     stage s;
     told_worker worker;
@@ -132,13 +132,13 @@ TEST_CASE("a worker with functions is announced with their names, and gets its s
   s.say(supervisor::partition_prepared{first, protocol::assign_slots{}});
   s.say(supervisor::worker_spoke{first, protocol::worker_ready{}});
   CHECK(s.scheduler.all<scheduler::worker_joined>().size() == 1);
-  // A second one is a protocol violation.
+  // A second announcement is a protocol violation.
   s.say(supervisor::worker_spoke{first, protocol::functions_described{}});
   CHECK(s.session.all<session::worker_serves>().size() == 1);
   CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));
 }
 
-TEST_CASE("a report of finished jobs from a dataset's worker ends the worker") {
+TEST_CASE("a report of finished jobs from a dataset's worker ends that worker") {
   stage s;
   told_worker worker;
   s.be_ready(first, worker);
@@ -146,7 +146,7 @@ TEST_CASE("a report of finished jobs from a dataset's worker ends the worker") {
   CHECK(s.processes->signals.at(0) == std::pair(first, SIGKILL));
 }
 
-TEST_CASE("a place is refilled only after the scheduler has decided the death") {
+TEST_CASE("a place is refilled only after the scheduler has decided the blame for the death") {
   stage s;
   told_worker worker;
   s.be_ready(first, worker);
@@ -195,7 +195,7 @@ TEST_CASE("a worker fenced by the scheduler is killed, and its death is reported
   CHECK(s.deaths.at(0).cause == death_cause::protocol);
 }
 
-TEST_CASE("closing makes workers stop and reports once that all are gone") {
+TEST_CASE("when the session closes, workers stop, and the supervisor reports once that all are gone") {
   stage s(2);
   told_worker a;
   told_worker b;
@@ -215,7 +215,7 @@ TEST_CASE("closing makes workers stop and reports once that all are gone") {
 }
 
 TEST_CASE(
-    "a start that fails because the program is missing ends the run; any other failed start is retried") {
+    "a start that fails because the program is missing ends the run, and any other failed start is retried") {
   stage s;
   s.say(supervisor::start_refused{first, {errc::system, "no descriptors", 24}});
   s.world.pass(1s);
@@ -224,7 +224,8 @@ TEST_CASE(
   CHECK(s.failures.at(0).message == "no such program");
 }
 
-TEST_CASE("the sacrificial worker starts when the scheduler requests it, and joins as one") {
+TEST_CASE(
+    "the sacrificial worker starts when the scheduler requests it, and joins as the sacrificial worker") {
   stage s;
   told_worker alone;
   s.say(supervisor::want_sacrificial{true});

@@ -1,5 +1,4 @@
-// CAF's own scheduler for tests, of CAF 0.17 or CAF 1: nothing runs but what the test delivers, and time passes
-// when the test says so.
+// CAF's own scheduler for tests, for CAF 0.17 or CAF 1: only what the test delivers runs, and time passes only when the test says so.
 #pragma once
 
 #include "actors/caf/caf.hpp"
