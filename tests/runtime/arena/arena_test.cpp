@@ -25,11 +25,11 @@ penstock::arena::arena sealed(const geometry& shape) {
   return std::move(*made);
 }
 
-/// The signal that kills a process that writes one byte there, 0 if none.
+/// The signal that kills a process that writes one byte there; 0 if none does.
 int signal_of_write(volatile std::byte* where) {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::signal(SIGSEGV, SIG_DFL);  // not the test framework's, not a sanitizer's
+    ::signal(SIGSEGV, SIG_DFL);  // neither the test framework's handler nor a sanitizer's
     *where = std::byte{1};
     ::_exit(0);
   }
@@ -47,7 +47,7 @@ TEST_CASE("slots lie one after another with a page between them") {
   STATIC_REQUIRE(small.bytes() == 6 * 16'384);
 }
 
-TEST_CASE("what a worker writes into its slot is what the owner reads from the partition") {
+TEST_CASE("the owner reads from the partition what a worker wrote into its slot") {
   auto memory = sealed(small);
   REQUIRE(memory.reserve(1));
   const auto worker = slots_view::map(memory.fd(), small, 1);
@@ -58,11 +58,11 @@ TEST_CASE("what a worker writes into its slot is what the owner reads from the p
   CHECK(owner->bytes()[small.slot_offset(2) + 9'999] == std::byte{42});
 }
 
-TEST_CASE("reserving on a memory node leaves the policy of the thread as it was") {
+TEST_CASE("reserving on a memory node leaves the thread's memory policy unchanged") {
   const auto policy = [](int& mode) { return ::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0); };
   int before = -1;
   if (policy(before) != 0) SKIP("the kernel has no memory policies, or this container forbids them");
-  for (const int node : {0, 5, 100'000}) {  // the second need not exist, the third cannot
+  for (const int node : {0, 5, 100'000}) {  // the second node need not exist, and the third cannot
     auto made = penstock::arena::arena::create(node);
     REQUIRE(made);
     REQUIRE(made->size_and_seal(small));
@@ -73,7 +73,7 @@ TEST_CASE("reserving on a memory node leaves the policy of the thread as it was"
   }
 }
 
-TEST_CASE("writing past a slot is a segmentation fault, for each slot") {
+TEST_CASE("writing past the end of any slot is a segmentation fault") {
   auto memory = sealed(small);
   const auto worker = slots_view::map(memory.fd(), small, 0);
   REQUIRE(worker);
@@ -95,7 +95,7 @@ TEST_CASE("executed programs do not inherit the arena") {
   CHECK((::fcntl(memory.fd(), F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-TEST_CASE("only reserved partitions use memory, and punching gives it back") {
+TEST_CASE("only reserved partitions use memory, and punching a hole frees it") {
   constexpr geometry big{1 << 20, 2, 8};
   auto memory = sealed(big);
   const auto used = [&] {
@@ -112,7 +112,7 @@ TEST_CASE("only reserved partitions use memory, and punching gives it back") {
   CHECK(used() == 0);
 }
 
-TEST_CASE("a worker refuses an arena that is not what the session announced") {
+TEST_CASE("a worker refuses an arena that differs from what the session announced") {
   auto memory = sealed(small);
   constexpr geometry other{10'000, 4, 2};
   const auto view = slots_view::map(memory.fd(), other, 0);

@@ -30,7 +30,7 @@ TEST_CASE("the session reads what the worker published last, with the sample's n
   CHECK(all->read(1).state == flight_state{});
 }
 
-TEST_CASE("a new phase keeps the sample, rest() clears it") {
+TEST_CASE("a new phase keeps the sample, and rest() clears it") {
   auto all = flight_recorders::create(1);
   REQUIRE(all);
   auto worker = flight_writer::map(all->fd(), 0);
@@ -43,7 +43,7 @@ TEST_CASE("a new phase keeps the sample, rest() clears it") {
   CHECK(all->read(0).sample_name.empty());
 }
 
-TEST_CASE("a job that describes its work has begun before what the name says") {
+TEST_CASE("a job's start time stays while a newer name for its work has its own start time") {
   auto all = flight_recorders::create(1);
   REQUIRE(all);
   auto worker = flight_writer::map(all->fd(), 0);
@@ -55,14 +55,14 @@ TEST_CASE("a job that describes its work has begun before what the name says") {
   CHECK(all->read(0).since == noon);
   CHECK(all->read(0).named_since == noon + std::chrono::seconds(5));
   flight_reading elsewhere = all->read(0);
-  elsewhere.named_since.reset();  // another machine does not say
+  elsewhere.named_since.reset();  // another machine does not report it
   all->mirror(0, elsewhere);
   CHECK_FALSE(all->read(0).named_since);
   worker->rest();
   CHECK_FALSE(all->read(0).named_since);
 }
 
-TEST_CASE("a job's limit is read while it runs, and never with another job's word") {
+TEST_CASE("a job's limit is readable while it runs, and never together with another job's state") {
   auto all = flight_recorders::create(1);
   REQUIRE(all);
   auto worker = flight_writer::map(all->fd(), 0);
@@ -76,7 +76,7 @@ TEST_CASE("a job's limit is read while it runs, and never with another job's wor
   worker->publish({phase::loading, 1, 18, 9}, "thumbnail (job 5)");
   CHECK(all->read(0).limit == nanoseconds(0));
 
-  // Rows 0, 2, 4 ... have a limit equal to their number, the others have none.
+  // Rows 0, 2, 4 ... have a limit equal to their number; the others have none.
   std::atomic<bool> enough{false};
   std::thread writer([&] {
     for (std::uint32_t row = 0; !enough.load(std::memory_order_relaxed); row = (row + 1) & 0xffffU) {
@@ -108,7 +108,7 @@ TEST_CASE("heartbeats and finished samples are counted") {
   CHECK(all->read(0).samples_done == 1);
 }
 
-TEST_CASE("a name of any length is kept as far as it fits") {
+TEST_CASE("the part of a name that fits is kept, however long the name is") {
   auto all = flight_recorders::create(1);
   REQUIRE(all);
   auto worker = flight_writer::map(all->fd(), 0);
@@ -129,7 +129,7 @@ TEST_CASE("a cleared recorder shows nothing of the previous incarnation") {
   CHECK(all->read(1).heartbeats == 0);
 }
 
-TEST_CASE("a wait in progress counts, and a finished one counts once") {
+TEST_CASE("a wait in progress counts, and a finished wait counts once") {
   using namespace std::chrono_literals;
   auto all = flight_recorders::create(1);
   REQUIRE(all);
@@ -147,14 +147,14 @@ TEST_CASE("a wait in progress counts, and a finished one counts once") {
   CHECK(all->read(0).waited_until(start + 30s) == 0ns);
 }
 
-TEST_CASE("no wait is counted twice, whenever it is read") {
+TEST_CASE("no wait is counted twice, whenever the counter is read") {
   using namespace std::chrono_literals;
   auto all = flight_recorders::create(1);
   REQUIRE(all);
   auto owner = flight_writer::map(all->fd(), 0);
   REQUIRE(owner);
   std::atomic<bool> enough = false;
-  // It always waits, in short waits: at `now` it has waited for at most that long.
+  // The worker always waits, in short waits: at `now` it has waited for at most that long.
   std::atomic<std::int64_t> now_ns = 1;
   const auto at = [](std::int64_t ns) { return steady_time(nanoseconds(ns)); };
   std::thread writer([&] {

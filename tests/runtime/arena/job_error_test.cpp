@@ -1,4 +1,4 @@
-// Encoding of a function's exception: everything that fits is kept, and bytes in another format are refused.
+// Encoding of a function's exception: whatever fits is kept, and bytes in another format are refused.
 #include "runtime/arena/job_error.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -20,7 +20,7 @@ std::vector<std::byte> bytes(std::initializer_list<int> values) {
 
 }  // namespace
 
-TEST_CASE("type, text and traceback come back as they were") {
+TEST_CASE("type, text and traceback survive encoding") {
   for (const job_exception_text& one :
        {job_exception_text{}, job_exception_text{"std::runtime_error", "no such file", ""},
         job_exception_text{"ValueError", std::string("with\0a zero", 11), "Traceback:\n  line 1\n"},
@@ -31,7 +31,7 @@ TEST_CASE("type, text and traceback come back as they were") {
   }
 }
 
-TEST_CASE("overlong texts are cut and marked; a traceback loses its middle") {
+TEST_CASE("overlong texts are cut and marked, and a traceback loses its middle") {
   std::string trace;
   for (int i = 0; i < 20'000; ++i) trace += "frame " + std::to_string(i) + "\n";
   const job_exception_text whole{std::string(10'000, 't'), std::string(100'000, 'x'), trace};
@@ -44,7 +44,7 @@ TEST_CASE("overlong texts are cut and marked; a traceback loses its middle") {
   CHECK(read.traceback.find("[...]") != std::string::npos);
 }
 
-TEST_CASE("an error fits the available space and loses its traceback first") {
+TEST_CASE("an error is cut to the available space and loses its traceback first") {
   const job_exception_text whole{"std::runtime_error", std::string(300, 'x'), std::string(500, 'b')};
   for (std::size_t room = 0; room < 1000; ++room) {
     const auto written = as_bytes(whole, room);

@@ -98,7 +98,7 @@ TEST_CASE("the session reads a row's outcome and times") {
   CHECK(slot.read(2)->state == row_state::waiting);
 }
 
-TEST_CASE("a lease takes the number of bytes computed in advance, and results begin after them") {
+TEST_CASE("a lease takes exactly the number of bytes computed in advance, and results begin after them") {
   for (const std::uint32_t rows : {1U, 2U, 7U, 256U}) {
     std::vector<std::uint64_t> sizes;
     std::vector<std::string> arguments;
@@ -167,7 +167,7 @@ TEST_CASE("when a session revokes a row that its worker starts, exactly one of t
     meet();
     for (std::uint32_t i = rows; i-- > 0;) {
       revoked[i] = slot.revoke(i);
-      static_cast<void>(slot.read(i));  // at any time
+      static_cast<void>(slot.read(i));  // must work at any time
     }
     worker.join();
     for (std::uint32_t i = 0; i < rows; ++i) {
@@ -247,7 +247,8 @@ TEST_CASE("a table of another generation, or with more rows than fit, is refused
   CHECK_FALSE(tiny.slot().rows(5));
 }
 
-TEST_CASE("a result that does not lie within the slot is refused, whatever the sum overflows to") {
+TEST_CASE(
+    "a result that does not lie within the slot is refused, even if the sum of offset and size overflows") {
   slot_memory memory(4096);
   const job_slot slot = memory.slot();
   struct place {
@@ -288,7 +289,7 @@ TEST_CASE("an invalid row state is refused") {
   }
 }
 
-TEST_CASE("whatever bytes a slot holds, a reading is refused or lies within the slot") {
+TEST_CASE("for arbitrary bytes in a slot, reading is refused or stays within the slot") {
   std::mt19937_64 random(20261122);
   slot_memory memory(2048);
   const job_slot slot = memory.slot();

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A root with just the files that a test needs.
+/// A root folder with just the files that a test needs.
 class fake_root {
  public:
   fake_root() : path_(fs::temp_directory_path() / fmt::format("penstock-root-{}", ::getpid())) {
@@ -41,7 +41,7 @@ memory_need need(std::uint64_t bytes) {
 
 }  // namespace
 
-TEST_CASE("every memory cgroup above us is a limit, reclaimable cache not counted as used (v2)") {
+TEST_CASE("every memory cgroup above us is a limit, and reclaimable cache does not count as used (v2)") {
   const fake_root root;
   root.write("proc/meminfo", "MemTotal:  8388608 kB\nMemAvailable:  4194304 kB\n");
   root.write("proc/self/cgroup", "0::/slice/job\n");
@@ -57,7 +57,7 @@ TEST_CASE("every memory cgroup above us is a limit, reclaimable cache not counte
   CHECK(limits[2].available == 2 * GiB);  // the slice
 }
 
-TEST_CASE("a v1 memory controller is read too, and its number for no limit sets none") {
+TEST_CASE("a v1 memory controller is read too, and its number for \"no limit\" sets none") {
   const fake_root root;
   root.write("proc/self/cgroup", "4:memory:/a\n3:cpuset:/\n0::/\n");
   root.write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1048576\n");
@@ -87,7 +87,7 @@ TEST_CASE("too little memory is refused with both numbers, the limit's name and 
         "lower [loader] workers");
 }
 
-TEST_CASE("a limit on file sizes causes an error rather than a signal") {
+TEST_CASE("a limit on file sizes causes an error and no signal") {
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   rlimit tight = before;

@@ -15,7 +15,7 @@ batch_passage batch(stream_position position) {
   return {0, position, position / 10, position % 10, 3, 1, 0, 8, {}, 0, 0};
 }
 
-/// Leased at `begin`; each stage 1 ms after the previous one.
+/// Leased at `begin`; each stage follows the previous one after 1 ms.
 void pass(batch_times& times, stream_position position, std::chrono::milliseconds begin) {
   times.lease(batch(position), at(begin));
   times.note_loaded(position, 1ms, 0ms, at(begin + 2ms));
@@ -42,7 +42,7 @@ TEST_CASE("released batches are read back with all their timestamps, in the orde
   CHECK(times.under_way().empty());
 }
 
-TEST_CASE("a batch in progress is at its last timestamp's stage, and a new lease restarts it") {
+TEST_CASE("a batch in progress is at the stage of its last timestamp, and a new lease resets it") {
   batch_times times(16);
   times.lease(batch(5), at(0ms));
   CHECK(times.under_way().at(0).reached() == batch_stage::leased);
@@ -54,7 +54,7 @@ TEST_CASE("a batch in progress is at its last timestamp's stage, and a new lease
   CHECK(times.under_way().empty());
 }
 
-TEST_CASE("the ring forgets the oldest batches and ignores stamps of forgotten ones") {
+TEST_CASE("the ring forgets the oldest batches and ignores timestamps of forgotten ones") {
   batch_times times(4);
   for (stream_position p = 0; p < 10; ++p) pass(times, p, 0ms);
   CHECK(times.released() == 10);
@@ -63,7 +63,7 @@ TEST_CASE("the ring forgets the oldest batches and ignores stamps of forgotten o
   CHECK(times.released() == 10);
 }
 
-TEST_CASE("a worker's busy time longer than its lease is limited to the lease") {
+TEST_CASE("a worker's busy time is limited to its lease") {
   batch_times times(4);
   times.lease(batch(0), at(10ms));
   times.note_loaded(0, 24h, 0ms, at(15ms));
@@ -73,12 +73,12 @@ TEST_CASE("a worker's busy time longer than its lease is limited to the lease") 
   CHECK(times.under_way().at(0).time_of(batch_stage::begun) == b.time_of(batch_stage::loaded));
 }
 
-TEST_CASE("the time of reads is limited to the load, and a new lease forgets it and the demand") {
+TEST_CASE("the time of reads is limited to the load time, and a new lease clears it and the demand") {
   batch_times times(4);
   times.lease(batch(1), at(0ms));
   times.note_loaded(1, 10ms, 4ms, at(20ms));
   times.note_demanded(1, at(3ms));
-  times.note_demanded(7, at(5ms));  // not in the ring
+  times.note_demanded(7, at(5ms));  // batch 7 is not in the ring
   CHECK(times.find(1)->reading_ns == 4'000'000);
   CHECK(times.find(1)->demanded == nanoseconds(at(3ms).time_since_epoch()).count());
   times.note_loaded(1, 10ms, 40ms, at(20ms));

@@ -12,7 +12,7 @@ const tensor_spec crop{"crop", dtype::int32, {4}, tensor_role::record};
 
 }  // namespace
 
-TEST_CASE("tensors do not overlap and begin on aligned offsets") {
+TEST_CASE("tensors do not overlap and start at aligned offsets") {
   const auto layout = lay_out(std::vector{image, label, crop}, 5);
   REQUIRE(layout);
   for (const tensor_place& place : layout->tensors) {
@@ -27,7 +27,7 @@ TEST_CASE("tensors do not overlap and begin on aligned offsets") {
   }
 }
 
-TEST_CASE("the largest tensor is last, so that a short batch is a short copy") {
+TEST_CASE("the largest tensor is last, so that a short batch needs only a short copy") {
   const auto layout = lay_out(std::vector{image, label, crop}, 100);
   REQUIRE(layout);
   CHECK(layout->tensors[0].offset > layout->tensors[1].offset);
@@ -41,7 +41,7 @@ TEST_CASE("payload counts neither padding nor records") {
   CHECK(layout->payload_bytes(3) == 3 * (72 + 8));
 }
 
-TEST_CASE("a description that cannot be a batch is refused with the reason") {
+TEST_CASE("an impossible description of a batch is refused with the reason") {
   const auto message = [](const std::vector<tensor_spec>& tensors, std::uint32_t batch_size) {
     const auto layout = lay_out(tensors, batch_size);
     return layout ? std::string() : layout.error().message;
@@ -59,7 +59,7 @@ TEST_CASE("a description that cannot be a batch is refused with the reason") {
         std::string::npos);
 }
 
-TEST_CASE("a tensor with lengths adds a tensor of lengths after those of the description") {
+TEST_CASE("the tensor of lengths follows the tensors of the description") {
   const tensor_spec tokens{"tokens", dtype::uint16, {10, 2}, tensor_role::data, length_rule::batch_maximum};
   const auto layout = lay_out(std::vector{tokens, label}, 5);
   REQUIRE(layout);
@@ -71,7 +71,7 @@ TEST_CASE("a tensor with lengths adds a tensor of lengths after those of the des
   CHECK(layout->tensors[2].spec == tensor_spec{"tokens_length", dtype::int64, {}});
 }
 
-TEST_CASE("lengths of a scalar, of an image and of a record are refused, and a name that is taken") {
+TEST_CASE("lengths of a scalar, an image or a record are refused, and so is a name that is already used") {
   const auto with_lengths = [](tensor_spec spec) {
     spec.length = length_rule::fixed_maximum;
     return spec;

@@ -41,7 +41,7 @@ class lines_on_disk {
   std::string folder_ = (fs::temp_directory_path() / "penstock-lines-XXXXXX").string();
 };
 
-/// As on a full disk: a write that crosses the limit writes what fits, and the next one fails.
+/// As on a full disk: a write that crosses the limit writes only what fits, and the next one fails.
 class files_of_at_most {
  public:
   explicit files_of_at_most(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -81,7 +81,7 @@ TEST_CASE("wherever a full disk cuts a line, none of it remains and later lines 
 
 TEST_CASE("an incomplete line that cannot be removed is ended before the next one") {
   const lines_on_disk disk;
-  // Not open for reading: it cannot check whether it wrote the end of the file.
+  // Not open for reading, so it cannot check whether it wrote the end of the file.
   line_file lines(disk.open(O_WRONLY));
   {
     const files_of_at_most limit(4);

@@ -40,7 +40,7 @@ pid_t process_with_lock(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("an output is refused while another run has it, and free again after that") {
+TEST_CASE("an output is refused while another run uses it, and available again afterwards") {
   const scratch_folder folder;
   const std::string path = folder.file("photos.state");
   {
@@ -57,7 +57,7 @@ TEST_CASE("an output is refused while another run has it, and free again after t
   CHECK(output_lock::of_file(path, "the state"));
 }
 
-TEST_CASE("a file that was replaced by renaming another one is still locked, also by its link's name") {
+TEST_CASE("a file that was replaced by a rename is still locked, also under the name of a link to it") {
   const scratch_folder folder;
   const std::string path = folder.file("state");
   std::ofstream(path) << "old";
@@ -70,7 +70,7 @@ TEST_CASE("a file that was replaced by renaming another one is still locked, als
   CHECK_FALSE(output_lock::of_file(folder.file("link"), "the state"));
 }
 
-TEST_CASE("the lock of a killed process is gone, and what it leaves behind is used again") {
+TEST_CASE("the lock of a killed process is free, and the lock file it leaves behind is reused") {
   const scratch_folder folder;
   const std::string path = folder.file("state");
   const pid_t pid = process_with_lock(path);
@@ -85,7 +85,7 @@ TEST_CASE("the lock of a killed process is gone, and what it leaves behind is us
   CHECK(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("a lock that was moved is held once, until its last holder goes") {
+TEST_CASE("a lock that was moved is held once, until its last holder is destroyed") {
   const scratch_folder folder;
   output_lock kept;
   {
@@ -98,7 +98,7 @@ TEST_CASE("a lock that was moved is held once, until its last holder goes") {
   CHECK(output_lock::of_file(folder.file("a"), "the state"));
 }
 
-TEST_CASE("a folder belongs to one run, and nothing is left in it") {
+TEST_CASE("a folder is locked by one run at a time, and no file is left in it") {
   const scratch_folder folder;
   const auto lock = output_lock::of_folder(folder.path(), "the folder");
   REQUIRE(lock);
@@ -115,7 +115,7 @@ TEST_CASE("a device, a pipe or a missing folder is neither locked nor refused") 
   CHECK(output_lock::of_folder("/no/such/folder", "the folder"));
 }
 
-TEST_CASE("the holder of a lock is read from the kernel's list, not from those that wait for one") {
+TEST_CASE("the holder of a lock is read from the kernel's list and not confused with waiting processes") {
   const std::string locks =
       "1: FLOCK  ADVISORY  WRITE 6238 fe:00:10985080 0 EOF\n"
       "2: FLOCK  ADVISORY  WRITE 14993 fe:00:10979923 0 EOF\n"
@@ -123,7 +123,7 @@ TEST_CASE("the holder of a lock is read from the kernel's list, not from those t
       "3: FLOCK  ADVISORY  WRITE 0 00:2f:5 0 EOF\n";
   CHECK(lock_holder_in(locks, {0xfe, 0, 10979923}) == 14993);
   CHECK_FALSE(lock_holder_in(locks, {0xfe, 0, 1}));
-  CHECK_FALSE(lock_holder_in(locks, {0, 0x2f, 5}));  // a process of another pid namespace
+  CHECK_FALSE(lock_holder_in(locks, {0, 0x2f, 5}));  // a process in another pid namespace
   CHECK_FALSE(lock_holder_in(locks, {0xfe, 0, 1097992}));
   CHECK_FALSE(lock_holder_in("", {0xfe, 0, 10979923}));
 }

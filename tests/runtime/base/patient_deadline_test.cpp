@@ -9,7 +9,7 @@ namespace {
 
 constexpr steady_time begin{1'000'000s};
 
-/// Checks every second, `times` times, from `from` on; returns whether it ever expired.
+/// Checks every second, `times` times, starting at `from`; returns whether it ever expired.
 bool look(patient_deadline& watched, steady_time from, int times) {
   bool over = false;
   for (int i = 1; i <= times; ++i) over |= watched.is_over(from + i * 1s);
@@ -18,7 +18,7 @@ bool look(patient_deadline& watched, steady_time from, int times) {
 
 }  // namespace
 
-TEST_CASE("a deadline polled in time expires at its time and not before") {
+TEST_CASE("a deadline that is polled often enough expires exactly at its time") {
   patient_deadline watched(30s, 1s);
   watched.restart(begin);
   CHECK_FALSE(look(watched, begin, 30));
@@ -39,7 +39,7 @@ TEST_CASE("a poller that slept for longer than the limit does not count that tim
   }
 }
 
-TEST_CASE("a poller that is slightly late each time counts all of the time") {
+TEST_CASE("for a poller that is slightly late each time, all of the time counts") {
   patient_deadline watched(30s, 1s);
   watched.restart(begin);
   int looks = 1;

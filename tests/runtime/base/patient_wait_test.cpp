@@ -7,19 +7,19 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Something that comes after `needs` of a clock that moves only while the process runs.
+/// An event that happens after `needs` on a clock that advances only while the process runs.
 struct awaited {
   nanoseconds needs{};
   nanoseconds ran{0};
   steady_time now{1h};
-  nanoseconds suspended_at = nanoseconds::max();  // for an hour, once it has run for so long
+  nanoseconds suspended_at = nanoseconds::max();  // suspends the process for an hour, once it has run for this long
 
   bool comes_within(nanoseconds at_most) {
     return penstock::comes_within(
         at_most,
         [&](nanoseconds turn) {
           now += turn;
-          if (ran + turn > suspended_at) {  // the process is suspended when the turn ends
+          if (ran + turn > suspended_at) {  // the process is suspended at the end of the turn
             ran = suspended_at;
             suspended_at = nanoseconds::max();
             now += 1h;
@@ -34,7 +34,7 @@ struct awaited {
 
 }  // namespace
 
-TEST_CASE("a wait ends when what it waits for arrives, and at its deadline otherwise") {
+TEST_CASE("a wait ends when the event happens, and otherwise at its deadline") {
   awaited soon{.needs = 3s};
   CHECK(soon.comes_within(10s));
   CHECK(soon.ran == 3s);

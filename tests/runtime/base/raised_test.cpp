@@ -26,7 +26,7 @@ TEST_CASE("an exception has its type, its message and the program's frames, inne
   CHECK(raised->frames == strings{"/home/me/data.py:12, in __getitem__", "/home/me/data.py:7, in line"});
 }
 
-TEST_CASE("an exception without a message or a traceback has neither") {
+TEST_CASE("an exception without message and traceback yields neither") {
   const auto raised = raised_from("StopIteration", "");
   CHECK(raised->type == "StopIteration");
   CHECK(raised->message.empty());
@@ -39,12 +39,12 @@ TEST_CASE("the frames are those of the exception itself, not of its cause") {
   CHECK(raised_from("KeyError: 1", both)->frames == strings{"a.py:3, in outer"});
 }
 
-TEST_CASE("the frames of an error inside penstock stay") {
+TEST_CASE("frames of an error inside penstock are kept") {
   CHECK(raised_from("TypeError: x", "  File \"/lib/penstock/_loading.py\", line 3, in load\n")->frames ==
         strings{"/lib/penstock/_loading.py:3, in load"});
 }
 
-TEST_CASE("only so many frames are kept, the innermost, and of a long one its end") {
+TEST_CASE("the number of frames is limited to the innermost, and a long frame keeps its end") {
   std::string deep = "Traceback (most recent call last):\n";
   for (int i = 0; i < 1000; ++i) deep += "  File \"deep.py\", line " + std::to_string(i) + ", in again\n    again()\n";
   const auto raised = raised_from("RecursionError: " + std::string(10'000, 'x'), deep);
@@ -57,6 +57,6 @@ TEST_CASE("only so many frames are kept, the innermost, and of a long one its en
   CHECK(far->frames.front().ends_with("/data.py:5, in load"));
 }
 
-TEST_CASE("lines that only look like frames are none") {
+TEST_CASE("lines that only look like frames are not taken for frames") {
   CHECK(raised_from("E", "File \"a.py\", line 3, in f\n  File \"b.py\", line x\n  File \"c.py\"\n  File ")->frames.empty());
 }

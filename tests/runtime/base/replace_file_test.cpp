@@ -51,7 +51,7 @@ TEST_CASE("a link planted at the temporary file's path is not followed") {
   const scratch_folder folder;
   const std::string precious = folder.file("precious");
   put(precious, "mine");
-  // All names that the next temporary files could get.
+  // All names that the next temporary files could have.
   for (int n = 0; n < 64; ++n)
     fs::create_symlink(precious, folder.file("state") + fmt::format(".tmp-{}-{}", ::getpid(), n));
   fs::create_symlink(precious, folder.file("state") + ".tmp");
@@ -93,7 +93,7 @@ TEST_CASE("a failed write leaves the old file and no temporary one") {
   CHECK(folder.entries() == 2);
 }
 
-TEST_CASE("threads that replace one file at the same time leave one thread's complete version") {
+TEST_CASE("if threads replace one file at the same time, one thread's complete version remains") {
   const scratch_folder folder;
   const std::string path = folder.file("state");
   {

@@ -19,14 +19,14 @@ TEST_CASE("a running clock counts all time of a process that reads it often enou
   CHECK(clock.stood_still() == 0s);
 }
 
-TEST_CASE("a running clock counts two intervals of the time in which its process was suspended") {
+TEST_CASE("of the time for which its process was suspended, a running clock counts two intervals") {
   running_clock clock(first_look, 100ms);
   CHECK(clock.look(first_look + 1h) == first_look + 200ms);
   CHECK(clock.stood_still() == 1h - 200ms);
   CHECK(clock.look(first_look + 1h + 50ms) == first_look + 250ms);
 }
 
-TEST_CASE("a running clock never goes back") {
+TEST_CASE("a running clock never goes backwards") {
   running_clock clock(first_look, 100ms);
   clock.look(first_look + 50ms);
   CHECK(clock.look(first_look) == first_look + 50ms);

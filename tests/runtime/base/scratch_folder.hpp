@@ -1,4 +1,4 @@
-// A temporary folder that goes with the object.
+// A temporary folder, removed with the object.
 #pragma once
 
 #include <catch2/catch_test_macros.hpp>

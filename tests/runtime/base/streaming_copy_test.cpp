@@ -18,7 +18,7 @@ std::vector<std::byte> pattern(std::size_t bytes) {
   return made;
 }
 
-/// Copies `bytes` bytes to an address with remainder `to_offset` modulo a line; whether these arrive and no others.
+/// Copies `bytes` bytes to an address with remainder `to_offset` modulo a cache line. True if exactly these bytes were written.
 bool arrives_exactly(std::size_t bytes, std::size_t to_offset, std::size_t from_offset) {
   const std::vector<std::byte> source = pattern(from_offset + bytes);
   const auto from = std::span(source).subspan(from_offset, bytes);
@@ -34,7 +34,7 @@ bool arrives_exactly(std::size_t bytes, std::size_t to_offset, std::size_t from_
 
 }  // namespace
 
-TEST_CASE("a streaming copy writes exactly the bytes given, whatever their number and alignment") {
+TEST_CASE("a streaming copy writes exactly the given bytes, for any number and alignment") {
   for (std::size_t bytes = 0; bytes <= 300; ++bytes) {
     for (const std::size_t to_offset : {0, 1, 16, 63}) {
       INFO(bytes << " bytes to offset " << to_offset);

@@ -1,4 +1,4 @@
-// Typed access to tensors: what is accepted, and the messages of refusals.
+// Typed access to tensors: what is accepted, and the error messages otherwise.
 #include <penstock/error.hpp>
 #include <penstock/tensor.hpp>
 
@@ -29,7 +29,7 @@ std::string refusal(const tensor_view& tensor) {
 
 }  // namespace
 
-TEST_CASE("elements are accessed as the type of their dtype, as bits or as a class of their size") {
+TEST_CASE("elements are accessible as the type of their dtype, as raw bits or as a class of their size") {
   CHECK(is_element_of<float>(dtype::float32));
   CHECK(is_element_of<double>(dtype::float64));
   CHECK(is_element_of<std::int64_t>(dtype::int64));
@@ -44,7 +44,7 @@ TEST_CASE("elements are accessed as the type of their dtype, as bits or as a cla
   CHECK(is_element_of<half>(dtype::bfloat16));
 }
 
-TEST_CASE("elements are not accessed as a number of another size or kind") {
+TEST_CASE("elements are not accessible as a number of another size or kind") {
   CHECK_FALSE(is_element_of<double>(dtype::float32));
   CHECK_FALSE(is_element_of<float>(dtype::int32));
   CHECK_FALSE(is_element_of<std::int32_t>(dtype::float32));
@@ -57,7 +57,7 @@ TEST_CASE("elements are not accessed as a number of another size or kind") {
   CHECK_FALSE(is_element_of<half>(dtype::float32));
 }
 
-TEST_CASE("a tensor on the host is read as its own type; another type is refused with both named") {
+TEST_CASE("a tensor on the host is readable as its own type, and the error for another type names both") {
   std::array<float, 6> values{0, 1, 2, 3, 4, 5};
   const tensor_view tensor{"xyz", dtype::float32, {2, 3}, values.data(), true};
   const auto read = tensor.host_as<float>();
@@ -67,7 +67,7 @@ TEST_CASE("a tensor on the host is read as its own type; another type is refused
   CHECK(refusal<half>(tensor) == "tensor 'xyz' is float32, but the program accesses it as a type of 2 bytes");
 }
 
-TEST_CASE("a tensor on the device is not read from the host") {
+TEST_CASE("a tensor on the device is not readable from the host") {
   const tensor_view tensor{"image", dtype::uint8, {1}, nullptr};
   CHECK(refusal<std::uint8_t>(tensor) ==
         "tensor 'image' is on the device: copy it to the host with Batch::read_back");

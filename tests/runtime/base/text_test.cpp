@@ -31,7 +31,7 @@ TEST_CASE("the nearest name is suggested only when it is close") {
   CHECK(nearest_name("colour", names).empty());
 }
 
-TEST_CASE("a text of several lines is one line in a table") {
+TEST_CASE("a text of several lines becomes one line in a table") {
   CHECK(one_line("") == "");
   CHECK(one_line("out of memory") == "out of memory");
   CHECK(one_line("ValueError: no file\n  in photos/17.jpg\r\n\n") == "ValueError: no file; in photos/17.jpg");

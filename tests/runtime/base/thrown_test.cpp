@@ -38,7 +38,7 @@ TEST_CASE("an exception is described with its type, unless its text was written 
         "std::logic_error: an exception without a message");
 }
 
-TEST_CASE("a thrown non-exception is described with its type, and with its text if it is one") {
+TEST_CASE("a thrown non-exception is described with its type, and with its text if it is a string") {
   CHECK(text_of_what([] { throw 7; }) == "int: an exception that is not a std::exception");
   CHECK(text_of_what([] { throw std::string("no such page"); }) == "no such page");
   CHECK(text_of_what([] { throw "no such book"; }) == "no such book");

@@ -21,7 +21,7 @@ TEST_CASE("durations are read with their unit") {
   CHECK(parse_duration("1d") == 24h);
 }
 
-TEST_CASE("a size without a number, a unit or room is refused with what to write instead") {
+TEST_CASE("a size without number or unit, or one that is too large, is refused with what to write instead") {
   for (const char* text :
        {"", "64", "MiB", "-1MiB", "64mb", "1e400B", "nanB", "9223372036854775808B", "9000000TiB"}) {
     CAPTURE(text);
@@ -44,7 +44,7 @@ TEST_CASE("a value printed for a config file reads back unchanged") {
   }
 }
 
-TEST_CASE("sizes and times are printed for people in a fitting unit") {
+TEST_CASE("sizes and times are printed for people in a suitable unit") {
   CHECK(bytes_for_people(812) == "812 B");
   CHECK(bytes_for_people(1536) == "1.50 KiB");
   CHECK(bytes_for_people(64 * MiB) == "64.0 MiB");

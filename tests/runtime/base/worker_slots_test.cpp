@@ -21,7 +21,7 @@ TEST_CASE("without a number in the config, a worker has as many slots as fit in 
   CHECK(slots_of_a_pool_worker(usual) == 3);
 }
 
-TEST_CASE("a number of slots in the config applies to slots of any size") {
+TEST_CASE("a number of slots in the config applies whatever the size of a slot") {
   loader_config chosen;
   for (const std::uint32_t slots : {1U, 2U, 24U, 1024U}) {
     chosen.slots_per_worker = slots;
@@ -32,13 +32,13 @@ TEST_CASE("a number of slots in the config applies to slots of any size") {
   }
 }
 
-TEST_CASE("hedging adds a slot that no batch of the worker's own gets") {
+TEST_CASE("hedging adds one slot, which the worker's own batches never use") {
   loader_config hedging;
   hedging.hedge = true;
   CHECK(slots_for_batches(hedging, 1 * MiB) == 8);
   CHECK(slots_of_a_worker(hedging, 1 * MiB) == 9);
   CHECK(slots_of_a_worker(hedging, 1 * GiB) == 4);
   CHECK(most_slots_of_a_worker(hedging) == 9);
-  hedging.slots_per_worker = 1024;  // all that a flight mark has room for
+  hedging.slots_per_worker = 1024;  // the most that a flight mark can encode
   CHECK(slots_of_a_worker(hedging, 1) == 1024);
 }

@@ -10,13 +10,13 @@
 
 using namespace penstock;
 
-TEST_CASE("a digest is the library's, in whatever pieces the bytes arrive and however they are aligned") {
+TEST_CASE("a digest is the library's, however the bytes are split and aligned") {
   std::mt19937_64 random(testing::seed_of_this_run("xxh3"));
   const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
   std::vector<std::byte> memory(300'000);
   for (std::byte& one : memory) one = static_cast<std::byte>(random());
   for (int round = 0; round < 300; ++round) {
-    const std::size_t longest = round % 3 == 0 ? 300 : 200'000;  // up to 240 bytes it is another algorithm
+    const std::size_t longest = round % 3 == 0 ? 300 : 200'000;  // up to 240 bytes use another algorithm
     const std::span<const std::byte> bytes = std::span(memory).subspan(below(100), below(longest));
     const std::uint64_t expected = XXH3_64bits(bytes.data(), bytes.size());
     REQUIRE(xxh3_of(bytes) == expected);
@@ -32,7 +32,7 @@ TEST_CASE("a digest is the library's, in whatever pieces the bytes arrive and ho
   }
 }
 
-TEST_CASE("a copy of a digest continues by itself") {
+TEST_CASE("a copy of a digest continues independently") {
   xxh3 digest;
   digest.add("batch");
   xxh3 other = digest;

@@ -1,5 +1,5 @@
-// The corpus: good files load, bad files get exactly the diagnostics that their first lines name, and the
-// JSON Schema accepts and rejects the same files.
+// The corpus: good files load, bad files get exactly the diagnostics that their first lines list, and the JSON Schema accepts and rejects
+// the same files.
 #include "runtime/config/describe.hpp"
 #include "runtime/config/document.hpp"
 #include "schema_check.hpp"
@@ -71,7 +71,7 @@ nlohmann::json as_json(const node& from) {
   return members;
 }
 
-/// The file as JSON; null if it is not proper TOML.
+/// The file as JSON; null if it is not valid TOML.
 nlohmann::json json_of(const corpus_file& file) {
   const source text(source_kind::file, file.name, read_text(file.request.working_folder / file.name), "/", 0);
   complaints found;
@@ -81,7 +81,7 @@ nlohmann::json json_of(const corpus_file& file) {
 
 }  // namespace
 
-TEST_CASE("a good file loads, with the warnings that it names and no others") {
+TEST_CASE("a good file loads with exactly the warnings that it lists") {
   const std::vector<corpus_file> files = corpus("good");
   CHECK(files.size() >= 12);
   for (const corpus_file& file : files) {
@@ -93,7 +93,7 @@ TEST_CASE("a good file loads, with the warnings that it names and no others") {
   }
 }
 
-TEST_CASE("a bad file gets exactly its diagnostics, each at its line and column, in their order") {
+TEST_CASE("a bad file gets exactly its diagnostics, each at its line and column, in order") {
   const std::vector<corpus_file> files = corpus("bad");
   CHECK(files.size() >= 40);
   for (const corpus_file& file : files) {
@@ -106,7 +106,7 @@ TEST_CASE("a bad file gets exactly its diagnostics, each at its line and column,
   }
 }
 
-TEST_CASE("a dozen planted mistakes get a dozen diagnostics") {
+TEST_CASE("a dozen planted mistakes give a dozen diagnostics") {
   for (const corpus_file& file : corpus("bad")) {
     if (file.name != "a-dozen-mistakes.toml") continue;
     const loading result = load(file.request);
@@ -134,9 +134,7 @@ TEST_CASE("the schema accepts every good file and rejects every mistake that a s
   }
 }
 
-TEST_CASE(
-    "the effective config of every good file, printed and loaded again, is the same config without "
-    "warnings") {
+TEST_CASE("the printed effective config of every good file loads again as the same config without warnings") {
   const temporary_folder folder;
   for (const corpus_file& file : corpus("good")) {
     INFO(file.name);

@@ -27,7 +27,7 @@ TEST_CASE("docs/config.md is what the key table says") {
   CHECK(read_text(PENSTOCK_CONFIG_DOCS) == reference_markdown());
 }
 
-TEST_CASE("every key is in the schema, in the docs and in the explanation") {
+TEST_CASE("every key is in the schema, in the docs and in the explanations") {
   const nlohmann::json schema = nlohmann::json::parse(json_schema());
   const std::string docs = reference_markdown();
   const std::string explained = explain();
@@ -56,7 +56,7 @@ TEST_CASE("every table has a header, an actor and a meaning") {
   CHECK(key_table::get().actor_of("gpu.restart") == "the GPU owner actor");
 }
 
-TEST_CASE("every default is within its limits and can be written and read") {
+TEST_CASE("every default is within its limits and can be written and read back") {
   const penstock::config defaults;
   for (const key_info& key : key_table::get().keys()) {
     INFO(key.path << " = " << key.default_text);
@@ -66,7 +66,7 @@ TEST_CASE("every default is within its limits and can be written and read") {
     CHECK(found.empty());
     CHECK(key.is_default(&defaults));
   }
-  CHECK(load_text("dataset.type = \"synthetic\"\n[dataset]\n").has_value() == false);  // not twice
+  CHECK(load_text("dataset.type = \"synthetic\"\n[dataset]\n").has_value() == false);  // a table may not be defined twice
 }
 
 TEST_CASE("the schema knows draft-07 keywords only and refuses unknown keys in every table") {
@@ -95,7 +95,7 @@ TEST_CASE("the schema accepts references in every type of value, and no other st
   CHECK_FALSE(schema_mismatch(schema, nlohmann::json::parse(R"({"sampler":{"seed":"12"}})")).empty());
 }
 
-TEST_CASE("the explanation says which table is which actor") {
+TEST_CASE("the explanation says which table configures which actor") {
   const std::string text = explain();
   CHECK(text.find("[loader]                    the loader worker actor and its pool:") != std::string::npos);
   CHECK(text.find("[scheduler]                 the scheduler actor:") != std::string::npos);
@@ -127,7 +127,7 @@ TEST_CASE("a printed config shows where each value came from") {
   CHECK(text.find("workers = \"auto\"               # default\n") != std::string::npos);
 }
 
-TEST_CASE("the keys that rules and conditions name exist") {
+TEST_CASE("every key named in rules and conditions exists") {
   std::set<std::string> named;
   penstock::config values;
   values.dataset.type = dataset_type::raw;

@@ -23,7 +23,7 @@ expansion expanded(std::string_view text, reference_scope scope = reference_scop
 
 }  // namespace
 
-TEST_CASE("references are replaced and everything else stays") {
+TEST_CASE("references are replaced and other text is unchanged") {
   CHECK(expanded("").text.empty());
   CHECK(expanded("plain } { text").text == "plain } { text");
   CHECK(expanded("${env:HOME}/x").text == "/home/a/x");
@@ -34,7 +34,7 @@ TEST_CASE("references are replaced and everything else stays") {
   CHECK(expanded("$$${env:HOME}").text == "$/home/a");
 }
 
-TEST_CASE("a default stands in for a variable that is unset or empty") {
+TEST_CASE("a default replaces a variable that is unset or empty") {
   CHECK(expanded("${env:UNSET:-d}").text == "d");
   CHECK(expanded("${env:EMPTY:-d}").text == "d");
   CHECK(expanded("${env:EMPTY}x").text == "x");
@@ -47,7 +47,7 @@ TEST_CASE("values from the environment are not expanded again") {
   CHECK(expanded("${env:TRICKY}").text == "${env:HOME}$");
 }
 
-TEST_CASE("each error names the bytes of its reference") {
+TEST_CASE("each error points to the bytes of its reference") {
   const expansion made = expanded("ab${env:UNSET}cd${what}$");
   CHECK_FALSE(made.sound);
   REQUIRE(made.errors.size() == 3);
@@ -69,13 +69,13 @@ TEST_CASE("malformed references are refused") {
   }
 }
 
-TEST_CASE("a reference to a variable with an error fails without a second error") {
+TEST_CASE("a reference to a variable with an error fails without a second diagnostic") {
   const expansion made = expanded("${var:broken}");
   CHECK_FALSE(made.sound);
   CHECK(made.errors.empty());
 }
 
-TEST_CASE("variables are refused where they are not known yet") {
+TEST_CASE("variables are refused where their values are not known yet") {
   CHECK_FALSE(expanded("${var:root}", reference_scope::no_variables).sound);
   CHECK(expanded("${env:HOME}${cfg:dir}", reference_scope::no_variables).sound);
 }

@@ -19,7 +19,7 @@ namespace {
 const std::string synthetic = "[dataset]\ntype = \"synthetic\"\n";
 }
 
-TEST_CASE("a size whose key says bytes may be a plain number, every other size needs its unit") {
+TEST_CASE("a size whose key contains \"bytes\" may be a plain number, and every other size needs its unit") {
   const auto good = load_text("[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = 65536\n");
   REQUIRE(good);
   CHECK(good->values.dataset.bytes_per_sample == byte_size{65536});
@@ -29,7 +29,7 @@ TEST_CASE("a size whose key says bytes may be a plain number, every other size n
       "[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = 9\n[loader]\nslot_bytes = 65536\n"));
 }
 
-TEST_CASE("numbers and booleans may come out of references") {
+TEST_CASE("numbers and booleans may result from references") {
   const auto good = load_text(
       "[dataset]\ntype = \"synthetic\"\nshape = [\"${env:SIDE}\", 4]\n[image]\nflip = \"${env:FLIP:-0.25}\"\n"
       "[sampler]\nbatch_size = \"1${env:SIDE}\"\nshuffle = \"${env:NO}\"\n[loader]\nworkers = "
@@ -44,7 +44,7 @@ TEST_CASE("numbers and booleans may come out of references") {
   CHECK(good->values.loader.workers == 6);
 }
 
-TEST_CASE("a name from another loader gets a hint with the name here, or with why there is none") {
+TEST_CASE("a name from another loader gets a hint with our name for it, or the reason why there is none") {
   const std::string complaints = complaints_of(load_text(
       synthetic +
       "[loader]\nprefetch_factor = 2\npin_memory = true\ncollate_fn = \"f\"\n[gpu]\ndtype = \"fp16\"\n"));
@@ -59,9 +59,7 @@ TEST_CASE("a name from another loader gets a hint with the name here, or with wh
             .find("did you mean PENSTOCK__LOADER__WORKERS?") != std::string::npos);
 }
 
-TEST_CASE(
-    "every name of other loaders leads to an existing key and is not itself a key of that table or one "
-    "above") {
+TEST_CASE("every name of other loaders maps to an existing key, and is no key of that table or one above") {
   for (const foreign_name& one : foreign_names()) {
     INFO(one.name);
     CHECK((one.key.empty() ? !one.note.empty() : key_table::get().find(one.key) != nullptr));
@@ -71,7 +69,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("an absent key has its default and says so") {
+TEST_CASE("an absent key has its default, and its origin says so") {
   const loading result = load_text(synthetic);
   REQUIRE(result);
   penstock::config expected;
@@ -83,7 +81,7 @@ TEST_CASE("an absent key has its default and says so") {
   CHECK(result->source_of("name").text() == "from the file's name");
 }
 
-TEST_CASE("every kind of value is read as it is written") {
+TEST_CASE("every kind of value is read as written") {
   const loading result = load_text(R"(
 name = "a.b_c-1"
 [dataset]
@@ -132,7 +130,7 @@ mean = [0, 1, -2.5]
   CHECK(values.loader.env == string_map{{"A B", "c"}, {"OMP_NUM_THREADS", "1"}});
 }
 
-TEST_CASE("the word auto stands for no value") {
+TEST_CASE("the word auto means no value") {
   const loading result = load_text(
       synthetic + "bytes_per_sample = \"auto\"\n[loader]\nworkers = \"auto\"\nslot_bytes = \"auto\"\n");
   REQUIRE(result);
@@ -153,18 +151,18 @@ TEST_CASE("a key that takes a number or auto takes a reference to either") {
     INFO(no);
     CHECK_FALSE(load_text(text, {{"WORKERS", std::string(no).empty() ? " " : no}}));
   }
-  // In quotes and without a reference it is a mistake.
+  // Quoted and without a reference, it is a mistake.
   CHECK_FALSE(load_text(synthetic + "[loader]\nworkers = \"6\"\n"));
 }
 
-TEST_CASE("the help next to a wrong choice lists what the key takes, not what its type has") {
+TEST_CASE("the hint for a wrong choice lists what this key accepts, not what its type has") {
   const loading result = load_text(synthetic + "[gpu]\ndtype = \"fp16\"\n");
   REQUIRE_FALSE(result);
   CHECK(result.error().diagnostics[0].help ==
         R"(dtype is one of "uint8", "float16", "bfloat16" or "float32")");
 }
 
-TEST_CASE("every fault has its spelling") {
+TEST_CASE("every kind of fault has a spelling") {
   const loading result = load_text(synthetic + R"(faults = [
     { kind = "segv" }, { kind = "abort" }, { kind = "exit" }, { kind = "kill" }, { kind = "hang" }, { kind = "throw" },
     { kind = "leak" }, { kind = "stop" }, { kind = "slow", seconds = 2, sample = 9, times = 0 } ]
@@ -201,8 +199,7 @@ TEST_CASE("a value of higher precedence wins: default, include, file, environmen
 }
 
 TEST_CASE(
-    "a later include overrides an earlier one and its includes, entry by entry in tables of the user's "
-    "keys") {
+    "a later include overrides an earlier one and its includes, per entry in tables with user-defined keys") {
   const temporary_folder folder;
   folder.write("a/first.toml",
                "include = [\"../b/inner.toml\"]\n[loader.env]\nX = \"first\"\nY = \"first\"\n");
@@ -232,7 +229,7 @@ TEST_CASE("an array replaces an array") {
   CHECK(result->values.loader.command == std::vector<std::string>{"c"});
 }
 
-TEST_CASE("a relative path belongs to the file that contains it") {
+TEST_CASE("a relative path is relative to the file that contains it") {
   const temporary_folder folder;
   folder.write(
       "parts/base.toml",
@@ -246,7 +243,7 @@ TEST_CASE("a relative path belongs to the file that contains it") {
         std::vector<std::string>{(folder.path() / "parts/worker").string(), "./argument"});
 }
 
-TEST_CASE("a relative path from the environment or --set belongs to the working folder") {
+TEST_CASE("a relative path from the environment or --set is relative to the working folder") {
   const temporary_folder folder;
   folder.write("deep/test.toml", "[dataset]\npath = \"x\"\n");
   source_request request;
@@ -303,7 +300,7 @@ TEST_CASE("includes nested sixteen deep are read, seventeen are refused") {
   CHECK(result.error().diagnostics[0].where.origin == "16.toml");
 }
 
-TEST_CASE("a chain of includes that doubles at each step ends in one diagnostic, not in an hour") {
+TEST_CASE("a chain of includes that doubles at each step ends quickly in one diagnostic") {
   const temporary_folder folder;
   for (int depth = 1; depth <= 15; ++depth) {
     const std::string next = std::to_string(depth + 1) + ".toml";
@@ -316,7 +313,7 @@ TEST_CASE("a chain of includes that doubles at each step ends in one diagnostic,
   CHECK(result.error().diagnostics[0].message == "more than 256 includes");
 }
 
-TEST_CASE("a cycle of includes through a symbolic link is found") {
+TEST_CASE("an include cycle through a symbolic link is detected") {
   const temporary_folder folder;
   folder.write("a.toml", "include = [\"link.toml\"]\n");
   std::filesystem::create_symlink("a.toml", folder.path() / "link.toml");
@@ -355,7 +352,7 @@ TEST_CASE("mistakes on the command line are reported even when the file is missi
   CHECK(result.error().diagnostics[1].message == "unknown key 'wokers' in [loader]");
 }
 
-TEST_CASE("a file of one mebibyte is read and one that is larger is refused") {
+TEST_CASE("a file of one mebibyte is read, and a larger one is refused") {
   std::string text = synthetic + "#";
   text.resize(1 << 20, 'x');
   CHECK(load_text(text).has_value());
@@ -366,7 +363,7 @@ TEST_CASE("a file of one mebibyte is read and one that is larger is refused") {
   CHECK(result.error().diagnostics[0].message == "cannot read test.toml: larger than 1.00 MiB");
 }
 
-TEST_CASE("texts made to exhaust the stack or the clock are refused at once") {
+TEST_CASE("texts made to exhaust the stack or to take very long are refused at once") {
   std::string dotted = "a";
   for (int i = 0; i < 100'000; ++i) dotted += ".a";
   CHECK_FALSE(load_text(dotted + " = 1\n").has_value());
@@ -387,7 +384,7 @@ TEST_CASE("texts made to exhaust the stack or the clock are refused at once") {
   CHECK_FALSE(load_text(headers).has_value());
 }
 
-TEST_CASE("the first five hundred of very many mistakes are shown, even if they are in one very long line") {
+TEST_CASE("of very many mistakes the first five hundred are shown, even if all are in one very long line") {
   std::string lines;
   std::string one_line = "x = { a0 = 1";
   for (int i = 0; i < 20'000; ++i) {
@@ -455,7 +452,7 @@ TEST_CASE("a warning is an error under strict") {
   CHECK(result.error().diagnostics[0].level == severity::error);
 }
 
-TEST_CASE("a file with [jobs] and no [dataset] configures a pool, which needs no data") {
+TEST_CASE("a file with [jobs] and without [dataset] configures a pool, which needs no data") {
   const loading pool =
       load_text("[jobs]\nqueue = 7\ntimeout = \"90s\"\n[loader]\ncommand = [\"./functions\"]\n");
   REQUIRE(pool);
@@ -465,12 +462,12 @@ TEST_CASE("a file with [jobs] and no [dataset] configures a pool, which needs no
   REQUIRE(unlimited);
   CHECK(!unlimited->values.jobs.timeout);
   CHECK(complaints_of(load_text("[jobs]\ntimeout = \"auto\"\n")).find("or \"none\"") != std::string::npos);
-  // With a [dataset] it is the config of a stream again, which needs a path to its data.
+  // With a [dataset] it configures a stream again, and a stream needs a path to its data.
   CHECK(complaints_of(load_text("[jobs]\nqueue = 7\n[dataset]\ntype = \"image-folder\"\n"))
             .find("'path' in [dataset] is missing") != std::string::npos);
 }
 
-TEST_CASE("the caller may decide what a config is for, whatever tables the file has") {
+TEST_CASE("the caller can decide what a config is for, whatever tables the file has") {
   const temporary_folder folder;
   source_request request;
   request.working_folder = folder.path();
@@ -487,7 +484,7 @@ TEST_CASE("the caller may decide what a config is for, whatever tables the file 
   CHECK_FALSE(load(request));
 }
 
-TEST_CASE("without a file the environment and the overrides make the config") {
+TEST_CASE("without a file the config comes from the environment and the overrides") {
   const temporary_folder folder;
   source_request request;
   request.working_folder = folder.path();

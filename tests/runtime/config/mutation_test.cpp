@@ -1,5 +1,5 @@
-// Ten thousand typing errors: one character of a valid file replaced, removed or added. PENSTOCK_SEED selects
-// others than the default.
+// Ten thousand typing errors: one character of a valid file is replaced, removed or added. PENSTOCK_SEED selects other errors than the
+// default.
 #include "runtime/config/toml_scan.hpp"
 #include "support.hpp"
 
@@ -14,7 +14,7 @@ using namespace penstock::config_file::testing;
 
 namespace {
 
-#ifdef __SANITIZE_ADDRESS__  // each takes five times as long
+#ifdef __SANITIZE_ADDRESS__  // each load takes five times as long there
 constexpr std::size_t mutations = 2'500;
 #else
 constexpr std::size_t mutations = 10'000;
@@ -58,7 +58,7 @@ std::uint64_t chosen_seed() {
   return set != nullptr ? std::strtoull(set, nullptr, 10) : 20240229;
 }
 
-/// The key whose name contains the change; null if none.
+/// The key whose name contains the change; null if no name does.
 const key_place* key_hit(const toml_keys& keys, const mutation& change) {
   for (const key_place& key : keys.keys) {
     const bool added = change.before == '\0';
@@ -67,7 +67,7 @@ const key_place* key_hit(const toml_keys& keys, const mutation& change) {
   return nullptr;
 }
 
-/// The keys of a text that may begin with a byte order mark.
+/// The keys of a text that may start with a byte order mark.
 toml_keys keys_of(std::string text) {
   if (text.starts_with("\xef\xbb\xbf")) text.replace(0, 3, "   ");
   return scan_keys(text);
@@ -144,13 +144,13 @@ TEST_CASE("a changed character is refused, harmless, or a legitimate change of a
     // known key at this place, because unknown keys are refused.
     if (const key_place* const hit = key_hit(keys, change); hit != nullptr && !comment_or_line) {
       const toml_keys after = keys_of(change.text);
-      // In a table with arbitrary keys, a space in place of the key's first character leaves a shorter key.
+      // In a table with arbitrary keys, replacing the key's first character by a space leaves a valid shorter key.
       bool still_a_key = false;
       for (const key_place& key : after.keys)
         still_a_key = still_a_key || key.begin == hit->begin || key.begin == hit->begin + 1;
       if (!still_a_key) FAIL(file.name << ": a key vanished at byte " << change.at << ":\n" << change.text);
     }
-    // Between statements only the characters that begin or end a comment have a meaning.
+    // Between statements, only characters that begin or end a comment have a meaning.
     if (!comment_or_line && !inside_a_statement(keys, change.at)) {
       FAIL(file.name << ": a change between statements, at byte " << change.at << ", changed the config:\n"
                      << change.text);

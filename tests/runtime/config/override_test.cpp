@@ -50,7 +50,7 @@ TEST_CASE("an override takes a word that is not TOML as a string") {
   CHECK(result->values.metrics.listen == "[::1]:80");
 }
 
-TEST_CASE("where a string is expected, a number is taken as one") {
+TEST_CASE("where a string is expected, a number is taken as a string") {
   const loading result = with_set(
       {"name=42", "loader.env.N=4", "loader.env.\"A.B\"=true", "vars.d=2024-01-01", "loader.env.Q=\"4\""});
   INFO(complaints_of(result));
@@ -62,8 +62,7 @@ TEST_CASE("where a string is expected, a number is taken as one") {
   CHECK(result->values.vars.at("d") == "2024-01-01");
 }
 
-TEST_CASE(
-    "the error about a whole number of more than 64 bits says so, and does not suggest leaving out quotes") {
+TEST_CASE("the error about an integer of more than 64 bits says so, and does not suggest removing quotes") {
   CHECK(complaints_of(with_set({"sampler.seed=18446744073709551615"}))
             .find("must be at most 9223372036854775807") != std::string::npos);
   CHECK(complaints_of(with_variable("PENSTOCK__LOADER__WORKERS", "-99999999999999999999"))
@@ -74,14 +73,14 @@ TEST_CASE("the last of several --set wins") {
   CHECK(with_set({"sampler.seed=1", "sampler.seed=2"})->values.sampler.seed == 2);
 }
 
-TEST_CASE("an overridden value may need a missing variable, but an invalid one is still an error") {
+TEST_CASE("an overridden value may refer to a missing variable, but an invalid one is still an error") {
   CHECK(load_text("[dataset]\npath = \"${env:UNSET}\"\n", {}, {"dataset.path=/x"})->values.dataset.path ==
         "/x");
   CHECK_FALSE(load_text("[dataset]\npath = \"${nonsense}\"\n", {}, {"dataset.path=/x"}).has_value());
   CHECK_FALSE(load_text("[dataset]\npath = 5\n", {}, {"dataset.path=/x"}).has_value());
 }
 
-TEST_CASE("an error about an option other than --set names that option") {
+TEST_CASE("an error about another option than --set names that option") {
   const temporary_folder folder;
   source_request request;
   request.file = folder.write("test.toml", synthetic);
@@ -108,7 +107,7 @@ TEST_CASE("a variable sets a key at any depth") {
   CHECK(result->values.gpu.restart.intensity.max == 9);
 }
 
-TEST_CASE("the entries of maps keep the case that their variable gives them, double underscores included") {
+TEST_CASE("entries of maps keep the case of their variable, and its double underscores") {
   const loading result =
       load_text(synthetic, {{"PENSTOCK__LOADER__ENV__Path__x", "1"}, {"PENSTOCK__VARS__data", "d"}});
   INFO(complaints_of(result));
@@ -137,7 +136,7 @@ TEST_CASE("a value of several lines cannot smuggle in a second key") {
   CHECK(result.error().diagnostics[0].key == "name");
 }
 
-TEST_CASE("bytes from the environment need not be UTF-8 to be shown") {
+TEST_CASE("an override that is not UTF-8 can still be shown") {
   const loading result = with_variable("PENSTOCK__LOADER__WORKERS", "caf\xe9\x1b[31m");
   REQUIRE_FALSE(result);
   const std::string shown = render(result.error().diagnostics, colour::off);

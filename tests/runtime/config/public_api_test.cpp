@@ -39,7 +39,7 @@ TEST_CASE("load_config reads a file with the process's environment and folder") 
   CHECK(overridden.quarantine.file == (std::filesystem::current_path() / "bad.json").string());
 }
 
-TEST_CASE("load_config throws every mistake, rendered without colour") {
+TEST_CASE("load_config throws all mistakes in one error, rendered without colour") {
   const temporary_folder folder;
   const auto file =
       folder.write("photos.toml", "[dataset]\ntype = \"synthetic\"\n[loader]\nwokers = 3\nstart = \"now\"\n");
@@ -51,7 +51,7 @@ TEST_CASE("load_config throws every mistake, rendered without colour") {
   CHECK_FALSE(thrown.message.ends_with('\n'));
 }
 
-TEST_CASE("load_config reports a file that cannot be read with another code") {
+TEST_CASE("load_config reports an unreadable file with a different code") {
   const failure thrown = failure_of([] { load_config("/nowhere/at/all.toml"); });
   CHECK(thrown.code == errc::io);
   CHECK(thrown.os_code == ENOENT);

@@ -72,7 +72,7 @@ error: 'name' is given twice
 
 // The reason for the key scanner (toml_scan.hpp): toml++ stops at the first duplicate key and does not say
 // where the first one is.
-TEST_CASE("every key that is given twice is shown with both places, and so are the mistakes after it") {
+TEST_CASE("for every duplicate key both places are shown, and later mistakes are reported too") {
   CHECK(shown("[dataset]\ntype = \"synthetic\"\ntype = \"raw\"\n[log]\nlevel = \"info\"\n[dataset]\nsamples "
               "= \"many\"\n") ==
         R"(
@@ -103,8 +103,7 @@ error: 'samples' in [dataset] must be a whole number
 )");
 }
 
-TEST_CASE(
-    "an array that is not closed is shown where it was opened, not only where the text stops making sense") {
+TEST_CASE("an unclosed array is shown where it was opened, and not only where parsing failed") {
   const std::string text = shown("[dataset]\nshape = [3,\n4\n[loader]\nworkers = 2\n");
   INFO(text);
   CHECK(text.find("2 | shape = [3,\n  | ----- the value of this key was not closed") != std::string::npos);
@@ -127,7 +126,7 @@ error: 'workers' in [loader] must be a whole number or "auto"
 )");
 }
 
-TEST_CASE("the part of a long line around the caret is shown") {
+TEST_CASE("of a long line, the part around the caret is shown") {
   const std::string text = "dataset = { type = \"synthetic\", shape = [" + std::string(300, ' ') + "0" +
                            std::string(300, ' ') + "] }\n";
   const std::string lines = shown(text);
@@ -139,7 +138,7 @@ TEST_CASE("the part of a long line around the caret is shown") {
   CHECK(caret_line - line < 160);
 }
 
-TEST_CASE("nothing from a file reaches the terminal as a control character") {
+TEST_CASE("no byte of a file reaches the terminal as a control character") {
   const std::string text = complaints_of(
       load_text("\"\\u001b[31m\" = 1\n[dataset]\ntype = \"synthetic\"\n", {{"PENSTOCK__A\x1b", "\x1b"}}));
   CHECK(text.find('\x1b') == std::string::npos);
@@ -152,7 +151,7 @@ TEST_CASE("colours are used only on request") {
   CHECK(render({}, colour::on).empty());
 }
 
-TEST_CASE("programs get every field, and null for what is unknown") {
+TEST_CASE("the JSON has every field, and null where the value is unknown") {
   const loading result =
       load_text("[loader]\nworkers = 9\n[loader.limits]\nmax = 8\n[dataset]\ntype = \"synthetic\"\n", {},
                 {"gpu.buffers=0"});

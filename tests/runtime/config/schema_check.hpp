@@ -8,8 +8,7 @@
 
 namespace penstock::config_file::testing {
 
-/// Empty if the value matches; else where it does not, and why. Throws on an unknown keyword, so that a new
-/// one is not taken for satisfied.
+/// Empty if the value matches; otherwise where it does not, and why. Throws on an unknown keyword, which must not count as satisfied.
 std::string schema_mismatch(const nlohmann::json& schema, const nlohmann::json& value,
                             const std::string& at = "");
 

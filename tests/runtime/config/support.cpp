@@ -70,7 +70,7 @@ temporary_folder::~temporary_folder() {
 fs::path temporary_folder::write(const fs::path& name, std::string_view text) const {
   const fs::path file = path_ / name;
   fs::create_directories(file.parent_path());
-  fs::remove(file);  // ext4 flushes a file to disk that was truncated and written again
+  fs::remove(file);  // ext4 flushes a truncated and rewritten file to disk
   std::ofstream(file, std::ios::binary) << text;
   return file;
 }

@@ -41,7 +41,7 @@ std::string read_text(const std::filesystem::path& file);
 
 using loading = tl::expected<loaded_config, rejection>;
 
-/// Loads `text` as DIR/test.toml with nothing but the given environment and overrides.
+/// Loads `text` as DIR/test.toml with only the given environment and overrides.
 loading load_text(const temporary_folder& folder, std::string_view text, environment_list environment = {},
                   std::vector<std::string> overrides = {});
 loading load_text(std::string_view text, environment_list environment = {},
@@ -54,14 +54,14 @@ std::string complaints_of(const loading& result);
 struct corpus_file {
   std::string name;
   source_request request;
-  bool schema_accepts = false;  ///< although the program rejects it
+  bool schema_accepts = false;  ///< if the schema accepts what the program rejects
   struct expectation {
     severity level = severity::error;
-    std::string origin;  ///< empty: the file itself
+    std::string origin;  ///< empty: the corpus file itself
     std::uint32_t line = 0;
     std::uint32_t column = 0;
     std::uint32_t length = 0;
-    std::string fragment;  ///< of "message | label"
+    std::string fragment;  ///< each "message | label"
   };
   std::vector<expectation> expected;
 };

@@ -1,4 +1,4 @@
-// Places: of keys and values in a text, of bytes in a string as it is written, of keys that clash.
+// Places: of keys and values in a text, of bytes in a string literal, of duplicate keys.
 #include "runtime/config/document.hpp"
 #include "runtime/config/toml_scan.hpp"
 #include "support.hpp"
@@ -24,7 +24,7 @@ std::vector<std::string> key_paths(std::string_view text) {
   return paths;
 }
 
-/// The names of the clashing keys, each with what it clashes with.
+/// The names of the duplicate keys, each with the key that it clashes with.
 std::vector<std::string> clashing(std::string_view text) {
   std::vector<std::string> names;
   for (const clash& one : clashes_of(scan_keys(text))) {
@@ -52,7 +52,7 @@ TEST_CASE("every key of a text is found with its path") {
                   "07:32:00 # h\n") == paths{"a", "c", "e", "g"});
 }
 
-TEST_CASE("a text is scanned up to where it stops being TOML") {
+TEST_CASE("a text is scanned up to the point where it is no longer TOML") {
   const toml_keys found = scan_keys("a = 1\nb c\nd = 2\n");
   CHECK_FALSE(found.complete);
   CHECK(found.keys.size() == 1);
@@ -63,7 +63,7 @@ TEST_CASE("a text is scanned up to where it stops being TOML") {
   }
 }
 
-TEST_CASE("keys that are given twice are found, wherever they are") {
+TEST_CASE("duplicate keys are found, wherever they are") {
   using names = std::vector<std::string>;
   CHECK(clashing("a = 1\nb = 2\n[c]\na = 1\n[d]\na = 1\n").empty());
   CHECK(clashing("a = 1\n\"a\" = 2\n") == names{"a after a"});
@@ -92,7 +92,7 @@ TEST_CASE("tables may be opened in any order, but not twice and not inside value
   CHECK(clashing("a = []\n[[a]]\n") == names{"a after a"});
 }
 
-TEST_CASE("clashes are what toml++ refuses, and without them it parses") {
+TEST_CASE("the clashes found are those that toml++ refuses, and a text without clashes parses") {
   // The scanner repeats toml++'s rules; this test keeps the two consistent.
   for (const char* const text :
        {"a = 1\na = 2\n", "[t]\na=1\n[t]\nb=2\n", "a = { b = 1, c = 2, b = 3 }\n", "a = 1\na.b = 2\n",
@@ -109,7 +109,7 @@ TEST_CASE("clashes are what toml++ refuses, and without them it parses") {
   }
 }
 
-TEST_CASE("a dotted key is overlong when it has more parts than the limit") {
+TEST_CASE("a dotted key is too long when it has more parts than the limit") {
   CHECK(find_overlong_key("a.b.c = 1", 3) == std::string::npos);
   CHECK(find_overlong_key("a.b.c.d = 1", 3) == 5);
   CHECK(find_overlong_key("a . \"b.c.d.e\" . 'f' = 1", 3) == std::string::npos);
@@ -143,7 +143,7 @@ TEST_CASE("each value knows its position") {
   CHECK(text.position_of(value_at(table, "a").elements[1].at.begin).column == 3);
 }
 
-TEST_CASE("a byte order mark and carriage returns shift no position") {
+TEST_CASE("a byte order mark and carriage returns do not shift positions") {
   const source text(source_kind::file, "x", "\xef\xbb\xbfname = 1\r\nb = \"x\"\r\n", "/", 0);
   complaints found;
   const document parsed = parse_document(text, found);
@@ -154,7 +154,7 @@ TEST_CASE("a byte order mark and carriage returns shift no position") {
   CHECK(text.line_at(0) == "name = 1");
 }
 
-TEST_CASE("each byte of a string is found in the string as it is written") {
+TEST_CASE("each byte of a string is located in its literal") {
   using offsets = std::vector<std::size_t>;
   CHECK(literal_offsets("") == offsets{0});
   CHECK(literal_offsets("ab") == offsets{0, 1, 2});
@@ -168,7 +168,7 @@ TEST_CASE("each byte of a string is found in the string as it is written") {
   CHECK(literal_offsets("'''\r\nx'''") == offsets{5, 6});
 }
 
-TEST_CASE("one value alone is read as TOML or not at all") {
+TEST_CASE("a single value is read as TOML or not at all") {
   const auto parsed = [](const char* value) {
     const source text(source_kind::override, "--set", std::string("key=") + value, "/", 0);
     return parse_value(text, 4);

@@ -1,4 +1,4 @@
-// Configs built in code must follow the same rules.
+// Configs built in code must follow the rules of config files.
 #include "runtime/config/validate.hpp"
 
 #include "runtime/config/describe.hpp"
@@ -41,14 +41,14 @@ TEST_CASE("a valid config gets no diagnostic") {
   CHECK(keys_after([](auto& c) { c.gpu.placement = placement_rule::process; }).empty());
 }
 
-TEST_CASE("a config made with defaults alone lacks a path") {
+TEST_CASE("a config made from defaults alone has no path, which is an error") {
   const std::vector<diagnostic> found = validate(penstock::config());
   REQUIRE(found.size() == 1);
   CHECK(found[0].key == "dataset.path");
   CHECK(found[0].where.origin == "dataset.path");
 }
 
-TEST_CASE("every limit is checked, and all at once") {
+TEST_CASE("all limits are checked, and all violations reported at once") {
   CHECK(keys_after([](auto& c) {
           c.schema = 2;
           c.name = "a b";
@@ -92,7 +92,7 @@ TEST_CASE("every limit is checked, and all at once") {
                    "log.level"});
 }
 
-TEST_CASE("contradictions between keys name both") {
+TEST_CASE("a contradiction between keys names both") {
   CHECK(keys_after([](auto& c) { c.sampler.rank = 1; }) == keys{"sampler.rank"});
   CHECK(keys_after([](auto& c) { c.image.scale = {0.5, 0.4}; }) == keys{"image.scale"});
   CHECK(keys_after([](auto& c) { c.image.ratio = {2, 1}; }) == keys{"image.ratio"});
@@ -126,7 +126,7 @@ TEST_CASE("contradictions between keys name both") {
   CHECK(found[0].related[0].origin == "sampler.world_size");
 }
 
-TEST_CASE("each type of dataset says what it lacks") {
+TEST_CASE("for each type of dataset, the missing keys are named") {
   const auto with_type = [](dataset_type type, std::string path) {
     return keys_after([&](auto& c) {
       c.dataset.type = type;
@@ -145,8 +145,7 @@ TEST_CASE("each type of dataset says what it lacks") {
 }
 
 TEST_CASE(
-    "a group's communicator is refused without a GPU, wherever its owner lives, and so is a loss that no "
-    "rank could notice") {
+    "a group's communicator without a GPU is refused in every placement, and so is a lost_after that is too short") {
   for (const placement_rule placement : {placement_rule::process, placement_rule::embedded}) {
     const auto on = [&](const char* device) {
       return keys_after([&](auto& c) {
@@ -161,7 +160,7 @@ TEST_CASE(
   CHECK(keys_after([](auto& c) { c.group.lost_after = 1ms; }) == keys{"group.lost_after"});
 }
 
-TEST_CASE("ranks are compared by what defines their stream, and by nothing else") {
+TEST_CASE("ranks are compared only by what defines their stream") {
   const penstock::config base = sound();
   const auto same_with = [&](auto change) {
     penstock::config other = base;
@@ -184,7 +183,7 @@ TEST_CASE("ranks are compared by what defines their stream, and by nothing else"
   CHECK(same_with([](auto& c) { c.name = "other"; }));
 }
 
-TEST_CASE("a value that is itself wrong is not reported as a contradiction, too") {
+TEST_CASE("a value that is itself wrong is not also reported as a contradiction") {
   CHECK(keys_after([](auto& c) {
           c.sampler.world_size = 0;
           c.sampler.rank = 3;

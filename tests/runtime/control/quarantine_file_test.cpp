@@ -43,7 +43,7 @@ void append_text(const std::filesystem::path& file, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("what is appended to a quarantine file is read back whole") {
+TEST_CASE("entries that are appended to a quarantine file are read back complete") {
   const folder place;
   REQUIRE(append_quarantine(place.file(), entry("abc", 17)));
   const auto list = read_quarantine(place.file()).value();
@@ -73,7 +73,7 @@ TEST_CASE("the last line about a sample of a dataset counts") {
   CHECK(read_quarantine(place.file()).value().entries.size() == 2);
 }
 
-TEST_CASE("a missing quarantine file is empty, one that cannot be read or written is named") {
+TEST_CASE("a missing quarantine file counts as empty, and an unreadable or unwritable one is named") {
   const folder place;
   CHECK(read_quarantine(place.file()).value().entries.empty());
   const auto read = read_quarantine(place.file().parent_path());
@@ -85,7 +85,7 @@ TEST_CASE("a missing quarantine file is empty, one that cannot be read or writte
   CHECK(written.error().message.find("missing") != std::string::npos);
 }
 
-TEST_CASE("a line that a crash cut off spoils neither reading nor the next line") {
+TEST_CASE("a line cut off by a crash affects neither reading nor the next line") {
   const folder place;
   REQUIRE(append_quarantine(place.file(), entry("abc", 1)));
   append_text(place.file(), R"({"schema":"penstock.quara)");

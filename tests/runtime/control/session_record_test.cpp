@@ -29,7 +29,7 @@ session_record made(const std::string& session, std::chrono::system_clock::time_
   return std::move(*record);
 }
 
-/// An ended one.
+/// A session that has ended.
 void leave(const std::string& session, std::chrono::system_clock::time_point when,
            const std::string& text = "{}\n") {
   session_record record = made(session, when);
@@ -38,7 +38,7 @@ void leave(const std::string& session, std::chrono::system_clock::time_point whe
 
 }  // namespace
 
-TEST_CASE("a record is private, names session, time and process, and keeps what was appended") {
+TEST_CASE("a record is private, names session, time and process, and keeps the appended lines") {
   const runtime_folder here;
   session_record record = made("photos");
   CHECK(record.path().filename() == "photos@20261124T183344.123-17.record");
@@ -51,7 +51,7 @@ TEST_CASE("a record is private, names session, time and process, and keeps what 
   CHECK(record.bytes() == 14);
 }
 
-TEST_CASE("a torn last line is not read") {
+TEST_CASE("an incomplete last line is not read") {
   const runtime_folder here;
   session_record record = made("photos");
   REQUIRE(record.append("one\ntw"));
@@ -69,7 +69,7 @@ TEST_CASE("a rewritten record has the new lines under the same name, and accepts
   CHECK(find_records()[0].live);
 }
 
-TEST_CASE("two sessions of one name that begin in the same millisecond have two records") {
+TEST_CASE("two sessions with one name that start in the same millisecond have two records") {
   const runtime_folder here;
   const session_record one = made("photos");
   const session_record other = made("photos");
@@ -81,11 +81,11 @@ TEST_CASE("a record is live until its session has ended or its process is gone")
   session_record record = made("photos");
   CHECK(find_records().at(0).live);
   CHECK(find_records().at(0).session == "photos");
-  SECTION("an end, although a forked child still has the descriptor") {
+  SECTION("its session ends, although a forked child still has the descriptor") {
     record.finish();
     CHECK_FALSE(find_records().at(0).live);
   }
-  SECTION("a kill") {
+  SECTION("its process is killed") {
     const pid_t child = ::fork();
     if (child == 0) {
       const auto its = session_record::create("victim", 18, start);
@@ -108,7 +108,7 @@ TEST_CASE("records are listed from the newest to the oldest, whatever their name
   CHECK(order == "abc");
 }
 
-TEST_CASE("only the newest records of each name stay, and only the newest of all") {
+TEST_CASE("only the newest records per name are kept, and only the newest of all") {
   const runtime_folder here;
   for (std::size_t i = 0; i < records_kept_of_a_name + 3; ++i) leave("photos", start + i * 1s);
   leave("other", start);
@@ -129,7 +129,7 @@ TEST_CASE("large records make room for newer ones") {
   CHECK(find_records().back().session == "s1");
 }
 
-TEST_CASE("the record of a live session is never removed; the leftovers of a killed rewrite are") {
+TEST_CASE("the record of a live session is never removed, and the leftovers of a killed rewrite are") {
   const runtime_folder here;
   const session_record live = made("photos", start - 1h);
   for (std::size_t i = 0; i < records_kept + 5; ++i) leave("s" + std::to_string(i), start);

@@ -17,7 +17,7 @@ using namespace penstock;
 using namespace penstock::control;
 using penstock::testing::runtime_folder;
 
-TEST_CASE("no session takes over another's live socket, however many of one name a process has") {
+TEST_CASE("no session takes over another's live socket, however many sessions of one name a process has") {
   const runtime_folder here;
   std::vector<bound_socket> sessions;
   std::set<std::string> names;
@@ -60,7 +60,7 @@ TEST_CASE(
   CHECK(bind_session_socket("photos", 17));
 }
 
-TEST_CASE("a file next to its socket says which rank a session is, as long as it lives, and no longer") {
+TEST_CASE("a file next to its socket gives the rank of a session for as long as the session lives") {
   const runtime_folder here;
   const rank_note second{"launch-2 \"a\"", "photos", 1};
   const auto first = bind_session_socket("photos-rank0", 17, rank_note{"launch-1", "photos", 0});
@@ -71,7 +71,7 @@ TEST_CASE("a file next to its socket says which rank a session is, as long as it
   CHECK(found[0].rank == rank_note{"launch-1", "photos", 0});
   CHECK(found[1].name == "photos-rank0-18");
   CHECK(found[1].rank == second);
-  // A killed session's note is replaced by a session that is not a rank, or removed.
+  // A killed session's file is removed, or replaced by the next session that is a rank.
   other->listener.reset();
   const auto next = bind_session_socket("photos-rank0-18", 19);
   REQUIRE(next);

@@ -8,7 +8,7 @@
 using namespace penstock;
 using testing::temporary_folder;
 
-TEST_CASE("every built-in type is prepared by the session and made by a worker with the same description") {
+TEST_CASE("session and worker get the same description of every built-in dataset type") {
   const temporary_folder folder;
   folder.write("pictures/a/1.jpg", testing::encode_jpeg(testing::make_raster({20, 10})));
   folder.write("raw/0", "aabb");
@@ -32,7 +32,7 @@ TEST_CASE("every built-in type is prepared by the session and made by a worker w
   CHECK(prepare_dataset(all)->index.get() == -1);
 }
 
-TEST_CASE("what is ignored is reported once, when the dataset is prepared") {
+TEST_CASE("ignored entries are reported once, when the dataset is prepared") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   folder.write("1.jpg", "x");
@@ -41,7 +41,7 @@ TEST_CASE("what is ignored is reported once, when the dataset is prepared") {
   CHECK(prepare_dataset(all)->notices.size() == 1);
 }
 
-TEST_CASE("types that are not built in are refused and named") {
+TEST_CASE("types that are not built in are refused by name") {
   config all;
   const auto refusal = [&all](dataset_type type) {
     all.dataset.type = type;
@@ -52,7 +52,7 @@ TEST_CASE("types that are not built in are refused and named") {
         "[dataset] type = \"custom\": only its worker program knows this dataset ([loader] command)");
 }
 
-TEST_CASE("a worker refuses the index of another dataset type, or none at all") {
+TEST_CASE("a worker refuses a missing index, and the index of another dataset type") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   config all;

@@ -23,7 +23,7 @@ failure refusal(const std::string& path, std::uint64_t bytes_max = 1U << 20U) {
 
 }  // namespace
 
-TEST_CASE("a file is read as a whole, one after another into the same memory") {
+TEST_CASE("files are read whole, one after another into the same memory") {
   const temporary_folder folder;
   const std::string large(300000, 'x');
   folder.write("large", large);
@@ -42,7 +42,7 @@ TEST_CASE("a file is read as a whole, one after another into the same memory") {
   CHECK(reader.read(folder.path("empty"), 10)->empty());
 }
 
-TEST_CASE("what cannot be read is refused with the reason") {
+TEST_CASE("unreadable files are refused with the reason") {
   const temporary_folder folder;
   CHECK(refusal(folder.path("gone")).os_code == ENOENT);
   CHECK(refusal(folder.path("gone")).message == "cannot be opened: No such file or directory");
@@ -74,7 +74,7 @@ TEST_CASE("a file without permission is refused with the name of the error") {
   CHECK(why.os_code == EACCES);
 }
 
-TEST_CASE("only storage that may recover counts as transient") {
+TEST_CASE("only errors of storage that may recover count as transient") {
   for (const int code : {EIO, ESTALE, EAGAIN, ETIMEDOUT, EMFILE}) CHECK(is_transient(code));
   for (const int code : {0, ENOENT, EACCES, EISDIR, ELOOP, ENAMETOOLONG}) CHECK_FALSE(is_transient(code));
 }
@@ -91,7 +91,7 @@ TEST_CASE("a buffer that one huge sample enlarged shrinks again, but not at once
   CHECK(buffer.capacity() < 400000);
 }
 
-TEST_CASE("a buffer whose large samples come back keeps its size") {
+TEST_CASE("a buffer whose large samples keep coming keeps its size") {
   recycled_buffer buffer;
   buffer.take(8U << 20U);
   const std::size_t grown = buffer.capacity();
@@ -101,7 +101,7 @@ TEST_CASE("a buffer whose large samples come back keeps its size") {
   }
 }
 
-TEST_CASE("a moved buffer takes its memory along") {
+TEST_CASE("a moved buffer keeps its memory") {
   recycled_buffer buffer;
   std::byte* const memory = buffer.take(1000);
   recycled_buffer other(std::move(buffer));

@@ -116,7 +116,7 @@ bytes encode_jpeg(const raster& picture, const jpeg_options& options) {
     codec.comp_info[0].h_samp_factor = static_cast<int>(options.horizontal);
     codec.comp_info[0].v_samp_factor = static_cast<int>(options.vertical);
     for (int c = 1; c < codec.num_components; ++c) {
-      const bool full = c == 3;  // YCCK: K like Y
+      const bool full = c == 3;  // YCCK: K is coded like Y
       codec.comp_info[c].h_samp_factor = full ? static_cast<int>(options.horizontal) : 1;
       codec.comp_info[c].v_samp_factor = full ? static_cast<int>(options.vertical) : 1;
     }

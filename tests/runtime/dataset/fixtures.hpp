@@ -35,14 +35,14 @@ class temporary_folder {
   std::filesystem::path path_;
 };
 
-/// Pixels of 1, 3 or 4 channels without gaps.
+/// Pixels of 1, 3 or 4 channels without padding.
 struct raster {
   extent size;
   unsigned channels = 3;
   std::vector<std::uint8_t> pixels;
 };
 
-/// Gradients, edges and grain; the same for the same arguments.
+/// Gradients, edges and grain, which depend only on the arguments.
 raster make_raster(extent size, unsigned channels = 3, std::uint64_t seed = 1);
 
 struct jpeg_options {

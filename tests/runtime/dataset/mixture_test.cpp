@@ -1,4 +1,4 @@
-// [[datasets]]: what a mixture of datasets has in its samples, and what cannot be mixed.
+// [[datasets]]: the samples of a mixture, and which datasets cannot be mixed.
 #include "runtime/dataset/mixture/mixture.hpp"
 
 #include "runtime/dataset/factory.hpp"
@@ -70,7 +70,7 @@ TEST_CASE("a mixture numbers its samples dataset by dataset, and each sample nam
   CHECK(dataset->name_of(2) == "a:sample 2");
   CHECK(dataset->name_of(3) == "b:sample 0");
   CHECK(dataset->name_of(8) == "c:0[1]");
-  // Into the same row, in turn: no dataset leaves bytes of another one.
+  // In turn into the same row: no dataset leaves bytes of another one.
   testing::sample_memory row(described);
   for (const std::uint64_t sample : {8, 1, 6, 2, 7, 0}) {
     testing::load_into(*dataset, sample, row);
@@ -85,7 +85,7 @@ TEST_CASE("a mixture numbers its samples dataset by dataset, and each sample nam
   }
 }
 
-TEST_CASE("datasets that differ in their tensors are refused, and both are named") {
+TEST_CASE("datasets with different tensors are refused, and both are named") {
   config all = mixture({synthetic("a", 1, 3, fill_kind::stamp), synthetic("b", 1, 3, fill_kind::stamp)});
   all.datasets[1].dataset.dtype = dtype::int16;
   CHECK(refusal(all) ==
@@ -105,7 +105,7 @@ TEST_CASE("an error in one dataset of a mixture names that dataset") {
   CHECK(refusal(all).find("'b'") != std::string::npos);
 }
 
-TEST_CASE("texts of two shard datasets share a tensor that fits the longest of both") {
+TEST_CASE("texts of two shard datasets share a tensor that fits the longest text of both") {
   const temporary_folder folder;
   const auto shards = [&](const std::string& name, const std::string& text) {
     folder.write(name + ".tar", testing::archive_of({{"0.txt", text}}));
@@ -141,7 +141,7 @@ TEST_CASE("fingerprint and order of a mixture depend on names, contents and weig
   CHECK_FALSE(differs([](config& c) { c.datasets[0].weight = c.datasets[1].weight = {0.5}; }));
 }
 
-TEST_CASE("rounded weights are shown") {
+TEST_CASE("weights that were rounded are shown") {
   config all =
       mixture({synthetic("a", 0.123456789, 3, fill_kind::stamp), synthetic("b", 1, 3, fill_kind::stamp)});
   const auto prepared = prepare_stream(all);

@@ -1,4 +1,4 @@
-// sample_slot and batch_slot, the memory that a dataset writes into: typed access is checked.
+// sample_slot and batch_slot, the memory that a dataset writes to: typed access is checked.
 #include <penstock/dataset.hpp>
 #include <penstock/error.hpp>
 
@@ -23,7 +23,7 @@ std::string refusal(Step step) {
 
 }  // namespace
 
-TEST_CASE("a slot that is accessed as another element type, or has no such tensor, is refused and named") {
+TEST_CASE("access to a missing tensor, or as another element type, is refused with its name") {
   alignas(16) std::array<std::byte, 12> xyz{};
   alignas(16) std::array<std::byte, 8> label{};
   const std::array<std::span<std::byte>, 2> tensors{xyz, label};

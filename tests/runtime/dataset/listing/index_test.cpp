@@ -53,7 +53,7 @@ unique_fd sealed(const bytes& content, int seals = F_SEAL_WRITE | F_SEAL_SHRINK 
 
 }  // namespace
 
-TEST_CASE("an index says what the listing said, after its descriptor is closed too") {
+TEST_CASE("an index contains what was listed, even after its descriptor is closed") {
   const listing list = small_listing();
   auto fd = seal_index(list);
   REQUIRE(fd);
@@ -75,7 +75,7 @@ TEST_CASE("an index says what the listing said, after its descriptor is closed t
   CHECK(moved.name(2) == "c/\xff.jpg");
 }
 
-TEST_CASE("an index of records knows their type, shape and where they begin") {
+TEST_CASE("an index of records has their type, shape and offsets") {
   const temporary_folder folder;
   folder.write("0.bin", std::string(24, 'x'));
   folder.write("1.bin", std::string(12, 'y'));
@@ -93,7 +93,7 @@ TEST_CASE("an index of records knows their type, shape and where they begin") {
   CHECK(index->class_of(1) == 0);
 }
 
-TEST_CASE("an index of objects knows their sizes and versions, which are not part of the fingerprint") {
+TEST_CASE("an index of objects has their sizes and versions, which are not part of the fingerprint") {
   listing list = small_listing_of_objects();
   const auto index = index_view::map(seal_index(list)->get());
   REQUIRE(index);
@@ -107,7 +107,7 @@ TEST_CASE("an index of objects knows their sizes and versions, which are not par
   CHECK(fingerprint_of(list) == list.fingerprint);
 }
 
-TEST_CASE("an index cannot be written, grown or shrunk by anyone, and is not inherited") {
+TEST_CASE("an index cannot be written, grown or shrunk, and is not inherited") {
   const auto fd = seal_index(small_listing());
   REQUIRE(fd);
   CHECK(::write(fd->get(), "x", 1) < 0);
@@ -132,7 +132,7 @@ TEST_CASE("a descriptor that is not a sealed index is refused") {
   CHECK(index_view::map(sealed(good).get()));
 }
 
-TEST_CASE("an index that is cut or longer than it says is refused") {
+TEST_CASE("an index that is cut, or longer than its header says, is refused") {
   const bytes good = contents(seal_index(small_listing())->get());
   for (std::size_t size = 0; size < good.size(); ++size) {
     REQUIRE_FALSE(
@@ -143,7 +143,7 @@ TEST_CASE("an index that is cut or longer than it says is refused") {
   CHECK_FALSE(index_view::map(sealed(longer).get()));
 }
 
-TEST_CASE("an index with garbage anywhere is refused, or everything in it can be read safely") {
+TEST_CASE("an index with garbage anywhere is refused, or all of it can be read safely") {
   random_source random(1, 0, 0);
   const temporary_folder folder;
   folder.write("0.bin", std::string(24, 'x'));
@@ -170,7 +170,7 @@ TEST_CASE("an index with garbage anywhere is refused, or everything in it can be
   }
 }
 
-TEST_CASE("a resource limit on files is refused in a sentence, not with SIGXFSZ") {
+TEST_CASE("a resource limit on files is an error with a message, not a SIGXFSZ") {
   ::rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const listing list = small_listing();

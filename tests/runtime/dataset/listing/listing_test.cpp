@@ -30,9 +30,7 @@ using strings = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE(
-    "classes are the folders in byte order, empty ones too, and samples follow in byte order of their "
-    "paths") {
+TEST_CASE("folders are classes, also empty ones, and classes and samples are in byte order of their paths") {
   const temporary_folder folder;
   folder.write("b/2.jpg", "xx");
   folder.write("b/10.PNG", "x");
@@ -52,7 +50,7 @@ TEST_CASE(
   CHECK(list->notices.empty());
 }
 
-TEST_CASE("without folders the pictures themselves are one class") {
+TEST_CASE("without class folders all pictures are one class") {
   const temporary_folder folder;
   folder.write("z.jpg", "x");
   folder.write("a.png", "x");
@@ -78,7 +76,7 @@ TEST_CASE("pictures next to class folders are ignored with one notice") {
             folder.path()));
 }
 
-TEST_CASE("pictures that no decoder here reads are counted by their extensions, the most frequent first") {
+TEST_CASE("pictures in unsupported formats are counted by extension, the most frequent first") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   folder.write("a/2.tiff", "x");
@@ -93,13 +91,13 @@ TEST_CASE("pictures that no decoder here reads are counted by their extensions, 
   CHECK(list->notices == strings{"4 files skipped: .webp 2, .gif 1, .tiff 1 (JPEG and PNG are read)"});
 }
 
-TEST_CASE("for a folder with nothing but unreadable pictures, the error says which they are") {
+TEST_CASE("for a folder with only unreadable pictures, the error names their formats") {
   const temporary_folder folder;
   folder.write("a/1.webp", "x");
   CHECK(refusal(folder.path()).find("; 1 file skipped: .webp 1") != std::string::npos);
 }
 
-TEST_CASE("names that begin with a dot do not count, neither files nor folders") {
+TEST_CASE("files and folders whose names begin with a dot are ignored") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   folder.write("a/.2.jpg", "x");
@@ -111,7 +109,7 @@ TEST_CASE("names that begin with a dot do not count, neither files nor folders")
   CHECK(names(*list) == strings{"a/1.jpg"});
 }
 
-TEST_CASE("links are followed, and a dangling one is a sample of its name") {
+TEST_CASE("links are followed, and a dangling link is a sample with the link's name") {
   const temporary_folder folder;
   const temporary_folder elsewhere;
   elsewhere.write("pictures/1.jpg", "12345");
@@ -128,7 +126,7 @@ TEST_CASE("links are followed, and a dangling one is a sample of its name") {
   CHECK(list->files[2].size == 5);
 }
 
-TEST_CASE("a folder that leads back into itself is entered once, with a notice") {
+TEST_CASE("a folder that links back to itself is entered once, with a notice") {
   const temporary_folder folder;
   folder.write("a/b/1.jpg", "x");
   folder.link("a/b/up", "..");
@@ -141,7 +139,7 @@ TEST_CASE("a folder that leads back into itself is entered once, with a notice")
   CHECK(list->notices[0].find("not following") != std::string::npos);
 }
 
-TEST_CASE("names may hold any bytes") {
+TEST_CASE("names may contain any bytes") {
   const temporary_folder folder;
   const std::string odd = "caf\xe9 \n\xff.jpg";
   folder.write("\xfe/" + odd, "x");
@@ -150,7 +148,7 @@ TEST_CASE("names may hold any bytes") {
   CHECK(names(*list) == strings{"\xfe/" + odd});
 }
 
-TEST_CASE("a FIFO with a picture's name is a sample, which will fail by name") {
+TEST_CASE("a FIFO with a picture's name is a sample, and loading it fails with its name") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   REQUIRE(::mkfifo(folder.path("a/2.jpg").c_str(), 0600) == 0);
@@ -159,7 +157,7 @@ TEST_CASE("a FIFO with a picture's name is a sample, which will fail by name") {
   CHECK(list->samples == 2);
 }
 
-TEST_CASE("paths that do not lead to a dataset are refused with what was looked for") {
+TEST_CASE("paths that do not lead to a dataset are refused, and the error says what was expected") {
   const temporary_folder folder;
   CHECK(refusal(folder.path("gone")) ==
         fmt::format("the dataset folder '{}' does not exist", folder.path("gone")));
@@ -177,7 +175,7 @@ TEST_CASE("paths that do not lead to a dataset are refused with what was looked 
   CHECK(refusal(folder.path()).find("went through 1 class folder and") != std::string::npos);
 }
 
-TEST_CASE("a folder that may not be read is an error, not a gap") {
+TEST_CASE("an unreadable folder is an error and is not skipped") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   folder.write("a/closed/2.jpg", "x");
@@ -194,7 +192,7 @@ TEST_CASE("a folder that may not be read is an error, not a gap") {
         fmt::format("the folder '{}' cannot be read: Permission denied", folder.path("a/closed")));
 }
 
-TEST_CASE("the fingerprint changes with names, sizes and classes, and with nothing else") {
+TEST_CASE("the fingerprint changes only with names, sizes and classes") {
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   folder.write("a/2.jpg", "xx");
@@ -211,13 +209,13 @@ TEST_CASE("the fingerprint changes with names, sizes and classes, and with nothi
   copy.write("a/1.jpg", "x");
   copy.write("a/2.jpg", "xx");
   CHECK(before == fingerprint(copy));
-  copy.make_folder("0");  // an empty class in front moves all labels
+  copy.make_folder("0");  // an empty class in front shifts all labels
   CHECK(before != fingerprint(copy));
   folder.write("a/1.jpg", "xyz");
   CHECK(before != fingerprint(folder));
 }
 
-TEST_CASE("listing reports progress up to the whole count") {
+TEST_CASE("the last progress report of a listing has the total count") {
   const temporary_folder folder;
   for (int i = 0; i < 4200; ++i) folder.write(fmt::format("a/{}.jpg", i), "");
   std::vector<std::uint64_t> steps;

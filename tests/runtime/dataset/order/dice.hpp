@@ -1,4 +1,4 @@
-// Random numbers for property tests of orders, from a seed that is printed.
+// Random numbers for property tests of sample orders, from a printed seed.
 #pragma once
 
 #include "tests/random_seed.hpp"
@@ -10,7 +10,7 @@ namespace penstock::testing {
 
 struct dice {
   std::mt19937_64 random;
-  /// `what` is tried: for the line with the seed, which PENSTOCK_TEST_SEED sets.
+  /// `what` names the test in the line with the seed, which PENSTOCK_TEST_SEED sets.
   explicit dice(const char* what) {
     random.seed(seed_of_this_run(what));
   }

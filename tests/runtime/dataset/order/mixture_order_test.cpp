@@ -48,7 +48,7 @@ TEST_CASE("weights with a common denominator of at most 10^6 are exact") {
   CHECK(shares_of(std::vector{999999.0, 1.0}).exact);
 }
 
-TEST_CASE("other weights are rounded to a denominator of 10^6, and none that is above 0 becomes 0") {
+TEST_CASE("other weights are rounded to a denominator of 10^6, and no positive weight becomes 0") {
   dice between("orders of mixtures");
   for (int round = 0; round < 200; ++round) {
     std::vector<double> weights(between(2, 40));
@@ -61,7 +61,7 @@ TEST_CASE("other weights are rounded to a denominator of 10^6, and none that is 
     const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
     for (std::size_t d = 0; d < weights.size(); ++d) {
       const double ideal = weights[d] / all;
-      // A dataset with the fewest possible parts takes them from the largest.
+      // A dataset that would round to 0 takes its part from the largest dataset.
       if (ideal * shares_sum_max > 1 && ideal < 0.02)
         CHECK(std::abs(shares.parts[d] * 1.0 / shares.sum - ideal) <= 1.1 / shares_sum_max);
     }
@@ -122,7 +122,7 @@ TEST_CASE("a mixture equals a model that walks each of its datasets from the fir
     const auto mixed = mixture_order(datasets, positions);
     REQUIRE(mixed);
 
-    // The same datasets alone: a mixture of one has nothing but its own walk.
+    // The same datasets alone: a mixture of one dataset is just that dataset's own walk.
     std::vector<std::vector<std::uint64_t>> walks;
     constexpr std::uint64_t epochs = 7;
     for (const mixed_order& one : datasets) {
@@ -151,8 +151,7 @@ TEST_CASE("a mixture equals a model that walks each of its datasets from the fir
 }
 
 TEST_CASE(
-    "a dataset of a mixture gives each of its samples once before it repeats one, through epochs of the "
-    "mixture") {
+    "a dataset of a mixture gives each sample once before it repeats one, across epochs of the mixture") {
   const auto mixed = *mixture_order({dataset_of(30, {2}, 1), dataset_of(1000, {1}, 2)}, 45);
   std::vector<std::uint64_t> small;
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch)
@@ -168,7 +167,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("datasets of the same length are shuffled differently, and wherever they are in the list") {
+TEST_CASE("equally long datasets are shuffled differently, and the same at any place of the list") {
   const auto walk = [](std::uint64_t key, bool second) {
     std::vector<mixed_order> both{dataset_of(50, {1}, key), dataset_of(20, {1}, 77)};
     if (second) std::ranges::reverse(both);
@@ -182,7 +181,7 @@ TEST_CASE("datasets of the same length are shuffled differently, and wherever th
   CHECK(walk(1, false) != walk(2, false));
 }
 
-TEST_CASE("any position of a mixture of 256 datasets, in any epoch, is found at once") {
+TEST_CASE("any position of a mixture of 256 datasets, in any epoch, is computed directly") {
   std::vector<mixed_order> datasets;
   for (std::uint64_t d = 0; d < mixed_datasets_max; ++d)
     datasets.push_back(dataset_of(std::uint64_t{1} << 40U, {static_cast<double>(d + 1)}, d));

@@ -63,8 +63,7 @@ TEST_CASE("the shuffle is a bijection around powers of two and squares") {
   }
 }
 
-TEST_CASE(
-    "the shuffle of more than 2^32 samples stays in range and never sends two indices to one position") {
+TEST_CASE("the shuffle of more than 2^32 samples stays in range and never maps two indices to one position") {
   for (const std::uint64_t n : {(1ULL << 32U) + 1, (1ULL << 40U) - 3, (1ULL << 62U) + 12345}) {
     const permutation order(n, 3, 4);
     std::set<std::uint64_t> reached;
@@ -80,7 +79,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("all orders of four samples come up about equally often") {
+TEST_CASE("all orders of four samples occur about equally often") {
   std::map<std::array<std::uint64_t, 4>, int> counts;
   constexpr int epochs = 24000;
   for (int epoch = 0; epoch < epochs; ++epoch) {
@@ -90,11 +89,11 @@ TEST_CASE("all orders of four samples come up about equally often") {
   REQUIRE(counts.size() == 24);
   double chi_square = 0;
   for (const auto& [order, count] : counts) chi_square += (count - 1000.0) * (count - 1000.0) / 1000.0;
-  CHECK(chi_square < 57);  // 23 degrees of freedom: exceeded once in 10^4 by chance; the seed is fixed
+  CHECK(chi_square < 57);  // 23 degrees of freedom: exceeded by chance once in 10^4; the seed is fixed
 }
 
 TEST_CASE(
-    "over the epochs an index visits all positions equally often, and neighbours do not stay together") {
+    "over many epochs an index visits all positions equally often, and neighbours do not stay together") {
   constexpr std::uint64_t n = 1000;
   std::array<int, 50> place{};
   std::array<int, 50> distance{};
@@ -115,7 +114,7 @@ TEST_CASE(
   CHECK(chi_square(distance) < 95 + 2);
 }
 
-TEST_CASE("different epochs and seeds give different orders, and equal ones the same") {
+TEST_CASE("different epochs and seeds give different orders, and equal ones give the same order") {
   const plan_settings settings{.samples = 1000, .seed = 1, .batch_size = 64};
   plan_settings other_seed = settings;
   other_seed.seed = 2;
@@ -125,14 +124,14 @@ TEST_CASE("different epochs and seeds give different orders, and equal ones the 
   CHECK(sorted(epoch_of(settings, 0)) == counting(1000));
 }
 
-TEST_CASE("the order of an epoch is what it was in every earlier version") {
+TEST_CASE("the order of an epoch is the same as in every earlier version") {
   // A saved state identifies batches by number: this order must not change without a new state format.
   const plan made = *plan::create({.samples = 1000003, .seed = 1234, .batch_size = 4});
   CHECK(made.batch(0, 0) == std::vector<std::uint64_t>{53153, 382225, 80957, 825502});
   CHECK(made.batch(7, 100) == std::vector<std::uint64_t>{980790, 166812, 903925, 819678});
 }
 
-TEST_CASE("without shuffle batches count up") {
+TEST_CASE("without shuffle the batches count up") {
   const plan made = *plan::create({.samples = 10, .shuffle = false, .batch_size = 4});
   CHECK(made.batches_per_epoch() == 3);
   CHECK(made.expected_samples() == 10);
@@ -141,7 +140,7 @@ TEST_CASE("without shuffle batches count up") {
   CHECK(made.rows(5, 2) == 2);
 }
 
-TEST_CASE("drop_last leaves out what fills no batch and does not expect it") {
+TEST_CASE("drop_last omits the incomplete batch and does not expect it") {
   const plan made = *plan::create({.samples = 10, .shuffle = false, .batch_size = 4, .drop_last = true});
   CHECK(made.batches_per_epoch() == 2);
   CHECK(made.expected_samples() == 8);
@@ -150,7 +149,7 @@ TEST_CASE("drop_last leaves out what fills no batch and does not expect it") {
   CHECK(none.expected_samples() == 0);
 }
 
-TEST_CASE("under allow the ranks share every sample exactly once, for any count") {
+TEST_CASE("under allow the ranks deliver every sample exactly once, for any counts") {
   for (const std::uint64_t samples : {0ULL, 1ULL, 2ULL, 7ULL, 8ULL, 100ULL, 101ULL}) {
     for (const std::uint32_t world : {1U, 2U, 3U, 8U}) {
       std::vector<std::uint64_t> all;
@@ -171,7 +170,7 @@ TEST_CASE("under allow the ranks share every sample exactly once, for any count"
 }
 
 TEST_CASE(
-    "with drop_last, drop and allow give every rank the same number of full batches, and no sample twice") {
+    "drop_last with drop or allow gives all ranks the same number of full batches, and no sample twice") {
   for (const uneven_rule uneven : {uneven_rule::drop, uneven_rule::allow})
     for (const std::uint64_t samples : {0ULL, 5ULL, 23ULL, 24ULL, 25ULL, 100ULL}) {
       std::vector<std::uint64_t> all;
@@ -192,7 +191,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("replacements are indices of the dataset that depend on epoch, position and try alone") {
+TEST_CASE("replacements are indices of the dataset and depend only on epoch, position and try") {
   const plan made = *plan::create({.samples = 1000, .seed = 3, .batch_size = 10});
   std::set<std::uint64_t> drawn;
   for (std::uint32_t attempt = 1; attempt <= replacement_tries; ++attempt) {
@@ -216,7 +215,7 @@ TEST_CASE("each rank draws its own replacements") {
         second.replacement(0, second.position(0, 0, 0), 1));
 }
 
-TEST_CASE("settings that make no plan are refused with the reason") {
+TEST_CASE("settings that define no plan are refused with the reason") {
   const auto message = [](const plan_settings& settings) {
     const auto made = plan::create(settings);
     return made ? std::string() : made.error().message;

@@ -23,7 +23,7 @@ TEST_CASE("Philox4x32-10 gives the published vectors") {
   CHECK(pi == philox_words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-TEST_CASE("a random source walks the blocks of its stream in order, and on beyond 2^24 of them") {
+TEST_CASE("a random source returns the blocks of its stream in order, even beyond 2^24 of them") {
   random_source random(7, 3, 1ULL << 40U);
   const philox_stream stream(random_domain::sample, 7, 3, 1ULL << 40U);
   for (std::uint64_t block = 0; block < 100; ++block) {
@@ -37,7 +37,7 @@ TEST_CASE("a random source walks the blocks of its stream in order, and on beyon
   CHECK(stream.block_at(edge) != stream.block_at(0));
 }
 
-TEST_CASE("every part of (seed, epoch, sample) and the domain changes the draws, high halves included") {
+TEST_CASE("seed, epoch, sample and domain all change the draws, including the high halves") {
   std::set<std::uint32_t> first_words;
   const std::array<std::uint64_t, 4> values{0, 1, 1ULL << 31U, 1ULL << 32U};
   for (const std::uint64_t seed : values) {
@@ -54,7 +54,7 @@ TEST_CASE("every part of (seed, epoch, sample) and the domain changes the draws,
   CHECK(sample.block_at(0) != fill.block_at(0));
 }
 
-TEST_CASE("uniform draws lie between 0 and 1, are spread evenly and use bits beyond a float's") {
+TEST_CASE("uniform draws lie between 0 and 1, are evenly spread and have more bits than a float") {
   random_source random(11, 0, 0);
   std::array<int, 16> counts{};
   bool fine = false;
@@ -69,7 +69,7 @@ TEST_CASE("uniform draws lie between 0 and 1, are spread evenly and use bits bey
   for (const int count : counts) CHECK((count > 850 && count < 1150));  // 1000 +- 4.9 sigma
 }
 
-TEST_CASE("below() reaches every number under its bound about equally often and never the bound") {
+TEST_CASE("below() returns each number under its bound about equally often and never the bound") {
   random_source random(12, 0, 0);
   for (const std::uint32_t bound : {1U, 2U, 3U, 7U, 10U}) {
     std::vector<int> counts(bound, 0);
@@ -80,14 +80,14 @@ TEST_CASE("below() reaches every number under its bound about equally often and 
     }
     for (const int count : counts) CHECK((count > 1750 && count < 2250));
   }
-  // A bound for which a plain multiplication would be biased by a third.
+  // A bound at which a plain multiplication would have a bias of a third.
   constexpr std::uint32_t awkward = 0xc0000000U;
   int low = 0;
   for (int i = 0; i < 10000; ++i) low += random.below(awkward) < awkward / 2 ? 1 : 0;
   CHECK((low > 4750 && low < 5250));
 }
 
-TEST_CASE("bulk filling gives the stream's blocks whatever the length") {
+TEST_CASE("filling in bulk gives the stream's blocks for any length") {
   const philox_stream stream(random_domain::fill, 0x123456789abcdefULL, 5, 99);
   for (const std::size_t size : {0UL, 1UL, 15UL, 16UL, 127UL, 128UL, 129UL, 1000UL}) {
     std::vector<std::byte> filled(size + 1, std::byte{0xee});

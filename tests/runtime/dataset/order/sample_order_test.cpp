@@ -1,5 +1,4 @@
-// The orders of [sampler] kind = "weighted", "balanced", "subset" and "window": properties for random sizes, seeds,
-// epochs and worlds.
+// The orders of [sampler] kind = "weighted", "balanced", "subset" and "window": properties for random sizes, seeds, epochs and world sizes.
 #include "runtime/dataset/order/sample_order.hpp"
 
 #include "runtime/dataset/order/plan.hpp"
@@ -48,7 +47,7 @@ std::vector<double> any_weights(dice& between, std::uint64_t samples) {
   return weights;
 }
 
-/// One of each kind, over `samples` samples.
+/// One order of each kind, over `samples` samples.
 order_pointer any_order(dice& between, std::uint64_t samples) {
   switch (between(0, 4)) {
     case 0: return *weighted_order(any_weights(between, samples), between(0, 300));
@@ -74,7 +73,7 @@ order_pointer any_order(dice& between, std::uint64_t samples) {
 
 }  // namespace
 
-TEST_CASE("a sample depends on seed, epoch and position alone, whatever else is asked for with it") {
+TEST_CASE("a sample depends only on seed, epoch and position, whether computed alone or with others") {
   dice between("orders of samples");
   for (int round = 0; round < 400; ++round) {
     const order_pointer order = any_order(between, between(1, 200));
@@ -90,7 +89,7 @@ TEST_CASE("a sample depends on seed, epoch and position alone, whatever else is 
   }
 }
 
-TEST_CASE("ranks of any world deliver the positions of one order between them") {
+TEST_CASE("the ranks of any world together deliver the positions of one order") {
   dice between("orders of samples");
   for (int round = 0; round < 300; ++round) {
     plan_settings s;
@@ -133,13 +132,14 @@ TEST_CASE("a weighted order draws each sample in proportion to its weight and ne
   }
 }
 
-TEST_CASE("a weighted order has another sample for another epoch and seed") {
+TEST_CASE("a weighted order differs between epochs and between seeds") {
   const auto order = *weighted_order(std::vector<double>(1000, 1.0), 0);
   CHECK(epoch_of(*order, 1, 0) != epoch_of(*order, 1, 1));
   CHECK(epoch_of(*order, 1, 0) != epoch_of(*order, 2, 0));
 }
 
-TEST_CASE("weights that are negative, infinite, not numbers or all zero are refused by their sample") {
+TEST_CASE(
+    "a negative, infinite or NaN weight is refused by its sample, and so are weights that are all zero") {
   const auto said = [](std::vector<double> weights) { return weighted_order(weights, 0).error().message; };
   CHECK(said({1, -0.5}) == "the weight of sample 1 is -0.5: weights are finite numbers, not below 0");
   CHECK(said({std::nan(""), 1}) == "the weight of sample 0 is nan: weights are finite numbers, not below 0");
@@ -149,7 +149,7 @@ TEST_CASE("weights that are negative, infinite, not numbers or all zero are refu
   CHECK(in_order(epoch_of(**weighted_order(std::vector<double>{largest, largest}, 64), 1, 0)).back() == 1);
 }
 
-TEST_CASE("a balanced order has all classes equally often in every prefix, within one sample") {
+TEST_CASE("in every prefix of a balanced order, class counts differ by at most one") {
   dice between("orders of samples");
   for (int round = 0; round < 60; ++round) {
     std::vector<std::uint32_t> class_of(between(1, 120));
@@ -166,7 +166,7 @@ TEST_CASE("a balanced order has all classes equally often in every prefix, withi
   }
 }
 
-TEST_CASE("a class of a balanced order gives all its samples before it repeats one") {
+TEST_CASE("each class of a balanced order gives all its samples before it repeats one") {
   std::vector<std::uint32_t> class_of(40, 0);
   std::fill(class_of.begin() + 30, class_of.end(), 1U);
   std::map<std::uint64_t, int> times;
@@ -175,7 +175,7 @@ TEST_CASE("a class of a balanced order gives all its samples before it repeats o
   for (std::uint64_t i = 30; i < 40; ++i) CHECK(times[i] == 3);
 }
 
-TEST_CASE("a subset has the listed samples as often as they are listed, in their order unless shuffled") {
+TEST_CASE("a subset has each listed sample as often as it is listed, in the list's order unless shuffled") {
   const std::vector<std::uint64_t> list{7, 3, 3, 0, 9};
   CHECK(epoch_of(**subset_order(list, 10, false), 1, 4) == list);
   const auto shuffled = *subset_order(list, 10, true);
@@ -186,7 +186,7 @@ TEST_CASE("a subset has the listed samples as often as they are listed, in their
         "index 10 (number 2 of the list) is too large: the dataset has 10 samples, counted from 0");
 }
 
-TEST_CASE("a window has each sample once an epoch, less than the window from its position") {
+TEST_CASE("a window order has each sample once an epoch, displaced by less than the window") {
   dice between("orders of samples");
   for (int round = 0; round < 400; ++round) {
     const std::uint64_t samples = between(1, 300);
@@ -198,7 +198,7 @@ TEST_CASE("a window has each sample once an epoch, less than the window from its
   }
 }
 
-TEST_CASE("a window crosses the edges of its blocks: no position separates samples for every seed") {
+TEST_CASE("a window order crosses block edges, so no position separates samples for every seed") {
   std::vector<bool> crossed(99);
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const auto all = epoch_of(*window_order(100, 10), seed, 0);
@@ -210,7 +210,7 @@ TEST_CASE("a window crosses the edges of its blocks: no position separates sampl
   CHECK(std::ranges::count(crossed, false) == 0);
 }
 
-TEST_CASE("a window of shards has each sample once, and shards in an order that changes with the epoch") {
+TEST_CASE("a window over shards has each sample once, and the order of shards changes with the epoch") {
   dice between("orders of samples");
   for (int round = 0; round < 200; ++round) {
     std::vector<std::uint64_t> ends(between(1, 12));
@@ -225,7 +225,7 @@ TEST_CASE("a window of shards has each sample once, and shards in an order that 
   const auto order = window_of_shards_order(even, 1);
   const auto one = epoch_of(*order, 3, 0);
   CHECK(one != epoch_of(*order, 3, 1));
-  // Batches of one shard's size touch few shards.
+  // Batches as large as a shard touch few shards.
   for (std::uint64_t first = 0; first < one.size(); first += 50) {
     std::vector<std::uint64_t> shards;
     for (std::uint64_t p = first; p < first + 50; ++p) shards.push_back(one[p] / 50);

@@ -1,5 +1,4 @@
-// How an epoch is divided among the ranks of a group (rules R1 and R11-R13), compared with the rules applied one
-// position at a time.
+// How an epoch is divided among the ranks of a group (rules R1 and R11-R13), compared with the rules applied to one position at a time.
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/dataset/order/shuffle.hpp"
 #include "tests/runtime/dataset/order/dice.hpp"
@@ -80,7 +79,7 @@ plan_settings any_settings(dice& between) {
 
 }  // namespace
 
-TEST_CASE("every rank gets the positions that the rules give it, from any start position") {
+TEST_CASE("every rank gets the positions that the rules assign to it, from any start position") {
   dice between("shares of an epoch");
   for (int round = 0; round < 4000; ++round) {
     plan_settings s = any_settings(between);
@@ -141,8 +140,7 @@ TEST_CASE("with one rank the order is the same under every rule") {
 }
 
 TEST_CASE(
-    "groups of other sizes continue where the one before stopped, and every position is delivered as the "
-    "rules say") {
+    "groups of other sizes continue where the previous group stopped, and positions are delivered as the rules say") {
   dice between("shares of an epoch");
   for (int round = 0; round < 2000; ++round) {
     plan_settings s = any_settings(between);
@@ -195,13 +193,13 @@ TEST_CASE(
     }
     CHECK(again == repeats);
     CHECK(once == s.samples - left_out);
-    // Nothing is left out but by the rule that leaves out, and never as much as one step.
+    // Only the rule that drops samples omits any, and always fewer than one step.
     if (!s.drop_last && s.uneven != uneven_rule::drop) CHECK(left_out == 0);
     CHECK(left_out < std::max<std::uint64_t>(1, std::uint64_t{s.world_size} * s.batch_size));
   }
 }
 
-TEST_CASE("with world size x batch size unchanged each full step of the group holds the same samples") {
+TEST_CASE("if world size x batch size stays the same, each full step of the group has the same samples") {
   for (const std::uint64_t start : {0ULL, 5ULL, 24ULL, 77ULL}) {
     std::vector<std::vector<std::uint64_t>> first;
     for (const std::uint32_t world : {1U, 2U, 3U, 4U, 6U, 12U}) {
@@ -225,7 +223,7 @@ TEST_CASE("with world size x batch size unchanged each full step of the group ho
   }
 }
 
-TEST_CASE("an epoch that is entered at a step's end continues with the batches that would have followed") {
+TEST_CASE("an epoch entered at the end of a step continues with the batches that would have followed") {
   plan_settings s{.samples = 1000, .seed = 7, .batch_size = 8, .rank = 2, .world_size = 3};
   const plan whole = *plan::create(s);
   s.entered_epoch = 4;
@@ -241,7 +239,7 @@ TEST_CASE("an epoch that is entered at a step's end continues with the batches t
   CHECK(again.batch(4, 0) == whole.batch(4, 0));
 }
 
-TEST_CASE("a repeat has the position of its sample, so that both draw the same replacement") {
+TEST_CASE("a repeat has the position of its original, so that both draw the same replacement") {
   plan_settings s{.samples = 10, .shuffle = false, .batch_size = 4, .rank = 3, .world_size = 4};
   const plan order = *plan::create(s);
   REQUIRE(order.shape().usual.padded == 1);
@@ -249,7 +247,7 @@ TEST_CASE("a repeat has the position of its sample, so that both draw the same r
   CHECK(order.position(0, 0, 2) == 1);
 }
 
-TEST_CASE("an epoch that is entered past its end is refused") {
+TEST_CASE("an epoch entered beyond its end is refused") {
   plan_settings s{.samples = 10, .batch_size = 4};
   s.entered_epoch = 2;
   s.entered_at = 10;

@@ -23,17 +23,17 @@ const std::vector<extent> shapes{{1, 1},     {1, 2},      {2, 1},         {1, 50
 
 }  // namespace
 
-TEST_CASE("the largest box has the result's proportions, floored, and sits in the middle") {
+TEST_CASE("the largest box has the result's proportions, rounded down, and is centred") {
   CHECK(largest_box({500, 375}, {224, 224}) == pixel_box{0, 62, 375, 375});
   CHECK(largest_box({375, 500}, {224, 224}) == pixel_box{62, 0, 375, 375});
   CHECK(largest_box({101, 100}, {224, 224}) == pixel_box{0, 0, 100, 100});
   CHECK(largest_box({500, 375}, {2, 1}) == pixel_box{62, 0, 250, 500});
-  CHECK(largest_box({500, 375}, {3, 2}) == pixel_box{21, 0, 333, 500});   // 333.3 floored, (375 - 333) / 2
+  CHECK(largest_box({500, 375}, {3, 2}) == pixel_box{21, 0, 333, 500});   // 333.3 rounded down, (375 - 333) / 2
   CHECK(largest_box({10, 1000}, {1000, 1}) == pixel_box{499, 0, 1, 10});  // 0.01 rows: at least 1
   CHECK(largest_box({1, 1}, {224, 224}) == pixel_box{0, 0, 1, 1});
 }
 
-TEST_CASE("the centre crop rounds half up and is centred like the largest box") {
+TEST_CASE("the centre crop rounds halves up and is centred like the largest box") {
   CHECK(centre_crop_box({500, 375}, {224, 224}, 0.875) == pixel_box{23, 86, 328, 328});  // 328.125
   CHECK(centre_crop_box({4, 4}, {1, 1}, 0.875) == pixel_box{0, 0, 4, 4});                // 3.5 up
   CHECK(centre_crop_box({1, 1}, {224, 224}, 0.01) == pixel_box{0, 0, 1, 1});
@@ -50,7 +50,7 @@ TEST_CASE("random boxes are inside the picture, whatever its shape") {
   }
 }
 
-TEST_CASE("random boxes stay inside for hostile settings too") {
+TEST_CASE("random boxes stay inside for extreme settings too") {
   for (const extent picture : shapes) {
     for (const range_2d scale : {range_2d{0.000001, 0.000001}, range_2d{1.0, 1.0}, range_2d{1.0, 0.1}}) {
       for (const range_2d ratio : {range_2d{0.01, 0.01}, range_2d{100, 100}, range_2d{1.3, 0.7}}) {
@@ -61,7 +61,7 @@ TEST_CASE("random boxes stay inside for hostile settings too") {
   }
 }
 
-TEST_CASE("random boxes keep to the requested area and ratio, and use the full range of both") {
+TEST_CASE("random boxes keep to the requested area and ratio, and cover the full range of both") {
   double least_area = 1;
   double most_area = 0;
   double least_ratio = 10;
@@ -83,13 +83,13 @@ TEST_CASE("random boxes keep to the requested area and ratio, and use the full r
   CHECK(most_ratio == Catch::Approx(4.0 / 3).margin(0.01));
 }
 
-TEST_CASE("a picture too long for any try falls back to its central part with the nearest ratio") {
+TEST_CASE("if no try fits a very long picture, its central part with the nearest ratio is used") {
   random_source random(4, 0, 0);
   CHECK(random_resized_box({10000, 100}, {1.0, 1.0}, {0.75, 1.3333}, random) == pixel_box{0, 4933, 100, 133});
   CHECK(random_resized_box({100, 10000}, {1.0, 1.0}, {0.75, 1.3333}, random) == pixel_box{4933, 0, 133, 100});
 }
 
-TEST_CASE("only random-resized-crop draws, and the flip is its first draw") {
+TEST_CASE("only random-resized-crop draws a box, and its first draw decides the flip") {
   image_config config;
   config.augment = augment_kind::none;
   random_source random(5, 0, 0);
@@ -113,8 +113,8 @@ TEST_CASE("only random-resized-crop draws, and the flip is its first draw") {
   CHECK(choose_augmentation({500, 375}, config, random).flip);
 }
 
-TEST_CASE("the boxes of a seed are what they were in every earlier version and on every machine") {
-  // Computed independently: torchvision's get_params in Python on a Python Philox.
+TEST_CASE("the boxes of a seed are the same as in every earlier version and on every machine") {
+  // Computed independently: torchvision's get_params on a Philox generator in Python.
   image_config config;
   random_source random(1234, 0, 17);
   const augmentation chosen = choose_augmentation({500, 375}, config, random);

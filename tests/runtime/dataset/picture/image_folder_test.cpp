@@ -48,7 +48,7 @@ std::int32_t number(const bytes& tensor, std::size_t i) {
   return value;
 }
 
-/// Avoids that Catch2 prints thousands of bytes.
+/// Keeps Catch2 from printing thousands of bytes.
 bool equal(const sample_memory& one, const sample_memory& other, std::size_t tensor) {
   return one.tensor(tensor) == other.tensor(tensor);
 }
@@ -84,7 +84,7 @@ TEST_CASE("an image folder gives image, label, crop and flip") {
   CHECK(memory.tensor(3) == bytes(1, std::byte{0}));
 }
 
-TEST_CASE("a sample's bytes depend on seed, epoch and index, and not on what was loaded before") {
+TEST_CASE("a sample's bytes depend only on seed, epoch and index, and not on what was loaded before") {
   const temporary_folder folder;
   for (int i = 0; i < 4; ++i) {
     folder.write(fmt::format("a/{}.jpg", i),
@@ -105,7 +105,7 @@ TEST_CASE("a sample's bytes depend on seed, epoch and index, and not on what was
   CHECK_FALSE(equal(first, again, 2));
 }
 
-TEST_CASE("the flip is recorded for the device and leaves the pixels alone") {
+TEST_CASE("the flip is recorded for the device and leaves the pixels unchanged") {
   const temporary_folder folder;
   folder.write("a/1.jpg", encode_jpeg(make_raster({200, 150})));
   config all = settings(folder);
@@ -123,13 +123,13 @@ TEST_CASE("the flip is recorded for the device and leaves the pixels alone") {
   CHECK(two.tensor(3) == bytes(1, std::byte{1}));
 }
 
-TEST_CASE("an orientation tag turns the picture, and orientation = ignore does not") {
+TEST_CASE("an orientation tag rotates the picture, unless orientation is \"ignore\"") {
   const raster picture = make_raster({60, 40});
   const temporary_folder folder;
   folder.write("a/1.jpg", encode_jpeg(picture));
   folder.write("a/6.jpg", encode_jpeg(picture, {.orientation = 6}));
   config all = settings(folder, augment_kind::none);
-  all.image.size = {60, 40};  // the size of the turned picture: every pixel is copied
+  all.image.size = {60, 40};  // the size of the rotated picture: every pixel is copied
   const auto turning = open(all);
   sample_memory turned(turning->describe());
   load_into(*turning, 1, turned);
@@ -186,14 +186,14 @@ TEST_CASE("a picture beyond max_pixels is refused with the numbers before it is 
   all.image.max_pixels = 10000;
   CHECK(load_error(*open(all), 0).empty());
   bytes bomb = encode_png(make_raster({100, 100}));
-  bomb[16] = bomb[20] = std::byte{0x7f};  // two billion by two billion
+  bomb[16] = bomb[20] = std::byte{0x7f};  // two billion by two billion pixels
   folder.write("a/1.png", bomb);
   all.image.max_pixels = 100'000'000;
   CHECK(load_error(*open(all), 0).find("are more than max_pixels = 100000000: not decoded") !=
         std::string::npos);
 }
 
-TEST_CASE("a file that changes after the listing changes nothing but its own sample") {
+TEST_CASE("a file that changes after the listing affects only its own sample") {
   const temporary_folder folder;
   folder.write("a/1.jpg", encode_jpeg(make_raster({100, 80})));
   folder.write("a/2.jpg", encode_jpeg(make_raster({100, 80})));
@@ -205,7 +205,7 @@ TEST_CASE("a file that changes after the listing changes nothing but its own sam
   CHECK(dataset->describe().samples == 2);
 }
 
-TEST_CASE("names that are not UTF-8 are loaded by their bytes and shown escaped") {
+TEST_CASE("files whose names are not UTF-8 are loaded, and their names are shown escaped") {
   const temporary_folder folder;
   folder.write("a/\xff.jpg", encode_jpeg(make_raster({10, 10})));
   const auto dataset = open(settings(folder));
@@ -213,7 +213,7 @@ TEST_CASE("names that are not UTF-8 are loaded by their bytes and shown escaped"
   CHECK(load_error(*dataset, 0).empty());
 }
 
-TEST_CASE("large pictures are scaled while they are decoded, for random crops only") {
+TEST_CASE("large pictures are scaled down during decoding, for random crops only") {
   CHECK(dct_denominator({447, 448}, {224, 224}) == 1);
   CHECK(dct_denominator({448, 448}, {224, 224}) == 2);
   CHECK(dct_denominator({10000, 448}, {224, 224}) == 2);
@@ -221,7 +221,7 @@ TEST_CASE("large pictures are scaled while they are decoded, for random crops on
   CHECK(dct_denominator({100000, 100000}, {224, 224}) == 8);
 }
 
-TEST_CASE("for a device that decodes, a row has the file itself, or the pixels that the CPU path gives") {
+TEST_CASE("for a decoding device, a row has the file itself, or the pixels of the CPU path") {
   const temporary_folder folder;
   const bytes plain = encode_jpeg(make_raster({100, 80}));
   testing::jpeg_options progressive;
@@ -246,7 +246,7 @@ TEST_CASE("for a device that decodes, a row has the file itself, or the pixels t
   const auto mixed = make_dataset(all, prepared->index.get(), all.image.decoder);
   REQUIRE(mixed);
   CHECK((*mixed)->describe() == prepared->description);
-  const auto usual = open(all);  // without a device, whatever the config says
+  const auto usual = open(all);  // without such a device, whatever the config says
   for (std::uint64_t i = 0; i < 5; ++i) {
     sample_memory given((*mixed)->describe());
     sample_memory wanted(usual->describe());
@@ -271,7 +271,7 @@ TEST_CASE("for a device that decodes, a row has the file itself, or the pixels t
   CHECK(load_error(**mixed, 5).find("remature end") != std::string::npos);
 }
 
-TEST_CASE("hybrid gives the device its share, the same samples each time") {
+TEST_CASE("hybrid gives the device its share, and always the same samples") {
   image_config image;
   image.decoder = decoder_rule::hybrid;
   image.gpu_share = 0.8;

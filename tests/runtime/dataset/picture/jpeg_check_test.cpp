@@ -27,7 +27,7 @@ bool libjpeg_decodes(const bytes& file) {
       .has_value();
 }
 
-/// Where the file's last segment before its coded data begins.
+/// The offset of the file's last segment before its coded data.
 std::size_t scan_begins(const bytes& file) {
   for (std::size_t i = 2; i + 1 < file.size(); ++i)
     if (file[i] == std::byte{0xff} && file[i + 1] == std::byte{0xda}) return i;
@@ -36,7 +36,7 @@ std::size_t scan_begins(const bytes& file) {
 
 }  // namespace
 
-TEST_CASE("baseline files of the usual samplings are plain, up to the end of their picture") {
+TEST_CASE("baseline files with the usual samplings are plain, up to the end of their picture") {
   for (const unsigned horizontal : {1U, 2U}) {
     for (const unsigned vertical : {1U, 2U}) {
       if (vertical > horizontal) continue;
@@ -50,7 +50,7 @@ TEST_CASE("baseline files of the usual samplings are plain, up to the end of the
           const std::size_t whole = file.size();
           CAPTURE(horizontal, vertical, restart_rows, size.width, size.height);
           CHECK(jpeg_checker().plain_bytes(file) == whole);
-          file.resize(whole + 100, std::byte{0x5a});  // what cameras append
+          file.resize(whole + 100, std::byte{0x5a});  // cameras append such bytes
           CHECK(jpeg_checker().plain_bytes(file) == whole);
         }
       }
@@ -58,7 +58,7 @@ TEST_CASE("baseline files of the usual samplings are plain, up to the end of the
   }
 }
 
-TEST_CASE("files that a device's decoder does not know are left to the CPU") {
+TEST_CASE("files that a device's decoder does not support are left to the CPU") {
   jpeg_options progressive;
   progressive.progressive = true;
   jpeg_options scans;
@@ -78,7 +78,7 @@ TEST_CASE("files that a device's decoder does not know are left to the CPU") {
   CHECK_FALSE(is_plain({}));
 }
 
-TEST_CASE("one checker serves files with different tables") {
+TEST_CASE("one checker can check files with different tables") {
   jpeg_checker checker;
   for (const int quality : {30, 95, 60, 95}) {
     jpeg_options options;
@@ -89,7 +89,7 @@ TEST_CASE("one checker serves files with different tables") {
   }
 }
 
-TEST_CASE("what libjpeg finds in coded data, the check finds too") {
+TEST_CASE("the check finds every error in coded data that libjpeg finds") {
   const bytes original = encode_jpeg(make_raster({160, 120}));
   const std::size_t data = scan_begins(original) + 14;
   std::mt19937 draw(7);
@@ -100,7 +100,7 @@ TEST_CASE("what libjpeg finds in coded data, the check finds too") {
     const std::size_t at = data + draw() % (file.size() - data);
     switch (draw() % 5) {
       case 0: file.resize(at); break;
-      case 1:  // cut, and given an end
+      case 1:  // truncated, and given an end marker
         file.resize(at);
         file.push_back(std::byte{0xff});
         file.push_back(std::byte{0xd9});
@@ -119,7 +119,7 @@ TEST_CASE("what libjpeg finds in coded data, the check finds too") {
   CHECK(refused > 1500);
 }
 
-TEST_CASE("no header makes the check read or write outside of its memory") {
+TEST_CASE("no header makes the check access memory outside its buffers") {
   const bytes original = encode_jpeg(make_raster({64, 48}));
   std::mt19937 draw(11);
   jpeg_checker checker;
@@ -133,7 +133,7 @@ TEST_CASE("no header makes the check read or write outside of its memory") {
   }
 }
 
-TEST_CASE("a small file that promises a huge picture is refused at once") {
+TEST_CASE("a small file that claims a huge picture is refused at once") {
   bytes file = encode_jpeg(make_raster({16, 16}));
   for (std::size_t i = 2; i + 9 < file.size(); ++i) {
     if (file[i] != std::byte{0xff} || file[i + 1] != std::byte{0xc0}) continue;

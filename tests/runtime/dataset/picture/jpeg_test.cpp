@@ -151,7 +151,7 @@ TEST_CASE("every truncation of a JPEG is a failure under both rules") {
   }
 }
 
-TEST_CASE("a truncated JPEG says so, even when the window was decoded before the cut") {
+TEST_CASE("the error for a truncated JPEG says so, even when the window was decoded before the cut") {
   const extent size{90, 200};
   bytes file = encode_jpeg(make_raster(size));
   file.resize(file.size() / 2);
@@ -198,22 +198,22 @@ TEST_CASE("flipped bytes give a picture or a failure, never a crash") {
   }
 }
 
-TEST_CASE("a file without Huffman tables does not borrow those of the file before it") {
+TEST_CASE("a file without Huffman tables does not inherit those of the previous file") {
   const extent size{64, 64};
   jpeg_options options;
-  options.progressive = true;  // its tables are its own, not the standard ones that libjpeg falls back to
+  options.progressive = true;  // its own tables differ from the standard ones, to which libjpeg falls back
   const bytes good = encode_jpeg(make_raster(size), options);
   REQUIRE(decode_all(good, size).error.empty());
   bytes without = good;
   constexpr std::byte prefix{0xff};
   for (std::size_t i = 0; i + 1 < without.size(); ++i) {
     if (without[i] == prefix && without[i + 1] == std::byte{0xc4})
-      without[i + 1] = std::byte{0xfe};  // a comment now
+      without[i + 1] = std::byte{0xfe};  // the tables become a comment
   }
   CHECK_FALSE(decode_all(without, size).error.empty());
 }
 
-TEST_CASE("a file with hundreds of scans is refused before they cost minutes") {
+TEST_CASE("a file with hundreds of scans is refused before they take minutes") {
   const extent size{64, 64};
   bytes file = encode_jpeg(make_raster(size), {.interleaved = false});
   std::size_t scan = file.size();
@@ -229,7 +229,7 @@ TEST_CASE("a file with hundreds of scans is refused before they cost minutes") {
   CHECK(decode_all(repeated(600), size).error == "JPEG cannot be decoded: more than 500 scans");
 }
 
-TEST_CASE("a header that contradicts what was probed is refused") {
+TEST_CASE("a header that contradicts the probed one is refused") {
   const bytes file = encode_jpeg(make_raster({64, 64}));
   CHECK(decode_all(file, {64, 65}).error ==
         "JPEG cannot be decoded: its frame headers contradict each other");

@@ -40,7 +40,7 @@ std::span<const std::uint8_t> octets(std::string_view file) {
   return {reinterpret_cast<const std::uint8_t*>(file.data()), file.size()};
 }
 
-/// The file with a segment after its first two bytes.
+/// The file with an extra segment after its first two bytes.
 bytes with_segment(const bytes& file, unsigned marker, std::string_view contents) {
   const std::size_t length = contents.size() + 2;
   const bytes segment{std::byte{0xff}, static_cast<std::byte>(marker), static_cast<std::byte>(length >> 8U),
@@ -55,7 +55,7 @@ bytes with_segment(const bytes& file, unsigned marker, std::string_view contents
 
 }  // namespace
 
-TEST_CASE("restart markers change no pixel, whatever the subsampling, the scans and the colours") {
+TEST_CASE("restart markers change no pixel, whatever the subsampling, scans and colours") {
   for (const auto& [horizontal, vertical] : {std::pair{1U, 1U}, {2U, 1U}, {2U, 2U}, {1U, 2U}, {4U, 1U}}) {
     for (const bool progressive : {false, true}) {
       const bytes file =
@@ -76,7 +76,7 @@ TEST_CASE("restart markers change no pixel, whatever the subsampling, the scans 
   }
 }
 
-TEST_CASE("an interval is a whole fraction of a row and at most 32 pixels wide") {
+TEST_CASE("an interval divides a row evenly and is at most 32 pixels wide") {
   CHECK(restart_interval_for(32, 16) == 2);
   CHECK(restart_interval_for(31, 16) == 1);
   CHECK(restart_interval_for(64, 8) == 4);
@@ -117,7 +117,7 @@ TEST_CASE("Adobe's segment is written once, so that CMYK stays inverted") {
   CHECK(made.find("Adobe", first + 1) == std::string::npos);
 }
 
-TEST_CASE("bytes after the picture are left out") {
+TEST_CASE("bytes after the picture are dropped") {
   bytes file = encode_jpeg(make_raster(usual_size));
   const std::string made = transcoded(file);
   const bytes more = as_bytes("another picture");
@@ -125,7 +125,7 @@ TEST_CASE("bytes after the picture are left out") {
   CHECK(transcoded(file) == made);
 }
 
-TEST_CASE("a JPEG whose MCU would have more than ten blocks is left as it is") {
+TEST_CASE("a JPEG whose MCU would have more than ten blocks is left unchanged") {
   const auto made = add_restart_markers(
       encode_jpeg(make_raster(usual_size, 4), {.horizontal = 4, .vertical = 2, .interleaved = false}));
   REQUIRE(made);

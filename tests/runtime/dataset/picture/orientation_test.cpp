@@ -11,11 +11,11 @@ using testing::bytes;
 using testing::exif_block;
 
 TEST_CASE("the eight orientations place stored pixels as the EXIF standard says") {
-  // Where the stored pixel (0, 0) of a 4 x 3 file is seen: "the 0th row is at the visual ...".
+  // Where the stored pixel (0, 0) of a 4 x 3 file appears: "the 0th row is at the visual ...".
   struct expectation {
     unsigned value;
     extent seen;
-    pixel_box corner;  // in the picture as seen: the box that maps to the stored pixel (0, 0)
+    pixel_box corner;  // in the displayed picture: the box that maps to the stored pixel (0, 0)
   };
   const expectation all[] = {{1, {4, 3}, {0, 0, 1, 1}}, {2, {4, 3}, {0, 3, 1, 1}}, {3, {4, 3}, {2, 3, 1, 1}},
                              {4, {4, 3}, {2, 0, 1, 1}}, {5, {3, 4}, {0, 0, 1, 1}}, {6, {3, 4}, {0, 2, 1, 1}},
@@ -27,7 +27,7 @@ TEST_CASE("the eight orientations place stored pixels as the EXIF standard says"
   }
 }
 
-TEST_CASE("values outside 1 .. 8 leave a picture as it is") {
+TEST_CASE("orientation values outside 1 .. 8 leave a picture unchanged") {
   CHECK(orientation::from_exif(0) == orientation{});
   CHECK(orientation::from_exif(9) == orientation{});
   CHECK(orientation::from_exif(0xffffffffU) == orientation{});
@@ -40,7 +40,7 @@ TEST_CASE("the orientation is read in both byte orders") {
   }
 }
 
-TEST_CASE("an EXIF block that is cut anywhere or holds nonsense means orientation 1") {
+TEST_CASE("an EXIF block that is truncated or nonsensical means orientation 1") {
   const bytes block = exif_block(6);
   const std::size_t needed = 8 + 2 + 24;  // up to the end of the entry
   for (std::size_t size = 0; size < needed; ++size)
@@ -48,14 +48,14 @@ TEST_CASE("an EXIF block that is cut anywhere or holds nonsense means orientatio
   CHECK(orientation_in_exif(exif_block(0)) == 1);
   CHECK(orientation_in_exif(exif_block(9)) == 1);
   bytes far = block;
-  far[4] = far[5] = far[6] = far[7] = std::byte{0xff};  // the directory is at 4 GiB
+  far[4] = far[5] = far[6] = far[7] = std::byte{0xff};  // the directory's offset is 4 GiB
   CHECK(orientation_in_exif(far) == 1);
   bytes wrong_type = block;
   wrong_type[24] = std::byte{2};  // ASCII
   CHECK(orientation_in_exif(wrong_type) == 1);
 }
 
-TEST_CASE("random EXIF blocks give 1 .. 8 and read nothing outside") {
+TEST_CASE("random EXIF blocks give 1 .. 8 and cause no read outside them") {
   random_source random(1, 0, 0);
   for (int i = 0; i < 20000; ++i) {
     bytes block = exif_block(3, i % 2 == 0);

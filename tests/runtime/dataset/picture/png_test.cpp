@@ -42,7 +42,7 @@ std::vector<std::uint8_t> rgb_of(const raster& picture, const pixel_box& window)
 
 }  // namespace
 
-TEST_CASE("PNG pixels come out as they were put in, whole and in windows, interlaced or not, 8 or 16 bits") {
+TEST_CASE("PNG pixels survive encoding, whole and in windows, interlaced or not, in 8 or 16 bits") {
   const extent size{53, 37};
   for (const unsigned channels : {1U, 3U, 4U}) {
     for (const unsigned bits : {8U, 16U}) {
@@ -88,7 +88,7 @@ TEST_CASE("a flipped byte anywhere in a PNG is a failure, and never a crash") {
   CHECK(accepted == 0);
 }
 
-TEST_CASE("a PNG that is cut says so") {
+TEST_CASE("the error for a truncated PNG says so") {
   bytes file = encode_png(make_raster({40, 30}));
   file.resize(file.size() - 1);
   const auto got = decode(file, {0, 0, 30, 40});

@@ -45,7 +45,7 @@ TEST_CASE("the orientation of a PNG is found before and after its pixels") {
   const bytes block = testing::exif_block(3);
   REQUIRE(block.size() == 0x26);
   chunk.insert(chunk.end(), block.begin(), block.end());
-  chunk.resize(chunk.size() + 4);  // the checksum is checked only by the decoder
+  chunk.resize(chunk.size() + 4);  // only the decoder checks the checksum
   const bytes plain = encode_png(make_raster({9, 9}));
   for (const std::size_t at : {std::size_t{33}, plain.size() - 12}) {  // after IHDR, before IEND
     bytes file = plain;
@@ -56,7 +56,7 @@ TEST_CASE("the orientation of a PNG is found before and after its pixels") {
   }
 }
 
-TEST_CASE("what is not a picture is refused with its first bytes") {
+TEST_CASE("a file that is not a picture is refused with its first bytes") {
   CHECK(refusal({}) == "the file is empty");
   CHECK(refusal(as_bytes("hello, I am a text")) == "not a JPEG: starts with 68 65");
   CHECK(refusal(as_bytes("hello"), picture_format::png) == "not a PNG: starts with 68 65");
@@ -66,7 +66,7 @@ TEST_CASE("what is not a picture is refused with its first bytes") {
   CHECK(refusal(as_bytes("RIFF....WEBPVP8 ")) == "not a JPEG: starts with 52 49 (a WebP)");
 }
 
-TEST_CASE("a header that is cut anywhere is refused") {
+TEST_CASE("a truncated header is refused") {
   const bytes jpeg = encode_jpeg(make_raster({70, 50}));
   std::size_t scan = 0;
   while (!(jpeg[scan] == std::byte{0xff} && jpeg[scan + 1] == std::byte{0xda})) ++scan;
@@ -101,7 +101,7 @@ TEST_CASE("probing random headers never reads outside them") {
   }
 }
 
-TEST_CASE("picture names end in .jpg, .jpeg or .png in any case") {
+TEST_CASE("picture names end in .jpg, .jpeg or .png in any letter case") {
   for (const std::string_view name : {"a.jpg", "a.JPG", "a.jpeg", "b.JpEg", "x.PNG", ".jpg", "a.b.png"})
     CHECK(is_picture_name(name));
   for (const std::string_view name : {"", "jpg", "a.jp", "a.jpg ", "a.gif", "a.jpgx", "png"})

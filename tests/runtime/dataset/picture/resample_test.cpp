@@ -17,7 +17,7 @@ using testing::raster;
 
 namespace {
 
-/// Feeds a picture to the resampler like a decoder: only the rows and columns it needs.
+/// Feeds a picture to the resampler as a decoder does: only the needed rows and columns.
 std::vector<std::uint8_t> resize(const raster& picture, const pixel_box& box, extent target,
                                  orientation turn = {}) {
   std::vector<std::uint8_t> out(std::size_t{target.width} * target.height * 3);
@@ -42,7 +42,7 @@ std::vector<std::uint8_t> resize(const raster& picture, const pixel_box& box, ex
   return out;
 }
 
-/// The definition: a triangle over the source, in double, without intermediate rounding.
+/// The definition: a triangle filter over the source, in double, without intermediate rounding.
 double exact_pixel(const raster& picture, const pixel_box& box, extent target, std::uint32_t x,
                    std::uint32_t y, unsigned c) {
   const auto weights = [](double begin, double size, std::uint32_t out, std::uint32_t i, std::uint32_t full) {
@@ -70,7 +70,7 @@ double exact_pixel(const raster& picture, const pixel_box& box, extent target, s
 
 }  // namespace
 
-TEST_CASE("weights add up exactly, are not negative and stay inside the source") {
+TEST_CASE("weights add up exactly, are never negative and stay inside the source") {
   random_source random(1, 0, 0);
   for (int i = 0; i < 2000; ++i) {
     const std::uint32_t full = 1 + random.below(i % 10 == 0 ? 20000 : 600);
@@ -98,7 +98,7 @@ TEST_CASE("weights add up exactly, are not negative and stay inside the source")
   }
 }
 
-TEST_CASE("a resize to the same size copies") {
+TEST_CASE("a resize to the same size is a copy") {
   const raster picture = make_raster({37, 23});
   const bool equal = resize(picture, {0, 0, 23, 37}, {37, 23}) == picture.pixels;
   CHECK(equal);
@@ -115,7 +115,7 @@ TEST_CASE("an area of one colour stays exactly that colour at every scale") {
   }
 }
 
-TEST_CASE("the result is within rounding of the triangle filter's definition") {
+TEST_CASE("the result differs from the triangle filter's definition only by rounding") {
   random_source random(2, 0, 0);
   for (int i = 0; i < 40; ++i) {
     const extent size{1 + random.below(90), 1 + random.below(90)};
@@ -130,13 +130,13 @@ TEST_CASE("the result is within rounding of the triangle filter's definition") {
       const std::uint32_t y = random.below(target.height);
       const unsigned c = random.below(3);
       const double exact = exact_pixel(picture, box, target, x, y, c);
-      // Half a level for each of two roundings, and 0.1 for weights of 14 bits.
+      // Half a level for each of two roundings, and 0.1 for the 14-bit weights.
       REQUIRE(std::abs(out[(std::size_t{y} * target.width + x) * 3 + c] - exact) <= 1.1);
     }
   }
 }
 
-TEST_CASE("a rotated result is the upright one with its pixels moved") {
+TEST_CASE("a rotated result is the upright result with its pixels moved") {
   const raster picture = make_raster({50, 40});
   const pixel_box stored{4, 6, 31, 33};
   for (unsigned value = 1; value <= 8; ++value) {
@@ -159,7 +159,7 @@ TEST_CASE("a rotated result is the upright one with its pixels moved") {
   }
 }
 
-TEST_CASE("the fast kernels give the bits of the portable ones") {
+TEST_CASE("the fast kernels give the same bits as the portable ones") {
   random_source random(3, 0, 0);
   const resample_kernels& fast = best_kernels();
   for (int i = 0; i < 300; ++i) {
@@ -196,7 +196,7 @@ TEST_CASE("the fast kernels give the bits of the portable ones") {
   }
 }
 
-TEST_CASE("one resampler serves pictures of any size one after another") {
+TEST_CASE("one resampler can resize pictures of any size one after another") {
   resampler resize_again;
   for (const extent size : {extent{900, 700}, extent{3, 2}, extent{500, 375}}) {
     const raster picture = make_raster(size);

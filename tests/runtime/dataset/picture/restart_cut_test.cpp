@@ -37,7 +37,7 @@ pixel_box random_box(extent size, random_source& random) {
   return box;
 }
 
-/// Windows of all sizes at every scale: the bits of the file without a cut. Returns how many windows saved something.
+/// Windows of all sizes at every scale: the same bits as from the whole file. Returns how many windows skipped part of the file.
 unsigned compare_parts(const bytes& file, const bytes& original, extent stored, random_source& random) {
   restart_cutter cutter;
   unsigned cuts = 0;
@@ -81,7 +81,7 @@ bytes usual_file() {
 
 }  // namespace
 
-TEST_CASE("the part of a window has the bits of the file, for every chroma subsampling and size") {
+TEST_CASE("a window decoded from part of a file has the same bits, for every chroma subsampling and size") {
   random_source random(1, 0, 0);
   for (const auto& [horizontal, vertical] :
        {std::pair{1U, 1U}, {2U, 1U}, {2U, 2U}, {1U, 2U}, {4U, 1U}, {4U, 2U}, {1U, 4U}, {2U, 4U}}) {
@@ -98,7 +98,7 @@ TEST_CASE("the part of a window has the bits of the file, for every chroma subsa
   }
 }
 
-TEST_CASE("the part of a window has the bits of the file in grey and CMYK") {
+TEST_CASE("a window decoded from part of a file has the same bits in grey and CMYK") {
   random_source random(2, 0, 0);
   const extent size{173, 131};
   for (const unsigned channels : {1U, 4U}) {
@@ -109,7 +109,7 @@ TEST_CASE("the part of a window has the bits of the file in grey and CMYK") {
   CHECK(compare_parts(with_markers(file), file, size, random) > 50);
 }
 
-TEST_CASE("markers of other tools work too, after any number of MCUs or of rows of them") {
+TEST_CASE("markers of other tools work too, at any number of MCUs or of MCU rows") {
   random_source random(3, 0, 0);
   const extent size{192, 208};  // 12 x 13 MCUs
   for (const unsigned mcus : {1U, 2U, 3U, 4U, 6U, 12U, 24U, 36U, 48U}) {
@@ -121,7 +121,7 @@ TEST_CASE("markers of other tools work too, after any number of MCUs or of rows 
   CHECK(compare_parts(rows, rows, size, random) > 50);
 }
 
-TEST_CASE("tiny pictures have the bits of the file") {
+TEST_CASE("tiny pictures with markers decode to the same bits") {
   random_source random(4, 0, 0);
   for (std::uint32_t width = 1; width <= 40; width += random.below(5) + 1) {
     for (std::uint32_t height = 1; height <= 40; height += random.below(5) + 1) {
@@ -131,21 +131,21 @@ TEST_CASE("tiny pictures have the bits of the file") {
   }
 }
 
-TEST_CASE("files whose markers do not help are decoded as a whole") {
+TEST_CASE("files whose markers do not help are decoded whole") {
   CHECK(is_cut(usual_file(), corner));
   CHECK_FALSE(is_cut(encode_jpeg(make_raster(usual_size)), corner));                       // no markers
-  CHECK_FALSE(is_cut(encode_jpeg(make_raster(usual_size), {.restart_mcus = 5}), corner));  // not a part of 11
+  CHECK_FALSE(is_cut(encode_jpeg(make_raster(usual_size), {.restart_mcus = 5}), corner));  // does not divide 11
   CHECK_FALSE(
-      is_cut(encode_jpeg(make_raster(usual_size), {.restart_mcus = 15}), corner));  // not a number of rows
+      is_cut(encode_jpeg(make_raster(usual_size), {.restart_mcus = 15}), corner));  // not a whole number of rows
   CHECK_FALSE(is_cut(encode_jpeg(make_raster(usual_size), {.progressive = true, .restart_rows = 1}), corner));
   CHECK_FALSE(
       is_cut(encode_jpeg(make_raster(usual_size), {.interleaved = false, .restart_rows = 1}), corner));
   jpeg_request above = corner;
-  above.window = {0, 0, 60, usual_size.width};  // only what is below it could be left out
+  above.window = {0, 0, 60, usual_size.width};  // only the part below it could be skipped
   CHECK_FALSE(is_cut(usual_file(), above));
 }
 
-TEST_CASE("files with lost, added or exchanged markers are decoded as a whole") {
+TEST_CASE("files with lost, added or swapped markers are decoded whole") {
   const bytes good = usual_file();
   const auto marker = std::adjacent_find(good.begin(), good.end(), [](std::byte one, std::byte next) {
     return one == std::byte{0xff} && next == std::byte{0xd2};
@@ -172,7 +172,7 @@ TEST_CASE("a truncated file is never decoded in part") {
     REQUIRE_FALSE(is_cut({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(length)}, corner));
 }
 
-TEST_CASE("corrupt data fails a window that needs it, and no other") {
+TEST_CASE("corrupt data fails only the windows that need it") {
   const bytes good = usual_file();
   random_source random(5, 0, 0);
   restart_cutter cutter;
@@ -180,7 +180,7 @@ TEST_CASE("corrupt data fails a window that needs it, and no other") {
   unsigned unharmed = 0;
   for (int i = 0; i < 400; ++i) {
     bytes bad = good;
-    // After the header, before the end marker.
+    // Between the header and the end marker.
     const std::size_t at = 700 + random.below(static_cast<std::uint32_t>(bad.size() - 702));
     bad[at] ^= static_cast<std::byte>(1U << random.below(8));
     const jpeg_request request{usual_size, 1, random_box(usual_size, random), decode_rule::window_only};
@@ -201,7 +201,7 @@ TEST_CASE("corrupt data fails a window that needs it, and no other") {
   CHECK(unharmed > 0);
 }
 
-TEST_CASE("random crops of packed pictures are those of the originals, for every EXIF orientation") {
+TEST_CASE("random crops of packed pictures equal those of the originals, for every EXIF orientation") {
   image_config config;
   config.augment = augment_kind::random_resized_crop;
   config.size = {48, 40};

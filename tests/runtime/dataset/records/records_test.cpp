@@ -63,7 +63,7 @@ TEST_CASE("npy headers of versions 1 to 3 are read") {
   }
 }
 
-TEST_CASE("npy headers are read with the spellings that old and new writers use") {
+TEST_CASE("npy headers are read in the spellings of old and new writers") {
   CHECK(refusal(npy("{'shape': (3,), 'fortran_order': False, 'descr': '|u1'}", "abc")).empty());
   CHECK(refusal(npy("{\"descr\": \"|u1\", \"fortran_order\": False, \"shape\": (3L,), }", "abc")).empty());
   CHECK(refusal(npy(dictionary("|b1", "(3, 1)"), "abc")).empty());
@@ -93,7 +93,7 @@ TEST_CASE("arrays that are not rows of plain samples are refused with the reason
         "holds samples larger than 1 TiB");
 }
 
-TEST_CASE("npy headers that lie about their size are refused with the numbers") {
+TEST_CASE("npy headers with a false size are refused with the numbers") {
   CHECK(refusal(npy(dictionary("<f4", "(3,)"), "12345678")) ==
         "holds 8 bytes of data, but its header promises 3 samples of 4 bytes");
   CHECK(refusal(npy(dictionary("<f4", "(2,)"), "123456789")) ==
@@ -125,7 +125,7 @@ TEST_CASE("npy headers of any other form are refused") {
   CHECK(refusal(huge) == "has a .npy header of 7.94 MiB, which is too long");
 }
 
-TEST_CASE("a npy header that is cut or garbled anywhere is refused or read, and nothing outside it is") {
+TEST_CASE("a truncated or garbled npy header is read or refused, without reading outside it") {
   const std::string good = npy(dictionary("<f4", "(3, 2)"), std::string(24, 'x'));
   for (std::size_t size = 0; size < good.size(); ++size) REQUIRE_FALSE(refusal(good.substr(0, size)).empty());
   random_source random(1, 0, 0);
@@ -136,7 +136,7 @@ TEST_CASE("a npy header that is cut or garbled anywhere is refused or read, and 
   }
 }
 
-TEST_CASE("npy files of a folder are one dataset in byte order of their names") {
+TEST_CASE("the npy files of a folder are one dataset, in byte order of their names") {
   const temporary_folder folder;
   folder.write("b.npy", npy(dictionary("<u2", "(2, 2)"), "ijklmnop"));
   folder.write("a.NPY", npy(dictionary("<u2", "(1, 2)"), "abcd", 2));
@@ -158,7 +158,7 @@ TEST_CASE("npy files of a folder are one dataset in byte order of their names") 
   CHECK(dataset.name_of(2) == "b.npy[1]");
 }
 
-TEST_CASE("a single npy file is a dataset, of scalars too") {
+TEST_CASE("a single npy file is a dataset, even if its samples are scalars") {
   const temporary_folder folder;
   folder.write("x.npy", npy(dictionary("<i8", "(3,)"), "aaaaaaaabbbbbbbbcccccccc"));
   const auto list = list_npy(folder.path("x.npy"));
@@ -183,7 +183,7 @@ TEST_CASE("npy files that do not fit together are refused and named") {
         fmt::format("'{}' is not a .npy file: its first bytes are not \\x93NUMPY", folder.path("b.npy")));
 }
 
-TEST_CASE("raw files are back-to-back records") {
+TEST_CASE("raw files are records stored back to back") {
   const temporary_folder folder;
   folder.write("0", "aabbcc");
   folder.write("1", "dd");
@@ -196,7 +196,7 @@ TEST_CASE("raw files are back-to-back records") {
   CHECK(dataset.name_of(3) == "1[0]");
 }
 
-TEST_CASE("raw datasets that cannot be divided into samples are refused") {
+TEST_CASE("raw files that cannot be divided into samples are refused") {
   const temporary_folder folder;
   folder.write("0", "aabbc");
   const auto message = [&](const std::vector<std::uint32_t>& shape) {
@@ -214,7 +214,7 @@ TEST_CASE("raw datasets that cannot be divided into samples are refused") {
         fmt::format("the dataset '{}' does not exist", folder.path("gone")));
 }
 
-TEST_CASE("a file that was truncated after it was listed fails the samples after the cut, and only them") {
+TEST_CASE("a file truncated after the listing fails only the samples after the cut") {
   const temporary_folder folder;
   folder.write("0", "aabbccdd");
   auto dataset = open(folder, *list_raw(folder.path(), {2}, dtype::uint8));
@@ -226,7 +226,7 @@ TEST_CASE("a file that was truncated after it was listed fails the samples after
         "ends at byte 6, but was 8 bytes long when it was indexed");
 }
 
-TEST_CASE("storage that fails temporarily is a transient error, which is tried again") {
+TEST_CASE("a temporary storage failure is a transient error, and loading is retried") {
   // Reading at address 0 of a process's memory gives EIO.
   listing list;
   list.type = dataset_type::raw;
@@ -244,7 +244,7 @@ TEST_CASE("storage that fails temporarily is a transient error, which is tried a
   }
 }
 
-TEST_CASE("more files than may stay open are read correctly") {
+TEST_CASE("files beyond the limit of open files are read correctly") {
   const temporary_folder folder;
   for (int i = 0; i < 150; ++i)
     folder.write(fmt::format("{}", 1000 + i), std::string(2, static_cast<char>(i)));

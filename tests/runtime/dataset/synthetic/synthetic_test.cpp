@@ -38,13 +38,13 @@ synthetic_dataset make(const dataset_config& config) {
   return synthetic_dataset(config);
 }
 
-/// How a process ended that loads one sample with a fault: the signal's number, 256 + exit code, or 512 if it
-/// stopped. Such processes run no destructors and flush no buffers.
+/// How a process ended that loads one sample with a fault: the signal's number, 256 + exit code, or 512 if it was stopped. Such processes
+/// run no destructors and flush no buffers.
 int fate_of(const fault_config& fault, std::uint32_t attempt = 1) {
   const pid_t child = ::fork();
   if (child == 0) {
     for (const int signal : {SIGSEGV, SIGABRT, SIGBUS})
-      std::signal(signal, SIG_DFL);  // keeps Catch2's handlers out
+      std::signal(signal, SIG_DFL);  // removes Catch2's handlers
     const ::rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
     const ::itimerval soon{{}, {0, 50'000}};
@@ -110,8 +110,7 @@ TEST_CASE("faults, work and waiting do not change the fingerprint") {
   CHECK(synthetic_dataset::describe(config)->fingerprint != before);
 }
 
-TEST_CASE(
-    "every fill writes the same bytes for a sample whatever was in the slot and whatever was loaded before") {
+TEST_CASE("every fill writes the same bytes for a sample, whatever was in the slot or was loaded before") {
   for (const fill_kind fill : {fill_kind::stamp, fill_kind::memset, fill_kind::memcpy, fill_kind::random}) {
     for (const std::uint64_t size : {1ULL, 63ULL, 64ULL, 4096ULL, 4100ULL, 20000ULL}) {
       const dataset_config config = settings(fill, size);
@@ -120,7 +119,7 @@ TEST_CASE(
       one.setup({0, 1, 5});
       other.setup({3, 2, 5});
       sample_memory reused(one.describe());
-      std::list<sample_memory> slots;  // as in an arena, the address of a row is never reused
+      std::list<sample_memory> slots;  // every sample gets memory at its own address
       for (const std::uint64_t index : {7ULL, 99ULL, 0ULL, 7ULL}) {
         load_into(one, index, reused, {.seed = 5, .epoch = 2});
         sample_memory& fresh = slots.emplace_back(other.describe());
@@ -142,7 +141,7 @@ TEST_CASE("samples differ from each other under every fill") {
   }
 }
 
-TEST_CASE("a stamp is the index at the beginning of every 4 KiB and zeros elsewhere") {
+TEST_CASE("a stamp is the index at the beginning of every 4 KiB, and zeros elsewhere") {
   synthetic_dataset dataset = make(settings(fill_kind::stamp, 10000));
   const bytes sample = load_one(dataset, 0x1234);
   for (std::size_t i = 0; i < sample.size(); ++i) {
@@ -152,7 +151,7 @@ TEST_CASE("a stamp is the index at the beginning of every 4 KiB and zeros elsewh
   }
 }
 
-TEST_CASE("random bytes are Philox keyed by seed, epoch and index, and memset ones are the index") {
+TEST_CASE("random bytes are Philox keyed by seed, epoch and index, and memset bytes are the index") {
   synthetic_dataset dataset = make(settings(fill_kind::random, 40));
   dataset.setup({0, 1, 77});
   const bytes sample = load_one(dataset, 3, {.epoch = 4});
@@ -167,7 +166,7 @@ TEST_CASE("a synthetic sample is named by its number") {
   CHECK(make(settings(fill_kind::stamp, 1)).name_of(17) == "sample 17");
 }
 
-TEST_CASE("work burns processor time and waiting only passes time") {
+TEST_CASE("work uses processor time, and waiting only lets time pass") {
   struct cost {
     double processor;
     double wall;
@@ -214,7 +213,7 @@ TEST_CASE("a fault fires while attempt <= times, and always with times = 0") {
   CHECK(fate_of(fault, 1000) == 256 + 3);
 }
 
-TEST_CASE("a leak keeps 64 MiB of private memory with every load") {
+TEST_CASE("a leak keeps 64 MiB of private memory at every load") {
   dataset_config config = settings(fill_kind::memset, 1);
   config.faults = {{0, fault_kind::leak, 0, 0}};
   synthetic_dataset dataset(config);

@@ -1,4 +1,4 @@
-// Builds tar archives for tests, among them those that no sane program writes.
+// Builds tar archives for tests, including some that no sane program writes.
 #pragma once
 
 #include "runtime/dataset/tar/frame_writer.hpp"
@@ -23,7 +23,7 @@ inline void sum_header(std::string& archive, std::size_t at) {
   archive.replace(at + 148, 7, fmt::format("{:06o}", sum) + std::string(1, '\0'));
 }
 
-/// A header of another type, its contents and padding.
+/// A header of another type, with contents and padding.
 inline void append_typed(std::string& to, char type, std::string_view name, std::string_view contents = {}) {
   const std::size_t at = to.size();
   append_tar_member(to, name, contents);
@@ -47,7 +47,7 @@ inline std::string archive_of(const named_contents& members) {
   return all;
 }
 
-/// The archive as a seekable file of zstd, in frames of this size: they begin anywhere.
+/// The archive as a seekable zstd file, in frames of this size, whatever they cut.
 inline std::string seekable(std::string_view archive, std::size_t frame_size) {
   std::string all;
   auto frames = frame_writer::open(1);

@@ -21,7 +21,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-/// A file in memory that counts what is read of it.
+/// A file in memory that counts the bytes read from it.
 class text_file final : public readable {
  public:
   explicit text_file(std::string text) : text(std::move(text)) {}
@@ -62,7 +62,7 @@ std::string text_at(frame_reader& reader, text_file& file, std::span<const zstd_
   return ok ? to : "refused: " + ok.error().message;
 }
 
-/// Why a file is refused whose bytes were changed.
+/// The reason why a file is refused after these bytes were changed.
 std::string refusal(std::string file, const std::function<void(std::string&)>& change) {
   change(file);
   text_file changed(std::move(file));
@@ -81,7 +81,7 @@ constexpr std::size_t first_entry = foot + 36;
 
 }  // namespace
 
-TEST_CASE("a seek table says where frames and their contents are") {
+TEST_CASE("a seek table gives the places of frames and of their contents") {
   const std::string text = numbers(2500);
   text_file file(seekable(text, 1000));
   const auto frames = frames_in(file);
@@ -103,7 +103,7 @@ TEST_CASE("a seek table says where frames and their contents are") {
   CHECK(frames_of({}, {5, 5}).empty());
 }
 
-TEST_CASE("a table without checksums, as t2sz writes it, is read") {
+TEST_CASE("a table without checksums, as written by t2sz, is read") {
   const std::string text = numbers(2500);
   const std::string with = seekable(text, 1000);
   constexpr std::size_t entries = 36;
@@ -131,7 +131,7 @@ TEST_CASE("a table longer than one read is read as a whole") {
   CHECK(text_at(reader, file, frames, 12'345, 40) == text.substr(12'345, 40));
 }
 
-TEST_CASE("seek tables that lie are refused, and the refusal names the numbers") {
+TEST_CASE("seek tables with false numbers are refused, and the error has the numbers") {
   const std::string file = seekable(numbers(2500), 1000);
   const auto begins = [&](const std::function<void(std::string&)>& change, std::string_view text) {
     const std::string why = refusal(file, change);
@@ -177,7 +177,7 @@ TEST_CASE("frames without contents are skipped") {
   CHECK(text_at(reader, all, found, 7, 100) == text.substr(7, 100));
 }
 
-TEST_CASE("a range is read from its frames alone, and the last frames are kept") {
+TEST_CASE("a range is read only from its frames, and the last frames are kept") {
   const std::string text = numbers(100'000);
   text_file file(seekable(text, 5000));
   const auto frames = frames_in(file);
@@ -196,13 +196,13 @@ TEST_CASE("a range is read from its frames alone, and the last frames are kept")
   CHECK(file.reads.size() == 20);
   CHECK(text_at(reader, file, frames, 0, 1) == text.substr(0, 1));
   CHECK(file.reads.size() == 20);
-  // Another file has frames of the same numbers.
+  // Another file has frames with the same numbers.
   std::string other(1, '\0');
   REQUIRE(reader.read(2, file, frames, 99'999, std::as_writable_bytes(std::span(other))));
   CHECK(file.reads.size() == 21);
 }
 
-TEST_CASE("the last 256 of many small frames are kept") {
+TEST_CASE("of many small frames the last 256 are kept") {
   const std::string text = numbers(300'000);
   text_file file(seekable(text, 1000));
   const auto frames = frames_in(file);
@@ -215,7 +215,7 @@ TEST_CASE("the last 256 of many small frames are kept") {
   CHECK(file.reads.size() == 301);
 }
 
-TEST_CASE("ranges that are expected of a file are read or dropped, even while it is indexed") {
+TEST_CASE("ranges announced for a file are read or dropped, even while it is indexed") {
   testing::named_contents members;
   for (int i = 0; i < 3000; ++i) members.emplace_back(fmt::format("{:06}.txt", i), numbers(static_cast<std::size_t>(i % 700)));
   const std::string archive = testing::archive_of(members);
@@ -225,7 +225,7 @@ TEST_CASE("ranges that are expected of a file are read or dropped, even while it
   if (!index) FAIL(index.error().message);
   CHECK(index->members == 3000);
   CHECK(file->awaited.empty());
-  // The dataset's reader knows what is kept only when it reads.
+  // Only when the dataset's reader reads does it know what is kept.
   frame_reader reader;
   const auto frames = frames_in(*file);
   for (int round = 0; round < 2; ++round) {
@@ -263,7 +263,7 @@ TEST_CASE("ranges that share a frame fetch it once") {
   CHECK(fetched[2].bytes == frames[6].file_bytes);
 }
 
-TEST_CASE("frames that are damaged or not what their table says are refused and named") {
+TEST_CASE("damaged frames, and frames that contradict their table, are refused and named") {
   const std::string text = numbers(3000);
   text_file file(seekable(text, 1000));
   auto frames = frames_in(file);
@@ -276,7 +276,7 @@ TEST_CASE("frames that are damaged or not what their table says are refused and 
   };
   const zstd_frame sound = frames[1];
   const std::string place = fmt::format("refused: has a frame at byte {}", sound.file_at);
-  frames[1].archive_bytes = 999;  // a bomb
+  frames[1].archive_bytes = 999;  // a decompression bomb
   CHECK(refused() == fmt::format("{} of {} bytes that cannot be decompressed to the 999 bytes that its seek table promises: Destination buffer is too small",
                                  place, sound.file_bytes));
   frames[1].archive_bytes = 1001;

@@ -39,7 +39,7 @@ TEST_CASE("braces expand as a shell expands them") {
         names{"refused: '{0..9999}{0..9999}' expands to more than 1000000 names"});
 }
 
-TEST_CASE("shards are one file, a folder of them, or a pattern in its order") {
+TEST_CASE("shards are one file, a folder of files, or a pattern in its order") {
   const temporary_folder folder;
   for (const char* const name : {"b.tar", "a.tar", "c.TAR", "readme.txt", "x/0.tar", "y/0.tar"})
     folder.write(name, "");
@@ -58,7 +58,7 @@ TEST_CASE("shards are one file, a folder of them, or a pattern in its order") {
   CHECK(list_shards(folder.path())->notices.size() == 1);
 }
 
-TEST_CASE("a path that exists is taken literally") {
+TEST_CASE("an existing path is taken literally") {
   const temporary_folder folder;
   folder.write("t-{0..3}.tar", "");
   CHECK(list_shards(folder.path("t-{0..3}.tar"))->names == names{"t-{0..3}.tar"});
@@ -80,7 +80,8 @@ TEST_CASE("shards that are missing, compressed or listed twice are refused and n
   CHECK(list_shards("").error().message.starts_with("no path is given"));
 }
 
-TEST_CASE("shards that are compressed with zstd are listed, but not next to the shards they were made from") {
+TEST_CASE(
+    "shards compressed with zstd are listed, but refused together with the shards they were made from") {
   const temporary_folder folder;
   for (const char* const name : {"a.tar", "b.tar.zst", "c.tzst", "d.TAR.ZST", "e.zst"}) folder.write(name, "");
   CHECK(list_shards(folder.path())->names == names{"a.tar", "b.tar.zst", "c.tzst", "d.TAR.ZST"});

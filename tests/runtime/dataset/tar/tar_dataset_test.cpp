@@ -52,7 +52,7 @@ std::string refusal(const config& all) {
   return prepared ? "" : prepared.error().message;
 }
 
-/// One sample with the lengths that it set.
+/// One sample, with the lengths that it set.
 struct loaded_sample {
   sample_memory memory;
   std::vector<sample_length> lengths;
@@ -97,7 +97,7 @@ std::string npy(std::string_view dictionary, std::string_view data) {
 
 }  // namespace
 
-TEST_CASE("a tar dataset gives the tensors of an image folder with the same pictures, labels and draws") {
+TEST_CASE("a tar dataset gives the same tensors as an image folder of the same pictures, labels and draws") {
   const temporary_folder folder;
   const std::string one = picture({90, 70});
   const std::string two = as_text(testing::encode_png(make_raster({64, 80}, 3, 2)));
@@ -123,7 +123,7 @@ TEST_CASE("a tar dataset gives the tensors of an image folder with the same pict
   CHECK(shards->name_of(1) == "x.tar:b/2");
 }
 
-TEST_CASE("text, numbers, arrays and bytes become tensors, in the order of their names") {
+TEST_CASE("texts, numbers, arrays and bytes become tensors, in the order of their names") {
   const temporary_folder folder;
   const std::string array = npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2, 1), }", "abcd");
   folder.write("x.tar", archive_of({{"1.json", "{}"},
@@ -153,7 +153,7 @@ TEST_CASE("text, numbers, arrays and bytes become tensors, in the order of their
   CHECK(second.number<std::int64_t>(3) == -3);
 }
 
-TEST_CASE("the first of the alternatives that a sample has is used") {
+TEST_CASE("of several alternatives, the first that a sample has is used") {
   const temporary_folder folder;
   folder.write("x.tar", archive_of({{"1.b", "bee"}, {"1.a", "ay"}, {"2.b", "bee"}}));
   const auto dataset = open(settings(folder, {{"x", "a;b"}}));
@@ -173,8 +173,7 @@ TEST_CASE("pictures of equal size in one sample get the same box") {
   CHECK((sample.memory.tensor(2) == sample.memory.tensor(3)));
 }
 
-TEST_CASE(
-    "a sample whose members are missing, doubled, links, sparse or of another form fails and names them") {
+TEST_CASE("a sample with missing, duplicate, linked, sparse or malformed members fails and names them") {
   const temporary_folder folder;
   const std::string jpg = picture({60, 50});
   std::string archive;
@@ -206,7 +205,7 @@ TEST_CASE(
   CHECK(failure_of(*dataset, 8) == "its member .cls is '9223372036854775808', which does not fit in 64 bits");
 }
 
-TEST_CASE("arrays of another form than the first sample's fail") {
+TEST_CASE("arrays of another shape or type than in the first sample fail") {
   const temporary_folder folder;
   const std::string good = npy("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", "abcd");
   folder.write(
@@ -237,7 +236,7 @@ TEST_CASE("shards without a requested member are refused, and the error names wh
   CHECK(refusal(settings(folder)) == fmt::format("the shards of '{}' hold no samples", folder.path()));
 }
 
-TEST_CASE("a shard that changes while it is used fails its samples, and no others") {
+TEST_CASE("a shard that changes during use fails its own samples and no others") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.txt", "one"}}));
   folder.write("b.tar", archive_of({{"2.txt", "two"}}));
@@ -254,7 +253,7 @@ TEST_CASE("a shard that changes while it is used fails its samples, and no other
   CHECK(failure_of(*dataset, 1).empty());  // still open
 }
 
-TEST_CASE("members far from each other are read like neighbours") {
+TEST_CASE("members that are far from each other are read like neighbours") {
   const temporary_folder folder;
   folder.write("a.tar",
                archive_of({{"1.txt", "one"}, {"2.txt", std::string(300'000, 'x')}, {"1.json", "{}"}}));
@@ -264,7 +263,7 @@ TEST_CASE("members far from each other are read like neighbours") {
   CHECK(sample.text(1) == "{}");
 }
 
-TEST_CASE("different members or a different order of shards make another dataset") {
+TEST_CASE("other members or another order of shards make a different dataset") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.txt", "one"}, {"1.json", ""}}));
   folder.write("b.tar", archive_of({{"2.txt", "two"}, {"2.json", ""}}));
@@ -280,7 +279,7 @@ TEST_CASE("different members or a different order of shards make another dataset
   CHECK(one != fingerprint("a.tar", {{"x", "txt"}}));
 }
 
-TEST_CASE("shards without an end marker or with an archive after it are named in notices") {
+TEST_CASE("shards without an end marker, or with an archive after it, are named in notices") {
   const temporary_folder folder;
   std::string archive;
   append_tar_member(archive, "1.txt", "one");
@@ -297,7 +296,7 @@ TEST_CASE("shards without an end marker or with an archive after it are named in
             "it?"});
 }
 
-TEST_CASE("a compressed shard gives the samples of the plain one, wherever its frames begin") {
+TEST_CASE("a compressed shard gives the same samples as the plain one, wherever its frames begin") {
   const temporary_folder folder;
   testing::named_contents members;
   for (int i = 0; i < 40; ++i) {
@@ -327,7 +326,7 @@ TEST_CASE("a compressed shard gives the samples of the plain one, wherever its f
   }
 }
 
-TEST_CASE("frames that are damaged after the shard was indexed fail their samples, and no others") {
+TEST_CASE("frames damaged after indexing fail their samples, and no others") {
   const temporary_folder folder;
   std::string archive = archive_of({{"1.txt", std::string(3000, 'a')}, {"2.txt", std::string(3000, 'b')}});
   archive += std::string(8192 - archive.size() % 4096, '\0');
@@ -338,7 +337,7 @@ TEST_CASE("frames that are damaged after the shard was indexed fail their sample
   REQUIRE(prepared);
   const auto modified = std::filesystem::last_write_time(folder.path("x.tar.zst"));
   std::string damaged = file;
-  std::size_t third = 0;  // it has contents of the first sample
+  std::size_t third = 0;  // it contains data of the first sample
   for (int i = 0; i < 2; ++i) third = file.find("\x28\xb5\x2f\xfd", third + 1);
   damaged[third + 5] ^= 1;
   folder.write("x.tar.zst", damaged);
@@ -353,7 +352,7 @@ TEST_CASE("frames that are damaged after the shard was indexed fail their sample
   CHECK(failure_of(**dataset, 1).starts_with("its shard changed since it was indexed"));
 }
 
-TEST_CASE("compressed shards without a table, cut short or empty are refused and named") {
+TEST_CASE("compressed shards that are empty, truncated or without a table are refused and named") {
   const temporary_folder folder;
   const std::string archive = archive_of({{"1.txt", std::string(3000, 'a')}});
   const std::string file = seekable(archive, 512);

@@ -69,7 +69,7 @@ std::vector<std::string> files_in(const std::string& folder) {
   return names;
 }
 
-/// The superuser may write anywhere: gives up its rights for a while.
+/// The superuser may write anywhere, so give up its rights for a while.
 class as_ordinary_user {
  public:
   as_ordinary_user() {
@@ -92,7 +92,7 @@ void set_time(const std::string& path, std::int64_t seconds) {
 
 }  // namespace
 
-TEST_CASE("members are grouped by key, in the order of first members, shard after shard") {
+TEST_CASE("members are grouped by key, in the order of first members, shard by shard") {
   const temporary_folder folder;
   folder.write("a.tar",
                archive_of({{"d/2.jpg", "two"}, {"d/1.JPG", "one"}, {"d/1.cls", "1"}, {"d/2.cls", "2"}}));
@@ -109,7 +109,7 @@ TEST_CASE("members are grouped by key, in the order of first members, shard afte
   CHECK(found.index.shard(1).members == 3);
 }
 
-TEST_CASE("links and sparse files are members of their kind, and a duplicate is a second member") {
+TEST_CASE("links and sparse files are members of their own kind, and a duplicate is a second member") {
   const temporary_folder folder;
   std::string archive;
   append_typed(archive, '5', "d/");
@@ -123,14 +123,14 @@ TEST_CASE("links and sparse files are members of their kind, and a duplicate is 
         std::vector<std::string>{"a.tar 1: jpg ! png data! cls 7 cls 8"});
 }
 
-TEST_CASE("absolute names and names with two dots are keys, not paths") {
+TEST_CASE("absolute names, and names with .. in them, are keys and not paths") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"/etc/passwd.jpg", "x"}, {"../../up.jpg", "y"}}));
   CHECK(samples_of(find(folder.path()).index, folder.path()) ==
         std::vector<std::string>{"a.tar /etc/passwd: jpg x", "a.tar ../../up: jpg y"});
 }
 
-TEST_CASE("many samples in any order of members are grouped as a map groups them") {
+TEST_CASE("many samples with members in any order are grouped as by a plain map") {
   const int ascending = GENERATE(0, 1, 500, 2999, 3000);
   const temporary_folder folder;
   random_source random(1, 2, 3);
@@ -151,7 +151,7 @@ TEST_CASE("many samples in any order of members are grouped as a map groups them
   CHECK((samples_of(find(folder.path()).index, folder.path()) == wanted));
 }
 
-TEST_CASE("an index is built once and then found, equal, next to the shards") {
+TEST_CASE("an index is built once, then found next to the shards, and equal to the built one") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
   const found_index first = find(folder.path());
@@ -164,7 +164,7 @@ TEST_CASE("an index is built once and then found, equal, next to the shards") {
   CHECK(files_in(folder.path()).size() == 2);
 }
 
-TEST_CASE("an index of shards that changed is built again, and the reason reported") {
+TEST_CASE("an index of changed shards is rebuilt, and the reason is reported") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
   folder.write("b.tar", archive_of({{"1.jpg", "x"}}));
@@ -187,7 +187,7 @@ TEST_CASE("an index of shards that changed is built again, and the reason report
   CHECK(told("is damaged: building it again"));
 }
 
-TEST_CASE("shards in a folder that cannot be written to have their index in the cache, else in memory") {
+TEST_CASE("shards in a read-only folder have their index in the cache, or else in memory") {
   const temporary_folder folder;
   folder.write("shards/a.tar", archive_of({{"1.jpg", "x"}}));
   folder.write("file", "");
@@ -205,7 +205,7 @@ TEST_CASE("shards in a folder that cannot be written to have their index in the 
   CHECK(none.notices[0].starts_with("the index of shards could not be saved ("));
 }
 
-TEST_CASE("an index that cannot replace the one next to the shards is kept in the cache") {
+TEST_CASE("an index that cannot replace the outdated one next to the shards is kept in the cache") {
   if (::geteuid() != 0) SKIP("needs an index of another user");
   const temporary_folder folder;
   folder.write("shards/a.tar", archive_of({{"1.jpg", "x"}}));
@@ -223,7 +223,7 @@ TEST_CASE("an index that cannot replace the one next to the shards is kept in th
   CHECK(files_in(folder.path("shards")).size() == 2);
 }
 
-TEST_CASE("what a killed builder left is removed when the index is built") {
+TEST_CASE("files left by a killed builder are removed when the index is built") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
   const std::string index = find(folder.path()).path;
@@ -250,7 +250,7 @@ TEST_CASE("damaged, compressed and empty shards are refused and named, and leave
   CHECK(files_in(folder.path()) == std::vector<std::string>{"a.tar", "b.tar", "c.tar", "d.tar"});
 }
 
-TEST_CASE("processes that need the same index at once get equal ones, and one file remains") {
+TEST_CASE("processes that need the same index at the same time get equal ones, and one file remains") {
   const temporary_folder folder;
   for (int shard = 0; shard < 8; ++shard) {
     testing::named_contents members;
@@ -271,7 +271,7 @@ TEST_CASE("processes that need the same index at once get equal ones, and one fi
   CHECK(files_in(folder.path()).size() == 9);
 }
 
-TEST_CASE("an index takes less than 40 bytes a sample besides its keys, with four members each") {
+TEST_CASE("an index takes less than 40 bytes a sample plus its keys, with four members each") {
   const temporary_folder folder;
   testing::named_contents members;
   std::uint64_t key_bytes = 0;
@@ -288,7 +288,7 @@ TEST_CASE("an index takes less than 40 bytes a sample besides its keys, with fou
   CHECK(find(folder.path()).index.file_bytes() - key_bytes <= 40 * samples);
 }
 
-TEST_CASE("an impossible record is refused, and nothing outside the index is read") {
+TEST_CASE("an impossible record is refused, and no byte outside the index is read") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.jpg", "x"}, {"1.cls", "7"}, {"2.jpg", "x"}}));
   const std::string path = find(folder.path()).path;
@@ -309,7 +309,7 @@ TEST_CASE("an impossible record is refused, and nothing outside the index is rea
   }
 }
 
-TEST_CASE("a shard that is read in parts has the index of one that is read in order") {
+TEST_CASE("a shard read in parts has the same index as one read in order") {
   const temporary_folder folder;
   random_source random(4, 5, 6);
   int readable = 0;
@@ -318,7 +318,7 @@ TEST_CASE("a shard that is read in parts has the index of one that is read in or
     for (int i = 0; i < 100; ++i) {
       const bool ascends = round % 4 == 0 || random.below(2) == 0;
       const std::string name = fmt::format("{}.{}", ascends ? 1000 + i / 3 : random.below(80), "abC"[round % 8 == 0 ? i % 3 : random.below(3)]);
-      // Contents that are an archive look like headers of this one.
+      // A member that is itself an archive contains what look like headers of this one.
       const std::string contents = random.below(4) == 0 ? archive_of({{"in.side", "x"}, {"b.abc", std::string(600, 'y')}})
                                                         : std::string(random.below(round % 3 == 0 ? 30'000 : 900), 'x');
       const std::string long_name = std::string(120, 'n') + name;
@@ -335,7 +335,7 @@ TEST_CASE("a shard that is read in parts has the index of one that is read in or
     }
     append_tar_end(archive);
     if (round % 7 == 0) archive += std::string(512, 'z') + archive_of({{"be.hind", "x"}});
-    if (round % 11 == 0) archive[random.below(archive.size() / 512) * 512 + 3] ^= 1;  // perhaps a header
+    if (round % 11 == 0) archive[random.below(archive.size() / 512) * 512 + 3] ^= 1;  // looks like a header
     folder.write("a.tar", archive);
     folder.write("a.tar.zst", testing::seekable(archive, 100 + random.below(3000)));
     std::atomic<std::uint64_t> passed{0};

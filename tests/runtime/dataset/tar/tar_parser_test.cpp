@@ -30,7 +30,7 @@ struct walked {
   bool operator==(const walked&) const = default;
 };
 
-/// `piece`: how many bytes take_plain() is offered at a time; 0: none.
+/// `piece`: how many bytes take_plain() gets at a time; 0 for none.
 walked walk(const std::string& archive, std::uint64_t piece) {
   walked all;
   tar_parser parser(archive.size());
@@ -54,7 +54,7 @@ walked walk(const std::string& archive, std::uint64_t piece) {
   return all;
 }
 
-/// Plain members are found like all others.
+/// Plain members must be found like all others.
 walked walk(const std::string& archive) {
   const walked all = walk(archive, 0);
   for (const std::uint64_t piece : {512U, 700U, 4096U, 1U << 20U}) CHECK(walk(archive, piece) == all);
@@ -80,7 +80,7 @@ TEST_CASE("members of a ustar archive are found with their contents") {
   CHECK(all.members[2].contents == std::string(1500, 'x'));
 }
 
-TEST_CASE("plain members are taken without take(), up to where reading is to stop") {
+TEST_CASE("plain members are taken without take(), up to where reading should stop") {
   const std::string archive = archive_of({{"1.jpg", "picture"}, {"1.cls", "7"}, {"2.jpg", "other"}});
   tar_parser parser(archive.size());
   std::vector<std::string> names;
@@ -106,7 +106,7 @@ TEST_CASE("an archive without its end marker is read, and the missing marker is 
   CHECK(walk(archive).members.size() == 1);
 }
 
-TEST_CASE("what follows the end marker is counted unless it is padding") {
+TEST_CASE("bytes after the end marker are counted unless they are padding") {
   std::string archive = archive_of({{"1.jpg", "x"}});
   archive.resize(archive.size() + 10240);
   CHECK(walk(archive).bytes_after_end == 0);
@@ -128,7 +128,7 @@ TEST_CASE("long names are read in all three notations") {
   ustar.replace(345, 155, std::string(155, 'p'));
   sum_header(ustar, 0);
   CHECK(only_name(ustar) == std::string(155, 'p') + "/1.jpg");
-  ustar.replace(257, 8, std::string_view("ustar  \0", 8));  // GNU has other fields there
+  ustar.replace(257, 8, std::string_view("ustar  \0", 8));  // GNU tar has other fields there
   sum_header(ustar, 0);
   CHECK(only_name(ustar) == "1.jpg");
 }
@@ -154,8 +154,7 @@ TEST_CASE("sizes are read in octal, in base 256 and from PAX") {
         "cut short");
 }
 
-TEST_CASE(
-    "links, folders, devices and sparse files are distinguished from files, and only contents are skipped") {
+TEST_CASE("links, folders, devices and sparse files are told from files, and only contents are skipped") {
   std::string archive;
   append_typed(archive, '5', "folder/");
   append_typed(archive, '1', "hard.jpg");
@@ -175,7 +174,7 @@ TEST_CASE(
   CHECK(all.members[6].contents == "data");
 }
 
-TEST_CASE("an old sparse member's map of holes is skipped") {
+TEST_CASE("the hole map of an old sparse member is skipped") {
   std::string archive;
   append_tar_header(archive, "holes.jpg", 4);
   archive[156] = 'S';
@@ -224,7 +223,7 @@ TEST_CASE("damage is refused with its offset and member") {
   }
 }
 
-TEST_CASE("an archive cut anywhere is read up to there or refused") {
+TEST_CASE("a truncated archive is read up to the cut, or refused") {
   std::string archive;
   append_typed(archive, 'x', "p", pax_record("path", "a/1.jpg"));
   append_tar_member(archive, "short", std::string(600, 'x'));
@@ -238,7 +237,7 @@ TEST_CASE("an archive cut anywhere is read up to there or refused") {
   }
 }
 
-TEST_CASE("a member belongs to the sample of its name up to the first dot of the last part") {
+TEST_CASE("the key of a member is its path up to the first dot of the last part") {
   const auto split = [](std::string_view name) {
     const member_name parts = split_member_name(name);
     return std::pair(std::string(parts.key), std::string(parts.extension));

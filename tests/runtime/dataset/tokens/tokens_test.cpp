@@ -46,7 +46,7 @@ std::string npy_of(const ids& tokens) {
   return file + dictionary + bytes_of_numbers<std::int32_t>(tokens);
 }
 
-/// As the format is published: one sequence a document.
+/// In the published format: one sequence for each document.
 std::string idx_of(const std::vector<std::int64_t>& lengths, std::int64_t code = 8, std::int64_t token_bytes = 2) {
   std::vector<std::int64_t> pointers;
   std::vector<std::int64_t> documents;
@@ -104,7 +104,7 @@ std::string refusal(const config& all) {
   return prepared ? std::string() : prepared.error().message;
 }
 
-/// Files of random documents, of one kind, in `folder`; all documents in order.
+/// Files of random documents of one kind in `folder`; returns all documents in order.
 std::vector<ids> write_corpus(const temporary_folder& folder, std::mt19937& random, std::string_view kind) {
   constexpr std::int64_t eos = 9;
   std::vector<ids> documents;
@@ -149,7 +149,7 @@ void check_cut(const std::vector<row>& rows, const std::vector<ids>& documents, 
 }
 
 void check_packed(const std::vector<row>& rows, const std::vector<ids>& documents, std::size_t length) {
-  // Every pair of neighbours within a document is in exactly one place.
+  // Every pair of neighbours within a document occurs in exactly one place.
   std::map<std::pair<std::int64_t, std::int64_t>, int> pairs;
   for (const ids& document : documents)
     for (std::size_t i = 0; i + 1 < document.size(); ++i) ++pairs[{document[i], document[i + 1]}];
@@ -199,7 +199,7 @@ TEST_CASE("sequences of random files, lengths and boundaries equal those of one 
   }
 }
 
-TEST_CASE("the tail that fills no sequence is counted in one notice") {
+TEST_CASE("tokens at the end that do not fill a sequence are counted in one notice") {
   const temporary_folder folder;
   folder.write("a.bin", bytes_of_numbers<std::uint16_t>(ids(30, 1)));
   const auto prepared = prepare_dataset(settings(folder, 8));
@@ -210,9 +210,9 @@ TEST_CASE("the tail that fills no sequence is counted in one notice") {
                                 folder.path())});
 }
 
-TEST_CASE("packed documents fill the sequence with the least room that is enough") {
+TEST_CASE("packed documents go to the sequence with the least room that is enough") {
   const temporary_folder folder;
-  // 6, 5, 3, 2 and 10 tokens with targets, in sequences of 8: 8 of the 10 are a sequence of their own.
+  // 6, 5, 3, 2 and 10 tokens with targets, in sequences of 8: 8 of the 10 are a sequence by themselves.
   folder.write("a.bin", bytes_of_numbers<std::uint16_t>(ids(31, 1)));
   folder.write("a.idx", idx_of({7, 6, 4, 3, 11}));
   const auto rows = load_all(settings(folder, 8, boundary_rule::pack));
@@ -223,7 +223,7 @@ TEST_CASE("packed documents fill the sequence with the least room that is enough
   CHECK(rows[3][2] == std::vector<std::int32_t>{0, 8, 8});
 }
 
-TEST_CASE("ids beyond the vocabulary fail their sequence by name, and wide vocabularies are int64") {
+TEST_CASE("ids beyond the vocabulary fail their sequence by name, and large vocabularies use int64") {
   const temporary_folder folder;
   folder.write("a.bin", bytes_of_numbers<std::uint32_t>({1, 2, 3, 4'000'000'000, 5, 6, 7}));
   config all = settings(folder, 2);
@@ -259,7 +259,7 @@ TEST_CASE("a token file that shrinks fails its sequences by name") {
         "'a.bin' changed since it was indexed (200 bytes then, 100 now): start the session again when it is complete");
 }
 
-TEST_CASE("files that contain no tokens are refused with the reason") {
+TEST_CASE("files without tokens are refused with the reason") {
   const temporary_folder folder;
   config all = settings(folder, 4);
   CHECK(refusal(all) == fmt::format("no token files (*.bin, *.npy) in '{}'", folder.path()));
@@ -289,7 +289,7 @@ TEST_CASE("files that contain no tokens are refused with the reason") {
   CHECK(with("b.npy", "nothing") == "is not a .npy file: its first bytes are not \\x93NUMPY");
 }
 
-TEST_CASE("an index that lies is refused with its numbers") {
+TEST_CASE("an index with false numbers is refused with these numbers") {
   const auto open = [](std::string index, std::uint64_t data_bytes) {
     const auto read = [&index](std::uint64_t at, std::span<std::byte> into) -> result<void> {
       if (at + into.size() > index.size()) return refuse(errc::io, "ends too early");

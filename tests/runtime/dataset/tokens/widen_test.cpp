@@ -1,4 +1,4 @@
-// What the fast conversion of tokens writes, compared with the plain loop.
+// The fast conversion of tokens, compared with a plain loop.
 #include "runtime/dataset/tokens/widen.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -11,7 +11,7 @@ using namespace penstock;
 
 namespace {
 
-/// Ids that are as wide as the tokens of a file allow, at any alignment, with guards on both sides.
+/// Ids as large as a file's token type allows, at any alignment, with guards on both sides.
 template <class Token, class Id>
 void compare(std::mt19937_64& draw) {
   using number = std::conditional_t<(sizeof(Token) < 4), std::uint32_t, std::make_unsigned_t<Token>>;
@@ -40,7 +40,7 @@ void compare(std::mt19937_64& draw) {
 
 }  // namespace
 
-TEST_CASE("tokens of every type become the same ids at every alignment, and nothing is written around them") {
+TEST_CASE("tokens of every type become the same ids at every alignment, and no byte around them is written") {
   std::mt19937_64 draw(4096);
   for (int i = 0; i < 500; ++i) {
     compare<std::uint8_t, std::int32_t>(draw);
