@@ -46,7 +46,7 @@ TEST_CASE("setting an alarm again replaces what was set") {
   CHECK(rung.get_future().wait_for(10s) == std::future_status::ready);
 }
 
-TEST_CASE("an alarm that is postponed repeatedly rings at the last time") {
+TEST_CASE("an alarm that is postponed repeatedly rings only at the last time") {
   device::alarm clock;
   std::promise<steady_time> rung;
   clock.on_ring([&] { rung.set_value(now()); });
@@ -55,7 +55,7 @@ TEST_CASE("an alarm that is postponed repeatedly rings at the last time") {
   CHECK(rung.get_future().get() >= due);
 }
 
-TEST_CASE("an alarm that is set ends with its owner") {
+TEST_CASE("an alarm that is set is cancelled with its owner") {
   device::alarm clock;
   clock.on_ring([] { FAIL("it rang"); });
   clock.set(now() + 1h);

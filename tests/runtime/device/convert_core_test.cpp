@@ -45,7 +45,7 @@ struct to_uint8 {
   static void store_group(element* to, const std::uint32_t (&x)[group]) { std::copy(x, x + group, to); }
 };
 
-/// Like launch_convert: groups where they fit, else pixels.
+/// Like launch_convert: groups where they fit, otherwise single pixels.
 template <class Rounding>
 void convert(const kernel_step& s) {
   const std::uint32_t pixels = s.rows * pixels_of(s);
@@ -83,7 +83,7 @@ void convert(const kernel_step& s) {
 
 }  // namespace
 
-TEST_CASE("the kernels' arithmetic gives the host device's bytes, for random shapes, and no others") {
+TEST_CASE("the kernels' arithmetic writes the host device's bytes, for random shapes, and no byte outside") {
   const auto seed = GENERATE(range(0U, 150U));
   const random_case one(seed);
   CAPTURE(seed, one.text());
@@ -102,11 +102,11 @@ TEST_CASE("the kernels' arithmetic gives the host device's bytes, for random sha
   REQUIRE(std::ranges::equal(data.span(), expected));
 }
 
-TEST_CASE("every byte becomes the float of its value") {
+TEST_CASE("every byte is converted to the float of its value") {
   for (std::uint32_t x = 0; x < 256; ++x) REQUIRE(as_float(x) == static_cast<float>(x));
 }
 
-TEST_CASE("more rows than a launch's indices can count are done in several launches, none left out") {
+TEST_CASE("more rows than a launch's indices can count are split into several launches without gaps") {
   kernel_step s;
   s.height = 16384;
   s.width = 16384;

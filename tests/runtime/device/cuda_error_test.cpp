@@ -1,4 +1,4 @@
-// CUDA's codes as failures. No GPU is needed: codes and their texts are the runtime's own.
+// CUDA's codes as failures. No GPU is needed: codes and their texts come from the runtime library.
 #include "runtime/device/cuda/cuda_error.hpp"
 
 #include "runtime/device/nvml.hpp"
@@ -31,7 +31,7 @@ TEST_CASE("an error of a stream capture is a mistake in the program and never lo
         "cudaErrorStreamCaptureUnsupported");
 }
 
-TEST_CASE("a GPU that is taken is refused with its compute mode and the pid of its user") {
+TEST_CASE("a GPU in exclusive use is refused with its compute mode and the pid of its user") {
   const std::string users = in_words({{::getpid(), 512U << 20U}});
   const failure why = taken_failure(cudaErrorDevicesUnavailable, 0, "exclusive process", users);
   CHECK(why.code == errc::device_busy);

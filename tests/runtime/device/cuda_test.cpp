@@ -27,7 +27,7 @@ transfer_plan plain_plan(std::uint32_t bytes) {
   return plan_transfer(lay_out({&data, 1}, 1).value(), {}).value();
 }
 
-/// An open CUDA device with plain batches of some bytes.
+/// An open CUDA device, and plain batches of a few bytes.
 struct plain_stage {
   plain_stage(std::uint32_t bytes, std::uint32_t slots, std::uint32_t buffers, const cuda_choice& choice = {})
       : plan(plain_plan(bytes)),
@@ -54,7 +54,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
-TEST_CASE("the GPU gives the host device's bytes, for random shapes, and no others") {
+TEST_CASE("the GPU writes the host device's bytes, for random shapes, and no byte outside") {
   const auto seed = GENERATE(range(0U, 150U));
   const random_case one(seed);
   CAPTURE(seed, one.text());
@@ -63,7 +63,7 @@ TEST_CASE("the GPU gives the host device's bytes, for random shapes, and no othe
   REQUIRE(one.run(*cuda, fill_device_memory) == one.run(*host));
 }
 
-TEST_CASE("a large batch of photographs equals the host device's, bit for bit") {
+TEST_CASE("a large batch of photographs equals the host device's result bit for bit") {
   const auto type = GENERATE(dtype::uint8, dtype::float16, dtype::bfloat16, dtype::float32);
   random_case one(1);
   one.settings = {image_layout::nchw, type, {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
@@ -80,8 +80,7 @@ TEST_CASE("a large batch of photographs equals the host device's, bit for bit") 
   REQUIRE(one.run(*cuda, fill_device_memory) == one.run(*host));
 }
 
-TEST_CASE(
-    "thousands of small uploads arrive whole, in order, through slots and buffers used again and again") {
+TEST_CASE("thousands of small uploads arrive whole and in order, through reused slots and buffers") {
   constexpr std::uint32_t slots = 32;
   constexpr std::uint32_t buffers = 16;
   constexpr std::uint32_t count = 5000;
@@ -141,7 +140,7 @@ TEST_CASE("a buffer is not written again before each of several streams has reac
   std::memset(s.memory.span().data(), 11, 1 << 20);
   std::memset(s.memory.span().data() + s.slot_bytes, 22, 1 << 20);
   constexpr std::size_t streams = 3;
-  for (std::size_t late = 0; late < streams; ++late) {  // each of them is the last one once
+  for (std::size_t late = 0; late < streams; ++late) {  // each stream is the last one once
     REQUIRE(submit(*s.device, {1 + 2 * late, 0, 0, 0, 1}));
     drive.until(2);
     std::vector<cudaStream_t> mine(streams);
@@ -168,7 +167,7 @@ TEST_CASE("a buffer is not written again before each of several streams has reac
   }
 }
 
-TEST_CASE("the consumer's calls leave a thread without a context as they found it") {
+TEST_CASE("the consumer's calls leave a thread without a context unchanged") {
   plain_stage s(4096, 1, 1);
   driver drive(*s.device);
   REQUIRE(submit(*s.device, {1, 0, 0, 0, 1}));
@@ -186,7 +185,8 @@ TEST_CASE("the consumer's calls leave a thread without a context as they found i
   }).join();
 }
 
-TEST_CASE("a caller on one GPU that takes batches from another keeps its current device", "[two]") {
+TEST_CASE("a caller on one GPU that takes batches from another keeps its current device",
+          "a caller on one GPU that takes batches from another keeps its current device") {
   int count = 0;
   REQUIRE(cudaGetDeviceCount(&count) == cudaSuccess);
   if (count < 2) SKIP("this machine shows " << count << " GPU: two are needed");
@@ -218,7 +218,7 @@ TEST_CASE("a caller on one GPU that takes batches from another keeps its current
     CHECK(s.device->finish({there}));
     CHECK(s.device->release(0, {there}));
     CHECK(still_on_the_first());
-    // A stream of another GPU has nothing to do with the batch: an error without side effects.
+    // A stream of another GPU cannot use this batch: an error without side effects.
     CHECK_FALSE(s.device->release(1, {here}));
     CHECK(still_on_the_first());
     CHECK(s.device->release(1, {}));
@@ -237,7 +237,8 @@ TEST_CASE("a caller on one GPU that takes batches from another keeps its current
   drive.until(2);
 }
 
-TEST_CASE("a lack of device memory is reported with the requested and the free size, and the device stays usable") {
+TEST_CASE(
+    "a lack of device memory is reported with the requested and the free size, and the device stays usable") {
   plain_stage s(1 << 20, 1, 1);
   const auto no = s.device->allocate(plain_plan(1U << 31U), 1024);
   REQUIRE_FALSE(no);
@@ -250,7 +251,7 @@ TEST_CASE("a lack of device memory is reported with the requested and the free s
   CHECK(drive.until(2).size() == 2);
 }
 
-TEST_CASE("memory that cannot be registered is still copied, only slower") {
+TEST_CASE("memory that cannot be registered is still copied, but more slowly") {
   plain_stage s(1 << 20, 2, 1);
   std::memset(s.memory.span().data() + s.slot_bytes, 33, 1 << 20);
   // Registered already, by the first partition.
@@ -289,7 +290,7 @@ TEST_CASE("a GPU is found by the beginning of its UUID") {
   second->close();
 }
 
-TEST_CASE("uploads next to a consumer's kernel of equal length take little longer than either alone") {
+TEST_CASE("uploads next to an equally long kernel of the consumer take little longer than either alone") {
   constexpr std::uint32_t slots = 8;
   constexpr std::uint32_t buffers = 4;
   constexpr int rounds = 40;
@@ -339,7 +340,7 @@ TEST_CASE("uploads next to a consumer's kernel of equal length take little longe
   cudaStreamDestroy(mine);
 }
 
-// Poisons the context of its process, so the next test runs it in a separate process.
+// Corrupts the context of its process, so the next test runs it in a separate process.
 TEST_CASE("an illegal access poisons the context", "[.poison]") {
   plain_stage s(4096, 1, 1);
   driver drive(*s.device);

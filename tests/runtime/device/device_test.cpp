@@ -33,7 +33,7 @@ T element(const std::vector<std::byte>& bytes, std::size_t index) {
 
 }  // namespace
 
-TEST_CASE("every element of a converted batch equals the formula's, mirrored where its flag says so") {
+TEST_CASE("every element of a converted batch equals the formula's, mirrored where its flip flag is set") {
   const auto layout = GENERATE(image_layout::nchw, image_layout::nhwc);
   const auto type = GENERATE(dtype::uint8, dtype::float16, dtype::bfloat16, dtype::float32);
   constexpr std::uint32_t rows = 3;
@@ -87,7 +87,7 @@ TEST_CASE("every element of a converted batch equals the formula's, mirrored whe
   device->close();
 }
 
-TEST_CASE("jobs are done in the order of their submission, each first copied, then ready") {
+TEST_CASE("uploads are done in the order of their submission, each first copied, then ready") {
   const auto slot =
       lay_out(std::vector<tensor_spec>{{"data", dtype::uint8, {64}, tensor_role::data}}, 4).value();
   const auto plan = plan_transfer(slot, {}).value();
@@ -111,7 +111,7 @@ TEST_CASE("jobs are done in the order of their submission, each first copied, th
   device->close();
 }
 
-TEST_CASE("results of jobs of any size reach their buffers from wherever they lie in a slot") {
+TEST_CASE("job results of any size reach their buffers from any place in a slot") {
   constexpr std::uint64_t most = 100'000;
   const auto plan = plan_of_results(most);
   std::vector<std::byte> memory(4 * most);
@@ -124,7 +124,7 @@ TEST_CASE("results of jobs of any size reach their buffers from wherever they li
   driver drive(*device);
   std::uint64_t upload = 0;
   for (const std::uint32_t bytes : {0U, 1U, 63U, 4096U, 65'537U, static_cast<std::uint32_t>(most)}) {
-    const std::uint64_t offset = 4 * most - bytes - bytes % 64;  // some end where the memory does
+    const std::uint64_t offset = 4 * most - bytes - bytes % 64;  // some reach the end of the memory
     fill_device_memory(device->address(upload % 4), poison, most);
     REQUIRE(submit(*device, {upload, static_cast<std::uint32_t>(upload % 4), 0, offset, 1, {bytes}}));
     drive.until(2);
@@ -154,7 +154,7 @@ TEST_CASE(
   device->close();
 }
 
-TEST_CASE("the buffers of the host device are there from the start: no copy waits for page faults") {
+TEST_CASE("the host device's buffers are populated from the start, so no copy waits for page faults") {
   const auto device = make_tested_device();
   REQUIRE(device->open());
   if (!device->on_host()) SKIP("device memory has no page faults");
@@ -172,7 +172,7 @@ TEST_CASE("the buffers of the host device are there from the start: no copy wait
   }
 }
 
-TEST_CASE("a batch without rows is ready without a byte being touched") {
+TEST_CASE("a batch without rows is ready without touching any byte") {
   const auto slot = photos(4, 2, 2);
   const auto plan = plan_transfer(slot, {}).value();
   std::vector<std::byte> memory(slot.bytes);

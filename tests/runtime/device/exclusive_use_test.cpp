@@ -11,7 +11,7 @@ using device::exclusive_use;
 
 namespace {
 
-// A GPU name that does not exist, different in each test process.
+// A made-up GPU name, different in each test process.
 std::string some_gpu(const char* which) {
   return "GPU-test-" + std::to_string(::getpid()) + "-" + which;
 }

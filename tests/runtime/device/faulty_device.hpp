@@ -31,8 +31,8 @@ class faulty_device final : public device::device {
   void fail(fault how) { fault_ = std::move(how); }
   /// Copies start, but poll() never reports them.
   void hang() { hangs_ = true; }
-  /// The third poll() from now on blocks until go_on(), and with it the owner's thread. This poll() and the
-  /// next two report nothing; after that everything works again.
+  /// The third poll() from now on blocks its thread, the owner's, until go_on(). It and the next two polls report nothing; after that
+  /// everything works again.
   void hang_and_stand_still() {
     hangs_ = true;
     polls_until_standing_ = 3;
@@ -43,7 +43,7 @@ class faulty_device final : public device::device {
     goes_on_.notify_all();
   }
   void say_that_it_waits_for_the_consumer(bool waits) { waits_ = waits; }
-  /// Refuses the next `count` releases, as during a stream capture of the program.
+  /// Refuses the next `count` releases, as while the program captures a stream.
   void refuse_releases(int count) { refused_releases_ = count; }
 
   // What was recorded.
@@ -60,7 +60,7 @@ class faulty_device final : public device::device {
     const std::lock_guard hold(mutex_);
     return late_calls_;
   }
-  /// Whether a buffer was written while the consumer held it, or a slot was read twice at the same time.
+  /// Whether a buffer was written while the consumer held it, or a slot had two readers at the same time.
   [[nodiscard]] bool overlapped() const {
     const std::lock_guard hold(mutex_);
     return overlapped_;

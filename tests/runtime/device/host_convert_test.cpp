@@ -19,7 +19,7 @@ std::size_t bytes_of(dtype type) {
   return type == dtype::uint8 ? 1 : type == dtype::float32 ? 4 : 2;
 }
 
-/// Element by element, as the plan says it; `guard` bytes after the result stay as they were.
+/// Element by element, as the plan requires; `guard` bytes after the result stay unchanged.
 constexpr std::size_t guard = 64;
 
 std::vector<std::byte> expected(const convert_step& step, const std::vector<std::byte>& slot,
@@ -62,7 +62,7 @@ std::vector<std::byte> converted(host_conversion convert, const convert_step& st
   return made;
 }
 
-/// Both conversions against the formula, on random pixels.
+/// Compares both conversions with the formula, on random pixels.
 void compare(convert_step step, std::uint32_t rows, std::mt19937& random) {
   const std::size_t pixels = std::size_t{step.height} * step.width * step.channels * rows;
   step.from = 32;
@@ -85,7 +85,7 @@ constexpr std::array layouts{image_layout::nchw, image_layout::nhwc};
 
 }  // namespace
 
-TEST_CASE("conversions on the host have the bits of the formula, for every width, layout and type") {
+TEST_CASE("conversions on the host equal the formula bit for bit, for every width, layout and type") {
   std::mt19937 random(1);
   for (const dtype type : types) {
     for (const image_layout layout : layouts) {
@@ -106,7 +106,7 @@ TEST_CASE("conversions on the host have the bits of the formula, for every width
   }
 }
 
-TEST_CASE("conversions of uint8 move any number of channels") {
+TEST_CASE("conversions to uint8 can move any number of channels") {
   std::mt19937 random(2);
   for (const image_layout layout : layouts) {
     for (const std::uint32_t channels : {2U, 4U, 7U}) {

@@ -1,4 +1,4 @@
-// Decoding on the GPU. Skipped where there is none (label gpu), or no nvJPEG.
+// Decoding on the GPU. Skipped without a GPU (label gpu) or without nvJPEG.
 #include "runtime/base/encoded_picture.hpp"
 #include "runtime/dataset/picture/picture.hpp"
 #include "runtime/device/cuda/cuda_device.hpp"
@@ -90,8 +90,7 @@ bool nvjpeg_is_there() {
 }  // namespace
 
 TEST_CASE(
-    "the GPU's JPEGs are close to the CPU's, and rows filled by workers stay as they are, in any part of a "
-    "batch") {
+    "JPEGs decoded on the GPU are close to the CPU's, and rows filled by workers stay unchanged, anywhere in a batch") {
   if (!nvjpeg_is_there()) return;
   for (const std::uint32_t rows : {5U, 64U, 150U}) {
     const photographs given(rows);
@@ -124,7 +123,7 @@ TEST_CASE(
       }
     }
     CAPTURE(rows);
-    CHECK(least > 25);  // grain in small pictures
+    CHECK(least > 25);  // film grain in small pictures
     CHECK(sum / static_cast<double>(decoded) > 34);
     // The same bits again, from other buffers.
     for (std::uint32_t s = 0; s < slots; ++s) REQUIRE(d->release_after(s, {}));

@@ -5,7 +5,7 @@
 
 using namespace penstock::device;
 
-TEST_CASE("a device that this build or machine does not have is refused and named") {
+TEST_CASE("a device that this build or machine lacks is refused and named") {
   CHECK(make_device("host"));
   CHECK(make_device("auto"));
   const auto nonsense = make_device("cuda:x");

@@ -12,7 +12,7 @@ using namespace penstock::device;
 
 namespace {
 
-/// PENSTOCK_NCCL for one test.
+/// Sets PENSTOCK_NCCL for one test.
 struct named_library {
   explicit named_library(const char* path) { ::setenv("PENSTOCK_NCCL", path, 1); }
   named_library(const named_library&) = delete;
@@ -20,7 +20,7 @@ struct named_library {
   ~named_library() { ::unsetenv("PENSTOCK_NCCL"); }
 };
 
-/// Polls until it is made; false if that takes too long.
+/// Polls until the communicator is made; false if that takes too long.
 bool becomes_ready(const nccl_communicator& one) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::chrono::steady_clock::now() < end) {
@@ -34,7 +34,7 @@ bool becomes_ready(const nccl_communicator& one) {
 
 }  // namespace
 
-TEST_CASE("a missing library is an error that says how to name one") {
+TEST_CASE("a missing library is an error that says how to specify one") {
   const named_library none("/nowhere/libnccl.so.2");
   const auto opened = nccl_library::open();
   REQUIRE_FALSE(opened);

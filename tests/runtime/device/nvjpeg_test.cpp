@@ -13,7 +13,7 @@ using namespace penstock::device;
 
 namespace {
 
-/// PENSTOCK_NVJPEG for one test.
+/// Sets PENSTOCK_NVJPEG for one test.
 struct named_library {
   explicit named_library(const char* path) { ::setenv("PENSTOCK_NVJPEG", path, 1); }
   named_library(const named_library&) = delete;
@@ -23,7 +23,7 @@ struct named_library {
 
 }  // namespace
 
-TEST_CASE("without nvJPEG the error says where penstock looked for it, and what to do") {
+TEST_CASE("without nvJPEG the error says where penstock searched for it, and what to do") {
   const named_library none("/nowhere/libnvjpeg.so.13");
   const auto opened = nvjpeg_library::open();
   REQUIRE_FALSE(opened);
@@ -39,7 +39,7 @@ TEST_CASE("a library that is not nvJPEG is refused and named") {
   CHECK(opened.error().message.find("is not nvJPEG") != std::string::npos);
 }
 
-TEST_CASE("the host device leaves all JPEGs to the workers, and says so") {
+TEST_CASE("the host device leaves all JPEGs to the workers and reports that") {
   config settings;
   settings.gpu.device = "host";
   settings.image.decoder = decoder_rule::gpu;
@@ -52,7 +52,8 @@ TEST_CASE("the host device leaves all JPEGs to the workers, and says so") {
   CHECK(choose_decoder(settings)->notice.empty());
 }
 
-TEST_CASE("with a GPU but without nvJPEG, gpu is refused and hybrid leaves all to the workers") {
+TEST_CASE(
+    "with a GPU but without nvJPEG, \"gpu\" is refused and \"hybrid\" leaves all JPEGs to the workers") {
   if (!resolve_choice("cuda")) return;  // a build without a CUDA device
   const named_library none("/nowhere/libnvjpeg.so.13");
   config settings;

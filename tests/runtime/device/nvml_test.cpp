@@ -51,7 +51,7 @@ TEST_CASE("an unused GPU is reported as having no processes") {
   CHECK(seen->empty());
 }
 
-TEST_CASE("a UUID that NVML does not know gives no GPU") {
+TEST_CASE("a UUID that NVML does not know finds no GPU") {
   device::nvml n = fake();
   REQUIRE(n.start());
   CHECK_FALSE(n.by_uuid("GPU-22222222"));
@@ -75,12 +75,12 @@ TEST_CASE("an NVML that refuses to start says why, with its code") {
   CHECK(started.error().message == "what the fake says");
 }
 
-TEST_CASE("processes are shown with their name if this machine has them") {
+TEST_CASE("processes that exist on this machine are shown with their names") {
   const std::string words = device::in_words({{::getpid(), 512U << 20U}, {4'000'000, 0}});
   CHECK(words.find("pid " + std::to_string(::getpid()) + " (test_device, 512 MiB), pid 4000000 (0 B)") == 0);
 }
 
-TEST_CASE("the watch reports what NVML sees, and again when that has changed") {
+TEST_CASE("the watch reports what NVML sees, and again whenever that changes") {
   set_processes("4127:512");
   std::promise<void> first;
   std::promise<void> second;
@@ -106,7 +106,7 @@ TEST_CASE("the watch reports nothing where there is no NVML") {
   CHECK_FALSE(told);
 }
 
-TEST_CASE("nothing waits for a watch that was abandoned while the driver hangs") {
+TEST_CASE("no thread waits for a watch that was abandoned while the driver hangs") {
   std::array<int, 2> hangs{};
   REQUIRE(::pipe(hangs.data()) == 0);
   ::setenv("FAKE_NVML", "hang", 1);

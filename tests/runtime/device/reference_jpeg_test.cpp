@@ -10,7 +10,7 @@
 using namespace penstock;
 using namespace penstock::device;
 
-TEST_CASE("the reference picture is a plain JPEG without a fault, and always the same bytes") {
+TEST_CASE("the reference picture is a plain and valid JPEG, with the same bytes every time") {
   const auto file = reference_jpeg();
   const auto bytes = std::as_bytes(std::span(file));
   CHECK(jpeg_checker().plain_bytes(bytes) == file.size());

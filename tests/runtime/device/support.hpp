@@ -78,8 +78,7 @@ class aligned_bytes {
   std::byte* data_;
 };
 
-/// A batch of random shape, type, layout and bytes; every third one has sizes for which the vector path is
-/// used.
+/// A batch of random shape, type, layout and bytes; every third one has a size that takes the vector path.
 struct random_case {
   explicit random_case(unsigned seed) {
     std::mt19937 draw(seed);
@@ -96,7 +95,7 @@ struct random_case {
     if (settings.type == dtype::uint8 && upto(3) == 0) channels = 1 + upto(6);
     for (double& m : settings.mean) m = std::uniform_real_distribution(-2.0, 2.0)(draw);
     for (double& s : settings.std) s = std::uniform_real_distribution(0.001, 3.0)(draw);
-    if (upto(8) == 0) settings.std = {1e-6, 900, 0.3};  // overflows and subnormals of float16
+    if (upto(8) == 0) settings.std = {1e-6, 900, 0.3};  // covers overflow and subnormals of float16
     std::vector<tensor_spec> tensors{{"image", dtype::uint8, {height, width, channels}, tensor_role::image},
                                      {"label", dtype::int64, {}, tensor_role::data}};
     if (upto(3) != 0) tensors.push_back({"flip", dtype::uint8, {}, tensor_role::record});

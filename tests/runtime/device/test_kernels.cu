@@ -9,7 +9,7 @@ __device__ void wait_cycles(std::uint64_t cycles) {
   while (static_cast<std::uint64_t>(clock64() - begin) < cycles) {
     for (int i = 0; i < 64; ++i) x = x * 1.0001F + 0.5F;
   }
-  if (x == 0) __trap();  // keeps the arithmetic
+  if (x == 0) __trap();  // keeps the compiler from removing the arithmetic
 }
 
 __global__ void busy(std::uint64_t cycles) {

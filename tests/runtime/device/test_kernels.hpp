@@ -8,7 +8,7 @@
 
 namespace penstock::device_test {
 
-/// Multiplies and adds on every multiprocessor for about `cycles` of the clock; touches no memory.
+/// Multiplies and adds on every multiprocessor for about `cycles` clock cycles; touches no memory.
 cudaError_t launch_busy(std::uint64_t cycles, cudaStream_t stream);
 /// Writes to an invalid address.
 cudaError_t launch_illegal_access(cudaStream_t stream);

@@ -33,7 +33,7 @@ double from_float16(std::uint16_t bits) {
 
 }  // namespace
 
-TEST_CASE("records stay behind, labels are copied, images are converted") {
+TEST_CASE("records stay on the host, labels are copied, images are converted") {
   const auto plan =
       plan_transfer(photo_layout(8), {image_layout::nchw, dtype::float16, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}});
   REQUIRE(plan);
@@ -92,7 +92,7 @@ TEST_CASE("float16 rounds to nearest, ties to even, over the whole range") {
   CHECK(std::isnan(from_float16(to_float16(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-TEST_CASE("bfloat16 is the upper half of a float, rounded to even") {
+TEST_CASE("bfloat16 is the upper half of a float, rounded to nearest even") {
   CHECK(to_bfloat16(1.0F) == 0x3f80);
   CHECK(to_bfloat16(std::bit_cast<float>(0x3f80'8000U)) == 0x3f80);
   CHECK(to_bfloat16(std::bit_cast<float>(0x3f81'8000U)) == 0x3f82);
@@ -125,7 +125,7 @@ TEST_CASE("a batch of variable size takes its first dimension from its longest r
   CHECK(extents_with({1'000'000'000'000, -5}) == batch_extents{10, 0, 0});
 }
 
-TEST_CASE("plans that trim nothing have no extents") {
+TEST_CASE("plans without variable dimensions have no extents") {
   const auto plan = plan_transfer(photo_layout(8), {});
   REQUIRE(plan);
   const std::vector<std::byte> slot(plan->slot.bytes);

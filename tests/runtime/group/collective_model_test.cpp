@@ -1,6 +1,5 @@
-// The collective operations of a group in a small world: ranks that enter them, reports and orders that are
-// lost, late or repeated, ranks that restart, and a coordinator that restarts without any knowledge. A
-// failing script is shrunk and printed.
+// The collective operations of a group in a small world: ranks that enter them; reports and orders that are lost, late or repeated; ranks
+// that restart; and a coordinator that restarts with no knowledge. A failing script is shrunk and printed.
 #include "runtime/group/collective_book.hpp"
 #include "runtime/group/collective_member.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"
@@ -27,7 +26,7 @@ using script = testing::script_of<act>;
 struct world_settings {
   std::uint32_t ranks = 2;
   std::uint64_t operations = 20;
-  bool same_bytes = true;        ///< a rank that enters an operation again gives the same ones
+  bool same_bytes = true;        ///< a rank that enters an operation again passes the same bytes
   bool forgets_results = false;  ///< a planted mistake: a new process repeats no more than it has to
 };
 
@@ -115,7 +114,7 @@ class world {
   void take(rank& r, const shared_collective_result& result) {
     if (!r.member.heard(result)) return;
     ++tally_.done;
-    // If no process with the old result is left, a different result does not contradict it.
+    // A different result is no contradiction if no process with the old result is left.
     for (const rank& other : ranks_) {
       const shared_collective_result& theirs = other.member.result();
       if (theirs && theirs->number == result->number && *theirs != *result)
@@ -143,7 +142,7 @@ class world {
   void hear_late(rank& r) {
     if (!r.old.empty()) take(r, r.old.front());
   }
-  /// A new process of a rank, with all of its progress, or one operation less.
+  /// Starts a new process of a rank, with all of its progress or one operation less.
   void restart(rank& r, std::uint32_t pick) {
     r.most_done = std::max(r.most_done, r.member.done());
     const std::uint64_t kept = r.most_done - (r.most_done > 0 && pick % 2 == 0 ? 1 : 0);
@@ -164,7 +163,7 @@ class world {
   }
   void check() {
     if (const auto& wrong = book_.wrong()) {
-      // Only if the results, and the bytes for them, are gone with rank 0's process.
+      // Only possible if the results, and the bytes for them, were lost with rank 0's process.
       if (!taken_over_ || !restarted_) throw violation{fmt::format("rank {}: {}", wrong->rank, wrong->what)};
       ++tally_.past;
       over_ = true;
@@ -232,9 +231,7 @@ testing::model<act, world_settings> model_that_counts(world_tally& tally) {
 
 }  // namespace
 
-TEST_CASE(
-    "all ranks get the same result of each collective operation, whatever is lost, late, repeated or "
-    "restarted") {
+TEST_CASE("all ranks get the same result of each operation, whatever is lost, late, repeated or restarted") {
   world_tally tally;
   testing::explore(model_that_counts(tally));
   for (const std::uint64_t often : {tally.done, tally.restarts, tally.takeovers, tally.repeated})
@@ -249,7 +246,7 @@ TEST_CASE("the model of collective operations finds a rank that starts over") {
   CHECK(testing::finds_a_mistake(model_that_counts(tally), planted));
 }
 
-TEST_CASE("a rank that leaves is named by those that wait for it") {
+TEST_CASE("a rank that leaves is named by the ranks that wait for it") {
   collective_book book(2);
   collective_member stays(0);
   stays.enter(collective_kind::barrier, {});
@@ -262,7 +259,7 @@ TEST_CASE("a rank that leaves is named by those that wait for it") {
         "has left the group after 0 collective operations, but rank 0 is in number 1, a barrier");
 }
 
-TEST_CASE("two ranks in different operations with one number both get an error") {
+TEST_CASE("two ranks that enter different operations with one number both get an error") {
   collective_book book(2);
   collective_member a(4);
   collective_member b(4);

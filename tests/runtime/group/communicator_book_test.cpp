@@ -1,6 +1,5 @@
-// One rank's communicator, event by event; and ranks in a made-up world in which libraries fail, hang and
-// answer late, programs keep scopes open, and orders overtake each other. A failing script is named by its
-// seed.
+// One rank's communicator, event by event; and ranks in a simulated world in which libraries fail, hang and answer late, programs keep
+// scopes open, and orders overtake each other. A failing script is named by its seed.
 #include "runtime/group/communicator_book.hpp"
 
 #include "tests/runtime/group/communicator_world.hpp"
@@ -45,7 +44,7 @@ communicator_book made_one(std::uint64_t number = 1) {
 
 }  // namespace
 
-TEST_CASE("a communicator is usable once it is made, and not before") {
+TEST_CASE("a communicator is usable only once it is made") {
   communicator_book book(limits);
   CHECK_FALSE(book.open_scope());
   book.make(1, "id", begin_of_time);
@@ -59,7 +58,7 @@ TEST_CASE("a communicator is usable once it is made, and not before") {
   CHECK(book.was_used());
 }
 
-TEST_CASE("an abort waits for open scopes, and no new scope opens") {
+TEST_CASE("an abort waits for open scopes, and no new scope can open") {
   communicator_book book = made_one();
   REQUIRE(book.open_scope());
   book.abort(1, begin_of_time);
@@ -71,7 +70,7 @@ TEST_CASE("an abort waits for open scopes, and no new scope opens") {
   CHECK(last_told(book.advance(begin_of_time + 1s)) == progress::aborted);
 }
 
-TEST_CASE("a scope that stays open longer than abort_timeout costs the owner's process") {
+TEST_CASE("a scope that stays open longer than abort_timeout costs its owner's process") {
   communicator_book book = made_one();
   REQUIRE(book.open_scope());
   book.abort(1, begin_of_time);
@@ -82,7 +81,7 @@ TEST_CASE("a scope that stays open longer than abort_timeout costs the owner's p
   CHECK(book.advance(begin_of_time + 11s).empty());
 }
 
-TEST_CASE("an abort that does not return costs the owner's process") {
+TEST_CASE("an abort that does not return costs its owner's process") {
   communicator_book book = made_one();
   book.abort(1, begin_of_time);
   REQUIRE(only<begin_abort>(book.advance(begin_of_time)).size() == 1);
@@ -90,7 +89,7 @@ TEST_CASE("an abort that does not return costs the owner's process") {
   CHECK(only<replace_owner>(book.advance(begin_of_time + 10s)).size() == 1);
 }
 
-TEST_CASE("a communicator that is not made in time is broken, and can be aborted") {
+TEST_CASE("a communicator that is not made in time is broken and can be aborted") {
   communicator_book book(limits);
   book.make(1, "id", begin_of_time);
   static_cast<void>(book.advance(begin_of_time));
@@ -133,9 +132,7 @@ TEST_CASE("an order to abort an unknown communicator is answered, and the late o
   CHECK(only<begin_making>(book.advance(begin_of_time)).size() == 1);
 }
 
-TEST_CASE(
-    "in a world of faults no rank uses a communicator that is being aborted, and no order is left "
-    "unanswered") {
+TEST_CASE("despite faults no rank uses a communicator during its abort, and every order is answered") {
   // PENSTOCK_TEST_STEPS makes it longer.
   const std::uint64_t wanted = communicator_world::steps_wanted(1'000'000);
   communicator_world::totals all;
@@ -146,6 +143,6 @@ TEST_CASE(
   }
   std::printf("communicator_world: seeds up to %llu, %s\n", static_cast<unsigned long long>(seed),
               all.text().c_str());
-  // A world in which one of these never happens proves nothing about it.
+  // A world in which one of these never happens has not tested it.
   CHECK(all.everything_happened());
 }

@@ -158,7 +158,7 @@ void communicator_world::move_member(std::uint32_t r) {
       s.reports.push_back(std::move(report->report));
     } else if (auto* make = std::get_if<make_communicator>(&c)) {
       must(ids_.at(make->number) == make->id, "a communicator is made with the id of another");
-      // All ranks go back to the agreed step; a process that has used a communicator is replaced for that.
+      // All ranks go back to the agreed step, and a process that has used a communicator is replaced for that.
       const std::uint64_t base = s.member->view().agreed;
       must(s.settled == base || base == 0, "ranks go back to different steps");
       if (s.step != base) ++tally_.back;
@@ -175,7 +175,7 @@ void communicator_world::move_member(std::uint32_t r) {
 void communicator_world::follow_agreement(rank_state& s) {
   const std::uint64_t agreed = s.member->view().agreed;
   if (agreed <= s.settled) return;
-  // A rank that has just restarted learns what others have settled; every other one needs a snapshot.
+  // A rank that has just restarted learns what the others have agreed on; every other rank needs a snapshot.
   must(s.held.contains(agreed) || s.step <= agreed, "a step is agreed of which a rank has no snapshot");
   s.settled = agreed;
   s.step = std::max(s.step, agreed);
@@ -214,7 +214,7 @@ void communicator_world::move_library(rank_state& s) {
   if (s.library_makes && chance(3)) {
     const std::uint64_t number = std::exchange(s.library_makes, std::nullopt)->number;
     if (!quiet_ && chance(20)) return s.owner->failed(number, "cannot connect");
-    if (!quiet_ && chance(50)) return;  // never finishes: the deadline detects it
+    if (!quiet_ && chance(50)) return;  // never finishes, which the deadline detects
     ++tally_.made;
     s.owner->made(number);
   } else if (s.library_aborts && chance(3)) {

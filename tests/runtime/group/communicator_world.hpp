@@ -1,6 +1,6 @@
-// Ranks with a real group_book, member_books and communicator_books, over links that deliver late, in a world
-// whose libraries fail, hang and answer late, whose programs keep scopes open, and whose processes are killed
-// at any step. The world knows independently what is allowed: a script that breaks a rule throws.
+// Ranks with a real group_book, member_books and communicator_books, over links that deliver late. Libraries fail, hang and answer late,
+// programs keep scopes open, and processes are killed at any step. The world knows independently what is allowed: a script that breaks a
+// rule throws.
 #pragma once
 
 #include "runtime/group/communicator_book.hpp"
@@ -82,7 +82,7 @@ class communicator_world {
   std::uint64_t processes_ = 100;
   std::uint64_t agreed_ = 0;
   std::uint64_t steps_of_script_ = 0;
-  bool quiet_ = false;  // no more faults: everything must settle
+  bool quiet_ = false;  // no more faults: the group must come to rest
   totals tally_;
 };
 

@@ -19,7 +19,7 @@ TEST_CASE("when a rank is lost, all ranks abort the communicator and make a new 
   g.kill(1);
   g.run(1s);
   CHECK(g.aborted == std::vector<std::pair<std::uint32_t, std::uint64_t>>{{0, first}, {2, first}});
-  CHECK(g.handing_out().empty());  // no rank can take a step alone
+  CHECK(g.handing_out().empty());  // a rank cannot take a step alone
   g.replace(1);
   g.run();
   g.members[1]->described({"abc", 0, 0});
@@ -30,14 +30,13 @@ TEST_CASE("when a rank is lost, all ranks abort the communicator and make a new 
 }
 
 TEST_CASE(
-    "a higher number of another coordinator's communicator breaks the current one, and the next is higher "
-    "still") {
+    "a higher communicator number of another coordinator breaks the current communicator, and the next is higher still") {
   small_group g(3, true, true);
   g.begin();
   g.run();
   REQUIRE(g.made.size() == 3);
   const std::uint64_t first = g.made[0].second;
-  member_report stray;  // from a process that was disconnected and had another coordinator meanwhile
+  member_report stray;  // from a process that was disconnected and meanwhile had another coordinator
   stray.card = g.cards[1].card;
   stray.card.process = 77;
   stray.number = 1;
@@ -53,7 +52,7 @@ TEST_CASE(
   for (const auto& m : g.members) CHECK(m->may_communicate());
 }
 
-TEST_CASE("a finished rank that exits fails a group of common steps, and no other group") {
+TEST_CASE("a finished rank that exits fails a group with common steps, and no other group") {
   for (const bool common : {true, false}) {
     small_group g(2, false, true);
     g.settings.common_steps = common;
@@ -90,7 +89,7 @@ TEST_CASE("finished ranks that exit do not fail a rank whose program finishes sl
   CHECK(g.ends[0]->how == group_outcome::finished);
 }
 
-TEST_CASE("an asynchronous error of one rank's communicator aborts it on all") {
+TEST_CASE("an asynchronous error in one rank's communicator aborts it on all ranks") {
   small_group g(2, false, true);
   g.begin();
   g.run();
@@ -103,8 +102,7 @@ TEST_CASE("an asynchronous error of one rank's communicator aborts it on all") {
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
-TEST_CASE(
-    "the first rank to finish does not end the communicator of the others, even if they need none either") {
+TEST_CASE("the first rank to finish does not end the others' communicator, even if they need none either") {
   small_group g(2, true, true);
   g.begin();
   g.run();
@@ -116,7 +114,7 @@ TEST_CASE(
   g.members[1]->stream_ended();
   g.run(1s);
   CHECK(g.members[0]->may_communicate());
-  // No new one is made without that rank.
+  // No new communicator is made without that rank.
   g.members[0]->communicator_broken(first, "remote error");
   g.run(1s);
   CHECK(g.made.size() == 2);
@@ -144,8 +142,7 @@ TEST_CASE("a step is agreed once every rank has a snapshot of it, and stays agre
 }
 
 TEST_CASE(
-    "while a new communicator is made no step is agreed, except those that a returning rank had "
-    "acknowledged") {
+    "while a new communicator is made no step is agreed, except those that a returning rank had acknowledged") {
   small_group g(2, true, true);
   g.begin();
   g.run();
@@ -179,7 +176,7 @@ TEST_CASE("agreed steps are handed out again without a communicator") {
   CHECK_FALSE(g.members[0]->right());
 }
 
-TEST_CASE("two coordinators that each began a group give their communicators different numbers") {
+TEST_CASE("two coordinators that each started a group give their communicators different numbers") {
   std::vector<std::uint64_t> numbers;
   for (int i = 0; i < 2; ++i) {
     small_group g(2, true, true);

@@ -8,7 +8,7 @@ using namespace penstock::group;
 using namespace penstock::testing;
 using namespace std::chrono_literals;
 
-TEST_CASE("a stop freezes all ranks, and all deliver up to the step of the one that is furthest") {
+TEST_CASE("a stop freezes all ranks, and all deliver up to the step of the rank that is furthest") {
   small_group g(3);
   g.begin();
   g.deliver(0, 3);
@@ -38,7 +38,7 @@ TEST_CASE("a rank that leaves before the others is lost at its step") {
   CHECK(g.ends[0]->cause->cause == "left at step 6");
 }
 
-TEST_CASE("a group has finished when all streams have ended, and no rank leaves before all know") {
+TEST_CASE("a group has finished when all streams have ended, and no rank leaves before all know that") {
   small_group g(2);
   g.begin();
   g.members[0]->stream_ended();
@@ -74,7 +74,8 @@ TEST_CASE("a rank lost after its last delivery restarts before the group has fin
   CHECK(g.all_finished());
 }
 
-TEST_CASE("a rank lost just after its group has finished delivers the rest, and no rank waits for it") {
+TEST_CASE(
+    "a rank lost just after its group has finished delivers its remaining batches, and no rank waits for it") {
   small_group g(3, true);
   g.begin();
   for (std::uint32_t r = 0; r < 3; ++r) {
@@ -89,7 +90,7 @@ TEST_CASE("a rank lost just after its group has finished delivers the rest, and 
   g.kill(1);
   g.cut.clear();
   g.run(1s);
-  CHECK_FALSE(g.book->may_leave());  // its next process would find no rank
+  CHECK_FALSE(g.book->may_leave());  // its next process would find no other rank
   g.replace(1, 2);
   g.run();
   CHECK(g.book->may_leave());
@@ -113,12 +114,12 @@ TEST_CASE(
   g.run();
   g.members[1].reset();            // its link does not report the exit
   constexpr bool counted = false;  // nor does its launcher count starts
-  SECTION("its next process comes before the group has finished") {
+  SECTION("its next process arrives before the group has finished") {
     g.replace(1, 2, counted);
     g.run();
   }
   for (const std::uint32_t r : {0, 2}) g.members[r]->stream_ended();
-  SECTION("or after that") {
+  SECTION("its next process arrives after that") {
     g.run();
     g.replace(1, 2, counted);
   }
@@ -165,7 +166,8 @@ TEST_CASE("a replaced process does not get its rank back when the group has fini
   CHECK_FALSE(first->delivers_the_rest());
 }
 
-TEST_CASE("a rank that delivers the rest continues when the coordinator does not hear from it for a while") {
+TEST_CASE(
+    "a rank that delivers its remaining batches continues while the coordinator does not hear from it") {
   small_group g(2, true);
   g.begin();
   g.run();

@@ -10,7 +10,7 @@ using namespace penstock::group;
 using namespace penstock::testing;
 using namespace std::chrono_literals;
 
-TEST_CASE("no rank hands out batches before all have joined and described the same dataset") {
+TEST_CASE("no rank hands out batches before all ranks have joined and described the same dataset") {
   small_group g(3);
   g.start(0);
   g.start(2);
@@ -65,7 +65,7 @@ TEST_CASE("ranks that disagree all fail within five seconds and name both ranks 
     CHECK(g.all_failed_with("the dataset is abc from position 0 of epoch 0 at rank 0"));
     CHECK(g.all_failed_with("xyz from position 0 of epoch 0 at rank 1"));
   }
-  SECTION("in the position at which they begin") {
+  SECTION("in the start position") {
     g.start_all();
     g.run();
     g.members[0]->described({"abc", 0, 0});
@@ -85,7 +85,7 @@ TEST_CASE("ranks that disagree all fail within five seconds and name both ranks 
   CHECK(g.book->view().outcome == group_outcome::failed);
 }
 
-TEST_CASE("GPUs that are shared on purpose may be shared") {
+TEST_CASE("GPUs that are shared on purpose are accepted") {
   small_group g(2);
   for (member_settings& m : g.cards) {
     m.card.device = "GPU-1";
@@ -150,7 +150,7 @@ TEST_CASE("a rank that arrives just after the startup has failed learns why befo
   }
 }
 
-TEST_CASE("under fail the loss of a rank ends all with that cause, and the first one counts") {
+TEST_CASE("under fail the loss of a rank ends all ranks with that cause, and the first cause counts") {
   small_group g(4);
   g.begin();
   g.kill(2);
@@ -205,7 +205,7 @@ TEST_CASE("a disconnected rank stops before it counts as lost, and continues if 
   CHECK(g.members[1]->incarnation() == 1);
 }
 
-TEST_CASE("a rank that was replaced while it was cut off ends") {
+TEST_CASE("a rank that was replaced while it was cut off ends when it is reconnected") {
   small_group g(2, true);
   auto cut_off = g.replace_cut_off(1);
   CHECK(g.members[1]->incarnation() == 2);
@@ -224,7 +224,7 @@ TEST_CASE("a rank that was replaced while it was cut off ends") {
   CHECK(end->cause->cause == "rank 1 (host1, pid 1001) was replaced");
 }
 
-TEST_CASE("the next process of rank 0 takes over with what the others know") {
+TEST_CASE("the next process of rank 0 takes over with what the other ranks know") {
   small_group g(3, true);
   g.begin();
   g.kill(1);
@@ -246,11 +246,11 @@ TEST_CASE("the next process of rank 0 takes over with what the others know") {
   CHECK(g.handing_out() == ranks{0, 1, 2});
 }
 
-TEST_CASE("under fail the loss of rank 0 is reported with its host and pid, however it is noticed") {
+TEST_CASE("under fail the loss of rank 0 is reported with its host and pid, however it is detected") {
   small_group g(3);
   g.begin();
   g.kill(0);
-  SECTION("its process is seen to end") {
+  SECTION("its process exits") {
     for (const std::uint32_t r : {1U, 2U}) g.members[r]->coordinator_gone("its process has ended");
     g.run();
   }
@@ -313,7 +313,7 @@ TEST_CASE("a new process of rank 0 learns from the other ranks how the group has
   CHECK(g.book->view().outcome == group_outcome::finished);
 }
 
-TEST_CASE("the next process of a rank does not continue with another dataset") {
+TEST_CASE("the next process of a rank cannot continue with another dataset") {
   small_group g(2, true);
   g.begin();
   g.kill(1);
@@ -326,7 +326,7 @@ TEST_CASE("the next process of a rank does not continue with another dataset") {
   CHECK(g.ends[1]->cause->cause == "its dataset has the fingerprint xyz, but the group's has abc");
 }
 
-TEST_CASE("ranks that all restart at once continue where each of them was, but only with one dataset") {
+TEST_CASE("ranks that all restart at once continue from their own positions, but only with one dataset") {
   const auto start_again = [](small_group& g, const std::string& fingerprint_of_last) {
     g.begin();
     for (const std::uint32_t r : {2U, 1U, 0U}) g.kill(r);
@@ -346,7 +346,7 @@ TEST_CASE("ranks that all restart at once continue where each of them was, but o
     start_again(g, "xyz");
     CHECK(g.all_failed_with("xyz from position 440 of epoch 0 at rank 2"));
   }
-  SECTION("under fail all begin at one position, also when they are started again") {
+  SECTION("under fail all ranks start at one position, also when they are started again") {
     small_group g(3);
     start_again(g, "abc");
     CHECK(g.all_failed_with("from position 400 of epoch 0 at rank 1"));
@@ -377,9 +377,9 @@ TEST_CASE("a new coordinator that does not know the group yet returns no lapsed 
   REQUIRE(g.handing_out() == ranks{0, 1, 2});
   g.cut = {1};
   g.run(11s);
-  REQUIRE(g.handing_out() == ranks{0, 2});  // another process may have taken the silent one's rank
+  REQUIRE(g.handing_out() == ranks{0, 2});  // another process may have taken the silent rank
   g.kill(0);
-  g.cut = {2};  // this rank could report that
+  g.cut = {2};  // this rank could report the replacement
   g.replace(0);
   g.run(3s);
   CHECK(g.handing_out() == ranks{2});
@@ -409,7 +409,7 @@ TEST_CASE("a process gives up its place before a newer process of the same rank 
   g.begin();
   g.run();
   const nanoseconds lost_after = g.settings.lost_after;
-  member_report newer;  // from a process that replaced that one under another coordinator
+  member_report newer;  // from a process that took its place under another coordinator
   newer.card = g.cards[1].card;
   newer.card.process = 77;
   newer.incarnation = 2;
@@ -448,7 +448,7 @@ TEST_CASE("a rank whose place another process has taken stops at once and tells 
   CHECK(says_so);
 }
 
-TEST_CASE("rank 0 that learns late of an earlier group does not count as a replaced process of it") {
+TEST_CASE("rank 0 that learns late of an earlier group does not count as replaced in it") {
   small_group g(2, true);
   g.begin();
   member_report earlier;  // its rank was disconnected when that group's coordinator ended
@@ -483,7 +483,7 @@ TEST_CASE("orders of an earlier coordinator are ignored") {
   CHECK(g.members[1]->view().outcome == group_outcome::none);
 }
 
-TEST_CASE("a rank alone is a group") {
+TEST_CASE("a single rank is a group") {
   small_group g(1, true, true);
   g.start(0);
   g.run();

@@ -1,6 +1,6 @@
-// The drivers of a group in a small world (group_world.hpp), driven by random scripts: deaths at any step,
-// also of rank 0, suspended processes, messages that are lost, late or repeated, disconnected hosts, stops,
-// failing communicators. A failing script is shrunk and printed.
+// The drivers of a group in a small world (group_world.hpp), driven by random scripts: deaths at any step, also of rank 0; suspended
+// processes; messages that are lost, late or repeated; disconnected hosts; stops; failing communicators. A failing script is shrunk and
+// printed.
 #include "tests/runtime/group/group_world.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -33,7 +33,7 @@ group_world_settings random_settings(random_choice& choose) {
 script random_script(random_choice& choose) {
   constexpr auto first_accident = static_cast<std::uint32_t>(group_act::lose);
   constexpr auto acts = static_cast<std::uint32_t>(group_act::count);
-  // Each script contains a few kinds of faults, some of them rarely: rare faults must coincide to do harm.
+  // Each script has only a few kinds of faults, some of them rarely: rare faults must coincide to do harm.
   std::vector<group_act> accidents;
   for (std::uint32_t what = first_accident; what < acts; ++what) {
     const auto act = static_cast<group_act>(what);
@@ -55,7 +55,7 @@ script random_script(random_choice& choose) {
   return made;
 }
 
-/// A script of work and suspended processes only.
+/// A script of ordinary work and suspended processes only.
 script random_script_of_pauses(random_choice& choose) {
   script made = random_script(choose);
   const std::uint32_t calm = 5 + choose.below(60);

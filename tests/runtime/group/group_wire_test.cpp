@@ -137,7 +137,7 @@ TEST_CASE("reports and orders arrive unchanged") {
   CHECK(as_bytes(decode_order(as_bytes(group_order{}), world).value()) == as_bytes(group_order{}));
 }
 
-TEST_CASE("every truncated message is refused, and every extra byte") {
+TEST_CASE("truncated messages are refused, and so is every extra byte") {
   for (const std::string& whole : {as_bytes(full_report()), as_bytes(full_order())}) {
     const bool report = decode_report(whole, world).has_value();
     const auto refused = [&](const std::string& bytes) {
@@ -156,7 +156,7 @@ TEST_CASE("every truncated message is refused, and every extra byte") {
   CHECK_FALSE(decode_hello(hello + "x"));
 }
 
-TEST_CASE("the reader of messages handles any bytes") {
+TEST_CASE("random bytes do not crash the reader of messages") {
   std::mt19937_64 random(testing::seed_of_this_run("group wire"));
   const std::string seeds[] = {as_bytes(full_report()), as_bytes(full_order()),
                                payload_of(encode(link_hello{}))};
@@ -177,7 +177,7 @@ TEST_CASE("the reader of messages handles any bytes") {
   }
 }
 
-TEST_CASE("sizes, enumerators and booleans are not trusted") {
+TEST_CASE("invalid sizes, enumerators and booleans are refused") {
   const std::string whole = as_bytes(group_order{});
   const auto with_byte = [&](std::size_t at, char value) {
     std::string bytes = whole;
@@ -208,7 +208,7 @@ TEST_CASE("sizes, enumerators and booleans are not trusted") {
   CHECK_FALSE(decode_report(with_value(settings_bytes_max - 12), world));
 }
 
-TEST_CASE("texts are shortened, and any other overlong field is refused and named") {
+TEST_CASE("texts are shortened, and any other overlong field is refused by name") {
   member_report report = full_report();
   report.failed = group_cause{2, "node7", 4711, std::string(100'000, 'f')};
   report.view.cause->cause = std::string(100'000, 'c');

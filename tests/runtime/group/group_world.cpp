@@ -46,7 +46,7 @@ group_world::process* group_world::any(std::uint32_t pick) {
   return alive_.empty() ? nullptr : alive_[pick % alive_.size()].get();
 }
 
-/// A rank that misses the group's end is not a fault: the launcher handles it.
+/// A rank that misses the group's end is no fault: its launcher handles that.
 bool group_world::launcher_settles_the_end() const {
   return settings_.launcher_hears_end && settings_.waits && told_at_ != never;
 }
@@ -56,18 +56,18 @@ bool group_world::starts_again(std::uint32_t rank) {
   if (newest(rank) != nullptr || r.over || (!settings_.waits && r.starts > 0)) return false;
   if (told_at_ == never) return true;
   if (launcher_settles_the_end()) finish_alone(rank);
-  // Other launchers do not know it; if the group has failed or was stopped, that does no harm.
+  // Other launchers do not know the end; if the group has failed or was stopped, that does no harm.
   return !settings_.launcher_hears_end && settings_.waits && told_ == group_outcome::finished;
 }
 
-/// A launcher that knows how the group ended starts no process that would look for it.
+/// A launcher that knows how the group ended starts no process that would look for the group.
 void group_world::finish_alone(std::uint32_t rank) {
   launched_rank& r = ranks_[rank];
   r.over = true;
   if (told_ == group_outcome::finished) r.delivered = r.steps = settings_.batches;
 }
 
-/// The launcher ends processes that still do not know what others have known for some time.
+/// The launcher ends processes that do not learn of the end within some time.
 void group_world::end_those_left_behind() {
   if (!launcher_settles_the_end() || now_ - told_at_ < left_behind_after) return;
   std::vector<process*> left;
@@ -145,7 +145,7 @@ void group_world::kill(process& p, bool loses_words) {
   std::erase_if(alive_, [&](const auto& one) { return one.get() == &p; });
 }
 
-/// Kills a process that has delivered everything, and waits for the others or ends.
+/// Kills a process that has delivered everything and is waiting for the others or ending.
 void group_world::kill_whole(std::uint32_t pick) {
   std::vector<process*> whole;
   for (auto& p : alive_) {
@@ -174,7 +174,7 @@ void group_world::hear(process& c, link_id link, const member_report& report) {
     const std::uint64_t group = group_of_.at(known.coordinator);
     const bool two = known.generation == c.known_generation && group != c.known_group;
     c.known_generation = known.generation;
-    c.known_group = two ? c.token : group;  // a mix of two groups is neither
+    c.known_group = two ? c.token : group;  // a mix of two groups counts as neither
   }
   c.coordinator->reported(link, report, now_);
 }
@@ -329,8 +329,7 @@ void group_world::ended(process& p) {
   launched_rank& launched = ranks_[p.rank];
   if (newest(p.rank) == &p) launched.steps = std::max(launched.steps, p.book().steps());
   if (p.end->how == group_outcome::finished) {
-    // Another process of this rank may have delivered it: the previous one if steps need all ranks, otherwise
-    // a twin.
+    // Another process of this rank may have delivered the batch: the previous one if steps need all ranks, otherwise a twin.
     const bool another = settings_.communicator || launched.twins;
     const bool whole = (another ? launched.delivered : p.book().steps()) == settings_.batches;
     must(whole, "a group has finished, and a rank has not delivered everything");
@@ -347,14 +346,14 @@ void group_world::ended(process& p) {
       told_at_ = now_;
       told_ = known.outcome;
     }
-    // Rank 0 died at that moment, and its next process asks ranks that are gone.
+    // Rank 0 died at that moment, and its next process asks ranks that have exited.
     const process* c = coordinator();
     const bool unknown = c == nullptr || c->coordinator->view().outcome == group_outcome::none;
     if (unknown && !launcher_settles_the_end()) may_fail_ = may_differ_ = true;
   } else {
     const bool alone = told_ == group_outcome::finished && p.end->cause &&
                        p.end->cause->cause.starts_with("cannot be reached");
-    // If a rank had two processes at once, the group may finish with one while a third replaces the other.
+    // If a rank had two processes at once, the group may finish with one of them while a third replaces the other.
     must(!alone || may_fail_ || launched.twins,
          "a rank was started again, and there is no group any more that it could join");
     // Refused, replaced or disconnected: its launcher may restart it.
@@ -375,7 +374,7 @@ void group_world::remove_ended() {
       ++i;
       continue;
     }
-    // A rank that does not know the end by then will not learn it.
+    // A rank that has not learned of the end by then will never learn it.
     const bool late = now_ - decided_at_ >= end_grace && !launcher_settles_the_end();
     if (p.coordinator && p.coordinator->view().outcome != group_outcome::none && late)
       may_fail_ = may_differ_ = true;
@@ -402,7 +401,7 @@ void group_world::exits(process& p) {
 void group_world::advance() {
   for (auto& p : alive_) {
     if (!stands_still(*p) && p->token % 2 == 0)
-      wake(*p);  // other processes notice first that time has
+      wake(*p);  // other processes notice first that time has passed
                  // passed
   }
   if (process* c = coordinator(); c != nullptr && !stands_still(*c)) {
@@ -422,7 +421,7 @@ void group_world::advance() {
 void group_world::check() {
   std::map<std::pair<std::uint32_t, std::uint64_t>, int> handing;
   for (const auto& p : alive_) {
-    // After the end a coordinator exits, and the next one cannot know which rank delivers the rest.
+    // After the end a coordinator exits, and the next one cannot know which rank is delivering its remaining batches.
     const bool rest = ranks_[p->rank].twins && p->book().delivers_the_rest();
     const std::uint64_t by = rest ? p->let_in_by : 0;
     if (!former(*p) && hands_out(*p) && ++handing[{p->rank, by}] > 1)
@@ -445,7 +444,7 @@ void group_world::check() {
   }
 }
 
-/// If silence counts as a loss, the group may end, naming only the silent rank.
+/// If silence counts as a loss, the group may end and name only the silent rank.
 void group_world::pause_one(process& p, nanoseconds time) {
   if (stands_still(p)) return;
   p.stands_still_until = now_ + time;
@@ -454,7 +453,7 @@ void group_world::pause_one(process& p, nanoseconds time) {
   if (!settings_.waits && time > lost_after - 6 * beat) paused_.insert(p.rank);
 }
 
-/// A suspended job: no process runs for a while, and they do not all continue at the same moment.
+/// A suspended job: no process runs for a while, and the processes do not all continue at the same moment.
 void group_world::pause_all(std::uint32_t pick) {
   if (now_ - paused_at_ < lost_after) return;  // otherwise one rank could be late twice
   const nanoseconds time = nanoseconds(100ms) * (1 + pick % 60);
@@ -479,7 +478,7 @@ void group_world::pause_all(std::uint32_t pick) {
 
 void group_world::pass(nanoseconds time) {
   now_ += time;
-  // If silence ends a group, chance alone must not cause it.
+  // If silence ends a group, that must not happen by chance alone.
   if (!settings_.waits && now_ - exchanged_ > beat) exchange();
   for (auto& p : alive_) {
     if (newest(p->rank) == p.get()) ranks_[p->rank].steps = p->book().steps();

@@ -1,7 +1,6 @@
-// A world for the drivers of a group and their books: processes that launchers start and kill, and that are
-// suspended and resumed; links that lose, delay and repeat messages; clocks that advance; streams and
-// communicators. The world knows independently what is allowed, and throws a violation when the drivers do
-// otherwise. Used by group_model_test.cpp.
+// A world for the drivers of a group and their books: processes that launchers start and kill, and that are suspended and resumed; links
+// that lose, delay and repeat messages; clocks; streams and communicators. The world knows independently what is allowed, and throws a
+// violation when the drivers do otherwise. Used by group_model_test.cpp.
 #pragma once
 
 #include "runtime/group/coordinator_driver.hpp"
@@ -52,7 +51,7 @@ class group_world {
  public:
   group_world(const group_world_settings& settings, group_world_tally& tally);
   void perform(step<group_act> s);
-  /// No more faults: the group must end now, within a bounded time.
+  /// No more faults: from now on the group must end within a bounded time.
   void finish();
 
  private:
@@ -63,18 +62,18 @@ class group_world {
     std::unique_ptr<group::coordinator_driver> coordinator{};  // in rank 0
     steady_time started{};
     steady_time stands_still_until{};
-    /// Messages that arrived meanwhile. Empty: the link has closed, with the process at its other end.
+    /// Messages that arrived meanwhile. Empty: the link has closed, together with the process at its other end.
     std::deque<std::pair<group::link_id, std::optional<group::member_report>>> reports{};
     std::deque<std::optional<group::group_order>> orders{};
     [[nodiscard]] group::member_book& book() const { return driver->book(); }
     std::optional<group::end_rank> end{};
     bool cut_up = false;          // no message reaches the coordinator
     bool cut_down = false;        // no message arrives from there
-    std::uint64_t let_in_by = 0;  // the last coordinator that counted it
+    std::uint64_t let_in_by = 0;  // the last coordinator that accepted it
     // For a coordinator: the newest group of earlier coordinators, according to the reports that it has received.
     std::uint64_t known_generation = 0;
     std::uint64_t known_group = 0;
-    steady_time up_since{};    // its oldest report in transit was sent then, or later
+    steady_time up_since{};    // when its oldest report in transit was sent, or earlier
     steady_time down_since{};  // the same for the oldest order to it
     bool described = false;
     bool handed_out = false;
@@ -144,7 +143,7 @@ class group_world {
   steady_time decided_at_ = never;                          // a coordinator knew how the group ended
   steady_time told_at_ = never;                             // a rank that ended reported how the group ended
   group::group_outcome told_ = group::group_outcome::none;
-  // If no reachable process knew of a group, the next coordinator begins another one.
+  // If no reachable process knew of a group, the next coordinator starts another one.
   std::map<std::uint64_t, std::uint64_t> group_of_;  // by the coordinator's token
   std::uint64_t group_ = 0;                          // the most recently established one
   std::uint64_t tokens_ = 0;

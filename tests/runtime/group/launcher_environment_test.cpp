@@ -70,7 +70,7 @@ variables without(variables set, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("each launcher's variables say rank, world size and local rank") {
+TEST_CASE("each launcher's variables give rank, world size and local rank") {
   const launcher_place t = place(torchrun);
   CHECK(t.launcher == "torchrun");
   CHECK(t.rank == 5);
@@ -108,7 +108,7 @@ TEST_CASE("each launcher's variables say rank, world size and local rank") {
   CHECK(p.one_at_a_time);
 }
 
-TEST_CASE("a batch script of Slurm has a rank, but is not known to run in each") {
+TEST_CASE("a Slurm batch script has a rank, but is not known to run in each rank") {
   CHECK(place(slurm).runs_in_each_rank);
   auto script = slurm;
   script.erase("SLURM_STEP_ID");
@@ -127,7 +127,7 @@ TEST_CASE("inside a Slurm allocation the variables of mpirun and mpiexec count, 
 }
 
 TEST_CASE(
-    "without a launcher there is no rank, and the error where one is needed lists the variables searched") {
+    "without a launcher there is no rank, and an error where one is needed lists the variables searched") {
   CHECK_FALSE(*place_in(of({})));
   const std::string why = refusal({});
   for (const char* name : {"RANK (torchrun)", "OMPI_COMM_WORLD_RANK (mpirun)", "PMI_RANK",
@@ -154,7 +154,7 @@ TEST_CASE("a missing or nonsensical variable is named, with the launchers that s
   CHECK(local_rank_of(place(openmpi)).value() == 3);
 }
 
-TEST_CASE("ranks of one host meet at an abstract socket that is theirs alone") {
+TEST_CASE("ranks on one host meet at an abstract socket that only they use") {
   const group_address a = address_of(place(openmpi), of(openmpi), 1000, "train").value();
   CHECK(a.what == group_address::kind::abstract_socket);
   CHECK(a.name == "penstock-group/1000/4711/train");
@@ -163,7 +163,7 @@ TEST_CASE("ranks of one host meet at an abstract socket that is theirs alone") {
   CHECK(address_of(place(openmpi), of(openmpi), 1000, std::string(200, 's')).value().name.size() <= 107);
 }
 
-TEST_CASE("ranks of several hosts meet at the first one, at a port that torch does not take") {
+TEST_CASE("ranks on several hosts meet at the first host, at a port that torch does not use") {
   const group_address s = address_of(place(slurm), of(slurm), 0, "train").value();
   CHECK(s.what == group_address::kind::tcp);
   CHECK(s.name == "gpu03");

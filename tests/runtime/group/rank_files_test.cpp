@@ -6,7 +6,7 @@
 
 using namespace penstock::group;
 
-TEST_CASE("ranks that are given the same names have their own files, folders and ports") {
+TEST_CASE("ranks that are given the same names have separate files, folders and ports") {
   CHECK(with_rank("photos", 2) == "photos-rank2");
   CHECK(file_of_rank("report.json", 2) == "report.json-rank2");
   CHECK(folder_of_rank("batches", 2) == "batches/rank2");
@@ -15,7 +15,7 @@ TEST_CASE("ranks that are given the same names have their own files, folders and
   CHECK(address_of_rank(":9464", 0) == ":9464");
 }
 
-TEST_CASE("paths that ranks share stay unchanged") {
+TEST_CASE("paths meant to be shared by ranks stay unchanged") {
   CHECK(file_of_rank("", 2).empty());
   CHECK(folder_of_rank("", 2).empty());
   for (const char* const sink : {"null", "npy", "plugin:/lib/device.so"})
@@ -24,7 +24,7 @@ TEST_CASE("paths that ranks share stay unchanged") {
   CHECK(address_of_rank("", 2).empty());
 }
 
-TEST_CASE("a path to which a script has added the rank's number stays unchanged") {
+TEST_CASE("a path to which a script has added its rank's number stays unchanged") {
   for (const char* const path :
        {"reports/rank3.json", "states/3", "report-3", "report-003.json", "log.3", "a/b_3.tar"}) {
     CHECK(names_rank(path, 3));
@@ -34,7 +34,7 @@ TEST_CASE("a path to which a script has added the rank's number stays unchanged"
     CHECK_FALSE(names_rank(path, 3));
 }
 
-TEST_CASE("a path with the number of another rank of this world names that rank") {
+TEST_CASE("a path with the number of another rank is recognised as that rank's") {
   CHECK(other_rank_named("run_2.state", 1, 4) == 2);
   CHECK(other_rank_named("run.state-rank0", 1, 4) == 0);
   CHECK_FALSE(other_rank_named("run_2.state", 2, 4));

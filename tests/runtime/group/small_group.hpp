@@ -17,7 +17,7 @@
 
 namespace penstock::testing {
 
-/// A group on links that lose no message. Rank r is process 100 + r, or its replacement.
+/// A group on lossless links. Rank r is process 100 + r, or its replacement.
 struct small_group {
   explicit small_group(std::uint32_t ranks, bool waits = false, bool communicator = false) {
     settings.world_size = ranks;
@@ -63,7 +63,7 @@ struct small_group {
                                    std::max<nanoseconds>(until - now, nanoseconds(1)));
     } while (now < until);
   }
-  /// The same with one more process, which reports but receives nothing.
+  /// The same, with one more process that reports but receives nothing.
   void run_beside(group::member_book& another, nanoseconds time) {
     for (const steady_time until = now + time; now < until; run(std::chrono::milliseconds(100))) {
       for (group::member_command& c : another.advance(now)) {
@@ -91,7 +91,7 @@ struct small_group {
       book->gone(cards[rank].card.process, "killed by SIGKILL", now);
     }
   }
-  /// The next process of a rank; of rank 0 with an empty book. Its launcher may not count starts.
+  /// The next process of a rank; for rank 0 with an empty book. Its launcher may not count starts.
   void replace(std::uint32_t rank, std::uint64_t steps = 0, bool counted = true) {
     cards[rank].card.process += 1000;
     if (counted) ++cards[rank].card.starts;
@@ -101,7 +101,7 @@ struct small_group {
     }
     start(rank, steps);
   }
-  /// The rank is cut off, lost for its silence, and replaced by process 77. Returns the process that was cut off.
+  /// The rank is cut off, lost because of its silence, and replaced by process 77. Returns the process that was cut off.
   std::unique_ptr<group::member_book> replace_cut_off(std::uint32_t rank) {
     begin();
     cut.insert(rank);

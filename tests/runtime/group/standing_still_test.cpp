@@ -24,7 +24,7 @@ std::optional<member_report> next_report(member_book& rank, steady_time now) {
 
 }  // namespace
 
-TEST_CASE("a pause of all ranks, however long, costs none of them its place") {
+TEST_CASE("a pause of all ranks, however long, costs no rank its place") {
   for (const bool waits : {false, true}) {
     small_group g(3, waits);
     g.begin();
@@ -37,7 +37,7 @@ TEST_CASE("a pause of all ranks, however long, costs none of them its place") {
   }
 }
 
-TEST_CASE("a pause while ranks arrive does not count as waiting for the missing one") {
+TEST_CASE("a pause while ranks arrive does not count as waiting for the missing rank") {
   small_group g(2);
   g.start(0);
   g.run(100s);
@@ -59,7 +59,7 @@ TEST_CASE("a rank that gives up sends the reason in its last report, and rank 0 
   }
   CHECK(last->failed == silent_rank_0);
   CHECK(g.members[1]->ended());
-  // The book's process was suspended meanwhile.
+  // The process with the book was suspended meanwhile.
   g.book->heard(*last, g.now);
   g.book->gone(g.cards[1].card.process, "its process has ended", g.now);
   g.run(1s);
@@ -106,13 +106,13 @@ TEST_CASE("a suspended rank names itself if the group has closed its link meanwh
   CHECK(end->cause == expected);
 }
 
-TEST_CASE("a suspended rank 0 names itself for ranks that have gone without a message") {
+TEST_CASE("a suspended rank 0 names itself as the cause for ranks that left without a message") {
   small_group g(3);
   g.begin();
   g.now += 1h;
   g.cut = {1, 2};
   group_cause expected = silent_rank_0;
-  SECTION("because they did not hear it and left") {
+  SECTION("because they did not hear from it and left") {
     for (const std::uint32_t r : {1U, 2U}) g.book->link_closed(g.cards[r].card.process);
   }
   SECTION("but not if they are only silent") {
@@ -123,7 +123,7 @@ TEST_CASE("a suspended rank 0 names itself for ranks that have gone without a me
   CHECK(g.ends[0]->cause == expected);
 }
 
-TEST_CASE("a process that a debugger holds is not lost") {
+TEST_CASE("a process that is stopped in a debugger is not lost") {
   small_group g(2);
   g.begin();
   g.cut.insert(1);
@@ -140,7 +140,7 @@ TEST_CASE("a process that a debugger holds is not lost") {
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
-TEST_CASE("a rank that cannot join reports the cause that it knows") {
+TEST_CASE("a rank that cannot join reports the cause if it knows one") {
   small_group g(2);
   g.book.reset();
   const auto cause_of = [&](std::uint32_t rank) {

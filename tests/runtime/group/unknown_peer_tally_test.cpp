@@ -7,7 +7,7 @@ using namespace penstock::group;
 using namespace std::chrono_literals;
 
 TEST_CASE(
-    "the first unknown peer of a kind is news at once, thousands more are one piece of news every 10 s") {
+    "the first unknown peer of a kind is reported at once, and thousands more in one event every 10 s") {
   unknown_peer_tally tally;
   const steady_time begin{1h};
   CHECK(tally.next() == never);

@@ -1,4 +1,4 @@
-// Random hosts join, fall silent, send damaged batches, leave and die, against what must hold at any time.
+// Random hosts join, fall silent, send damaged batches, leave and die. Invariants are checked after every step.
 #include "runtime/hosts/host_book.hpp"
 
 #include "tests/random_seed.hpp"
@@ -157,7 +157,7 @@ class model {
     check_numbers();
   }
 
-  /// On a host that stays, as many workers work as are wanted; on one that is leaving, no more than that.
+  /// On a host that stays, the wanted number of workers runs; on one that is leaving, at most that many.
   void check_numbers() {
     struct counts {
       std::uint32_t works = 0, stays = 0;
@@ -183,7 +183,7 @@ class model {
   host_book book_{{.first_place = first_place, .places = places, .lost_after = lost_after}};
   std::map<connection_id, connection_seen> connections_;
   std::set<std::uint64_t> hosts_;
-  std::set<std::uint64_t> left_;  // hosts of which a connection has left
+  std::set<std::uint64_t> left_;  // hosts that a connection has left
   std::map<std::string, std::uint32_t> wanted_;
   connection_id last_ = 0;
 };

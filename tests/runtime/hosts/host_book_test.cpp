@@ -16,7 +16,7 @@ host_card card_of(std::uint64_t process) {
   return {"loader-" + std::to_string(process), "10.0.0.7:4711", 12, process, "1.0", 8, 4, 4};
 }
 
-/// Places in which a worker may run, as the commands so far say.
+/// The places in which a worker may run, according to the commands so far.
 struct working_places {
   std::set<std::uint32_t> places;
 
@@ -40,7 +40,7 @@ std::vector<Command> all_of(const std::vector<book_command>& commands) {
 
 }  // namespace
 
-TEST_CASE("a host's connections get the lowest free places, and a full session has none") {
+TEST_CASE("a host's connections get the lowest free places, and a full session has none left") {
   host_book book({.first_place = 65, .places = 2});
   CHECK(book.joined(1, card_of(7), begin));
   CHECK(book.joined(2, card_of(7), begin));
@@ -78,7 +78,7 @@ TEST_CASE("time in which the session did not run does not count as silence of it
   CHECK(all_of<host_went>(book.advance(begin + 65s)).size() == 1);
 }
 
-TEST_CASE("a host that leaves keeps its connection until its worker has ended") {
+TEST_CASE("a host that leaves keeps each connection until its worker has ended") {
   host_book book({.first_place = 65, .places = 4});
   REQUIRE(book.joined(1, card_of(7), begin));
   static_cast<void>(book.advance(begin));
@@ -94,7 +94,7 @@ TEST_CASE("a host that leaves keeps its connection until its worker has ended") 
   CHECK(book.hosts(begin).empty());
 }
 
-TEST_CASE("three damaged batches in a row cost the whole host, two do not") {
+TEST_CASE("three damaged batches in a row disconnect the whole host, but two do not") {
   host_book book({.first_place = 65, .places = 4});
   for (const connection_id id : {1, 2}) REQUIRE(book.joined(id, card_of(7), begin));
   REQUIRE(book.joined(3, card_of(8), begin));
@@ -122,7 +122,8 @@ TEST_CASE("rates cover the last ten seconds") {
   CHECK(view.bytes_per_second == 2000);
 }
 
-TEST_CASE("a scaled host runs that many workers, in its lowest places, and all of them again when it is scaled up") {
+TEST_CASE(
+    "a scaled host runs that many workers, in its lowest places, and all of them again when it is scaled up") {
   host_book book({.first_place = 65, .places = 8});
   for (const connection_id id : {1, 2, 3, 4}) REQUIRE(book.joined(id, card_of(7), begin));
   REQUIRE(book.joined(5, card_of(8), begin));
@@ -150,7 +151,8 @@ TEST_CASE("scaling a host also fills its places that an operator has drained") {
   CHECK(all_of<occupy_place>(book.advance(begin)).size() == 2);
 }
 
-TEST_CASE("the number of a scaled host stays when one of its connections is lost, and when the host comes back") {
+TEST_CASE(
+    "a scaled host keeps its number when one of its connections is lost, and when the host comes back") {
   host_book book({.first_place = 65, .places = 8});
   for (const connection_id id : {1, 2, 3}) REQUIRE(book.joined(id, card_of(7), begin));
   working_places seen;
@@ -167,10 +169,10 @@ TEST_CASE("the number of a scaled host stays when one of its connections is lost
   const auto commands = book.advance(begin);
   seen.follow(commands);
   CHECK(seen.places == those{65});
-  CHECK(all_of<occupy_place>(commands).size() == 2);  // the supervisor learns of the place that rests, too
+  CHECK(all_of<occupy_place>(commands).size() == 2);  // the supervisor learns of the resting place, too
 }
 
-TEST_CASE("no resting worker starts for one that leaves with its host") {
+TEST_CASE("no resting worker starts in place of one that leaves with its host") {
   host_book book({.first_place = 65, .places = 8});
   for (const connection_id id : {1, 2}) REQUIRE(book.joined(id, card_of(7), begin));
   book.offers(2, 2);
@@ -184,7 +186,7 @@ TEST_CASE("no resting worker starts for one that leaves with its host") {
   CHECK(all_of<host_went>(book.advance(begin)).at(0).why.empty());
 }
 
-TEST_CASE("a resting worker starts for one that its host hands to another session") {
+TEST_CASE("a resting worker starts in place of one that its host hands to another session") {
   host_book book({.first_place = 65, .places = 8});
   for (const connection_id id : {1, 2, 3}) REQUIRE(book.joined(id, card_of(7), begin));
   book.offers(3, 3);
@@ -208,7 +210,7 @@ TEST_CASE("late transfers do not count towards the loss of a host") {
   CHECK(book.advance(begin).empty());
 }
 
-TEST_CASE("a host may be scaled to all of its workers, also while it offers fewer because others have them") {
+TEST_CASE("a host may be scaled to all of its workers, even while it offers fewer because others use them") {
   host_book book({.first_place = 65, .places = 8});
   host_card card = card_of(7);
   card.workers = 1;

@@ -17,7 +17,7 @@ host_card host_named(std::uint64_t process, const std::string& name = "alpha") {
 
 }  // namespace
 
-TEST_CASE("a host's totals are kept by its name when it leaves and comes back as another process") {
+TEST_CASE("a host's totals are kept under its name when it leaves and comes back as another process") {
   host_records records;
   records.came(host_named(7));
   records.received(host_named(7), 8, 800);
@@ -40,7 +40,8 @@ TEST_CASE("a host's totals are kept by its name when it leaves and comes back as
   CHECK(back.refused.damaged == 0);
 }
 
-TEST_CASE("a host that leaves is not lost, nor is a name while another process of that name is connected") {
+TEST_CASE(
+    "a host that leaves does not count as lost, nor does a name while another process with it is connected") {
   host_records records;
   records.came(host_named(7));
   records.came(host_named(8));
@@ -59,7 +60,7 @@ TEST_CASE("the cores that a host uses are the sum over its connections in the la
   CHECK_FALSE(records.cores_of(host_named(7)));
   for (int second = 0; second < 30; ++second) {
     const steady_time now = early + std::chrono::seconds(second);
-    // One works for a core and a half until the 15th second, the other one for half a core.
+    // One connection uses a core and a half until the 15th second, the other one half a core.
     records.used(host_named(7), 1, 1500ms * std::min(second, 15), now);
     records.used(host_named(7), 2, 500ms * second, now);
     if (second == 14) CHECK(*records.cores_of(host_named(7)) == Catch::Approx(2.0));
@@ -68,7 +69,7 @@ TEST_CASE("the cores that a host uses are the sum over its connections in the la
   CHECK(records.all(early).at(0).cpu_seconds == Catch::Approx(22.5 + 14.5));
 }
 
-TEST_CASE("a connection that counts from zero again, or a process that is gone, uses no negative time") {
+TEST_CASE("a connection that starts counting from zero, or a process that has ended, uses no negative time") {
   host_records records;
   records.came(host_named(7));
   records.used(host_named(7), 1, 5s, early);

@@ -1,5 +1,5 @@
-// Random sessions come, need more or less, let workers rest, send the host away, stop, hand workers over late and vanish, against what must
-// hold at any time.
+// Random sessions come, change their needs, let workers rest, send the host away, stop, hand workers over late and vanish. Invariants are
+// checked after every step.
 #include "runtime/hosts/host_shares.hpp"
 
 #include "tests/random_seed.hpp"
@@ -121,7 +121,7 @@ class model {
       changes_when_calm_ = changes;
       return;
     }
-    // Nothing has happened for long: shares are what the needs say, and no worker changes its session.
+    // After a long time without changes, shares follow the needs, and no worker changes its session.
     ++calm;
     if (changes != changes_when_calm_) {
       for (const auto& [number, seen] : seen_) {
@@ -144,7 +144,7 @@ class model {
     compared += compare(served);
   }
 
-  /// As host_shares.hpp says: of a session that waits, and of one that does not.
+  /// As defined in host_shares.hpp, for a session that waits and for one that does not.
   static double need(const session_seen& one) {
     const double most = std::clamp(one.limit, 1U, workers);
     const bool waits = one.running() < 0.95 * one.needs && one.busy() > 0.3 * one.held;

@@ -12,13 +12,13 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A host that runs for `time`, and looks at its sessions meanwhile.
+/// A host that runs for `time` and looks at its sessions meanwhile.
 void pass(host_shares& shares, steady_time& now, nanoseconds time) {
   for (const steady_time until = now + time; now < until; now += 500ms) shares.advance(now);
   shares.advance(now);
 }
 
-/// Sessions whose consumers would not wait with `needs` workers. They call, hand workers over at once, and are measured.
+/// Sessions whose consumers would not wait if they had `needs` workers. They call, hand workers over at once, and are measured.
 class shared_host {
  public:
   explicit shared_host(std::uint32_t workers) : shares_({.workers = workers}) {}
@@ -79,8 +79,7 @@ TEST_CASE("the only session of a host has all of its workers, whatever it needs"
 }
 
 TEST_CASE(
-    "sessions that need more than all workers get equal shares, and a late one gets its share within a "
-    "second") {
+    "sessions that need more than all workers get equal shares, and a late one gets its share within a second") {
   shared_host host(9);
   host.set(1, 100);
   host.run(20s);
@@ -105,8 +104,7 @@ TEST_CASE("workers are shared in proportion to what the sessions need") {
 }
 
 TEST_CASE(
-    "a session whose consumer stops keeps one worker; the others get the rest within ten seconds, and give "
-    "it back") {
+    "a session whose consumer stops keeps one worker, lends the rest within ten seconds, and gets them back later") {
   shared_host host(8);
   host.set(1, 100);
   host.set(2, 100);
@@ -121,7 +119,7 @@ TEST_CASE(
   CHECK(host.of(2) == 4);
 }
 
-TEST_CASE("a session that waits although its workers have no work, because it is paused, needs one worker") {
+TEST_CASE("a session that waits although its workers are idle, because it is paused, needs one worker") {
   shared_host host(8);
   host.set(1, 100);
   host.set(2, 100);
@@ -142,7 +140,7 @@ TEST_CASE("a session that ends leaves its workers to the others at once") {
   CHECK(host.of(1) == 4);
 }
 
-TEST_CASE("sessions that need less than all workers keep what they have") {
+TEST_CASE("sessions that together need less than all workers keep what they have") {
   shared_host host(8);
   host.set(1, 1);
   host.run(10s);
@@ -154,7 +152,8 @@ TEST_CASE("sessions that need less than all workers keep what they have") {
   CHECK(host.of(2) >= 2);
 }
 
-TEST_CASE("more sessions than workers have one each, and the rest wait until one is free") {
+TEST_CASE(
+    "if there are more sessions than workers, each worker serves one and the rest wait until one is free") {
   shared_host host(2);
   for (session_number one = 1; one <= 3; ++one) host.set(one, 5);
   host.run(10s);
@@ -226,7 +225,8 @@ TEST_CASE("the only session of a host keeps the workers that rest, until another
   CHECK(host.of(2) >= 6);
 }
 
-TEST_CASE("a session that has sent its host away gives all workers to the others, and gets none while it calls") {
+TEST_CASE(
+    "a session that has sent its host away gives all workers to the others, and gets none while it calls") {
   shared_host host(8);
   host.set(1, 100);
   host.set(2, 100);

@@ -11,7 +11,7 @@ namespace {
 const steady_time first_try{1h};
 constexpr connections_now nothing_yet{};
 
-/// A host that runs for `time`, in which an attempt is under way. Returns the time after it.
+/// A host that runs for `time` with an attempt in progress. Returns the time after it.
 steady_time run(join_attempts& attempts, steady_time now, nanoseconds time) {
   for (const steady_time end = now + time; now < end;) static_cast<void>(attempts.wanted({.all = 1, .connecting = 1}, now += 500ms));
   return now;
@@ -20,11 +20,11 @@ steady_time run(join_attempts& attempts, steady_time now, nanoseconds time) {
 }  // namespace
 
 TEST_CASE(
-    "one connection finds out whether a session answers; when it has a place, the others follow at once") {
+    "one connection checks whether a session answers, and when it has a place, the others follow at once") {
   join_attempts attempts;
   CHECK(attempts.wanted(nothing_yet, first_try) == 1);
   CHECK(attempts.wanted({.all = 1, .connecting = 1}, first_try) == 0);
-  CHECK(attempts.wanted({.all = 1, .held = 1, .offer = 4}, first_try) == 0);  // it lists the dataset
+  CHECK(attempts.wanted({.all = 1, .held = 1, .offer = 4}, first_try) == 0);  // it is listing the dataset
   attempts.joined(60s);
   CHECK(attempts.wanted({.all = 1, .held = 1, .offer = 4}, first_try) == 3);
   CHECK(attempts.wanted({.all = 4, .connecting = 2, .held = 2, .offer = 4}, first_try) == 0);
@@ -42,14 +42,14 @@ TEST_CASE("an address that does not answer is tried at longer and longer interva
   CHECK(attempts.failed(now + 24h));
   attempts.joined(60s);
   attempts.lost(now);
-  CHECK(attempts.wanted(nothing_yet, now + 300ms) == 1);  // it begins again
+  CHECK(attempts.wanted(nothing_yet, now + 300ms) == 1);  // the intervals start again at the shortest
 }
 
-TEST_CASE("a lost session is abandoned when it has not returned within the time that it announced") {
+TEST_CASE("a lost session is given up when it has not returned within the time that it announced") {
   join_attempts attempts;
   for (int i = 0; i < 2; ++i) attempts.joined(60s);
   attempts.lost(first_try);
-  CHECK(attempts.failed(run(attempts, first_try, 2min)));  // the other connection is still there
+  CHECK(attempts.failed(run(attempts, first_try, 2min)));  // the other connection is still open
   attempts.lost(first_try + 3min);
   CHECK(attempts.failed(run(attempts, first_try + 3min, 59s)));
   attempts.joined(60s);
@@ -60,7 +60,7 @@ TEST_CASE("a lost session is abandoned when it has not returned within the time 
   CHECK(attempts.wanted(nothing_yet, first_try + 1h) == 0);
 }
 
-TEST_CASE("time in which a host is suspended does not count towards abandoning a session") {
+TEST_CASE("time in which a host is suspended does not count towards giving up a session") {
   join_attempts attempts({.look_every = 500ms});
   attempts.joined(60s);
   attempts.lost(first_try);
@@ -71,7 +71,8 @@ TEST_CASE("time in which a host is suspended does not count towards abandoning a
   CHECK_FALSE(attempts.failed(run(attempts, now, 500ms)));
 }
 
-TEST_CASE("a session that this host has no worker for is called again each second, and at once when one is free") {
+TEST_CASE(
+    "a session for which this host has no worker is called again every second, and at once when one is free") {
   join_attempts attempts;
   attempts.busy(first_try);
   CHECK(attempts.wanted(nothing_yet, first_try + 999ms) == 0);
@@ -79,7 +80,8 @@ TEST_CASE("a session that this host has no worker for is called again each secon
   CHECK(attempts.wanted(nothing_yet, first_try + 1s) == 1);
 }
 
-TEST_CASE("a worker that is handed to another session is not called back, and comes back when the offer rises") {
+TEST_CASE(
+    "a worker that is handed to another session is not called back, and comes back when the offer rises") {
   join_attempts attempts;
   for (int i = 0; i < 4; ++i) attempts.joined(60s);
   attempts.left();
@@ -87,7 +89,7 @@ TEST_CASE("a worker that is handed to another session is not called back, and co
   CHECK(attempts.wanted({.all = 3, .held = 3, .offer = 4}, first_try) == 1);
 }
 
-TEST_CASE("nothing is tried once the session is over") {
+TEST_CASE("after the end of the session there are no more attempts") {
   join_attempts attempts;
   attempts.joined(60s);
   attempts.finish();

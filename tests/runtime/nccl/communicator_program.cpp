@@ -71,7 +71,7 @@ wanted parse(int count, char** arguments) {
   return w;
 }
 
-/// Numbers in the communicator's memory: GPU memory, through the driver, or plain memory for the stand-in.
+/// Numbers in memory that the communicator can use: GPU memory, through the driver, or plain memory for the stand-in.
 class numbers {
  public:
   numbers(std::size_t count, bool on_gpu) : host_(memory_of(count)) {
@@ -87,7 +87,7 @@ class numbers {
     host_[at] = value;
     if (gpu_ != 0) must(to_gpu_(gpu_ + at * sizeof value, &value, sizeof value));
   }
-  /// Copies after the work queued before.
+  /// Copies after the work that was queued before.
   [[nodiscard]] double read(std::size_t at) {
     double value = host_[at];
     if (gpu_ != 0) must(from_gpu_(&value, gpu_ + at * sizeof value, sizeof value));
@@ -98,7 +98,7 @@ class numbers {
   static void must(int status) {
     if (status != 0) throw std::runtime_error(fmt::format("copying: error {} of the driver", status));
   }
-  /// Never freed: queued work may read it after a loss, until the communicator is aborted.
+  /// Never freed: after a loss, queued work may read it until the communicator is aborted.
   static std::vector<double>& memory_of(std::size_t count) {
     static auto* const made = new std::vector<double>(count);
     return *made;
@@ -109,7 +109,7 @@ class numbers {
   int (*from_gpu_)(void*, std::uint64_t, std::size_t) = nullptr;
 };
 
-/// The primary context of this rank's GPU, current on this thread, as after cudaSetDevice.
+/// Makes the primary context of this rank's GPU current on this thread, as cudaSetDevice does.
 void select_gpu(std::uint32_t number) {
   const penstock::device::driver_library cuda("libcuda.so.1");
   int (*init)(unsigned) = nullptr;
@@ -135,7 +135,7 @@ class training {
         share();
         take_step();
       } catch (const penstock::error& why) {
-        // A group that has ended throws again, and so ends the program.
+        // A group that has ended throws again, which ends the program.
         if (why.code() != penstock::errc::group_failed) throw;
         group_.check();
         ++losses_;
@@ -149,8 +149,7 @@ class training {
   }
 
  private:
-  /// "RANK:WHAT:STEP", or "RANK:STEP" without `what`: whether this rank, in its first process, must act at
-  /// this step.
+  /// "RANK:WHAT:STEP", or "RANK:STEP" without `what`: whether this rank, in its first process, must act at this step.
   [[nodiscard]] bool is_me(const std::string& whom, const std::string& what) const {
     const char* const starts = std::getenv("PENSTOCK_GROUP_STARTS");
     if (starts != nullptr && std::string(starts) != "0") return false;
@@ -209,8 +208,7 @@ class training {
     ++step_;
   }
 
-  /// Waits until the rank that keeps its use open has opened it; otherwise that rank would see the loss
-  /// instead.
+  /// Waits until the rank that keeps its use open has opened it; otherwise that rank would see the loss before its use.
   void die() const {
     const std::string holder = w_.odd.substr(0, w_.odd.find(':'));
     const bool awaited = w_.odd.starts_with(holder + ":holds:") || w_.odd.starts_with(holder + ":returns:");
@@ -231,7 +229,7 @@ class training {
   void say(const std::string& what) const {
     std::ofstream(fmt::format("{}/{}-{}", w_.log, what, group_.rank())) << what;
   }
-  /// Writes a line to the rank's file for each number that the rank has seen.
+  /// Writes a line to the rank's file for each communicator number that the rank has seen.
   void note(std::uint64_t number) {
     if (!seen_.insert(number).second || w_.log.empty()) return;
     std::ofstream(fmt::format("{}/numbers-{}", w_.log, group_.rank()), std::ios::app) << number << '\n';
@@ -239,7 +237,7 @@ class training {
 
   const wanted& w_;
   penstock::Group& group_;
-  numbers memory_;  // own; own copy; of all ranks
+  numbers memory_;  // own value; its copy; values of all ranks
   std::uint64_t step_ = 0;
   double value_ = 1;
   std::uint64_t shared_ = 0;  // the communicator over which all ranks last shared their state

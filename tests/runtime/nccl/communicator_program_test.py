@@ -36,7 +36,7 @@ class CommunicatorRanks(RanksTest):
         return self.start_rank(rank, RANKS, *arguments, "--log", self.folder, starts=1)
 
     def results(self, processes):
-        """All have taken all steps, with the value of an undisturbed run. What else they say, by rank."""
+        """All have taken all steps, with the value of an undisturbed run. Returns their other output, by rank."""
         told = []
         for one in processes:
             out, _ = self.end(one, 0, 90)
@@ -60,13 +60,13 @@ class CommunicatorRanks(RanksTest):
 
 
 class CommunicatorTest(CommunicatorRanks):
-    def test_all_ranks_get_the_same_sums_by_one_communicator(self):
+    def test_all_ranks_get_the_same_sums_over_one_communicator(self):
         for selects in ({}, {"COMMUNICATOR_PROGRAM_SELECTS": "1"}) if GPUS else ({},):
             self.environment.update(selects)
             for one in self.results(self.start_all(STEPS)):
                 self.assertEqual((one["losses"], one["communicators"]), (0, 1))
 
-    def test_a_killed_rank_ends_the_others_in_their_operation_with_the_first_cause(self):
+    def test_a_killed_rank_ends_the_operation_of_the_others_with_the_first_cause(self):
         begin = time.monotonic()
         ranks = self.start_all(STEPS, "--die", "%d:50" % LAST)
         for number, one in enumerate(ranks):
@@ -79,7 +79,7 @@ class CommunicatorTest(CommunicatorRanks):
             self.assertIn("pid %d): its process has ended" % ranks[LAST].pid, err)
         print("ended %.2f s after the start" % (time.monotonic() - begin))
 
-    def test_a_restarted_rank_continues_with_the_others_by_a_new_communicator(self):
+    def test_a_restarted_rank_continues_with_the_others_over_a_new_communicator(self):
         for lost in (LAST, 0):
             arguments = (STEPS, "--wait", "--die", "%d:40" % lost)
             ranks = self.start_all(*arguments)
@@ -132,14 +132,14 @@ class TroubledLibraryTest(CommunicatorRanks):
             pass
         self.environment["PENSTOCK_FAKE_NCCL_ONCE"] = self.once
 
-    def test_an_asynchronous_error_of_one_rank_makes_another_communicator(self):
+    def test_an_asynchronous_error_in_one_rank_makes_all_ranks_make_another_communicator(self):
         self.environment["PENSTOCK_FAKE_NCCL"] = "error-at:50"
         told = self.results(self.start_all(STEPS))
         self.assertEqual(len({one["communicators"] for one in told}), 1)
         self.assertGreaterEqual(told[0]["communicators"], 2)
         self.assertFalse(os.path.exists(self.once))
 
-    def test_an_abort_that_hangs_ends_the_group_and_the_program_can_end(self):
+    def test_an_abort_that_hangs_ends_the_group_and_the_program_can_still_exit(self):
         self.environment["PENSTOCK_FAKE_NCCL"] = "abort-hangs"
         ranks = self.start_all(STEPS, "--wait", "--abort-timeout", 500, "--die", "%d:40" % LAST)
         self.assertEqual(ranks[LAST].wait(timeout=60), -signal.SIGKILL)
@@ -157,7 +157,7 @@ class TroubledLibraryTest(CommunicatorRanks):
 
 @unittest.skipIf(GPUS, "there are GPUs here")
 class WithoutGpuTest(CommunicatorRanks):
-    def test_without_a_gpu_a_communicator_is_refused_with_an_explanation(self):
+    def test_a_communicator_without_a_gpu_is_refused_with_an_explanation(self):
         del self.environment["PENSTOCK_NCCL"]
         self.environment["CUDA_VISIBLE_DEVICES"] = ""
         _, err = self.end(self.start_rank(0, 1, STEPS), 3)

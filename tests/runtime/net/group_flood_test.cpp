@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 namespace {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr auto soon = 10s;  // every access to memory is checked: several times as slow
+constexpr auto soon = 10s;  // AddressSanitizer checks every memory access: several times as slow
 #else
 constexpr auto soon = 2s;
 #endif
@@ -58,7 +58,7 @@ std::vector<std::string> words_of_all_kinds(const link_settings& at) {
           repeated};
 }
 
-/// Connects unknown peers from a separate thread, as fast as possible. Keeps as many connections open as it may.
+/// Connects unknown peers from a separate thread, as fast as possible. Keeps as many connections open as allowed.
 class flood {
  public:
   flood(const link_settings& at, std::size_t how_many, std::vector<std::string> words)
@@ -86,7 +86,7 @@ class flood {
 
 }  // namespace
 
-TEST_CASE("thousands of unknown peers neither prevent a group from gathering nor use up its memory") {
+TEST_CASE("thousands of unknown peers neither keep a group from gathering nor use up its memory") {
   group_over_links all(link_kind::secret, {.ranks = 4});
   const std::size_t before = resident_kib();
   std::size_t pending_max = 0;
@@ -107,8 +107,8 @@ TEST_CASE("thousands of unknown peers neither prevent a group from gathering nor
         },
         60s);
   }
-  // The kernel queues connections that have not been accepted yet. A fifth of them have sent nothing: the
-  // kernel delivers them when they do.
+  // Connections that have not been accepted yet wait in the kernel. A fifth of them have sent nothing, and the kernel delivers these only
+  // when they do.
   std::uint64_t counted = 0;
   run_until(all.io, [&] {
     counted = 0;
@@ -122,7 +122,7 @@ TEST_CASE("thousands of unknown peers neither prevent a group from gathering nor
              peers, counted, joined->count(), grown);
   CHECK(*joined < soon);
   CHECK(pending_max <= coordinator_listener::pending_max);
-#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory
+#ifndef __SANITIZE_ADDRESS__  // the allocator keeps freed memory
   CHECK(grown < 32 * 1024);
 #endif
   CHECK(all.coordinator->news.size() < 60);
@@ -130,10 +130,9 @@ TEST_CASE("thousands of unknown peers neither prevent a group from gathering nor
   run_until(all.io, [&] { return all.all_ended(); });
 }
 
-// They count as proven until their handshake stops, and are dropped after all others. That does not help a
-// peer that replays them: a member's handshake takes one round trip, and the oldest of the proven ones is
-// dropped first.
-TEST_CASE("a recorded hello, repeated a thousand times, keeps no rank out") {
+// They count as proven until their handshake stops, and are dropped last. That does not help a peer that replays hellos: a member's
+// handshake takes one round trip, and the oldest proven connection is dropped first.
+TEST_CASE("a recorded hello, replayed a thousand times, keeps no rank out") {
   group_over_links all(link_kind::secret, {.ranks = 4});
   std::optional<own_time> began;
   std::optional<std::chrono::milliseconds> joined;
@@ -151,16 +150,16 @@ TEST_CASE("a recorded hello, repeated a thousand times, keeps no rank out") {
             all.start_all();
           }
           if (began && !joined && all.all_may_hand_out()) joined = began->passed();
-          // While the flood lasts, its connections stay open: those beyond pending_max crowd out others.
+          // While the flood lasts, its connections stay open: those beyond pending_max displace others.
           return strange.came == peers && joined && counted(unknown_peer_kind::crowded_out) > 0;
         },
         60s);
   }
   fmt::print("beside {} repeated hellos the group gathered in {} ms\n", peers, joined->count());
   CHECK(*joined < soon);
-  // The kernel queues connections that have not been accepted yet; the last ones have closed by then.
+  // Connections that have not been accepted yet wait in the kernel; the last ones have closed by then.
   run_until(all.io, [&] {
     return counted(unknown_peer_kind::crowded_out) + counted(unknown_peer_kind::garbage) > peers * 3 / 5;
   });
-  CHECK(counted(unknown_peer_kind::wrong_secret) == 0);  // so they were taken for members'
+  CHECK(counted(unknown_peer_kind::wrong_secret) == 0);  // so they were treated as members
 }

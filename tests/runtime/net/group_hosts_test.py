@@ -38,7 +38,7 @@ def set_up(interface, address):
             fcntl.ioctl(control, number, struct.pack("16s16s", interface, where))
         request(SIOCSIFADDR, address)
         request(SIOCSIFNETMASK, "255.255.255.0")
-        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sH14x", interface, 0x41))  # up, running
+        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sH14x", interface, 0x41))  # up and running
 
 
 def become_host(host, channel):
@@ -55,7 +55,7 @@ def become_host(host, channel):
 
 
 class Host:
-    """A rank's process in its namespace."""
+    """A rank's process in its network namespace."""
 
     def __init__(self, number, command):
         self.number = number
@@ -118,7 +118,7 @@ class World:
         self.counts = collections.Counter()
 
     def run(self, until, at_most):
-        """Relays until `until()` holds."""
+        """Relays packets until `until()` holds."""
         deadline = time.monotonic() + at_most
         while not until():
             now = time.monotonic()
@@ -129,7 +129,7 @@ class World:
                 try:
                     os.write(host.tun, packet)
                 except OSError:
-                    pass  # it is gone
+                    pass  # its process has exited
             nap = min(0.05, self.waiting[0][0] - now if self.waiting else 0.05)
             sources = [host.tun for host in self.alive] + [host.out for host in self.alive]
             ready, _, _ = select.select(sources, [], [], max(0, nap))
@@ -146,7 +146,7 @@ class World:
         except OSError:
             return
         if packet[0] >> 4 != 4:
-            return  # IPv6 looks for neighbours
+            return  # IPv6 neighbour discovery
         target = packet[19] - 1
         self.packets += 1
         if not 0 <= target < HOSTS or source.number in self.cut or target in self.cut:
@@ -164,7 +164,7 @@ class World:
         self.run(lambda: all(host.times(word) for host in self.hosts), at_most)
 
     def cut_off_once_it_runs(self, host):
-        """When that was."""
+        """The time at which that happened."""
         self.all_say("go", 10)
         self.wait(3)
         self.cut.add(host)
@@ -185,7 +185,7 @@ def check(holds, what):
 
 
 def finishes(world, joined_within):
-    """All ranks join, deliver and finish; none counts as lost."""
+    """All ranks join, deliver and finish; no rank counts as lost."""
     begin = time.monotonic()
     world.all_say("go", joined_within)
     print("all joined within %.1f s" % (time.monotonic() - begin))
@@ -210,7 +210,7 @@ def loss(program):
 
 
 def cut_fail(program):
-    """Host 2 is cut off for 30 s, in a group that does not wait: all end with that cause, within lost_after + 5 s."""
+    """Host 2 is cut off for 30 s in a group that does not wait: all ranks end with that cause within lost_after + 5 s."""
     with World(program, batches=100000, pace_ms=50, on_lost="fail", delay=0.01) as world:
         cut = world.cut_off_once_it_runs(2)
         world.all_say("end", 30)
@@ -228,7 +228,7 @@ def cut_fail(program):
 
 
 def cut_wait(program):
-    """Host 2 is cut off for 30 s, in a group that waits: the others continue, and so does host 2 when it is reconnected."""
+    """Host 2 is cut off for 30 s in a group that waits: the others continue, and so does host 2 once it is reconnected."""
     with World(program, batches=500, pace_ms=100, on_lost="wait", delay=0.01) as world:
         cut = world.cut_off_once_it_runs(2)
         world.wait(30)

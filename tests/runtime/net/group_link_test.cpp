@@ -32,7 +32,7 @@ TEST_CASE("reports reach the coordinator, and its orders the member that reporte
   CHECK(coordinator.listener->links() == 1);
 }
 
-TEST_CASE("a member connects again when the coordinator's process was replaced, and reports at once") {
+TEST_CASE("a member connects again after the coordinator's process was replaced, and reports at once") {
   const link_kind kind = GENERATE(link_kind::local, link_kind::insecure, link_kind::secret);
   boost::asio::io_context io;
   auto coordinator = std::make_unique<test_coordinator>(io, link_settings_for(kind));
@@ -50,7 +50,7 @@ TEST_CASE("a member connects again when the coordinator's process was replaced, 
   CHECK(member.connected == 2);
 }
 
-TEST_CASE("members may connect before the coordinator listens, which retries an address in use") {
+TEST_CASE("members may connect before the coordinator listens, and it retries an address in use") {
   const link_kind kind = GENERATE(link_kind::local, link_kind::insecure);
   boost::asio::io_context io;
   auto first = std::make_unique<test_coordinator>(io, link_settings_for(kind));
@@ -64,7 +64,7 @@ TEST_CASE("members may connect before the coordinator listens, which retries an 
   CHECK_FALSE(second.where.empty());
 }
 
-TEST_CASE("a member with another secret is refused, both sides report that, and others join") {
+TEST_CASE("a member with another secret is refused, both sides report that, and others can join") {
   boost::asio::io_context io;
   test_coordinator coordinator(io, link_settings_for(link_kind::secret));
   link_settings settings = coordinator.for_members();
@@ -134,7 +134,7 @@ TEST_CASE("a member of another group is refused, and both sides name both groups
         std::string::npos);
 }
 
-TEST_CASE("unknown peers who send garbage, too much or too slowly are closed and counted by what they did") {
+TEST_CASE("unknown peers that send garbage, too much or too slowly are disconnected and counted by kind") {
   const link_kind kind = GENERATE(link_kind::local, link_kind::insecure, link_kind::secret);
   boost::asio::io_context io;
   test_coordinator coordinator(io, link_settings_for(kind));
@@ -212,7 +212,7 @@ TEST_CASE("a member that had stopped reading gets only the newest order") {
   CHECK(got < sent / 2);
 }
 
-TEST_CASE("a member that receives nothing makes another link, and the silent one closes") {
+TEST_CASE("a member that hears nothing makes another link, and the silent link closes") {
   boost::asio::io_context io;
   link_settings quick = link_settings_for(link_kind::insecure);
   quick.lost_after = 200ms;
@@ -243,7 +243,7 @@ TEST_CASE("a suspended coordinator finds the last report of a rank that had trie
   const std::string last = encode(numbered_report(7)).value();
   REQUIRE(member.link->send(numbered_report(7)));
   CHECK(receive_raw(link).value_or("").ends_with(last));
-  SECTION("its report is heard, too") {
+  SECTION("the answer over the old link reaches the rank, too") {
     send_raw(link, encode(numbered_order(3)).value());
     run_until(io, [&] { return !member.orders.empty(); });
     CHECK(member.orders.at(0).number == 3);
@@ -254,7 +254,7 @@ TEST_CASE("a silent coordinator and an unknown host name are reported as such") 
   boost::asio::io_context io;
   link_settings quick = link_settings_for(link_kind::insecure);
   quick.handshake_deadline = 200ms;
-  // The kernel accepts the connection; no process ever reads.
+  // The kernel accepts the connection, but no process ever reads.
   const unique_fd silent = listen_at(quick.address, 1s).value();
   quick.address = listening_at(silent.get(), quick.address);
   test_member member(io, quick);
@@ -265,7 +265,7 @@ TEST_CASE("a silent coordinator and an unknown host name are reported as such") 
   run_until(io, [&] { return !lost->reasons.empty(); });
   CHECK(lost->reasons.at(0).find("looking up the address of 'nobody-knows-this.invalid'") == 0);
   const own_time clock;
-  lost.reset();  // even if the resolver is still waiting
+  lost.reset();  // even if the resolver still waits
   CHECK(clock.passed() < 1s);
 }
 
@@ -278,7 +278,7 @@ TEST_CASE("a host's name is looked up before connecting") {
   run_until(io, [&] { return member.connected == 1; });
 }
 
-TEST_CASE("links that could never work are refused before they connect") {
+TEST_CASE("links that can never work are refused before they connect") {
   boost::asio::io_context io;
   const auto refusal = [&](link_settings settings) {
     const auto prepared = prepare_links(settings);
@@ -306,7 +306,7 @@ TEST_CASE("links that could never work are refused before they connect") {
   CHECK(member.link->send(large).error().code == errc::config);
 }
 
-TEST_CASE("callbacks may stop and destroy their caller") {
+TEST_CASE("callbacks can stop and destroy their caller") {
   boost::asio::io_context io;
   const link_kind kind = GENERATE(link_kind::local, link_kind::secret);
   std::unique_ptr<coordinator_listener> listener;

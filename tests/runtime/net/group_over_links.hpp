@@ -77,7 +77,7 @@ class rank_over_links {
     beat_.emplace(io, settings_of(of, card).beat(), [this] { advance(); });
   }
 
-  /// The next batch, if it may be handed out. Call repeatedly while the group lives.
+  /// The next batch, if it can be handed out. Call repeatedly while the group lives.
   bool deliver() {
     if (end || steps_ >= of_.batches || !book_.may_hand_out(real_now())) return false;
     book_.delivered(++steps_);
@@ -194,7 +194,7 @@ class group_over_links {
     coordinator = std::make_unique<coordinator_over_links>(io, link_, of_, ++processes_);
     coordinators_process_ = processes_;
   }
-  /// Starts the rank, again if necessary, with its state as known to its launcher.
+  /// Starts or restarts the rank, with its state as known to its launcher.
   void start_rank(std::uint32_t rank, std::uint64_t steps = 0) {
     group::rank_card card;
     card.rank = rank;

@@ -45,11 +45,11 @@ TEST_CASE("a group continues after rank 0's process is replaced, and no other ra
   }
 }
 
-TEST_CASE("a silent rank ends a group that does not wait for it, after its time") {
+TEST_CASE("a silent rank ends a group that does not wait for it, after lost_after") {
   group_over_links all(link_kind::secret, {.ranks = 4, .waits = false, .lost_after = 3s});
   all.start_all();
   all.deliver_to(5);
-  all.ranks.erase(2);  // over TCP, a closed connection proves nothing
+  all.ranks.erase(2);  // over TCP, a closed connection proves nothing about the process
   const own_time clock;
   run_until(all.io, [&] { return all.all_ended(); });
   CHECK(clock.passed() < 3s + 5s);

@@ -47,14 +47,14 @@ const std::string good = "0123456789abcdef0123456789abcdef";
 
 }  // namespace
 
-TEST_CASE("a group's secret comes from the file, else from the environment, without white space at its end") {
+TEST_CASE("a group's secret comes from its file or else from the environment, without trailing white space") {
   const secret_file file(good + " \n");
   CHECK(find_secret(file.path(), with_secret("another secret of the group")).value()->bytes == good);
   CHECK(find_secret("", with_secret(good + "\n")).value()->bytes == good);
   CHECK_FALSE(find_secret("", with_secret(std::nullopt)).value());
 }
 
-TEST_CASE("a file with a group's secret that others may read is refused, naming its mode") {
+TEST_CASE("a secret file that other users can read is refused with its mode") {
   for (const auto mode : {0640, 0604, 0620, 0602, 0601}) {
     const secret_file file(good, static_cast<::mode_t>(mode));
     CHECK(says(find_secret(file.path(), with_secret(std::nullopt)), fmt::format("(mode {:04o})", mode)));
@@ -64,7 +64,7 @@ TEST_CASE("a file with a group's secret that others may read is refused, naming 
   CHECK(find_secret(mine.path(), with_secret(std::nullopt)));
 }
 
-TEST_CASE("a secret that is too short, too long or not there is refused, and never printed") {
+TEST_CASE("a secret that is too short, too long or missing is refused, and never printed") {
   for (const std::size_t size :
        {0UL, 1UL, secret_bytes_min - 1, secret_bytes_max + 1, 10 * secret_bytes_max}) {
     const std::string text(size, 'x');
@@ -95,7 +95,7 @@ TEST_CASE("ranks on several hosts need a secret, unless any peer may join") {
         "who can reach that port");
 }
 
-TEST_CASE("over the network a passphrase is stretched and a generated secret is not") {
+TEST_CASE("over the network a passphrase is stretched, and a generated secret is not") {
   const group_address host{group_address::kind::tcp, "node0", 5000};
   const group_address here{group_address::kind::abstract_socket, "penstock-group/0/1/train", 0};
   const auto secret = [](const group_address& where, const std::string& text, const std::string& group) {
@@ -117,7 +117,7 @@ TEST_CASE("over the network a passphrase is stretched and a generated secret is 
     CHECK(secret(host, short_one, "7/photos").size() == 32);
 }
 
-TEST_CASE("links between hosts without a secret are refused before anything is stretched") {
+TEST_CASE("links between hosts without a secret are refused before any key is stretched") {
   const group_address host{group_address::kind::tcp, "node0", 5000};
   CHECK(says(secret_of_links(host, "7/photos", "", false, with_secret(std::nullopt)), "has no secret"));
   CHECK_FALSE(secret_of_links(host, "7/photos", "", true, with_secret(std::nullopt)).value());

@@ -20,7 +20,7 @@ std::shared_ptr<const tls_context> context(tls_role role, const std::string& its
   return tls_context::make(role, identity, its_secret).value();
 }
 
-/// One end: the bytes that it has read, and how it failed.
+/// One end: the bytes that it has read, and the error with which it failed.
 struct end_of_tls {
   explicit end_of_tls(std::shared_ptr<const tls_context> its) : stream(std::move(its)) {}
   tls_stream stream;
@@ -33,7 +33,7 @@ struct end_of_tls {
   }
 };
 
-/// Carries bytes both ways, in pieces of at most this size, until none are left.
+/// Carries bytes both ways, in pieces of at most this size, until no bytes are left.
 void exchange(end_of_tls& a, end_of_tls& b, std::size_t piece = 100'000) {
   for (bool moved = true; moved;) {
     moved = false;
@@ -108,7 +108,7 @@ TEST_CASE("two sides with one secret exchange messages, however the bytes are sp
   }
 }
 
-TEST_CASE("a client that has the secret has proven it with its first message") {
+TEST_CASE("a client that knows the secret has proven that with its first message") {
   end_of_tls client(context(tls_role::client));
   end_of_tls server(context(tls_role::server));
   std::string first;
@@ -117,7 +117,7 @@ TEST_CASE("a client that has the secret has proven it with its first message") {
   server.feed(first);
   CHECK(server.stream.proven());
   CHECK_FALSE(server.stream.established());
-  // A peer that has only recorded it can replay it, and gets no further.
+  // A peer that has only recorded the message can replay it, but gets no further.
   end_of_tls again(context(tls_role::server));
   again.feed(first);
   CHECK(again.stream.proven());
@@ -138,7 +138,7 @@ TEST_CASE("a wrong secret ends the handshake on both sides, and both report it")
   CHECK(client.failure->text == "its secret is different");
 }
 
-TEST_CASE("another group's client ends the handshake on both sides, even with this secret") {
+TEST_CASE("a client of another group ends the handshake on both sides, even with this secret") {
   end_of_tls client(context(tls_role::client, secret, "penstock/job8/train"));
   end_of_tls server(context(tls_role::server));
   exchange(client, server);
@@ -149,7 +149,7 @@ TEST_CASE("another group's client ends the handshake on both sides, even with th
   CHECK_FALSE(client.stream.established());
 }
 
-TEST_CASE("a server that shows a certificate instead of knowing the secret is refused") {
+TEST_CASE("a server that presents a certificate instead of knowing the secret is refused") {
   certificate_server server;
   end_of_tls client(context(tls_role::client));
   for (int i = 0; i < 4 && !client.failure; ++i) {
@@ -198,7 +198,7 @@ TEST_CASE("a byte changed in transit ends the connection") {
   CHECK(server.plain.empty());
 }
 
-TEST_CASE("where OpenSSL is missing, the refusal says what to install") {
+TEST_CASE("without OpenSSL, the refusal says what to install") {
   const auto missing = tls_library::open("libssl-that-is-nowhere.so.3");
   REQUIRE_FALSE(missing);
   CHECK(missing.error().code == errc::config);

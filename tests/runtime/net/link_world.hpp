@@ -1,5 +1,5 @@
-// Rank 0's listener and members on one io_context, over real sockets, for tests of the links of a group. Nothing here sleeps:
-// run_until() runs the io_context until something has happened, or fails the test at a deadline.
+// Rank 0's listener and members on one io_context, over real sockets, for tests of the links of a group. Nothing here sleeps: run_until()
+// runs the io_context until the condition holds, or fails the test at a deadline.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -56,8 +56,7 @@ inline void run_until(boost::asio::io_context& io, const std::function<bool()>& 
   }
 }
 
-/// Time that passed for this thread, excluding time in which it could have run while the machine was busy
-/// with others.
+/// Time that passed for this thread, excluding time in which it was runnable but the machine ran others.
 class own_time {
  public:
   [[nodiscard]] std::chrono::milliseconds passed() const {
@@ -110,7 +109,7 @@ struct test_coordinator {
   test_coordinator(const test_coordinator&) = delete;
   test_coordinator& operator=(const test_coordinator&) = delete;
 
-  /// The address with its port.
+  /// The address, including its port.
   group::link_settings for_members() {
     run_until(io, [this] { return !where.empty(); });
     group::link_settings s = settings;
@@ -167,7 +166,7 @@ inline void send_raw(const unique_fd& to, std::string_view bytes) {
   static_cast<void>(::send(to.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-/// All bytes that have arrived; none: the peer has closed the connection.
+/// All bytes that have arrived; empty if the peer has closed the connection.
 inline std::optional<std::string> receive_raw(const unique_fd& from) {
   std::string bytes(64 * 1024, '\0');
   const ssize_t got = ::recv(from.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Runs `what` in a child, which then exits; killed at the latest when the test ends.
+/// Runs `what` in a child, which then exits. The child is killed at the end of the test at the latest.
 class child {
  public:
   explicit child(const std::function<void()>& what) : pid_(::fork()) {
@@ -56,7 +56,7 @@ TEST_CASE("links on one host load no OpenSSL, even with a secret") {
 }
 
 TEST_CASE(
-    "the coordinator learns at once that a member's process has ended, and not that it closed its link") {
+    "the coordinator learns at once that a member's process has ended, and can tell that from a closed link") {
   boost::asio::io_context io;
   test_coordinator coordinator(io, link_settings_for(link_kind::local));
   const link_settings settings = coordinator.for_members();
@@ -91,7 +91,7 @@ TEST_CASE("a member learns at once that the coordinator's process has ended") {
   CHECK_FALSE(member.reasons.empty());
 }
 
-TEST_CASE("another user of the host can neither join nor be taken for the coordinator") {
+TEST_CASE("another user of the host can neither join nor pass for the coordinator") {
   if (::geteuid() != 0) SKIP("needs root, to become another user");
   boost::asio::io_context io;
   test_coordinator coordinator(io, link_settings_for(link_kind::local));
@@ -119,7 +119,7 @@ TEST_CASE("another user of the host can neither join nor be taken for the coordi
 }
 
 TEST_CASE(
-    "a group whose name another user has taken meets at another address, whatever else that user holds") {
+    "a group whose name another user has taken meets at another address, whatever else that user occupies") {
   if (::geteuid() != 0) SKIP("needs root, to become another user");
   const link_settings settings = link_settings_for(link_kind::local);
   const bool listens = GENERATE(true, false);
@@ -147,7 +147,7 @@ TEST_CASE(
   test_coordinator coordinator(io, settings);
   test_member member(io, settings);
   run_until(io, [&] { return member.connected == 1 && coordinator.listener->links() == 1; });
-  // It is found again, too.
+  // The address is found again, too.
   member.link->stop();
   test_member next(io, settings);
   run_until(io, [&] { return next.connected == 1; });

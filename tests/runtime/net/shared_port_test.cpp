@@ -9,7 +9,7 @@
 using namespace penstock;
 using namespace penstock::group;
 
-TEST_CASE("the first message names the group that a connection wants") {
+TEST_CASE("the first message names the group for which a connection is") {
   const std::string hello = encode(link_hello{group_protocol, "job/train"});
   CHECK(asks_for(hello, "job/train"));
   CHECK_FALSE(asks_for(hello, "job/trai"));
@@ -31,7 +31,7 @@ TEST_CASE("groups of one process share a port, and the next group takes it when 
                                          .listening = [&](const std::string& now) { where = now; }})
           .value();
     };
-    // A free port: one whose listener has closed.
+    // A free port: the port of a listener that has closed.
     auto probe = listen(first);
     testing::run_until(io, [&] { return !where.empty(); });
     first.address.port = static_cast<std::uint16_t>(std::stoi(where.substr(where.rfind(':') + 1)));

@@ -4,7 +4,7 @@
 
 using namespace penstock::process;
 
-TEST_CASE("lists of cores are read and written as the kernel does it") {
+TEST_CASE("lists of cores are read and written in the kernel's format") {
   CHECK(parse_core_list("0-3,8,10-11\n") == std::vector<int>{0, 1, 2, 3, 8, 10, 11});
   CHECK(parse_core_list("").empty());
   CHECK(parse_core_list("\n").empty());

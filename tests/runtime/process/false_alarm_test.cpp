@@ -1,4 +1,4 @@
-// Asio may report an event of one descriptor for another; no child may be taken for dead because of that.
+// Asio may report one descriptor's event for another one; that must not make a child count as dead.
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/spawn.hpp"
 
@@ -16,11 +16,11 @@
 using namespace penstock;
 using namespace penstock::process;
 
-TEST_CASE("an event of a closed descriptor that reaches a child's descriptor does not count as its death") {
+TEST_CASE(
+    "an event of a closed descriptor that is reported for a child's descriptor does not count as its death") {
   boost::asio::io_context io;
-  // A pipe whose events the kernel still delivers after Asio has released it: they go to the place in Asio
-  // that the child's descriptor gets next. An event queued at that moment takes the same path, but a test
-  // cannot produce one at will.
+  // A pipe whose events the kernel still delivers after Asio has released it: they reach the entry in Asio that the child's descriptor gets
+  // next. An event queued at that moment takes the same path, but a test cannot produce one at will.
   std::array<int, 2> ends{};
   REQUIRE(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
   const unique_fd write(ends[1]);
@@ -52,7 +52,7 @@ TEST_CASE("an event of a closed descriptor that reaches a child's descriptor doe
   CHECK_FALSE(report);
   siginfo_t end{};
   CHECK(::waitid(P_PID, static_cast<id_t>(pid), &end, WEXITED | WNOHANG | WNOWAIT) == 0);
-  CHECK(end.si_pid == 0);  // it lives
+  CHECK(end.si_pid == 0);  // it is alive
 
   ::kill(pid, SIGTERM);
   while (!report) io.run_one();

@@ -8,7 +8,7 @@
 
 using namespace penstock::process;
 
-TEST_CASE("the end of a child by an injected signal is known as such, once, and another end is not") {
+TEST_CASE("a child's end by an injected signal is recognised once, and any other end is not") {
   const auto child_that_waits = [] {
     const pid_t child = ::fork();
     if (child == 0) {

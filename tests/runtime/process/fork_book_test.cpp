@@ -1,6 +1,6 @@
-// Model test of the orders to a template in a small world: workers that start and are given up, a template that can be
-// executed or not, prepares, declines, forks, answers, and dies between any two of these, and a socket that is soon full.
-// A failing script is shrunk and printed.
+// Model test of the orders to a template in a small world: workers that start and are given up; a template that can be executed or not,
+// prepares, declines, forks, answers, and dies between any two of these; and a socket that soon fills up. A failing script is shrunk and
+// printed.
 #include "runtime/process/fork_book.hpp"
 
 #include "tests/runtime/schedule/random_scripts.hpp"
@@ -60,7 +60,7 @@ class world {
     std::uint64_t child = 0;
   };
   struct template_here {
-    bool running = false;   // its program is executed
+    bool running = false;   // its program was executed
     bool prepared = false;  // it has said ready or declined
     bool has_declined = false;
     std::deque<number> has;   // orders in its socket
@@ -84,10 +84,10 @@ class world {
         return;
       case act::hear: return hear();
       case act::die: return die();
-      case act::die_with_worker:  // between clone and both answers: the worker is still in its group
+      case act::die_with_worker:  // between clone and both answers: the worker is still in the template's process group
         if (has_order()) taken(), die();
         return;
-      case act::die_before_answer:  // one of the two has answered
+      case act::die_before_answer:  // one of the two answers has been sent
         if (has_order()) fork(s.pick % 2 == 0, s.pick % 2 != 0), die();
         return;
       case act::count: return;
@@ -255,7 +255,7 @@ class world {
   std::optional<template_here> here_;
   std::map<number, std::uint32_t> waits_;
   std::set<number> given_up_, answered_, sent_;
-  std::set<std::uint64_t> unknown_;  // living workers of which the session has not heard
+  std::set<std::uint64_t> unknown_;  // living workers that the session does not know of
   std::uint64_t last_child_ = 0;
   int ends_ = 0;
 };

@@ -1,7 +1,6 @@
-// A child like penstock's own: guarded by the lifeline (descriptor 3), prints "ready" and waits. With an
-// argument it first starts a program in the same group, as user code in a worker might: "with-grandchild",
-// which sleeps; "with-large-grandchild", which owns descriptor 4 and has so much memory that its exit takes
-// long.
+// A child like penstock's own: guarded by the lifeline (descriptor 3), prints "ready" and waits. With an argument it first starts a program
+// in the same group, as user code in a worker might: "with-grandchild", which sleeps; "with-large-grandchild", which owns descriptor 4 and
+// has so much memory that its exit takes long.
 #include "runtime/process/lifeline.hpp"
 
 #include <sys/wait.h>
@@ -15,11 +14,11 @@
 namespace {
 
 void be_large() {
-  constexpr std::size_t bytes = std::size_t{400} << 20U;  // some 40 ms of freeing pages
+  constexpr std::size_t bytes = std::size_t{400} << 20U;  // freeing the pages takes some 40 ms
   void* memory = std::malloc(bytes);
   if (memory == nullptr) ::_exit(1);
   std::memset(memory, 1, bytes);
-  asm volatile("" : : "r"(memory) : "memory");  // forces the write
+  asm volatile("" : : "r"(memory) : "memory");  // keeps the compiler from removing the write
   std::puts("ready");
   std::fflush(stdout);
   while (true) ::pause();

@@ -20,7 +20,7 @@ using strings = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a place shows its process's output and, separately, its predecessor's") {
+TEST_CASE("a place shows its process's output and, separately, the output of the previous process") {
   log_book book;
   book.begin("worker/0", 1);
   book.wrote("worker/0", 1, "first", {}, 5);
@@ -38,7 +38,7 @@ TEST_CASE("a place shows its process's output and, separately, its predecessor's
   CHECK(previous.lines.front().unix_ms == 5);
 }
 
-TEST_CASE("lines of several places come in the order in which they were written") {
+TEST_CASE("lines of several places are in the order in which they were written") {
   log_book book;
   book.begin("worker/0", 1);
   book.begin("worker/1", 1);
@@ -66,7 +66,7 @@ TEST_CASE("the last 64 KiB of a flood are kept, and followers learn how much was
   CHECK(bytes < log_book::kept_bytes);
 }
 
-TEST_CASE("followers see the last output of a process and the first of its successor") {
+TEST_CASE("followers see the last output of a process and the first output of its successor") {
   log_book book;
   book.begin("worker/0", 1);
   const auto cursor = book.read({}).seen;
@@ -80,7 +80,7 @@ TEST_CASE("followers see the last output of a process and the first of its succe
   CHECK(book.read({"worker/0", false, {}, news.seen}).lines.empty());
 }
 
-TEST_CASE("lines beyond what a person can read in a second are counted, not passed on") {
+TEST_CASE("lines beyond what a person can read in a second are counted but not passed on") {
   log_book book;
   book.begin("worker/0", 1);
   steady_time now{};

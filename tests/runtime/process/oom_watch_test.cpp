@@ -35,7 +35,7 @@ class fake_tree {
 
 }  // namespace
 
-TEST_CASE("OOM kills are counted in memory.events of version 2 and in memory.oom_control of version 1") {
+TEST_CASE("OOM kills are counted in memory.events (cgroup v2) and in memory.oom_control (v1)") {
   const fake_tree v2;
   v2.write("cgroup", "0::/user/job\n");
   v2.write("fs/user/job/memory.events", "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n");
@@ -64,7 +64,7 @@ TEST_CASE("an OOM kill of another process does not explain a later death") {
   CHECK_FALSE(watch.explains_death(now));
 }
 
-TEST_CASE("an OOM kill explains a death that is noticed after a suspension") {
+TEST_CASE("an OOM kill explains a death that is noticed only after a suspension") {
   const fake_tree tree;
   tree.write("cgroup", "0::/\n");
   tree.write("fs/memory.events", "oom_kill 0\n");
@@ -76,7 +76,7 @@ TEST_CASE("an OOM kill explains a death that is noticed after a suspension") {
   CHECK(watch.explains_death(now + 1h));
 }
 
-TEST_CASE("without a cgroup that counts, nothing is explained") {
+TEST_CASE("without a cgroup that counts OOM kills, no death is explained") {
   const fake_tree tree;
   tree.write("cgroup", "1:name=systemd:/x\n");
   CHECK_FALSE(tree.evidence());

@@ -79,8 +79,7 @@ std::pair<std::string, exit_report> output_of(spawn_request request) {
   return {text, reap_now(*started)};
 }
 
-/// The states of a group's processes, one letter each as in /proc/PID/stat; zombies that wait for init left
-/// out.
+/// The states of a group's processes, one letter each as in /proc/PID/stat, without zombies that wait for init.
 std::string states_of(pid_t group) {
   std::string states;
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
@@ -125,14 +124,14 @@ bool is_readable(const unique_fd& fd) {
   return ::poll(&entry, 1, 0) == 1;
 }
 
-/// A new process with the pid of one that was reaped before; empty if the kernel does not allow choosing it.
+/// A new process with the pid of one that was reaped before; empty if the kernel does not allow choosing a pid.
 std::optional<child> reuse_pid(pid_t wanted) {
   constexpr const char* last_pid = "/proc/sys/kernel/ns_last_pid";
   pid_t before = wanted;
   std::ifstream(last_pid) >> before;
   std::ofstream(last_pid) << wanted - 1 << std::flush;
   auto unrelated = spawn(shell("sleep 1000")).value();
-  std::ofstream(last_pid) << before << std::flush;  // other tests, too, expect pids not to be reused at once
+  std::ofstream(last_pid) << before << std::flush;  // other tests, too, expect that pids are not reused at once
   if (unrelated.pid == wanted) return unrelated;
   ::kill(unrelated.pid, SIGKILL);
   reap_now(unrelated);
@@ -141,7 +140,7 @@ std::optional<child> reuse_pid(pid_t wanted) {
 
 }  // namespace
 
-TEST_CASE("the frames nearest to the crash are kept of a stack that Python wrote") {
+TEST_CASE("of a stack that Python wrote, the frames nearest to the crash are kept") {
   std::string output = "loading\nStack (most recent call first):\n";
   for (int frame = 0; frame < 15; ++frame) output += "  File \"f.py\", line " + std::to_string(frame) + " in f\n";
   CHECK(process::last_lines_without_stack(output + "penstock-stack: #0 main\n", 3) ==
@@ -149,7 +148,7 @@ TEST_CASE("the frames nearest to the crash are kept of a stack that Python wrote
   CHECK(process::last_lines_without_stack("a\nb\nStack (most recent call first):\n  x\n", 3) == "b\nStack (most recent call first):\n  x");
 }
 
-TEST_CASE("how a process ended is reported") {
+TEST_CASE("reports say how a process ended") {
   auto exited = spawn(shell("exit 7"));
   REQUIRE(exited);
   const exit_report seven = reap_now(*exited);
@@ -175,7 +174,7 @@ TEST_CASE("signals have the names that the C library gives them") {
 TEST_CASE("a child has only the descriptors passed to it") {
   const unique_fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const unique_fd leaky(
-      ::fcntl(null.get(), F_DUPFD, 77));  // not close-on-exec, as an embedding program may have them
+      ::fcntl(null.get(), F_DUPFD, 77));  // not close-on-exec, as the descriptors of an embedding program may be
   REQUIRE(leaky);
   // The shell itself has the folder open while listing it.
   const auto [listing, report] = output_of(shell("echo /proc/self/fd/*"));
@@ -197,7 +196,7 @@ TEST_CASE("descriptors arrive under the requested numbers, even if they are swap
   reap_now(*started);
 }
 
-TEST_CASE("a child starts with default signal handling and an empty mask, whatever its parent does") {
+TEST_CASE("a child starts with default signal handling and an empty mask, whatever its parent uses") {
   sigset_t blocked;
   sigset_t before;
   ::sigemptyset(&blocked);
@@ -229,7 +228,7 @@ TEST_CASE("a program that is missing or not executable is refused and named") {
         std::string::npos);
 }
 
-TEST_CASE("what a child started dies with it") {
+TEST_CASE("processes started by a child die with it") {
   pipe_ends out = make_pipe();
   spawn_request request = shell("sleep 1000 & echo started; wait");
   request.fds.push_back({out.write.get(), 1});
@@ -237,12 +236,12 @@ TEST_CASE("what a child started dies with it") {
   REQUIRE(started);
   out.write.reset();
   REQUIRE(read_line(out.read) == "started");
-  ::kill(started->pid, SIGKILL);  // only the leader
+  ::kill(started->pid, SIGKILL);  // only the leader of its group
   reap_now(*started);
   CHECK(group_is_gone(started->pid));
 }
 
-TEST_CASE("only a child limited to one core gets time to exit before it is reaped") {
+TEST_CASE("a child limited to one core gets time to exit before it is reaped, and others do not") {
   cpu_set_t ours;
   REQUIRE(::sched_getaffinity(0, sizeof ours, &ours) == 0);
   if (CPU_COUNT(&ours) == 1) SKIP("this test itself is limited to one core");
@@ -259,7 +258,7 @@ TEST_CASE("only a child limited to one core gets time to exit before it is reape
   signal_group(*started, SIGKILL);
   siginfo_t info;
   REQUIRE(::waitid(P_PID, static_cast<id_t>(started->pid), &info, WEXITED | WNOWAIT) == 0);
-  CHECK(time_to_leave(*started) > std::chrono::milliseconds(0));  // a zombie tells too
+  CHECK(time_to_leave(*started) > std::chrono::milliseconds(0));  // works for a zombie too
   CHECK(reap_now(*started).ending == exit_report::how::signalled);
 }
 
@@ -272,7 +271,7 @@ TEST_CASE("if the program ignores SIGCHLD, a child's end is detected and its cau
   CHECK(report.ending == exit_report::how::unknown);
 }
 
-TEST_CASE("the end of the lifeline kills a child and all that it started") {
+TEST_CASE("when the lifeline closes, a child and all that it started are killed") {
   auto made = lifeline::create();
   REQUIRE(made);
   pipe_ends out = make_pipe();
@@ -286,7 +285,7 @@ TEST_CASE("the end of the lifeline kills a child and all that it started") {
   CHECK(group_is_gone(started->pid));
 }
 
-TEST_CASE("the death of the session kills its children, stopped ones and grandchildren too") {
+TEST_CASE("the death of a session kills its children, including stopped ones and grandchildren") {
   const bool stopped = GENERATE(false, true);
   CAPTURE(stopped);
   pipe_ends out = make_pipe();
@@ -373,7 +372,7 @@ TEST_CASE("processes started by a child die with it even if the program ignores 
   CHECK(states_of(started.pid).empty());
 }
 
-TEST_CASE("the end of a child is reported once no process that it started can write any more") {
+TEST_CASE("the end of a child is reported once no process that it started can still write") {
   io_thread io;
   pipe_ends said = make_pipe();
   pipe_ends held = make_pipe();  // held only by the grandchild, until its memory is freed
@@ -391,7 +390,7 @@ TEST_CASE("the end of a child is reported once no process that it started can wr
     held.write.reset();
   });
   REQUIRE(read_line(said.read) == "ready");
-  boost::asio::post(io.context(), [&] { ::kill(child->pid(), SIGKILL); });  // only the leader
+  boost::asio::post(io.context(), [&] { ::kill(child->pid(), SIGKILL); });  // only the leader of its group
   CHECK(grandchild_gone.get_future().get());
   std::promise<void> dropped;
   boost::asio::post(io.context(), [&] {
@@ -410,11 +409,11 @@ TEST_CASE("destroying the handle of a running child kills it") {
     child.reset();
     dropped.set_value(std::move(process));
   });
-  // Not by its pid, which another process may have by now.
+  // Not by its pid, which may belong to another process by now.
   const unique_fd process = dropped.get_future().get();
   REQUIRE(process);
   const int why = ::syscall(SYS_pidfd_send_signal, process.get(), 0, nullptr, 0U) == 0 ? 0 : errno;
-  CHECK(why == ESRCH);  // a zombie would still take signals
+  CHECK(why == ESRCH);  // a zombie would still accept signals
 }
 
 TEST_CASE("output is kept up to a limit, and endless lines are cut") {

@@ -54,17 +54,18 @@ void suspend_for(std::chrono::milliseconds time) {
 
 }  // namespace
 
-TEST_CASE("a process that was suspended for longer than it waits for its thread still gives it that time") {
+TEST_CASE(
+    "a process that was suspended for longer than it waits for its thread still gives it the full time") {
   side_thread thread("test");
   thread.post([] {
-    std::this_thread::sleep_for(50ms);  // of its work; the other thread waits by now
+    std::this_thread::sleep_for(50ms);  // the thread's work; the other thread waits by now
     suspend_for(600ms);
     std::this_thread::sleep_for(30ms);
   });
   CHECK(thread.wait_until_idle(300ms));
 }
 
-TEST_CASE("tasks of a side thread run in order, all of them before it is idle") {
+TEST_CASE("tasks of a side thread run in order, and all of them before it counts as idle") {
   side_thread thread("test");
   const auto order = std::make_shared<std::vector<int>>();
   for (int i = 0; i < 100; ++i) CHECK(thread.post([order, i] { order->push_back(i); }));
@@ -82,7 +83,7 @@ TEST_CASE("a side thread that never started is idle and stops at once") {
   CHECK(thread.stop_within(0ms));
 }
 
-TEST_CASE("a side thread with a hung task is left behind, and its waiting tasks are dropped") {
+TEST_CASE("a side thread with a hung task is abandoned, and its waiting tasks are dropped") {
   const auto what = std::make_shared<obstacle>();
   const auto ran = std::make_shared<bool>(false);
   side_thread thread("test");
@@ -104,10 +105,10 @@ TEST_CASE(
     if (leader == 7 && ++*looks_at_7 == 1) stuck_in(what)();
     return gpu_user{leader + 1, "libcuda.so.1 is mapped"};
   });
-  watch.look({8, 9, 7});  // the last one first: it hangs
+  watch.look({8, 9, 7});  // the last one is first: it hangs
   what->reached.get_future().wait();
   CHECK_FALSE(watch.found_in(8));
-  watch.look({8, 9, 7});  // it may only be slow
+  watch.look({8, 9, 7});  // it might only be slow
   watch.look({8, 9, 7});
   // Polled like the supervisor does, without waiting.
   while (!watch.found_in(8) || !watch.found_in(9)) std::this_thread::yield();
@@ -119,7 +120,7 @@ TEST_CASE(
   while (watch.found_in(8)) watch.look({9, 7});  // it is no longer in the list
 }
 
-TEST_CASE("a watch is destroyed even if its examinations hang") {
+TEST_CASE("a watch can be destroyed even if its examinations hang") {
   const auto removed = std::make_shared<std::promise<void>>();
   const auto gone = std::make_shared<std::atomic<int>>(0);
   const auto until = removed->get_future().share();

@@ -27,7 +27,7 @@ namespace {
 
 class slow_program {
  public:
-  slow_program() : before_(::signal(SIGIO, SIG_IGN)) {  // the kernel's request for the lease
+  slow_program() : before_(::signal(SIGIO, SIG_IGN)) {  // the kernel's request to release the lease
     std::string name = "/tmp/penstock-slow-XXXXXX";
     ::mkdtemp(name.data());
     folder_ = name;
@@ -58,7 +58,7 @@ class slow_program {
 
 }  // namespace
 
-TEST_CASE("the spawner starts programs by name and says why it cannot") {
+TEST_CASE("the spawner starts programs by name and reports why it cannot") {
   std::promise<bool> started;
   std::promise<std::string> refused;
   spawner here;
@@ -87,7 +87,7 @@ TEST_CASE("an unclaimed child is killed and reaped") {
 }
 
 TEST_CASE(
-    "a start that does not return can be cancelled; starts queued behind it fail when their turn comes") {
+    "a start that does not return can be cancelled, and starts queued behind it fail when their turn comes") {
   slow_program program;
   if (!program.held()) {
     WARN("not tried: no lease on files of /tmp");
@@ -112,7 +112,7 @@ TEST_CASE(
   CHECK(first.get_future().get() == "executing '" + program.path() + "' did not return: giving up on it");
   CHECK(second.get_future().get() == "starting 'true' was cancelled before its turn came");
   CHECK(third.get_future().get() == "it runs");
-  behind->give_up();  // too late, and harmless
+  behind->give_up();  // too late, but harmless
 }
 
 TEST_CASE("a program on an unresponsive file system delays neither signals nor the end of the session") {

@@ -12,7 +12,7 @@ using namespace penstock::process;
 
 namespace {
 
-/// The files of a machine with two memory nodes of four cores and two GPUs, one near each.
+/// The files of a machine with two memory nodes of four cores each and two GPUs, one near each node.
 class machine {
  public:
   explicit machine(std::string second_model = "NVIDIA H100") {
@@ -64,9 +64,9 @@ TEST_CASE("the memory node of a GPU is found without a call into CUDA") {
   CHECK(here.node_of("cuda", "GPU-b") == 0);
 }
 
-TEST_CASE("no memory node is reported where it is not certain") {
+TEST_CASE("no memory node is reported if it is uncertain") {
   const machine here;
-  CHECK_FALSE(here.node_of("auto"));  // may be either
+  CHECK_FALSE(here.node_of("auto"));  // may be on either node
   CHECK_FALSE(here.node_of("host"));
   CHECK_FALSE(here.node_of("cuda:2"));
   CHECK_FALSE(here.node_of("cuda:1", "1"));
@@ -99,7 +99,7 @@ TEST_CASE("workers are restricted to cores near the GPU only if other cores are 
   CHECK_FALSE(off.node);
 }
 
-TEST_CASE("all workers run on the listed cores, which have to be allowed") {
+TEST_CASE("all workers run on the listed cores, which must be allowed") {
   const auto plan = plan_cores({core_rule::near_gpu, {5, 2}}, eight, gpu_place{1, {4, 5, 6, 7}}).value();
   CHECK(plan.of(0) == std::vector<int>{5, 2});
   CHECK(plan.of(100) == std::vector<int>{5, 2});

@@ -21,7 +21,7 @@ libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_
 
 
 class Held:
-    """A process that a debugger holds."""
+    """A process that is stopped in a debugger."""
 
     def __init__(self, process):
         self.threads = []
@@ -48,8 +48,8 @@ class GroupPausesTest(RanksTest):
     program = PROGRAM
 
     def begin(self, *options):
-        """All ranks, when they have done a few rounds."""
-        state = "state-%d" % len(self.running)  # of these ranks, not of earlier ones
+        """All ranks, after a few rounds."""
+        state = "state-%d" % len(self.running)  # of these ranks and not of earlier ones
         ranks = self.start_all(RANKS, ROUNDS, "--pause", 5, "--state", os.path.join(self.folder, state), "--lost-after",
                                int(LOST_AFTER * 1000), *options)
         for rank in range(RANKS):
@@ -70,7 +70,7 @@ class GroupPausesTest(RanksTest):
         self.assertEqual(len({one["digest"] for one in told}), 1)
 
     def check_all_name(self, lost, ranks):
-        """The running ranks have ended; the suspended one ends when it continues."""
+        """The running ranks have ended; the suspended rank ends when it continues."""
         words = "group_failed: rank %d (%s, pid %d): nothing heard from it for %dms" % (
             lost, os.uname().nodename, ranks[lost].pid, LOST_AFTER * 1000)
         others = [one for number, one in enumerate(ranks) if number != lost]
@@ -79,7 +79,7 @@ class GroupPausesTest(RanksTest):
         self.go_on(ranks[lost])
         self.assertIn(words, self.end(ranks[lost], 3)[1])
 
-    def test_a_pause_of_all_ranks_costs_nothing(self):
+    def test_a_pause_of_all_ranks_costs_no_rank_its_place(self):
         ranks = self.begin("--deadline", int(LONG * 600))
         for _ in range(2):
             self.stop(*ranks)
@@ -108,7 +108,7 @@ class GroupPausesTest(RanksTest):
         self.stop(ranks[2])
         self.check_all_name(2, ranks)
 
-    def test_a_short_pause_of_one_rank_costs_nothing(self):
+    def test_a_short_pause_of_one_rank_costs_no_rank_its_place(self):
         ranks = self.begin()
         for one in ranks:
             self.stop(one)
@@ -116,7 +116,7 @@ class GroupPausesTest(RanksTest):
             self.go_on(one)
         self.check_all_finished(ranks)
 
-    def test_under_wait_a_long_pause_of_one_rank_costs_nothing(self):
+    def test_under_wait_a_long_pause_of_one_rank_costs_no_rank_its_place(self):
         for lost in (0, 2):
             with self.subTest(lost):
                 ranks = self.begin("--wait")
@@ -125,7 +125,7 @@ class GroupPausesTest(RanksTest):
                 self.go_on(ranks[lost])
                 self.check_all_finished(ranks)
 
-    def test_a_rank_that_a_debugger_holds_is_not_lost(self):
+    def test_a_rank_that_is_stopped_in_a_debugger_is_not_lost(self):
         for held in (0, 2):
             with self.subTest(held):
                 ranks = self.begin()

@@ -38,7 +38,7 @@ struct wanted {
   std::chrono::milliseconds join = 20s;
   std::chrono::milliseconds deadline = 30s;  // for each operation
   std::size_t large = 0;
-  std::string beside{};  // the name of another group, which has a barrier in every round
+  std::string beside{};  // the name of another group, with a barrier in every round
 };
 
 wanted parse(int count, char** arguments) {

@@ -54,7 +54,7 @@ class GroupProgramTest(RanksTest):
             self.assertIn("is 7 at rank", err.replace("but 7 at", "but is 7 at"))
             self.assertIn("8 at rank 1", err)
 
-    def test_a_rank_that_leaves_is_named_by_those_that_need_it(self):
+    def test_a_rank_that_leaves_is_named_by_the_ranks_that_need_it(self):
         ranks = self.start_all(3, 10, "--odd", "1:leaves")
         self.end(ranks[1], 0)
         for one in (ranks[0], ranks[2]):
@@ -77,13 +77,13 @@ class GroupProgramTest(RanksTest):
             self.assertIn("a barrier", err)
             self.assertIn("an all_gather", err)
 
-    def test_a_rank_that_is_late_is_named_at_the_deadline(self):
+    def test_a_late_rank_is_named_at_the_deadline(self):
         ranks = self.start_all(2, 10, "--odd", "1:sleeps")
         _, err = self.end(ranks[0], 3)
         self.assertIn("timed_out: collective operation 3, an all_gather, of the group 'test' was not complete within 1s", err)
 
-    def test_ranks_that_cannot_meet_name_the_reason_that_they_know(self):
-        """Each rank alone: there is no other to report to."""
+    def test_ranks_that_cannot_meet_report_the_reason_that_they_know(self):
+        """Each rank alone: there is no other rank to report to."""
         with socket.create_server(("127.0.0.1", 0)) as one:
             taken = one.getsockname()[1]
             with contextlib.ExitStack() as until_chosen:
@@ -109,7 +109,7 @@ class GroupProgramTest(RanksTest):
                 with self.subTest(what):
                     self.assertRegex(self.end(process, 3)[1], words)
 
-    def test_a_rank_that_is_started_again_takes_its_place(self):
+    def test_a_restarted_rank_takes_its_place(self):
         whole = [self.end(one, 0)[0] for one in self.start_all(4, 100)]
         expected = self.check_digests(whole, 4, 100)
         for lost in (2, 0):
@@ -121,7 +121,7 @@ class GroupProgramTest(RanksTest):
             self.assertEqual(self.check_digests([self.end(one, 0)[0] for one in ranks], 4, 100), expected)
 
     @unittest.skipUnless(os.path.exists(PENSTOCK), "the command is not built here")
-    def test_two_groups_of_a_job_meet_at_one_port_and_in_one_socket(self):
+    def test_two_groups_of_a_job_meet_at_one_port_or_in_one_socket(self):
         with socket.create_server(("127.0.0.1", 0)) as one:
             port = one.getsockname()[1]
         for address in ({"PENSTOCK_GROUP_ADDR": "127.0.0.1:%d" % port, "PENSTOCK_GROUP_SECRET": "of these ranks and no others"},
@@ -140,7 +140,7 @@ class GroupProgramTest(RanksTest):
         self.check_digests(["\n".join(lines)], 4, 100)
 
     @unittest.skipUnless(os.path.exists(PENSTOCK), "the command is not built here")
-    def test_a_rank_killed_under_launch_is_what_all_of_them_name(self):
+    def test_a_rank_killed_under_launch_is_named_by_all_ranks(self):
         report = os.path.join(self.folder, "report")
         process = self.start(PENSTOCK, "launch", "--gpus", "host:4", "--report", report, "--", PROGRAM, 10000, "--die", "1:30")
         out, err = self.end(process)

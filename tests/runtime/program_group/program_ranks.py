@@ -52,7 +52,7 @@ class RanksTest(unittest.TestCase):
         return out, err
 
     def wait_for(self, file, processes, seconds=60):
-        """A file in the folder; fails if a program ends before it is there."""
+        """Waits for a file in the folder; fails if a program ends first."""
         end = time.monotonic() + seconds
         while not os.path.exists(os.path.join(self.folder, file)):
             for one in processes:

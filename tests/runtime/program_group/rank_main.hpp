@@ -1,4 +1,4 @@
-// Shared by the test programs that are ranks of a group: how they end.
+// Shared by the test programs that are ranks of a group: their exit codes.
 #pragma once
 
 #include <penstock/error.hpp>
@@ -9,11 +9,10 @@
 
 namespace penstock::testing {
 
-/// For main(): returns the result of `run`; 3 after an error of penstock, whose code it prints; 4 after any
-/// other.
+/// For main(): returns the result of `run`; 3 after a penstock error, whose code it prints; 4 after any other exception.
 template <class Run>
 int rank_main(Run&& run) {
-  // A launcher that ends the other ranks does so at once; the test wants to see this rank's own output.
+  // A launcher that ends the other ranks does so at once, but the test wants to see this rank's own output.
   static_cast<void>(std::signal(SIGTERM, SIG_IGN));
   try {
     return run();
