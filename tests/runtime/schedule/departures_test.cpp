@@ -38,7 +38,7 @@ TEST_CASE("a worker drained with after_current_batch stops after its current bat
   CHECK(due(d, 1) == std::vector{first});
 }
 
-TEST_CASE("a draining worker that must hurry later stops after its next batch") {
+TEST_CASE("a draining worker that is told to hurry later stops after its next batch") {
   departures d;
   d.drains(first, false);
   d.finished_a_batch(first);
@@ -48,7 +48,7 @@ TEST_CASE("a draining worker that must hurry later stops after its next batch") 
   CHECK(due(d, 2) == std::vector{first});
 }
 
-TEST_CASE("an exited worker is not asked to stop, and its successor in the same place starts afresh") {
+TEST_CASE("an exited worker is not asked to stop, and the next worker in its place is not affected") {
   departures d;
   d.drains(first, true);
   d.finished_a_batch(first);
@@ -56,7 +56,7 @@ TEST_CASE("an exited worker is not asked to stop, and its successor in the same 
   CHECK(due(d, 0).empty());
   const worker_ref successor{0, 2};
   d.drains(successor, false);
-  d.gone(first);  // repeated: ignored
+  d.gone(first);  // a repeated message, which is ignored
   CHECK(due(d, 1).empty());
   CHECK(due(d, 0) == std::vector{successor});
 }

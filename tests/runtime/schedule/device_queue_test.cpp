@@ -1,5 +1,5 @@
-// Jobs on the device: single rules, then a small world in which owners answer, die of jobs or from outside,
-// and callers cancel, explored by random scripts.
+// Jobs on the device: single rules, then a small world in which owners answer, die of jobs or are killed from outside, and callers cancel,
+// explored by random scripts.
 #include "runtime/schedule/device_queue.hpp"
 
 #include "tests/runtime/schedule/random_scripts.hpp"
@@ -25,7 +25,7 @@ std::vector<std::uint64_t> jobs_of(const std::vector<device_order>& orders) {
 
 }  // namespace
 
-TEST_CASE("jobs for the device are ordered once, in the order of their numbers") {
+TEST_CASE("jobs for the device are ordered once, in numerical order") {
   device_queue queue;
   queue.add(7, true);
   queue.add(3, true);
@@ -33,7 +33,7 @@ TEST_CASE("jobs for the device are ordered once, in the order of their numbers")
   CHECK(queue.take_orders().empty());
 }
 
-TEST_CASE("kept results are ordered as far as there is room, plus the very first one") {
+TEST_CASE("kept results are ordered as far as there is room, and the very first one always") {
   device_queue queue;
   for (const std::uint64_t job : {3, 4, 5, 6}) queue.add(job, true, job != 5);
   CHECK(jobs_of(queue.take_orders(1, 2)) == std::vector<std::uint64_t>{3, 5});
@@ -43,7 +43,7 @@ TEST_CASE("kept results are ordered as far as there is room, plus the very first
   CHECK(jobs_of(queue.take_orders(2, 5)) == std::vector<std::uint64_t>{6});
 }
 
-TEST_CASE("an answer counts once; an unordered or repeated one is late") {
+TEST_CASE("an answer counts once, and an unordered or repeated answer is late") {
   device_queue queue;
   queue.add(3, true);
   static_cast<void>(queue.take_orders());
@@ -81,7 +81,7 @@ TEST_CASE("a job that has killed two owners is poisoned with both causes, and it
   CHECK(jobs_of(queue.take_orders()) == std::vector<std::uint64_t>{4});
 }
 
-TEST_CASE("a job that is not idempotent is lost with the owner that had it, and only then") {
+TEST_CASE("a job that is not idempotent is lost with the owner that had it, and in no other case") {
   device_queue queue;
   queue.add(3, false);
   CHECK(queue.owner_lost(1, std::nullopt).empty());
@@ -91,9 +91,7 @@ TEST_CASE("a job that is not idempotent is lost with the owner that had it, and 
   CHECK(gone[0].how == device_end::lost);
 }
 
-TEST_CASE(
-    "a job that is cancelled before it was ordered is gone, and one that was ordered stays until its "
-    "answer") {
+TEST_CASE("a job cancelled before it was ordered is gone, and one that was ordered stays until its answer") {
   device_queue queue;
   queue.add(3, true);
   CHECK(queue.cancel(3) == cancelling::gone);
@@ -133,7 +131,7 @@ using script = penstock::testing::script_of<act>;
 
 struct world_settings {
   bool forgets_the_dead =
-      false;  // a planted mistake of the world: a dead owner's jobs still count as being read
+      false;  // an injected bug in the world: a dead owner's jobs still count as being read
 };
 
 class world {
@@ -284,11 +282,10 @@ const penstock::testing::model<act, world_settings> the_model{
 }  // namespace
 
 TEST_CASE(
-    "whatever owners and callers do, every job leaves the device once, and no slot while an owner may read "
-    "it") {
+    "whatever owners and callers do, every job leaves the device once, and no slot does while an owner may read it") {
   CHECK(penstock::testing::explore(the_model) > 0);
 }
 
-TEST_CASE("the model of the device's queue finds a planted mistake") {
+TEST_CASE("the model of the device's queue finds an injected bug") {
   CHECK(penstock::testing::finds_a_mistake(the_model, {.forgets_the_dead = true}));
 }

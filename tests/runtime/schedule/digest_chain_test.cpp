@@ -23,7 +23,7 @@ std::uint64_t digest_of(std::uint64_t number) {
 
 }  // namespace
 
-TEST_CASE("a chained digest is the digest of the whole, after every batch") {
+TEST_CASE("after every batch a chained digest equals the digest of the whole") {
   std::vector<std::uint64_t> all;
   digest_chain chain;
   CHECK(chain.hex() == in_one_piece(all));
@@ -35,7 +35,7 @@ TEST_CASE("a chained digest is the digest of the whole, after every batch") {
   CHECK(chain.count() == 3000);
 }
 
-TEST_CASE("a chain saved and restored after any batch reaches the same digest") {
+TEST_CASE("a chain that is saved and restored after any batch reaches the same digest") {
   std::vector<std::uint64_t> all;
   for (std::uint64_t i = 0; i < 400; ++i) all.push_back(digest_of(i));
   const std::string whole = in_one_piece(all);
@@ -51,7 +51,7 @@ TEST_CASE("a chain saved and restored after any batch reaches the same digest") 
   }
 }
 
-TEST_CASE("a chain is not restored from words that are too many or too few for its count") {
+TEST_CASE("a chain is not restored from too many or too few words for its count") {
   const digest_chain none;
   const std::vector<std::uint64_t> words(9);
   CHECK_FALSE(digest_chain::restore(8, none.accumulators(), words));

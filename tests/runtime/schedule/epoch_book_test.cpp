@@ -27,7 +27,7 @@ epoch_book fresh(std::uint64_t batches = 3, std::uint64_t samples = 10) {
   return {ours, shape_of(batches, samples), start};
 }
 
-/// Batches of four rows, except every third one; every batch has lost one sample to a failure.
+/// Batches of four rows, except every third one. In every batch one sample has failed.
 delivered_batch lossy(stream_position p) {
   return {p, p % 3 == 2 ? 0U : 3U, 1, 0, 100 + p, std::nullopt, start};
 }
@@ -72,7 +72,7 @@ std::vector<std::byte> of_the_first_version(const stream_state& s,
     number(value);
   list(digests);
   list(s.quarantined_samples);
-  list({1, 2, 3});  // samples that had failed
+  list({1, 2, 3});  // number of failed samples
   std::uint64_t sum = 0xcbf29ce484222325;
   for (const std::byte b : bytes) sum = (sum ^ static_cast<std::uint64_t>(b)) * 0x100000001b3;
   number(sum);
@@ -81,7 +81,7 @@ std::vector<std::byte> of_the_first_version(const stream_state& s,
 
 }  // namespace
 
-TEST_CASE("an epoch is complete when its last batch is delivered, and the next one begins") {
+TEST_CASE("an epoch is complete when its last batch is delivered, and then the next one starts") {
   epoch_book book = fresh();
   for (stream_position p = 0; p < 4; ++p) {
     delivered_batch one = full(p);
@@ -98,7 +98,7 @@ TEST_CASE("an epoch is complete when its last batch is delivered, and the next o
   CHECK(book.epochs()[1].digest == digest_of({3}));
 }
 
-TEST_CASE("an epoch that was delivered in relaxed order has the digest of strict order") {
+TEST_CASE("an epoch delivered in relaxed order has the same digest as in strict order") {
   epoch_book book = fresh(5, 20);
   for (const stream_position p : {1, 0, 4, 3}) book.delivered(full(p));
   const epoch_account before = book.epochs().back();
@@ -113,7 +113,7 @@ TEST_CASE("an epoch that was delivered in relaxed order has the digest of strict
   CHECK(after.most_early == 2);
 }
 
-TEST_CASE("a state counts batches that were delivered early, and the next run does not") {
+TEST_CASE("a state counts batches that were delivered early, and the next run does not count them again") {
   epoch_book book = fresh(5, 20);
   for (const stream_position p : {0, 2, 4}) book.delivered(lossy(p));
   stream_state saved = book.state();
@@ -135,7 +135,7 @@ TEST_CASE("a state counts batches that were delivered early, and the next run do
   CHECK(whole.early_batches == 1);  // of this process
 }
 
-TEST_CASE("an epoch may begin with an early batch, and a state knows of it") {
+TEST_CASE("an epoch may begin with an early batch, and a state records that") {
   epoch_book book = fresh(3, 12);
   book.delivered(full(1));
   const stream_state saved = book.state();
@@ -148,20 +148,20 @@ TEST_CASE("an epoch may begin with an early batch, and a state knows of it") {
   CHECK(later.epochs().back().digest == digest_of({0, 1, 2}));
 }
 
-TEST_CASE("a state whose early batches do not fit its counts or its epoch is refused") {
+TEST_CASE("a state whose early batches contradict its counts or its epoch is refused") {
   epoch_book book = fresh(5, 20);
   for (const stream_position p : {0, 2}) book.delivered(full(p));
   stream_state saved = book.state();
   CHECK(check_position(saved, shape_of(5, 20)));
   CHECK_FALSE(check_position(saved, shape_of(2, 8)));
-  saved.delivered = 13;  // in three batches of four
+  saved.delivered = 13;  // in three batches of four rows
   CHECK_FALSE(parse_state(serialise(saved)));
   saved.delivered = 8;
   saved.early_digests.push_back(7);
   CHECK_FALSE(parse_state(serialise(saved)));
 }
 
-TEST_CASE("an epoch in which a batch has no digest has none") {
+TEST_CASE("an epoch with a batch without digest has no digest") {
   epoch_book book = fresh();
   book.delivered(full(0));
   delivered_batch one = full(1);
@@ -172,7 +172,7 @@ TEST_CASE("an epoch in which a batch has no digest has none") {
   CHECK_FALSE(book.epochs()[0].digest);
 }
 
-TEST_CASE("a resumed epoch reports the whole epoch") {
+TEST_CASE("a resumed epoch reports figures of the whole epoch") {
   const stream_state saved = half_way();
   CHECK(saved.epoch == 1);
   CHECK(saved.next_batch == 2);
@@ -190,7 +190,7 @@ TEST_CASE("a resumed epoch reports the whole epoch") {
   CHECK(e.digest == digest_of({103, 104, 105}));
 }
 
-TEST_CASE("an epoch left early and restarted is counted from zero, as is a state of its second pass") {
+TEST_CASE("an epoch left early and restarted is counted from zero, and so is a state of its second pass") {
   epoch_book book = fresh(10, 40);
   for (stream_position p = 0; p < 5; ++p) book.delivered(full(p));
   book.begin_at(0);
@@ -212,7 +212,7 @@ TEST_CASE("an epoch left early and restarted is counted from zero, as is a state
   CHECK(book.epochs()[1].batches == 10);
   CHECK(book.epochs()[1].delivered == 40);
   CHECK(book.epochs()[1].digest == digest_of({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
-  book.begin_at(0);  // start the whole epoch again
+  book.begin_at(0);  // the whole epoch starts again
   book.delivered(full(0));
   CHECK(book.epochs().size() == 3);
   CHECK(book.state().delivered == 4);
@@ -223,7 +223,7 @@ TEST_CASE("an epoch's time runs from the demand for its first batch to the deliv
   const auto at = [](stream_position p, std::optional<steady_time> demanded, steady_time taken) {
     return delivered_batch{p, 4, 0, 0, std::nullopt, demanded, taken};
   };
-  SECTION("when the consumer says what it demanded") {
+  SECTION("if the consumer reports when it demanded a batch") {
     book.delivered(at(0, start + 1s, start + 3s));
     book.delivered(at(1, start + 4s, start + 5s));
     book.delivered(at(2, start + 60s, start + 61s));  // after a pause that belongs to no epoch
@@ -238,7 +238,7 @@ TEST_CASE("an epoch's time runs from the demand for its first batch to the deliv
     CHECK(book.epochs()[0].took == 5s);
     CHECK(book.epochs()[1].took == 4s);
   }
-  SECTION("without pauses of a consumer, the times of all epochs add up to that of the run") {
+  SECTION("without pauses of the consumer, the times of all epochs add up to that of the run") {
     for (stream_position p = 0; p < 8; ++p) book.delivered(at(p, std::nullopt, start + 3s * (p + 1)));
     nanoseconds sum{0};
     for (const epoch_account& e : book.epochs()) {
@@ -247,7 +247,7 @@ TEST_CASE("an epoch's time runs from the demand for its first batch to the deliv
     }
     CHECK(sum == 24s);
   }
-  SECTION("it is never negative") {
+  SECTION("the time is never negative") {
     book.delivered(at(0, start + 3s, start + 2s));
     CHECK(book.epochs()[0].took == 0s);
   }
@@ -265,7 +265,7 @@ TEST_CASE("a state survives being written and read") {
   CHECK(*parse_state(serialise(saved)) == saved);
 }
 
-TEST_CASE("a state is at most 1 KiB, however long the epoch and whatever is quarantined") {
+TEST_CASE("a state is at most 1 KiB, however long the epoch is and however many samples are quarantined") {
   epoch_book book({1, 4, 0, 1, true, false, std::string(fingerprint_bytes_max, 'f'),
                    std::string(identity_settings_bytes_max, 's')},
                   shape_of(100'000, 400'000), start);
@@ -281,7 +281,7 @@ TEST_CASE("a state is at most 1 KiB, however long the epoch and whatever is quar
     const auto back = parse_state(bytes);
     REQUIRE(back);
     CHECK(back->digests == state.digests);
-    // The first ones; the others will be quarantined again.
+    // The first ones are kept; the others will be quarantined again.
     CHECK(back->quarantined_samples.size() >= 12);
     CHECK(std::ranges::equal(back->quarantined_samples,
                              std::span(state.quarantined_samples).first(back->quarantined_samples.size())));
@@ -289,7 +289,8 @@ TEST_CASE("a state is at most 1 KiB, however long the epoch and whatever is quar
   CHECK(largest <= strict_state_bytes_max);
 }
 
-TEST_CASE("a state with as many early batches as there can be keeps their digests and a dozen quarantined samples") {
+TEST_CASE(
+    "a state with the maximum number of early batches keeps their digests and a dozen quarantined samples") {
   epoch_book book({1, 4, 0, 1, true, false, std::string(fingerprint_bytes_max, 'f'),
                    std::string(identity_settings_bytes_max, 's')},
                   shape_of(100'000, 400'000), start);
@@ -306,7 +307,7 @@ TEST_CASE("a state with as many early batches as there can be keeps their digest
   CHECK(back->quarantined_samples.size() >= 12);
 }
 
-TEST_CASE("a hundred scattered quarantined samples of a million fit into a state of pictures") {
+TEST_CASE("a hundred scattered quarantined samples of a million fit into a state for image datasets") {
   stream_state state = half_way();
   state.identity.fingerprint = std::string(32, 'f');
   state.identity.settings = std::string(230, 's');
@@ -317,7 +318,7 @@ TEST_CASE("a hundred scattered quarantined samples of a million fit into a state
   CHECK(back->quarantined_samples == state.quarantined_samples);
 }
 
-TEST_CASE("a state of the first version resumes, digests and all") {
+TEST_CASE("a state of the first version resumes, including its digests") {
   stream_state saved = half_way();
   saved.quarantined_samples = {7};
   const auto back = parse_state(of_the_first_version(saved, {103, 104}));
@@ -337,7 +338,7 @@ TEST_CASE(
   CHECK(no.error().message.find("before its stream was open") != std::string::npos);
 }
 
-TEST_CASE("a truncated or changed state, or bytes that never were one, are refused") {
+TEST_CASE("truncated and changed states, and arbitrary bytes, are refused") {
   const auto bytes = serialise(half_way());
   for (std::size_t length = 0; length < bytes.size(); ++length) {
     CHECK_FALSE(parse_state(std::span(bytes).first(length)));
@@ -350,7 +351,7 @@ TEST_CASE("a truncated or changed state, or bytes that never were one, are refus
   CHECK_FALSE(parse_state(std::vector<std::byte>(64)));
 }
 
-TEST_CASE("a state with a right checksum and impossible counts is refused with its contents") {
+TEST_CASE("a state with a valid checksum and impossible counts is refused with its contents") {
   const auto refusal = [](auto change) {
     stream_state s = half_way();
     change(s);
@@ -377,7 +378,7 @@ TEST_CASE("a state with a right checksum and impossible counts is refused with i
         }).find("2 digests for 1 batches") != std::string::npos);
 }
 
-TEST_CASE("a state past the end of an epoch is refused") {
+TEST_CASE("a state beyond the end of an epoch is refused") {
   stream_state s = half_way();
   CHECK(check_position(s, shape_of(3)));
   CHECK_FALSE(check_position(s, shape_of(2)));
@@ -401,7 +402,7 @@ TEST_CASE("a state of another stream is refused with each difference named") {
         "image.size was 8x8 and is 9x9, image.augment was unset and is none");
 }
 
-TEST_CASE("another dataset is named first, and of many differences the first four") {
+TEST_CASE("another dataset is named first, and then up to four of many differences") {
   stream_identity other = ours;
   other.fingerprint = "another";
   other.seed = 5;
@@ -423,7 +424,7 @@ TEST_CASE("a state taken before the dataset was described resumes with any datas
   CHECK(check_same_stream(early, ours));
 }
 
-TEST_CASE("an epoch that a group's state enters in its middle counts from there and has no digest") {
+TEST_CASE("an epoch that a group's state enters midway counts from there and has no digest") {
   stream_shape shape = shape_of(5, 20);
   shape.entered_epoch = 1;
   shape.entered = {11, 3, 6, 1};  // from position 11 on, as batches 3 and 4
@@ -471,7 +472,7 @@ TEST_CASE("an epoch that a group's state enters in its middle counts from there 
   CHECK(again.epochs()[0].from_batch == 4);
 }
 
-TEST_CASE("a stream that goes back before the entered epoch forgets that it was entered") {
+TEST_CASE("a stream that goes back before the entered epoch forgets the entry position") {
   stream_shape shape = shape_of(5, 20);
   shape.entered_epoch = 1;
   shape.entered = {11, 3, 6, 0};
@@ -488,7 +489,7 @@ TEST_CASE("a stream that goes back before the entered epoch forgets that it was 
   CHECK(book.epochs()[2].digest == digest_of({5, 6, 7, 8, 9}));
 }
 
-TEST_CASE("what is left of an entered epoch may be too little for a batch") {
+TEST_CASE("the rest of an entered epoch may be too small for a batch") {
   stream_shape shape = shape_of(5, 20);
   shape.entered_epoch = 1;
   shape.entered = {39, 5, 0, 0};
@@ -501,8 +502,7 @@ TEST_CASE("what is left of an entered epoch may be too little for a batch") {
 }
 
 TEST_CASE(
-    "a state of one rank of several says how they are made even, and one of a version that could not said "
-    "allow") {
+    "with several ranks a state contains [sampler] uneven, and a state of a version without it means allow") {
   stream_identity two = ours;
   two.world_size = 2;
   stream_identity padded = two;
@@ -515,7 +515,7 @@ TEST_CASE(
   CHECK(no.error().message == "the saved state belongs to another stream: uneven was allow and is pad");
 }
 
-TEST_CASE("a state of a stream with one rank is written as it was before there were groups") {
+TEST_CASE("a state of a stream with one rank is written as before groups existed") {
   const auto bytes = serialise(half_way());
   CHECK(std::memcmp(bytes.data(), "PSSTATE2", 8) == 0);
   stream_state grouped = half_way();

@@ -17,7 +17,7 @@ epoch_account with_failures(std::uint64_t failed, std::uint64_t expected) {
 
 }  // namespace
 
-TEST_CASE("32 failures of an epoch are always allowed, and beyond them the fraction of its samples") {
+TEST_CASE("32 failures in an epoch are always allowed, and more only up to the fraction of its samples") {
   const failure_limit half(0.5);
   CHECK_FALSE(half.check(with_failures(32, 32)));
   CHECK(half.check(with_failures(33, 33)));
@@ -28,7 +28,7 @@ TEST_CASE("32 failures of an epoch are always allowed, and beyond them the fract
   CHECK_FALSE(failure_limit(1).check(with_failures(1000, 1000)));
 }
 
-TEST_CASE("the failure of a run names the most frequent reason, whatever the samples are called") {
+TEST_CASE("when a run fails, the most frequent reason is named, whatever the samples are called") {
   failure_limit limit(0.5);
   for (int i = 0; i < 20; ++i) {
     const std::string name = "a/" + std::to_string(i) + ".jpg";
@@ -53,7 +53,7 @@ TEST_CASE("different reasons are counted separately only as far as memory allows
   CHECK(no->message.ends_with("(2 of 1001 failures so far): reason xx"));
 }
 
-TEST_CASE("reasons that differ in their numbers only are one, and the first is shown") {
+TEST_CASE("reasons that differ only in their numbers count as one, and the first is shown") {
   failure_limit limit(0);
   for (int i = 95; i < 1000; ++i) limit.note("", "token " + std::to_string(i) + " has the id 70000");
   const auto no = limit.check(with_failures(905, 1000));
@@ -61,7 +61,7 @@ TEST_CASE("reasons that differ in their numbers only are one, and the first is s
   CHECK(no->message.ends_with("(905 of 905 failures so far): token 95 has the id 70000"));
 }
 
-TEST_CASE("a resumed epoch that had failed before is reported without its unknown reason") {
+TEST_CASE("a resumed epoch with earlier failures is reported without their unknown reason") {
   const auto no = failure_limit(0.5).check(with_failures(33, 40));
   REQUIRE(no);
   CHECK(no->message.ends_with("allows"));

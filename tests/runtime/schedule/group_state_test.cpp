@@ -52,7 +52,8 @@ TEST_CASE("a group's state is at the position that all ranks have reached") {
   CHECK(serialise(*group).size() <= strict_state_bytes_max);
 }
 
-TEST_CASE("a rank that has delivered batches early is refused, and the slowest rank's position leaves them out") {
+TEST_CASE(
+    "a rank that has delivered batches early is refused, and the slowest rank's position excludes them") {
   auto states = of_ranks(2);
   states[1].early = 0b11;
   CHECK(refusal(states).find("the state of rank 1 counts 2 batches delivered early") != std::string::npos);
@@ -68,7 +69,7 @@ TEST_CASE("ranks that resume a group's state continue its counts") {
   CHECK(group_state(states)->start == 60 + 5 * 4 * 2);
 }
 
-TEST_CASE("ranks at different steps have passed the position of the slowest one") {
+TEST_CASE("ranks at different steps have a group state at the position of the slowest one") {
   auto states = of_ranks(3);
   states[1] = of_rank(1, 3, 2);
   states[2].epoch = 3;
@@ -85,12 +86,11 @@ TEST_CASE("ranks at different steps have passed the position of the slowest one"
   CHECK_FALSE(group_state_of_slowest({}));
 }
 
-TEST_CASE("one rank alone is a group too") {
+TEST_CASE("one rank alone is a group, too") {
   CHECK(group_state(of_ranks(1))->start == 20);
 }
 
-TEST_CASE(
-    "a group's state is continued with another rank, world size and batch size, and with nothing else") {
+TEST_CASE("a group's state resumes with another rank, world size or batch size, and with no other change") {
   const stream_state group = *group_state(of_ranks(3));
   stream_identity other = of_rank(4, 7).identity;
   other.batch_size = 100;
@@ -101,7 +101,7 @@ TEST_CASE(
   CHECK_FALSE(check_same_stream(of_rank(0, 3).identity, of_rank(1, 3).identity));
 }
 
-TEST_CASE("states other than those of all ranks at one step make no group's state") {
+TEST_CASE("a group's state needs the states of all ranks at one step") {
   CHECK(refusal({}) == "there is no state of any rank");
   auto states = of_ranks(3);
   states.pop_back();
@@ -127,7 +127,7 @@ TEST_CASE("states other than those of all ranks at one step make no group's stat
   CHECK(refusal(states).find("world_size was 2 and is 1") != std::string::npos);
 }
 
-TEST_CASE("ranks resumed from a group's state that have delivered nothing return the same state") {
+TEST_CASE("ranks resumed from a group's state that have delivered no batch return the same state") {
   const stream_state group = *group_state(of_ranks(3));
   CHECK(*group_state(std::vector{group, group}) == group);
   // One of the two has already opened its stream and returns its own state.

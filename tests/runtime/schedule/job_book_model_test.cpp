@@ -32,7 +32,7 @@ job_world_settings random_settings(random_choice& choose) {
 }
 
 script random_script(random_choice& choose) {
-  // Faults are rarer than work, in some scripts much rarer.
+  // Faults are rarer than work, and in some scripts much rarer.
   const std::uint32_t calm = 1 + choose.below(8);
   constexpr job_act usual[] = {job_act::submit,  job_act::submit,  job_act::work,    job_act::work,
                                job_act::work,    job_act::work,    job_act::deliver, job_act::deliver,

@@ -1,5 +1,5 @@
-// Outcomes of jobs: results, cancelling, late and impossible messages; one rule per test. Deaths are in
-// job_deaths_test.cpp, leasing in job_leasing_test.cpp, combinations in job_book_model_test.cpp.
+// Outcomes of jobs: results, cancelling, late and impossible messages; one rule per test. Deaths are in job_deaths_test.cpp, leasing in
+// job_leasing_test.cpp, combinations in job_book_model_test.cpp.
 #include "tests/runtime/schedule/job_pool.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -13,7 +13,7 @@ using causes = std::vector<std::string>;
 
 // ---- results ----------------------------------------------------------------------------------------------
 
-TEST_CASE("a finished row settles its job once, and says where the result lies") {
+TEST_CASE("a finished row settles its job once, with the place of its result") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 3);
   REQUIRE(p.book.reported(table_of(order, 2)) == job_arrival::accepted);
@@ -43,7 +43,7 @@ TEST_CASE("exceptions and oversized results settle their jobs, with their row") 
   CHECK(done[1].at->row == 1);
 }
 
-TEST_CASE("a reading may leave out the rows that were read before") {
+TEST_CASE("a reading may omit rows that were read before") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 3);
   REQUIRE(p.book.reported(table_of(order, 2)) == job_arrival::accepted);
@@ -58,7 +58,7 @@ TEST_CASE("a reading may leave out the rows that were read before") {
 
 // ---- late and impossible messages -------------------------------------------------------------------------
 
-TEST_CASE("reports of a dead incarnation are late, as are reports of an ended lease") {
+TEST_CASE("reports of a dead incarnation are late, and so are reports of an ended lease") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit_many(2);
@@ -73,7 +73,7 @@ TEST_CASE("reports of a dead incarnation are late, as are reports of an ended le
   CHECK(p.book.unsettled() == 1);
 }
 
-TEST_CASE("a report of a living worker about something that it never had is impossible") {
+TEST_CASE("a living worker's report about a lease that it never had is impossible") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   lease_jobs other = order;
@@ -91,7 +91,7 @@ TEST_CASE("a report of a living worker about something that it never had is impo
   CHECK(p.book.unsettled() == 2);
 }
 
-TEST_CASE("a row that goes backwards is impossible, and its whole reading is discarded") {
+TEST_CASE("a row whose state goes backwards is impossible, and the whole reading is discarded") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 3);
   REQUIRE(p.book.reported(table_of(order, 1, row_at::begun)) == job_arrival::accepted);
@@ -124,7 +124,7 @@ TEST_CASE("a revoked row does not count as one that its worker may have started"
 
 // ---- cancelling -------------------------------------------------------------------------------------------
 
-TEST_CASE("cancelling a waiting job removes it; a second time is too late") {
+TEST_CASE("cancelling removes a waiting job, and cancelling it again is too late") {
   small_pool p;
   p.submit();
   CHECK(p.book.cancel(1) == cancelled::before_it_began);
@@ -138,7 +138,7 @@ TEST_CASE("cancelling a waiting job removes it; a second time is too late") {
   CHECK(p.go().empty());
 }
 
-TEST_CASE("a leased job that has not started is revoked, then cancelled like a waiting one") {
+TEST_CASE("a leased job that has not started is revoked, and then cancelled like a waiting one") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   const auto row = p.book.revocable(3);
@@ -153,7 +153,7 @@ TEST_CASE("a leased job that has not started is revoked, then cancelled like a w
   CHECK_FALSE(end.never_leased);
 }
 
-TEST_CASE("cancelling a running job ends its worker and revokes the jobs that it has not started") {
+TEST_CASE("cancelling a running job ends its worker and revokes the worker's other rows") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 3);
   REQUIRE(p.book.seen(table_of(order, 0, row_at::begun)) == job_arrival::accepted);
@@ -180,11 +180,11 @@ TEST_CASE("cancelling a running job ends its worker and revokes the jobs that it
   CHECK(end.attempts == 1);
 }
 
-TEST_CASE("a running job is not blamed when its worker is ended for another job") {
+TEST_CASE("a running job is not blamed when its worker is ended because of another job") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 2);
   CHECK(p.book.cancel(2) == cancelled::running);
-  CHECK_FALSE(p.die(order, 1, row_at::begun));  // the cancelled one had just finished
+  CHECK_FALSE(p.die(order, 1, row_at::begun));  // the cancelled job had just finished
   const settle_job end = settled(p.go());
   CHECK(end.job == 2);
   CHECK(end.how == job_end::result);
@@ -192,7 +192,7 @@ TEST_CASE("a running job is not blamed when its worker is ended for another job"
   CHECK(p.lease().rows == std::vector<leased_job>{{3, 1, false}});
 }
 
-TEST_CASE("a suspect that waits for its probation can be cancelled, and nothing remains of it") {
+TEST_CASE("a suspect that waits for its probation can be cancelled, which removes every trace of it") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit();

@@ -12,7 +12,7 @@ using jobs = std::vector<job_id>;
 using causes = std::vector<std::string>;
 
 TEST_CASE(
-    "a death keeps finished jobs, blames the started one, and returns the rest to the head of the queue") {
+    "after a death, finished jobs are kept, the started one is blamed, and the rest return to the head of the queue") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 4);
   p.submit();
@@ -28,7 +28,7 @@ TEST_CASE(
   p.book.worker_joined(b1, 4);
   const auto orders = p.leases();
   REQUIRE(orders.size() >= 2);
-  CHECK(jobs_of(orders[0]) == jobs{3});  // the suspect is alone, and first
+  CHECK(jobs_of(orders[0]) == jobs{3});  // the suspect is alone and comes first
   CHECK(orders[0].rows[0].attempt == 2);
   CHECK(jobs_of(orders[1]).at(0) == 4);
   CHECK(orders[1].rows[0].attempt == 1);
@@ -55,7 +55,7 @@ TEST_CASE("a death unrelated to its job does not affect the job") {
   CHECK(done.causes.empty());
 }
 
-TEST_CASE("a suspect runs on another worker, even if it has to wait for that one") {
+TEST_CASE("a suspect runs on another worker, even if it must wait for that one") {
   small_pool p;
   p.book.worker_joined(b1, 1);
   p.submit();
@@ -79,7 +79,7 @@ TEST_CASE("a suspect that no other worker can run in time runs in the place wher
   p.submit();
   p.crash(p.lease(), 1);
   const lease_jobs ahead = p.lease();
-  CHECK(ahead.lease.holder == b1);  // behind the long one
+  CHECK(ahead.lease.holder == b1);  // behind the long job
   REQUIRE(p.go().empty());
   REQUIRE(p.book.next_look() == p.now + small_slots.suspect_patience);
   p.now = *p.book.next_look();
@@ -100,7 +100,7 @@ TEST_CASE("a suspect that has waited too long for another worker starts in the p
   p.book.worker_joined(a1, 1);
   p.submit();
   p.crash(p.lease(), 1);
-  REQUIRE(p.leases().empty());  // the other one has no slot
+  REQUIRE(p.leases().empty());  // the other worker has no free slot
   REQUIRE(p.book.next_look() == p.now + small_slots.suspect_patience);
   p.now = *p.book.next_look();
   CHECK(p.lease().lease.holder == a2);
@@ -117,7 +117,7 @@ TEST_CASE("without another worker a suspect runs in the next incarnation") {
 }
 
 TEST_CASE(
-    "a suspect is leased ahead if every worker has work, and is never moved to the worker that died of it") {
+    "if every worker is busy a suspect is leased ahead, but never moved to the worker that died of it") {
   small_pool p;
   p.book.worker_joined(b1, 2);
   p.submit();
@@ -131,7 +131,7 @@ TEST_CASE(
   CHECK(p.go().empty());  // worker 0 is idle
 }
 
-TEST_CASE("a job that kills three workers is poisoned, the third time alone, with each cause") {
+TEST_CASE("a job that kills three workers is poisoned, the third time alone, with the cause of each death") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit();
@@ -184,7 +184,8 @@ TEST_CASE("a sacrificial worker ended by an operator proves nothing about its jo
   CHECK(p.lease().rows[0].attempt == 3);
 }
 
-TEST_CASE("jobs that cannot be tried alone are poisoned with the reason; a probation in progress continues") {
+TEST_CASE(
+    "jobs that cannot be tried alone are poisoned with the reason, and a probation in progress continues") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit_many(2);
@@ -219,12 +220,13 @@ TEST_CASE("a job that is not idempotent is never begun twice") {
     CHECK(end.how == job_end::worker_lost);
     CHECK(end.causes == causes{"SIGSEGV"});
     p.book.worker_joined(a2, 1);
-    CHECK(jobs_of(p.lease()) == jobs{3});  // it had not started
+    CHECK(jobs_of(p.lease()) == jobs{3});  // the job had not started
   }
 }
 
-TEST_CASE("a job whose worker is killed after its limit is timed out, before it the death is blamed") {
-  for (const auto took : {999ms, 1000ms}) {  // before: the worker had begun the next job of its bundle
+TEST_CASE(
+    "if a job's worker is killed after its limit, the job has timed out, and before it the death is blamed") {
+  for (const auto took : {999ms, 1000ms}) {  // before the limit: the worker had begun the next job of its bundle
     small_pool p;
     p.book.worker_joined(a1, 1);
     p.submit({.limit = 1s});
@@ -240,7 +242,8 @@ TEST_CASE("a job whose worker is killed after its limit is timed out, before it 
   }
 }
 
-TEST_CASE("a job with a limit whose worker crashes is tried again, also if all processes were suspended while it ran") {
+TEST_CASE(
+    "a job with a limit whose worker crashes is retried, even if all processes were suspended while it ran") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit({.limit = 10s});
@@ -254,7 +257,7 @@ TEST_CASE("a job with a limit whose worker crashes is tried again, also if all p
   CHECK(jobs_of(p.lease()) == jobs{1});
 }
 
-TEST_CASE("a table that its worker has overwritten is blamed on the row whose turn it was") {
+TEST_CASE("a death with an overwritten table is blamed on the row whose turn it was") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 3);
   auto table = table_of(order, 1, row_at::unreadable);
@@ -264,7 +267,7 @@ TEST_CASE("a table that its worker has overwritten is blamed on the row whose tu
   CHECK(blamed->job == 3);
 }
 
-TEST_CASE("an unread table counts as overwritten; no job in it that is not idempotent runs again") {
+TEST_CASE("an unread table counts as overwritten, and no job in it that is not idempotent runs again") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 1);
   p.submit({.idempotent = false});
@@ -276,7 +279,7 @@ TEST_CASE("an unread table counts as overwritten; no job in it that is not idemp
   CHECK(only<settle_job>(p.go()).back().how == job_end::worker_lost);
 }
 
-TEST_CASE("a worker dies once") {
+TEST_CASE("a worker's death counts once") {
   small_pool p;
   const lease_jobs order = bundle_of(p, 1);
   CHECK(p.die(order, 0, row_at::begun));

@@ -16,7 +16,7 @@ TEST_CASE("while a function's duration is unknown, each of its jobs is sent alon
   p.submit_many(5);
   p.book.worker_joined(a1, 4);
   const auto orders = p.leases();
-  REQUIRE(orders.size() == 2);  // the current one, and one queued
+  REQUIRE(orders.size() == 2);  // the current job and one ahead
   CHECK(jobs_of(orders[0]) == jobs{1});
   CHECK(jobs_of(orders[1]) == jobs{2});
   CHECK(p.book.waiting() == 3);
@@ -54,7 +54,7 @@ TEST_CASE("a long job is never bundled") {
 }
 
 TEST_CASE(
-    "a job whose result stays in the slot has the slot alone, until the result is gone, however small") {
+    "a job whose result stays in the slot uses the slot alone until the result is freed, however small it is") {
   small_pool p;
   p.teach(10us);
   p.book.worker_joined(a1, 2);
@@ -73,7 +73,7 @@ TEST_CASE(
   CHECK(jobs_of(p.lease()) == jobs{4});
 }
 
-TEST_CASE("arguments of a bundle take an eighth of the slot at most; a job alone may fill it") {
+TEST_CASE("arguments of a bundle use at most an eighth of the slot, and a job alone may fill it") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -90,7 +90,7 @@ TEST_CASE("arguments of a bundle take an eighth of the slot at most; a job alone
   CHECK(jobs_of(p.lease()) == jobs{5});
 }
 
-TEST_CASE("a few jobs are split evenly among the idle workers") {
+TEST_CASE("a few jobs are split evenly between the idle workers") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -102,7 +102,7 @@ TEST_CASE("a few jobs are split evenly among the idle workers") {
   CHECK(orders[1].rows.size() == 2);
 }
 
-TEST_CASE("idle workers get leases before any worker gets one ahead") {
+TEST_CASE("idle workers get leases before any worker is leased work ahead") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit();
@@ -112,7 +112,7 @@ TEST_CASE("idle workers get leases before any worker gets one ahead") {
   CHECK(p.lease().lease.holder == b1);
 }
 
-TEST_CASE("a worker gets more leases ahead while its work is less than the target") {
+TEST_CASE("a worker gets more leases ahead while its work is below the target") {
   small_pool p;
   p.teach(50us);
   p.book.worker_joined(a1, 4);
@@ -136,7 +136,7 @@ TEST_CASE("the estimate of a function follows the duration of its jobs") {
   CHECK(largest > 1);
 }
 
-TEST_CASE("a paused book leases nothing, and continues where it stopped") {
+TEST_CASE("a paused book gives no leases, and continues where it stopped") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.book.set_paused(true);
@@ -149,7 +149,7 @@ TEST_CASE("a paused book leases nothing, and continues where it stopped") {
 // ---- moving work ------------------------------------------------------------------------------------------
 
 TEST_CASE(
-    "when no job waits, an idle worker takes over the later half of the rows that another has not started") {
+    "when no job waits, an idle worker takes over the later half of another worker's rows that have not started") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -158,7 +158,7 @@ TEST_CASE(
   REQUIRE(order.rows.size() == 6);
   p.book.worker_joined(b1, 1);
   const auto asked = only<revoke_row>(p.go());
-  REQUIRE(asked.size() == 3);  // of rows 1 .. 5: row 0 counts as started
+  REQUIRE(asked.size() == 3);  // half of rows 1 .. 5: row 0 counts as started
   CHECK(asked[0].row == 3);
   CHECK(asked[2].row == 5);
   CHECK(asked[2].job == 7);
@@ -185,7 +185,7 @@ TEST_CASE("rows of leases ahead are moved before those of the current lease") {
   CHECK(p.lease().lease.holder == b1);
 }
 
-TEST_CASE("no row is requested twice, and a worker keeps its only row") {
+TEST_CASE("no row is revoked twice for moving, and a worker keeps its only row") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -206,7 +206,7 @@ TEST_CASE("no row is moved while a job waits") {
   CHECK(only<revoke_row>(p.go()).empty());
 }
 
-TEST_CASE("a slot with revoked last rows is leased again only when its worker has passed them") {
+TEST_CASE("a slot whose last rows were revoked is leased again only when its worker has passed them") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -225,7 +225,7 @@ TEST_CASE("a slot with revoked last rows is leased again only when its worker ha
 
 // ---- slots ------------------------------------------------------------------------------------------------
 
-TEST_CASE("a slot with kept results is leased again when the last one is gone") {
+TEST_CASE("a slot with kept results is leased again when its last result is freed") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 1);
@@ -239,11 +239,11 @@ TEST_CASE("a slot with kept results is leased again when the last one is gone") 
   p.book.result_gone(order.lease);
   const lease_jobs next = p.lease();
   CHECK(next.lease.generation == order.lease.generation + 1);
-  p.book.result_gone(order.lease);  // late
+  p.book.result_gone(order.lease);  // a late report
   CHECK(p.book.reported(table_of(next, 1)) == job_arrival::accepted);
 }
 
-TEST_CASE("a worker without a free slot has one emptied, once, and the next one if that freed nothing") {
+TEST_CASE("if a worker has no free slot, one is emptied, and another one if that freed none") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit_many(2);
@@ -251,9 +251,9 @@ TEST_CASE("a worker without a free slot has one emptied, once, and the next one 
   REQUIRE(orders.size() == 2);
   REQUIRE(p.book.reported(kept(orders[0])) == job_arrival::accepted);
   REQUIRE(p.book.reported(kept(orders[1])) == job_arrival::accepted);
-  CHECK(only<empty_slot>(p.go()).empty());  // nothing waits
+  CHECK(only<empty_slot>(p.go()).empty());  // no job waits
   p.submit();
-  CHECK(only<empty_slot>(p.go()).empty());  // the caller may be about to take them
+  CHECK(only<empty_slot>(p.go()).empty());  // the caller may be about to take the results
   REQUIRE(p.book.next_look() == p.now + small_slots.room_patience);
   p.now += small_slots.room_patience;
   const auto first = only<empty_slot>(p.go());
@@ -284,7 +284,7 @@ TEST_CASE("a slot whose results are freed in time is not emptied") {
   CHECK_FALSE(p.book.next_look());
 }
 
-TEST_CASE("kept results survive their worker; its successor gets their slots only when they are gone") {
+TEST_CASE("kept results outlive their worker, and its successor gets their slots only when they are freed") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.submit();
@@ -305,7 +305,7 @@ TEST_CASE("kept results survive their worker; its successor gets their slots onl
 
 // ---- fresh jobs -------------------------------------------------------------------------------------------
 
-TEST_CASE("a fresh job goes alone to a process that has had no other job") {
+TEST_CASE("a fresh job runs alone in a process that has had no other job") {
   small_pool p;
   p.teach(1us);
   p.book.worker_joined(a1, 2);
@@ -317,7 +317,7 @@ TEST_CASE("a fresh job goes alone to a process that has had no other job") {
   CHECK(jobs_of(orders[1]) == jobs{3});
 }
 
-TEST_CASE("if every process has run a job, an idle one is replaced, once, and gets no job meanwhile") {
+TEST_CASE("if every process has run a job, one idle process is replaced and gets no job meanwhile") {
   small_pool p;
   p.book.worker_joined(a1, 1);
   p.book.worker_joined(b1, 1);
@@ -356,8 +356,7 @@ TEST_CASE("the book waits ten seconds for a replaced process that does not retur
   CHECK(asked[0].who == b1);
 }
 
-TEST_CASE(
-    "if no worker is idle, one is emptied for the fresh job whose turn it is, and for no more than one") {
+TEST_CASE("if no worker is idle, one is emptied for the fresh job whose turn it is, and no other") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.book.worker_joined(b1, 2);
@@ -393,7 +392,7 @@ TEST_CASE("no process is replaced for a fresh job before that job's turn") {
   CHECK(only<refresh_worker>(p.go()).size() == 1);
 }
 
-TEST_CASE("a reservation ends with the fresh job that it was for") {
+TEST_CASE("a reservation ends with the fresh job for which it was made") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit();
@@ -407,7 +406,7 @@ TEST_CASE("a reservation ends with the fresh job that it was for") {
 
 // ---- places -----------------------------------------------------------------------------------------------
 
-TEST_CASE("a job with a place waits for its worker, busy or not yet started, and is not moved away") {
+TEST_CASE("a job with a place waits for that worker, busy or not yet started, and is not moved away") {
   small_pool p;
   p.teach(10us);
   p.book.worker_joined(a1, 2);
@@ -421,11 +420,11 @@ TEST_CASE("a job with a place waits for its worker, busy or not yet started, and
   const auto more = p.leases();
   REQUIRE(more.size() == 1);  // its second slot
   CHECK(more[0].lease.holder == b1);
-  CHECK(only<revoke_row>(p.go()).empty());  // though worker 0 is idle
+  CHECK(only<revoke_row>(p.go()).empty());  // although worker 0 is idle
   CHECK(p.book.waiting() == 1);
 }
 
-TEST_CASE("a job with a place that killed its worker is tried by the replacement") {
+TEST_CASE("a job with a place that killed its worker is tried again by the replacement") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.book.worker_joined(b1, 2);
@@ -436,7 +435,7 @@ TEST_CASE("a job with a place that killed its worker is tried by the replacement
   CHECK(jobs_of(again) == jobs{job});
 }
 
-TEST_CASE("a job whose place takes no work for its patience goes elsewhere") {
+TEST_CASE("a job moves elsewhere if its place takes no work for as long as the job's patience") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.book.worker_joined(b1, 2);
@@ -456,7 +455,7 @@ TEST_CASE("a job with a place waits longer for a worker that has never been read
   p.book.worker_joined(a1, 2);
   const job_id job = p.submit({.place = 1});
   CHECK(p.leases().empty());
-  p.now += small_slots.place_patience;  // its program imports much
+  p.now += small_slots.place_patience;  // its program has a long startup
   CHECK(p.leases().empty());
   REQUIRE(p.book.next_look() == p.now - small_slots.place_patience + small_slots.first_place_patience);
   p.now = *p.book.next_look();

@@ -72,7 +72,7 @@ class memory_world {
     decide();
   }
 
-  /// No more deaths: a caller that frees its results gets everything; one that does not gets an error.
+  /// No more deaths: a caller that frees its results gets every outcome; one that does not gets an error.
   void finish() {
     const std::size_t bound = 200 + 60 * jobs_.size();
     for (std::size_t i = 0; left() > 0; ++i) {
@@ -117,7 +117,7 @@ class memory_world {
     return r;
   }
   job_state& at(job_id job) { return jobs_[job - 1]; }
-  /// Each function always gives the same; the first one's results stay in their slots.
+  /// Each function always returns the same size; the first one's results stay in their slots.
   [[nodiscard]] std::uint64_t size_of(std::uint32_t function) const {
     return 1 + (s_.salt >> (8 * function)) % s_.largest;
   }
@@ -248,7 +248,7 @@ class memory_world {
 
   // The session.
 
-  /// Decides as the job scheduler does. If the only event is that too little was freed, nothing may begin.
+  /// Decides as the job scheduler does. If too little was freed and there was no other event, no job may start.
   void decide() {
     const bool woken = std::exchange(woken_, false);
     const bool too_early = std::exchange(sleeps_, false) && !woken;
@@ -278,7 +278,7 @@ class memory_world {
       if (!moved) break;
     }
     const std::uint64_t overshoot = std::uint64_t{s_.largest} * 4 * (s_.workers * s_.slots + 1);
-    std::uint64_t urgent = 0;  // by which callers may exceed it
+    std::uint64_t urgent = 0;  // how far callers may exceed it
     for (const job_state& job : jobs_) urgent += job.urgent && job.held ? size_of(job.function) : 0;
     must(s_.frees_untold || bounds_.results() <= s_.memory + overshoot + urgent, "memory has no bound");
   }
@@ -296,7 +296,7 @@ class memory_world {
     if (begun > 0) bounds_.begun(begun);
   }
 
-  /// What the book promises, once it knows how much each function gives.
+  /// The book's guarantees, once it knows the result size of each function.
   void check_room(job_id job) {
     if (known_.size() < 3 || at(job).urgent) return;
     const auto elsewhere = [this](job_id one) {
@@ -361,7 +361,7 @@ class memory_world {
          "a thread that has no result waits for itself");
   }
 
-  /// All results are the caller's, and nothing runs.
+  /// The caller has all results, and no job runs.
   void check_own_wait() {
     ++tally_.own_waits;
     must(bounds_.callers_hold_everything(now_), "no caller is said to hold what the next job lacks");
@@ -389,7 +389,7 @@ class memory_world {
   std::optional<std::uint32_t> again_;
   std::uint64_t kept_ = 0;
   std::uint64_t wake_at_ = 0;
-  bool sleeps_ = false;  // results were freed, and less than was lacking
+  bool sleeps_ = false;  // fewer bytes were freed than were missing
   bool woken_ = false;   // something else has happened
 };
 
@@ -441,8 +441,7 @@ testing::model<act, memory_settings> model_that_counts(memory_tally& tally) {
 }  // namespace
 
 TEST_CASE(
-    "results stay within [jobs] memory, and only a caller that keeps them blocks its jobs, and learns of "
-    "it") {
+    "results stay within [jobs] memory, and only the jobs of a caller that keeps its results are blocked and get an error") {
   memory_tally tally;
   testing::explore(model_that_counts(tally));
   for (const std::uint64_t often : {tally.held_back, tally.first_begun, tally.woken, tally.urgent,
@@ -450,7 +449,7 @@ TEST_CASE(
     CHECK(testing::is_tried(often, 300));
 }
 
-TEST_CASE("the model of memory finds planted bugs") {
+TEST_CASE("the model of memory finds injected bugs") {
   memory_tally tally;
   const auto model = model_that_counts(tally);
   constexpr std::uint64_t sizes = 300U | (200U << 8U) | (250U << 16U);

@@ -27,7 +27,7 @@ std::vector<T> only(const std::vector<schedule::job_command>& commands) {
 /// Slots with room for 8 small jobs and their results.
 inline constexpr schedule::job_book_settings small_slots{3, 8, 1ms, 1ms, 100ms, 4096, 64, 64};
 
-/// A table whose first rows are over, then one in state `then`, then waiting rows.
+/// A table whose first rows have ended, followed by one in state `then` and by waiting rows.
 inline schedule::lease_reading table_of(const schedule::lease_jobs& order, std::size_t finished,
                                         row_at then = row_at::waiting, nanoseconds busy = 100us) {
   schedule::lease_reading table{order.lease, {}};
@@ -38,7 +38,7 @@ inline schedule::lease_reading table_of(const schedule::lease_jobs& order, std::
   return table;
 }
 
-/// All rows finished, and each result kept in the slot.
+/// All rows have finished, and each result is kept in the slot.
 inline schedule::lease_reading kept(const schedule::lease_jobs& order) {
   schedule::lease_reading table = table_of(order, order.rows.size());
   for (row_reading& row : table.rows) row.keeps_slot = true;
@@ -63,12 +63,12 @@ struct small_pool {
   void submit_many(int count) {
     for (int i = 0; i < count; ++i) submit();
   }
-  /// Returns the commands for the test to check; carries out none.
+  /// Returns the commands for the test to check, and carries out none of them.
   std::vector<schedule::job_command> go() { return book.advance(now); }
   std::vector<schedule::lease_jobs> leases() { return only<schedule::lease_jobs>(go()); }
   schedule::lease_jobs lease() { return leases().at(0); }
 
-  /// Teaches the book how long a function takes, with a temporary worker.
+  /// Teaches the book the duration of a function, with a temporary worker.
   void teach(nanoseconds busy, std::uint32_t function = 0) {
     const worker_ref teacher{1000, ++teachers};
     book.worker_joined(teacher, 1);

@@ -115,7 +115,7 @@ void job_world::submit() {
   if (below(100) < settings_.odd_jobs) job.what = static_cast<kind>(1 + below(6));
   job.request.fresh = below(100) < settings_.fresh_jobs;
   job.request.idempotent = below(4) != 0;
-  // Sometimes a place that no worker has.
+  // Sometimes a place without a worker.
   if (below(100) < settings_.placed_jobs)
     job.request.place = static_cast<std::uint32_t>(below(settings_.workers + 1));
   if (job.what == kind::hanging || below(6) == 0)
@@ -130,7 +130,7 @@ void job_world::submit() {
 void job_world::cancel(std::uint32_t pick) {
   if (jobs_.empty()) return;
   job_id number = 1 + pick % jobs_.size();
-  // Consider only one in a hundred settled jobs, because most are settled.
+  // Looks at only one in a hundred settled jobs, because most jobs are settled.
   for (std::size_t i = 0; i < jobs_.size() && at(number).settled && pick % 100 != 0; ++i)
     number = 1 + number % jobs_.size();
   job_state& job = at(number);
@@ -172,7 +172,7 @@ void job_world::look_at(const lease_ref& lease) {
 void job_world::release(std::uint32_t pick) {
   if (memory_.empty()) return;
   table& t = std::next(memory_.begin(), static_cast<std::ptrdiff_t>(pick % memory_.size()))->second;
-  if (t.kept == 0) return books_.result_gone(t.lease);  // late, or about a result that was never there
+  if (t.kept == 0) return books_.result_gone(t.lease);  // late, or about a result that never existed
   --t.kept;
   t.pinned = std::min(t.pinned, t.kept);
   books_.result_gone(t.lease);
@@ -296,7 +296,7 @@ void job_world::die(std::uint32_t number, job_death how) {
   p.next_row = 0;
 }
 
-/// The expected outcome of a job whose worker is dead.
+/// The expected outcome of a job whose worker has died.
 void job_world::lose(cell& c, std::uint32_t number, bool was_running, job_death how) {
   job_state& job = at(c.job);
   job.running = false;

@@ -1,7 +1,6 @@
-// A simulated world for the job book: workers that run rows one by one, tables that they write, messages in
-// transit, a session that carries out commands, callers that keep results and cancel jobs. It tracks
-// independently where each job runs and how it must end, and throws a violation when the book disagrees. Used
-// by job_book_model_test.cpp.
+// A simulated world for the job book: workers that run rows one by one, tables that they write, messages in transit, a session that carries
+// out commands, callers that keep results and cancel jobs. It tracks independently where each job runs and how it must end, and throws a
+// violation when the book disagrees. Used by job_book_model_test.cpp.
 #pragma once
 
 #include "runtime/schedule/job_book.hpp"
@@ -85,7 +84,7 @@ class job_world {
     std::uint32_t blamed = 0;
     std::optional<std::uint32_t> died_of_it;
     steady_time died_at{};
-    std::optional<schedule::job_end> fate;  // decided by a death
+    std::optional<schedule::job_end> fate;  // its outcome was decided by a death
     bool settled = false;
   };
 
@@ -162,7 +161,7 @@ class job_world {
                                              std::uint32_t end) const;
   [[nodiscard]] bool revoke(const lease_ref& lease, std::uint32_t row);
 
-  // Invariants when there is nothing left to do.
+  // Invariants that hold when there is no work left.
   void check_rest() const;
   void check_idle(std::uint32_t number, const place& p) const;
   [[nodiscard]] bool idle(std::uint32_t number, const place& p) const;
@@ -184,7 +183,7 @@ class job_world {
   std::map<std::pair<std::uint32_t, std::uint32_t>, table> memory_;   // by place and slot
   std::map<std::uint32_t, std::optional<steady_time>> absent_since_;  // by place, while it takes no work
   std::deque<message> in_transit_;
-  std::deque<message> heard_;  // some delivered messages
+  std::deque<message> heard_;  // counts of delivered messages
   std::set<schedule::job_id> waiting_ordinary_;
   std::set<schedule::job_id> leasable_;  // the same, at the time of the current commands
   bool paused_ = false;

@@ -24,7 +24,7 @@ void job_world::come_to_rest() {
   check_rest();
 }
 
-/// Jobs whose place has taken no work for as long as they have patience.
+/// Jobs whose patience is over, because their place has taken no work for that long.
 void job_world::see_who_may_leave() {
   for (std::uint32_t number = 0; number <= settings_.workers; ++number) {
     auto& since = absent_since_[number];
@@ -223,8 +223,7 @@ void job_world::check_result(const settle_job& end, const job_state& job) {
        "a result is kept, or not");
   if (!end.keeps_slot) return;
   ++t.kept;
-  // A result whose bytes are in use cannot be copied out; at least one slot of a place is always without such
-  // results.
+  // A result whose bytes are in use cannot be copied out, but at least one slot of each place is always free of such results.
   std::uint32_t others = 0;
   for (const auto& [where, other] : memory_)
     others += where.first == lease.holder.worker && &other != &t && other.pinned > 0 ? 1 : 0;
@@ -253,7 +252,7 @@ lease_reading job_world::read(const lease_ref& lease, std::uint32_t first, std::
 
 void job_world::deliver(std::uint32_t pick) {
   if (in_transit_.empty()) return;
-  // Messages of one worker stay in order; those of different workers need not.
+  // Messages of one worker stay in order; messages of different workers need not.
   const worker_ref sender = in_transit_[pick % in_transit_.size()].lease.holder;
   const auto first =
       std::ranges::find_if(in_transit_, [&](const message& m) { return m.lease.holder == sender; });
@@ -296,7 +295,7 @@ void job_world::say_what_cannot_be(std::uint32_t number, std::uint32_t pick) {
     wrong.rows[0].at = wrong.rows[0].at == row_at::revoked ? row_at::begun : row_at::waiting;
   }
   must(books_.reported(wrong) == job_arrival::impossible, "what cannot be is believed");
-  die(number, job_death::unrelated);  // it is fenced
+  die(number, job_death::unrelated);  // its worker is fenced
 }
 
 void job_world::watch(std::uint32_t number) {
@@ -354,7 +353,7 @@ void job_world::check_idle(std::uint32_t number, const place& p) const {
   for (const job_state& job : jobs_) {
     if (!job.waiting || job.settled || is_isolated(job) != alone) continue;
     const bool elsewhere = job.request.place && *job.request.place != number && !alone && !job.request.fresh;
-    // Its patience begins when it is submitted or its worker leaves, whichever is later, and the job waits for a worker that is back.
+    // A job's patience starts when it is submitted or its worker leaves, whichever is later. The job waits for a worker that is back.
     if (elsewhere && (!job.may_leave || books_.next_look() || takes_work(*job.request.place))) continue;
     must(has_free_slot(number) || books_.next_look(),
          "a worker is blocked by results that could be copied");

@@ -10,7 +10,7 @@ namespace {
 
 constexpr steady_time first_lease{1h};
 
-/// Batches 0 .. peers_min - 1 took that long each.
+/// Batches 0 .. peers_min - 1 each took this long.
 late_batches after_batches_of(nanoseconds each) {
   late_batches made;
   for (stream_position p = 0; p < late_batches::peers_min; ++p) {
@@ -24,7 +24,7 @@ constexpr stream_position next_batch = late_batches::peers_min;
 
 }  // namespace
 
-TEST_CASE("no batch is late before enough of them have arrived") {
+TEST_CASE("no batch is late before enough batches have arrived") {
   late_batches batches;
   batches.leased(0, first_lease);
   CHECK_FALSE(batches.is_late(0, first_lease));
@@ -34,7 +34,7 @@ TEST_CASE("no batch is late before enough of them have arrived") {
 TEST_CASE("a batch is late when the stream has waited for it for twice as long as batches take") {
   late_batches batches = after_batches_of(1s);
   batches.leased(next_batch, first_lease);
-  CHECK_FALSE(batches.is_late(next_batch, first_lease + 10s));  // it has just become the next one
+  CHECK_FALSE(batches.is_late(next_batch, first_lease + 10s));  // batch has just become the next one
   CHECK_FALSE(batches.is_late(next_batch, first_lease + 12s));
   CHECK(batches.is_late(next_batch, first_lease + 13s));
 }
@@ -48,7 +48,7 @@ TEST_CASE("the wait counts from the latest lease") {
   CHECK(batches.is_late(next_batch, first_lease + 13s));
 }
 
-TEST_CASE("fast batches are late only after the minimum limit; batches without a lease are never late") {
+TEST_CASE("fast batches are late only beyond the minimum limit, and batches without a lease are never late") {
   late_batches batches = after_batches_of(1ms);
   CHECK_FALSE(batches.is_late(next_batch, first_lease));
   CHECK_FALSE(batches.is_late(next_batch, first_lease + 24h));
@@ -57,7 +57,7 @@ TEST_CASE("fast batches are late only after the minimum limit; batches without a
   CHECK(batches.is_late(next_batch, first_lease + 24h + late_batches::limit_min + 1ms));
 }
 
-TEST_CASE("after a seek nothing waits") {
+TEST_CASE("after a seek no batch is waited for") {
   late_batches batches = after_batches_of(1s);
   batches.leased(next_batch, first_lease);
   CHECK_FALSE(batches.is_late(next_batch, first_lease));

@@ -48,13 +48,13 @@ TEST_CASE("a sample is late when it takes twice as long as the 99.9th percentile
   CHECK(reads.late(two, reads_begin + 330ms) == std::set<std::uint32_t>{1, 2});
 }
 
-TEST_CASE("short samples are late only after the minimum limit") {
+TEST_CASE("short samples are late only beyond the minimum limit") {
   late_reads reads;
   note_times(reads, 5, 2000);
   CHECK(reads.limit() == late_reads::limit_min);
 }
 
-TEST_CASE("stalls in 2 of 1000 samples do not raise the limit beyond their own length") {
+TEST_CASE("stalls in 2 of 1000 samples do not raise the limit above their own length") {
   late_reads reads;
   for (int i = 0; i < 20; ++i) {
     note_times(reads, 80'000, 998);
@@ -73,19 +73,19 @@ TEST_CASE("if every twentieth sample takes 20 times as long, those samples are n
   CHECK(*reads.limit() >= 400ms);
 }
 
-TEST_CASE("old times fade") {
+TEST_CASE("old times lose weight") {
   late_reads reads;
   note_times(reads, 1'000'000, 1000);
   note_times(reads, 20'000, 1'000'000);
   CHECK(*reads.limit() == late_reads::limit_min);
 }
 
-TEST_CASE("the percentiles are within an eighth of those of all samples, whatever the samples") {
+TEST_CASE("the estimated percentiles are within an eighth of the exact ones, for any samples") {
   std::mt19937_64 random(testing::seed_of_this_run("percentiles"));
   std::uint64_t steps = 0;
   while (steps < 300'000) {
     late_reads reads;
-    std::vector<std::uint32_t> all;  // fewer than fade
+    std::vector<std::uint32_t> all;  // fewer samples than lose weight
     const std::size_t count = 1 + random() % 20'000;
     const unsigned bits = 1 + random() % 32;
     while (all.size() < count) {
@@ -106,7 +106,7 @@ TEST_CASE("the percentiles are within an eighth of those of all samples, whateve
     REQUIRE(reads.pause() <= 250ms);
     if (!reads.limit()) continue;
     REQUIRE(*reads.limit() >= late_reads::limit_min);
-    // The reads that began before the limit are late, and no others.
+    // Reads that began before the limit are late, and no others are.
     std::vector<read_under_way> now_read;
     for (std::uint32_t w = 0; w < 64; ++w)
       now_read.push_back({w, reads_begin + nanoseconds(static_cast<std::int64_t>(random() % (3 * reads.limit()->count())))});

@@ -50,7 +50,7 @@ struct world_settings {
 
 constexpr std::uint32_t sacrificial_place = 100;
 
-/// What all worlds did together.
+/// Totals over all worlds.
 struct tries {
   std::uint64_t hedges = 0;
   std::uint64_t won = 0;
@@ -106,7 +106,7 @@ class world {
     bool being_written = false;
   };
 
-  // Each bit of `pick` says of a worker whether it is late.
+  // Each bit of `pick` says whether that worker is late.
   void hedge(std::uint32_t pick) {
     late_.clear();
     for (std::uint32_t w = 0; w < settings_.workers; ++w) {
@@ -115,7 +115,7 @@ class world {
     books_.hedge(late_);
   }
 
-  // A copy of the head goes to a worker that has nothing else to do, not to the one that has it.
+  // A copy of the head goes only to an idle worker, and not to the one that has it.
   void hedge_head() {
     late_.clear();
     for (const auto& [index, p] : places_) {
@@ -217,13 +217,13 @@ class world {
     if (position) std::erase_if(counting_, [&](const auto& one) { return one.second == *position; });
   }
 
-  /// A quarantine ends the leases of a batch that was being loaded twice.
+  /// A quarantine ends both leases of a batch that was being loaded twice.
   bool may_be_given_up(std::optional<stream_position> position) const {
     return position && std::ranges::any_of(plan_.samples(*position), [&](std::uint64_t s) { return quarantined_.contains(s); });
   }
 
-  // A kill from outside, at any time; between samples nothing is blamed. Not of the sacrificial worker,
-  // because there a kill from outside looks exactly like a death by its sample.
+  // A kill from outside, at any time; between samples no sample is blamed. The sacrificial worker is spared, because there a kill from
+  // outside looks exactly like a death by its sample.
   void kill(std::uint32_t number) {
     place& p = places_[number];
     if (!p.alive) return;
@@ -460,7 +460,7 @@ class world {
     left_out_.insert(poison.position);
   }
 
-  // No more faults: everything must be delivered in a bounded number of steps.
+  // No more faults: all batches must be delivered in a bounded number of steps.
   void finish() {
     const std::uint64_t bound = 1000 + end_ * 60 * (settings_.batch_size + 4);
     books_.set_paused(false);
@@ -521,7 +521,7 @@ world_settings random_settings(random_choice& choose) {
 }
 
 script random_script(random_choice& choose) {
-  // Faults are rarer than work, in some scripts much rarer.
+  // Faults are rarer than work, and in some scripts much rarer.
   const std::uint32_t calm = 1 + choose.below(8);
   script made(50 + choose.below(450));
   for (step& s : made) {
@@ -555,7 +555,8 @@ const testing::model<act, world_settings> model{.name = "ledger model",
 
 }  // namespace
 
-TEST_CASE("every batch is delivered once, in strict or relaxed order, with the samples of its plan, whatever dies when") {
+TEST_CASE(
+    "every batch is delivered once, in strict or relaxed order, with its planned samples, whatever dies when") {
   testing::explore(model);
   CHECK(testing::is_tried(tried.hedges, 1000));
   CHECK(testing::is_tried(tried.won, 100));

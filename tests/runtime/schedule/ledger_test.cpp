@@ -59,7 +59,7 @@ TEST_CASE("a worker gets two leases, in the order of the plan") {
   }
 }
 
-TEST_CASE("a worker whose storage answers late gets as many leases as it may read ahead") {
+TEST_CASE("a worker whose storage responds late gets as many leases as it may read ahead") {
   const small_plan plan(32, 1);
   ledger books({.leases_ahead = 5}, plan, {0, 32});
   books.worker_joined(a1, 8);
@@ -82,11 +82,11 @@ TEST_CASE("while batches are slow a worker gets one lease at a time") {
     return only<load_command>(books.advance());
   };
   auto held = only<load_command>(books.advance());
-  REQUIRE(held.size() == 2);  // it is not known yet how long a batch takes
+  REQUIRE(held.size() == 2);  // the duration of a batch is not known yet
   CHECK(report(held[0], 50ms).empty());
   held = report(held[1], 60ms);
   REQUIRE(held.size() == 1);
-  SECTION("until they are fast again") {
+  SECTION("and several again when they are fast") {
     int fast = 0;
     while (held.size() == 1) {
       held = report(held[0], 10ms);
@@ -95,7 +95,7 @@ TEST_CASE("while batches are slow a worker gets one lease at a time") {
     }
     CHECK(held.size() == 2);
   }
-  SECTION("except for a batch that lost its lease") {
+  SECTION("but a batch that lost its lease is leased in addition") {
     books.worker_joined(b1, 8);
     const auto of_b = only<load_command>(books.advance());
     REQUIRE(of_b.size() == 1);
@@ -107,7 +107,7 @@ TEST_CASE("while batches are slow a worker gets one lease at a time") {
   }
 }
 
-TEST_CASE("a worker with many slots leaves batches to a worker that becomes ready later") {
+TEST_CASE("a worker with many slots leaves batches for a worker that becomes ready later") {
   const small_plan plan(32, 1);
   ledger books({}, plan, {0, 32});
   books.worker_joined(a1, 64);
@@ -130,7 +130,8 @@ TEST_CASE("a worker with many slots leaves batches to a worker that becomes read
   CHECK(loaded_by_b == 16);
 }
 
-TEST_CASE("a worker that runs out of leases while slots are free may hold twice as many from then on") {
+TEST_CASE(
+    "each time a worker runs out of leases while slots are free, it may hold twice as many from then on") {
   const small_plan plan(64, 1);
   ledger books({}, plan, {0, 64});
   books.worker_joined(a1, 16);
@@ -152,7 +153,7 @@ ledger_settings relaxed(std::uint32_t window) {
   return {3, 8, bad_sample_rule::skip, window};
 }
 
-/// Loads everything that can be leased but these positions; returns what is uploaded, in order.
+/// Loads everything that can be leased except these positions. Returns the uploads, in order.
 std::vector<stream_position> uploads_without(ledger& books, const std::vector<stream_position>& these) {
   std::vector<stream_position> uploads;
   for (auto commands = books.advance(); !commands.empty(); commands = books.advance()) {
@@ -167,14 +168,14 @@ std::vector<stream_position> uploads_without(ledger& books, const std::vector<st
 
 }  // namespace
 
-TEST_CASE("in strict order a late batch holds up all that follow it") {
+TEST_CASE("in strict order a late batch delays all batches after it") {
   const small_plan plan(64, 1);
   ledger books({}, plan, {0, 64});
   for (std::uint32_t w = 0; w < 4; ++w) books.worker_joined({w, 1}, 16);
   CHECK(uploads_without(books, {2}) == std::vector<stream_position>{0, 1});
 }
 
-TEST_CASE("in relaxed order as many batches pass a late one as the window allows") {
+TEST_CASE("in relaxed order the window limits how many batches pass a late one") {
   const small_plan plan(64, 1);
   ledger books(relaxed(3), plan, {0, 64});
   for (std::uint32_t w = 0; w < 4; ++w) books.worker_joined({w, 1}, 16);
@@ -201,14 +202,15 @@ TEST_CASE("batches that an earlier run delivered early are not loaded again") {
   CHECK(books.finished());
 }
 
-TEST_CASE("a run that ends before a batch that was delivered early is finished without it") {
+TEST_CASE("a run that ends before a batch that was delivered early finishes without it") {
   const small_plan plan(8, 1);
-  ledger books({}, plan, {2, 4, 0b1010});  // 4 and 6, of which the run needs none
+  ledger books({}, plan, {2, 4, 0b1010});  // 4 and 6, which the run does not need
   books.worker_joined(a1, 16);
   CHECK(uploads_without(books, {}) == std::vector<stream_position>{2, 3});
 }
 
-TEST_CASE("after an owner's death, batches that passed a late one are uploaded again, if they are not acknowledged") {
+TEST_CASE(
+    "after an owner's death, batches that passed a late one are uploaded again unless they were acknowledged") {
   const small_plan plan(8, 1);
   ledger books(relaxed(4), plan, {0, 8});
   for (std::uint32_t w = 0; w < 4; ++w) books.worker_joined({w, 1}, 16);
@@ -221,7 +223,7 @@ TEST_CASE("after an owner's death, batches that passed a late one are uploaded a
   CHECK(uploads_without(books, {}) == std::vector<stream_position>{3, 4});
 }
 
-TEST_CASE("a worker may also hold more leases if its last one ends with a sample to replace") {
+TEST_CASE("a worker may hold more leases even if its last one ends with a sample to replace") {
   const small_plan plan(64, 1);
   ledger books({3, 8, bad_sample_rule::replace}, plan, {0, 64});
   books.worker_joined(a1, 16);
@@ -232,7 +234,7 @@ TEST_CASE("a worker may also hold more leases if its last one ends with a sample
   CHECK(only<load_command>(books.advance()).size() == 4);
 }
 
-TEST_CASE("a worker that runs out of leases because there is nothing to lease may not hold more") {
+TEST_CASE("a worker that runs out of leases because there are none may not hold more") {
   const small_plan plan(64, 1);
   ledger books({}, plan, {0, 4});
   books.worker_joined(a1, 16);
@@ -295,7 +297,7 @@ TEST_CASE("a batch that was being loaded when its worker died is leased again at
   REQUIRE(loads.size() == 1);
   CHECK(loads[0].lease.holder == b1);
   CHECK(loads[0].position == lost.position);
-  CHECK(loads[0].samples[0].attempt == 1);  // nothing was blamed
+  CHECK(loads[0].samples[0].attempt == 1);  // no sample was blamed
 }
 
 TEST_CASE("a batch that was finished when its worker died is uploaded, not loaded again") {
@@ -310,7 +312,7 @@ TEST_CASE("a batch that was finished when its worker died is uploaded, not loade
   CHECK(only<load_command>(commands).empty());
 }
 
-TEST_CASE("a death is blamed on the sample in the flight recorder, not on the rest of its batch") {
+TEST_CASE("a death is blamed on the sample in the flight recorder and not on the rest of its batch") {
   const small_plan plan(3, 3);
   ledger books({}, plan, {0, 1});
   books.worker_joined(a1, 2);
@@ -324,7 +326,7 @@ TEST_CASE("a death is blamed on the sample in the flight recorder, not on the re
 }
 
 TEST_CASE(
-    "the work of a worker that cannot be killed goes to other workers, and its later end changes nothing") {
+    "work of a worker that cannot be killed goes to other workers, and its later exit changes nothing") {
   const small_plan plan(8, 2);
   ledger books({}, plan, {0, 4});
   books.worker_joined(a1, 1);
@@ -405,13 +407,13 @@ TEST_CASE("the third attempt runs alone in the sacrificial worker; other workers
     CHECK(quarantined[0].attempts == 3);
     CHECK(only<load_command>(commands).at(0).samples == std::vector<planned_sample>{{0, 1}});
   }
-  SECTION("a death there that is not blamed on it decides nothing") {
+  SECTION("a death there that is not blamed on it leaves it a suspect") {
     books.worker_died(helper1, std::nullopt, "SIGKILL");
     CHECK(books.wants_sacrificial());
     books.worker_joined({9, 2}, 1, worker_kind::sacrificial);
     CHECK(only<load_command>(books.advance()).at(0).samples == std::vector<planned_sample>{{1, 3}});
   }
-  SECTION("an exception there makes it a failure, not a killer") {
+  SECTION("an exception there makes it a failed sample, not a suspect") {
     REQUIRE(books.loaded({loads[0].lease, 0, {{0, "not a JPEG"}}}) == arrival::accepted);
     const auto commands = books.advance();
     CHECK(only<sample_failed>(commands).at(0).sample == 1);
@@ -419,7 +421,7 @@ TEST_CASE("the third attempt runs alone in the sacrificial worker; other workers
   }
 }
 
-TEST_CASE("a lost batch takes the slot of the highest finished one when none is free") {
+TEST_CASE("if no slot is free, a lost batch takes the slot of the finished batch with the highest position") {
   const small_plan plan(8, 1);
   ledger books({}, plan, {0, 8});
   books.worker_joined(a1, 2);
@@ -457,10 +459,10 @@ TEST_CASE("an impossible report of a living worker is detected") {
   books.worker_joined(a1, 2);
   const auto loads = only<load_command>(books.advance());
   load_report lie = success(loads[0]);
-  SECTION("a slot that it does not have") {
+  SECTION("a slot that the worker does not have") {
     lie.lease.slot = 2;
   }
-  SECTION("a generation from the future") {
+  SECTION("a future generation") {
     ++lie.lease.generation;
   }
   SECTION("more rows than samples") {
@@ -497,7 +499,7 @@ TEST_CASE("a failed sample leaves its batch short and is not tried again") {
   CHECK(books.finished());
 }
 
-TEST_CASE("a batch without survivors is delivered with 0 rows") {
+TEST_CASE("a batch in which all samples failed is delivered with 0 rows") {
   const small_plan plan(1, 1);
   ledger books({}, plan, {0, 1});
   books.worker_joined(a1, 1);
@@ -506,7 +508,7 @@ TEST_CASE("a batch without survivors is delivered with 0 rows") {
   CHECK(only<upload_command>(books.advance()).at(0).samples.empty());
 }
 
-TEST_CASE("with replace another sample takes the row of a failed one") {
+TEST_CASE("under replace, another sample takes the row of a failed one") {
   const small_plan plan(9, 3);
   ledger books({3, 8, bad_sample_rule::replace}, plan, {0, 1});
   books.worker_joined(a1, 1);
@@ -523,7 +525,7 @@ TEST_CASE("with replace another sample takes the row of a failed one") {
   CHECK(done->replaced == 1);
 }
 
-TEST_CASE("with fail the first failed sample ends the run and is named") {
+TEST_CASE("under fail, the first failed sample ends the run and is named") {
   const small_plan plan(3, 3);
   ledger books({3, 8, bad_sample_rule::fail}, plan, {0, 1});
   books.worker_joined(a1, 1);
@@ -534,7 +536,7 @@ TEST_CASE("with fail the first failed sample ends the run and is named") {
   CHECK(only<give_up>(commands)[0].reason.message == "sample 1: truncated (on_bad_sample = \"fail\")");
 }
 
-TEST_CASE("more quarantined samples than the cap end the run") {
+TEST_CASE("more quarantined samples than the limit end the run") {
   const small_plan plan(4, 1);
   ledger books({1, 1, bad_sample_rule::skip}, plan, {0, 4});
   books.worker_joined(a1, 2);
@@ -549,14 +551,14 @@ TEST_CASE("more quarantined samples than the cap end the run") {
   CHECK(only<load_command>(commands).empty());
 }
 
-TEST_CASE("attempts are counted per epoch, quarantine is permanent") {
+TEST_CASE("attempts are counted per epoch, and quarantine is permanent") {
   const small_plan plan(2, 1);
   ledger books({}, plan, {0, 4});
   books.quarantine_known(0);
   books.worker_joined(a1, 1);
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
     auto load = only<load_command>(books.advance()).at(0);
-    CHECK(load.samples.empty());  // sample 0 is skipped in both
+    CHECK(load.samples.empty());  // sample 0 is skipped in both epochs
     REQUIRE(books.loaded(success(load)) == arrival::accepted);
     auto upload = only<upload_command>(books.advance()).at(0);
     books.slot_released(upload.upload);
@@ -576,7 +578,7 @@ TEST_CASE("attempts are counted per epoch, quarantine is permanent") {
   CHECK(books.finished());
 }
 
-TEST_CASE("after the owner's death everything unacknowledged is uploaded again, in order") {
+TEST_CASE("after the owner's death all unacknowledged batches are uploaded again, in order") {
   const small_plan plan(3, 1);
   ledger books({}, plan, {0, 3});
   books.worker_joined(a1, 2);
@@ -598,7 +600,7 @@ TEST_CASE("after the owner's death everything unacknowledged is uploaded again, 
   REQUIRE(uploads.size() == 2);
   CHECK(uploads[0].position == 1);
   CHECK(uploads[1].position == 2);
-  books.slot_released(3);  // a late message of the dead owner
+  books.slot_released(3);  // a late message from the dead owner
   CHECK(books.stale_dropped() == 1);
 }
 
@@ -616,7 +618,7 @@ TEST_CASE("a draining worker finishes its leases and gets no new ones") {
   CHECK(only<load_command>(books.advance()).empty());
 }
 
-TEST_CASE("a paused ledger leases nothing but uploads finished batches") {
+TEST_CASE("a paused ledger gives no leases but uploads finished batches") {
   const small_plan plan(4, 1);
   ledger books({}, plan, {0, 4});
   books.worker_joined(a1, 1);
@@ -682,8 +684,8 @@ TEST_CASE("a batch that kills owners is delivered with 0 rows, whatever the rule
   }
 }
 
-TEST_CASE("a skipped batch changes no other batch, so a run resumed after it is the same") {
-  // The first replacement tried is always sample 0.
+TEST_CASE("a skipped batch changes no other batch, so a run resumed after it delivers the same batches") {
+  // The first candidate for a replacement is always sample 0.
   class first_sample_replaces final : public small_plan {
    public:
     using small_plan::small_plan;
@@ -746,7 +748,7 @@ namespace {
 
 constexpr worker_ref c1{2, 1};
 
-/// Two workers that have two batches each of two samples, at positions 0 .. 3; worker 0 has the first.
+/// Two workers with two batches of two samples each, at positions 0 .. 3; worker 0 has the first.
 struct two_workers {
   explicit two_workers(ledger_settings rules = {}, std::uint32_t slots = 3) : books(rules, plan, {0, 20}) {
     books.worker_joined(a1, slots);
@@ -754,7 +756,7 @@ struct two_workers {
     for (const load_command& load : only<load_command>(books.advance())) loads.emplace(load.position, load);
     REQUIRE(loads.at(0).lease.holder == a1);
   }
-  /// The hedge that follows, if these workers are late.
+  /// The resulting hedge, if these workers are late.
   std::optional<load_command> hedge(const std::set<std::uint32_t>& late) {
     books.hedge(late);
     for (const load_command& load : only<load_command>(books.advance())) {
@@ -770,7 +772,7 @@ struct two_workers {
 
 }  // namespace
 
-TEST_CASE("the batch that the stream waits for is given to another worker too, once, if its worker is late") {
+TEST_CASE("if its worker is late, the batch that the stream waits for is given to another worker too, once") {
   two_workers w;
   CHECK_FALSE(w.hedge({}));
   const auto copy = w.hedge({0});
@@ -784,7 +786,7 @@ TEST_CASE("the batch that the stream waits for is given to another worker too, o
   CHECK(w.books.hedges().started == (next ? 2 : 1));
 }
 
-TEST_CASE("the first worker to finish wins, and the other one's report is ignored") {
+TEST_CASE("the first worker to finish wins, and the other worker's report is ignored") {
   for (const bool second_wins : {true, false}) {
     two_workers w;
     const auto copy = w.hedge({0});
@@ -800,7 +802,7 @@ TEST_CASE("the first worker to finish wins, and the other one's report is ignore
     CHECK(uploads[0].worker == winner.lease.holder.worker);
     CHECK(uploads[0].slot == winner.lease.slot);
     CHECK_FALSE(w.books.position_of(loser.lease));
-    // Even if it says something else.
+    // Even if its contents differ.
     CHECK(w.books.loaded({loser.lease, 0, {{0, "torn"}, {1, "torn"}}}) == arrival::accepted);
     CHECK(only<upload_command>(w.books.advance()).empty());
     w.books.slot_released(uploads[0].upload);
@@ -809,7 +811,8 @@ TEST_CASE("the first worker to finish wins, and the other one's report is ignore
   }
 }
 
-TEST_CASE("if one of two workers of a batch dies, the other one continues, and nothing is leased again") {
+TEST_CASE(
+    "if one of two workers of a batch dies, the other one continues, and the batch is not leased again") {
   for (const bool second_dies : {true, false}) {
     two_workers w;
     const auto copy = w.hedge({0});
@@ -826,7 +829,8 @@ TEST_CASE("if one of two workers of a batch dies, the other one continues, and n
   }
 }
 
-TEST_CASE("two workers that die of a sample that both had count as one attempt; the next one runs elsewhere") {
+TEST_CASE(
+    "two workers that die of a sample that both had count as one attempt, and the next attempt runs elsewhere") {
   two_workers w;
   const auto copy = w.hedge({0});
   REQUIRE(copy);
@@ -865,7 +869,7 @@ TEST_CASE("two workers that die of different samples of a batch count as an atte
   CHECK(again[0].samples == std::vector<planned_sample>{{0, 2}, {1, 2}});
 }
 
-TEST_CASE("a death of a worker whose copy is no longer needed is blamed on nothing") {
+TEST_CASE("the death of a worker whose copy is no longer needed is blamed on no sample") {
   two_workers w;
   const auto copy = w.hedge({0});
   REQUIRE(copy);
@@ -873,7 +877,8 @@ TEST_CASE("a death of a worker whose copy is no longer needed is blamed on nothi
   CHECK_FALSE(w.books.worker_died(a1, mark_of(w.loads.at(0), 0), "SIGSEGV"));
 }
 
-TEST_CASE("a batch that is being loaded twice is given up by both when a sample of it is quarantined") {
+TEST_CASE(
+    "a batch that is being loaded twice is taken from both workers when one of its samples is quarantined") {
   two_workers w({.max_attempts = 1});
   const auto copy = w.hedge({0});
   REQUIRE(copy);
@@ -886,7 +891,8 @@ TEST_CASE("a batch that is being loaded twice is given up by both when a sample 
   CHECK(again[0].samples == std::vector<planned_sample>{{1, 1}});
 }
 
-TEST_CASE("if all slots hold later batches, an idle worker drops its latest for the batch that the stream waits for") {
+TEST_CASE(
+    "if all slots hold later batches, an idle worker drops its latest one for the batch that the stream waits for") {
   two_workers w({}, 2);
   for (const stream_position p : {1, 3}) REQUIRE(w.books.loaded(success(w.loads.at(p))) == arrival::accepted);
   CHECK(w.books.leases_of(1) == 0);
@@ -923,12 +929,12 @@ TEST_CASE("the batch that the stream waits for goes only to an idle worker") {
   CHECK(loads[0].hedge);
   CHECK(loads[0].position == 0);
   CHECK(loads[0].lease.holder == c1);
-  CHECK_FALSE(w.books.head());  // two have it
+  CHECK_FALSE(w.books.head());  // two workers have it
   w.books.hedge_head();
   CHECK(w.books.hedges().started == 1);
 }
 
-TEST_CASE("nothing is hedged while the stream is paused, or if every worker is late") {
+TEST_CASE("no batch is hedged while the stream is paused, or if every worker is late") {
   two_workers w;
   CHECK_FALSE(w.hedge({0, 1}));
   w.books.set_paused(true);
@@ -938,7 +944,7 @@ TEST_CASE("nothing is hedged while the stream is paused, or if every worker is l
   CHECK_FALSE(w.hedge({0}));
 }
 
-TEST_CASE("after a seek neither of the two workers' reports counts") {
+TEST_CASE("after a seek the reports of both workers are ignored") {
   two_workers w;
   const auto copy = w.hedge({0});
   REQUIRE(copy);
@@ -949,7 +955,8 @@ TEST_CASE("after a seek neither of the two workers' reports counts") {
   CHECK(only<upload_command>(w.books.advance()).empty());
 }
 
-TEST_CASE("a spare slot of each worker is used by hedges, and by the first batch of the stream if it lost its lease") {
+TEST_CASE(
+    "each worker's spare slot is used by hedges, and by the stream's first batch if that lost its lease") {
   two_workers w({.spare_slots = 1});
   for (const stream_position p : {1, 3}) REQUIRE(w.books.loaded(success(w.loads.at(p))) == arrival::accepted);
   CHECK(only<load_command>(w.books.advance()).empty());  // two slots of worker 1 are full

@@ -1,6 +1,6 @@
-// Model tests: a small world follows a random script, step by step, until an invariant is violated; then the
-// script is shrunk to what is needed for the same violation and printed, so that it can become a regression
-// test. Used by the tests of pure cores, which define the world; explore() does the rest.
+// Model tests: a small world follows a random script, step by step, until an invariant is violated; then the script is shrunk to what is
+// needed for the same violation and printed, so that it can become a regression test. Used by the tests of pure cores, which define the
+// world; explore() does the rest.
 #pragma once
 
 #include "tests/random_seed.hpp"
@@ -74,8 +74,8 @@ class random_choice {
   std::mt19937_64 bits_;
 };
 
-/// The number of steps of a model test: a million, or a quarter of that under sanitizers, which look for other
-/// mistakes and make each step expensive. PENSTOCK_TEST_STEPS overrides it.
+/// The number of steps of a model test: a million, or a quarter of that under sanitizers, which make each step expensive and look for other
+/// kinds of bugs. PENSTOCK_TEST_STEPS overrides it.
 inline std::uint64_t steps_of_this_run() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::uint64_t usual = 250'000;
@@ -86,8 +86,7 @@ inline std::uint64_t steps_of_this_run() {
   return given != nullptr ? std::strtoull(given, nullptr, 10) : usual;
 }
 
-/// Whether something has happened more than this many times in a million steps: a world in which it never
-/// happens has not tested it.
+/// Whether an event occurred more than this many times in a million steps: a world in which it never occurs has not tested it.
 inline bool is_tried(std::uint64_t times, std::uint64_t in_a_million) {
   return times * 1'000'000 > in_a_million * steps_of_this_run();
 }

@@ -40,7 +40,7 @@ TEST_CASE("each death counts an attempt and names the worker to avoid") {
   CHECK_FALSE(s.isolated(tom));
 }
 
-TEST_CASE("one attempt before the last the sample is isolated and waits for its probation") {
+TEST_CASE("one attempt before the last, the sample is isolated and waits for its probation") {
   suspicion s(3);
   isolate(s, tom);
   const auto waiting = s.next_probation();
@@ -63,7 +63,7 @@ TEST_CASE("with one attempt allowed, the first death quarantines the sample with
   CHECK_FALSE(s.anybody_isolated());
 }
 
-TEST_CASE("a death in the probation quarantines with every cause, oldest first") {
+TEST_CASE("a death in the probation quarantines the sample with every cause, oldest first") {
   suspicion s(3);
   isolate(s, tom);
   s.begin_probation(tom, lease);
@@ -84,7 +84,7 @@ TEST_CASE("a sample that loads alone is no longer a suspect") {
   CHECK(s.attempt_of(tom) == 1);
   CHECK(s.last_workers(tom).empty());
   CHECK_FALSE(s.anybody_isolated());
-  CHECK_FALSE(s.clear(lease));  // twice changes nothing
+  CHECK_FALSE(s.clear(lease));  // doing it twice changes nothing
 }
 
 TEST_CASE("a sample that was cleared twice and kills again is quarantined without a third probation") {
@@ -142,7 +142,8 @@ TEST_CASE("samples that cannot be tried alone are all quarantined, with the reas
   CHECK(s.quarantine_isolated("again").empty());
 }
 
-TEST_CASE("a released sample starts afresh; releasing a sample not in quarantine changes nothing") {
+TEST_CASE(
+    "a released sample has a clean history, and releasing a sample that is not in quarantine changes nothing") {
   suspicion s(3);
   isolate(s, ann);
   s.release(4);
@@ -155,7 +156,7 @@ TEST_CASE("a released sample starts afresh; releasing a sample not in quarantine
   CHECK(s.attempt_of(tom) == 1);
 }
 
-TEST_CASE("the end of an epoch clears its suspects, quarantine stays") {
+TEST_CASE("the end of an epoch clears its suspects, but not the quarantine") {
   suspicion s(3);
   s.quarantine_known(9);
   isolate(s, tom);
@@ -169,7 +170,7 @@ TEST_CASE("the end of an epoch clears its suspects, quarantine stays") {
   CHECK(s.is_quarantined(9));
 }
 
-TEST_CASE("causes are those of the deaths on record, oldest first") {
+TEST_CASE("a sample's causes are those of its recorded deaths, oldest first") {
   suspicion s(3);
   CHECK(s.causes_of(tom).empty());
   isolate(s, tom);
@@ -192,5 +193,5 @@ TEST_CASE("forgetting a suspect removes every trace of it, whether it was isolat
   CHECK(s.quarantined().empty());
   CHECK_FALSE(s.anybody_isolated());
   CHECK(s.attempt_of(tom) == 1);
-  s.forget(tom);  // twice changes nothing
+  s.forget(tom);  // doing it twice changes nothing
 }

@@ -99,7 +99,7 @@ TEST_CASE("a tensor named like the file of indices is refused before anything is
   CHECK_FALSE(write_npy_manifest(place.path, settings(), tensors(128, "data")));
 }
 
-TEST_CASE("an axis that follows the longest sample of a batch is not part of the manifest") {
+TEST_CASE("a dimension that follows the longest sample of a batch is not part of the manifest") {
   const std::vector<manifest_tensor> first{{{"text", dtype::int32, {4, 17, 2}, nullptr}, false},
                                            {{"text_length", dtype::int64, {4}, nullptr}, false}};
   std::vector<manifest_tensor> second = first;

@@ -80,7 +80,7 @@ TEST_CASE("a digest changes with every sample, name, type, shape and byte") {
   CHECK(b.digest() != original);
 }
 
-TEST_CASE("an npy header is padded to 64 bytes and says type and shape as NumPy does") {
+TEST_CASE("an npy header is padded to 64 bytes and gives type and shape in NumPy's format") {
   for (const auto& [shape, text] : std::vector<std::pair<std::vector<std::uint64_t>, std::string>>{
            {{}, "'shape': (), "},
            {{5}, "'shape': (5,), "},
@@ -114,7 +114,7 @@ TEST_CASE("an unwritable path is refused and named, and no file is left behind")
   REQUIRE_FALSE(nowhere);
   CHECK(nowhere.error().message.find("missing/x.npy': No such file or directory") != std::string::npos);
 
-  // A limit on file sizes simulates a full disk: the write fails half-way.
+  // A limit on file sizes simulates a full disk: the write fails midway.
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const auto old = ::signal(SIGXFSZ, SIG_IGN);

@@ -44,7 +44,7 @@ bytes contents(std::size_t size, unsigned seed = 1) {
   return made;
 }
 
-/// On any thread: Catch2's macros are for the main one alone.
+/// On any thread; Catch2's macros work only on the main thread.
 std::shared_ptr<block_cache> opened(const folder& in, std::uint64_t limit = 1U << 30U) {
   return block_cache::open(in.path, limit).value();
 }
@@ -71,7 +71,7 @@ TEST_CASE("the cache returns the bytes that it kept, and no others") {
   CHECK_FALSE(object->has(cache_block - 1, 2));
   REQUIRE(object->read(2 * cache_block - 5, part));
   CHECK(std::equal(part.begin(), part.end(), whole.begin() + 2 * cache_block - 5));
-  // Parts of blocks are not kept, but the last one of the object is.
+  // Partial blocks are not kept, except the last one of the object.
   object->keep(4 * cache_block + 1, std::span(whole).subspan(4 * cache_block + 1));
   CHECK_FALSE(object->has(4 * cache_block + 1, 1));
   CHECK(object->has(5 * cache_block, 100));
@@ -80,7 +80,7 @@ TEST_CASE("the cache returns the bytes that it kept, and no others") {
   CHECK(std::equal(tail.begin(), tail.end(), whole.begin() + 5 * cache_block));
 }
 
-TEST_CASE("a folder of the cache is private, and a new process finds what is in it") {
+TEST_CASE("a cache folder is private, and a new process finds its contents") {
   const folder here;
   const bytes whole = contents(3 * cache_block);
   opened(here)->object("x", whole.size())->keep(0, whole);
@@ -120,7 +120,7 @@ TEST_CASE("damaged, truncated and unwritten bytes are not returned") {
     object->keep(0, whole);
     CHECK(object->read(0, part));
   }
-  SECTION("the checksums are gone") {
+  SECTION("the checksums are missing") {
     REQUIRE(::truncate(file_of(here, ".sums").c_str(), 0) == 0);
     CHECK_FALSE(object->read(0, part));
   }
@@ -133,7 +133,7 @@ TEST_CASE("the least recently used objects are emptied when the folder outgrows 
   const bytes whole = contents(each);
   const auto name = [](int i) { return "object " + std::to_string(i); };
   for (int i = 0; i < 4; ++i) cache->object(name(i), each)->keep(0, whole);
-  // Files remember when they were used with the clock's own steps.
+  // File times advance in the steps of the file system's clock.
   for (int i = 0; i < 4; ++i) std::this_thread::yield();
   const auto in_use = cache->object(name(0), each);
   for (int i = 4; i < 12; ++i) cache->object(name(i), each)->keep(0, whole);
@@ -146,7 +146,7 @@ TEST_CASE("the least recently used objects are emptied when the folder outgrows 
   }
   CHECK(on_disk <= 5 * each);
   CHECK(cache->object(name(11), each)->has(0, each));
-  // Who has an emptied object open finds nothing wrong in it, and may fill it again.
+  // A process that has an emptied object open finds no wrong bytes in it, and may fill it again.
   bytes part(100);
   CHECK_FALSE(in_use->read(0, part));
   in_use->keep(0, whole);
@@ -189,10 +189,10 @@ TEST_CASE("a folder that cannot be made is refused and named") {
   CHECK(made.error().message.starts_with("making the folder '/proc/no/cache' of [storage] cache"));
 }
 
-TEST_CASE("a cache that is smaller than an epoch serves its share of every epoch, in any order") {
+TEST_CASE("a cache smaller than an epoch serves its share of every epoch, in any order") {
   const folder here;
   constexpr std::size_t objects = 16;
-  constexpr std::size_t runs = 8;  // of each object
+  constexpr std::size_t runs = 8;  // runs in each object
   constexpr std::uint64_t run_bytes = 8 * cache_block;
   constexpr std::uint64_t each = runs * run_bytes;  // 1 MiB
   const auto cache = opened(here, objects / 2 * each);
@@ -203,7 +203,7 @@ TEST_CASE("a cache that is smaller than an epoch serves its share of every epoch
   std::iota(order.begin(), order.end(), 0);
   std::mt19937_64 draw(7);
   for (int epoch = 0; epoch < 6; ++epoch) {
-    if (epoch >= 3) std::ranges::shuffle(order, draw);  // the first three are sequential: least lately used would hit nothing
+    if (epoch >= 3) std::ranges::shuffle(order, draw);  // the first three are sequential: a least-recently-used cache would never hit
     std::size_t hits = 0;
     for (const std::size_t i : order) {
       const auto object = cache->object("object " + std::to_string(i / runs), each);
@@ -225,7 +225,7 @@ TEST_CASE("objects that a new session needs stay, and others make room for them"
   cache->begin_session();
   for (int i = 0; i < 3; ++i) cache->object("old " + std::to_string(i), each)->keep(0, whole);
   const auto begin = std::filesystem::file_time_type::clock::now();
-  do cache->begin_session();  // the clock of the file system has steps
+  do cache->begin_session();  // the file system's clock advances in steps
   while (std::filesystem::last_write_time(here.path + "/session") <= begin + std::chrono::milliseconds(10));
   cache->will_use("old 1", each);
   for (int i = 0; i < 6; ++i) cache->object("new " + std::to_string(i), each)->keep(0, whole);
@@ -237,7 +237,7 @@ TEST_CASE("objects that a new session needs stay, and others make room for them"
   CHECK_FALSE(cache->object("new 5", each)->has(0, 1));
 }
 
-TEST_CASE("objects that no session uses make room, the oldest first, and only as much as needed") {
+TEST_CASE("objects that no session uses make room, the oldest first, and only as many as needed") {
   std::mt19937_64 draw(11);
   for (int round = 0; round < 2000; ++round) {
     std::vector<kept_object> objects(draw() % 30);

@@ -30,7 +30,8 @@ TEST_CASE("the checksums of stores match the published check values") {
   CHECK(has_sum(bytes_in("abd"), {sum_kind::sha256, "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0="}) == false);
 }
 
-TEST_CASE("a checksum of eight bytes at a time equals the one of single bytes, at every length") {
+TEST_CASE(
+    "a checksum computed over eight bytes at a time equals the one over single bytes, at every length") {
   std::string text;
   for (int i = 0; i < 40; ++i) {
     text += static_cast<char>(i * 37 + 11);
@@ -48,7 +49,7 @@ TEST_CASE("a checksum of eight bytes at a time equals the one of single bytes, a
   }
 }
 
-TEST_CASE("only checksums of whole objects are taken from headers and tags") {
+TEST_CASE("headers and tags are used only for checksums of whole objects") {
   CHECK(sum_in_header("X-Amz-Checksum-CRC64NVME", "rosUhgp5mIg=")->kind == sum_kind::crc64nvme);
   CHECK(sum_in_header("content-md5", "JfnnlDI7RTiF9RgfG2JNCw==")->kind == sum_kind::md5);
   CHECK_FALSE(sum_in_header("x-amz-checksum-crc32", "y/Q5Jg==-3"));

@@ -42,7 +42,7 @@ TEST_CASE("without any credentials requests are not signed") {
   CHECK(found->endpoint.empty());
 }
 
-TEST_CASE("variables win over files") {
+TEST_CASE("variables take precedence over files") {
   const auto found = settings({{"AWS_ACCESS_KEY_ID", "AK"},
                                {"AWS_SECRET_ACCESS_KEY", "SK"},
                                {"AWS_SESSION_TOKEN", "T"},
@@ -56,7 +56,7 @@ TEST_CASE("variables win over files") {
   CHECK(found->endpoint == "http://localhost:9000");
 }
 
-TEST_CASE("a profile is found by its name in both files") {
+TEST_CASE("a profile is found by name in both files") {
   CHECK(settings({}, two_profiles)->who == s3_credentials{"AKD", "SKD=with=equals", ""});
   const auto work = settings({{"AWS_PROFILE", "work"}}, two_profiles,
                              "[default]\nregion = nowhere\n[profile work]\nregion = eu-central-1\ns3 =\n  endpoint_url = x\nendpoint_url = https://store");
@@ -66,7 +66,7 @@ TEST_CASE("a profile is found by its name in both files") {
   CHECK(work->endpoint == "https://store");
 }
 
-TEST_CASE("credentials that cannot be used are refused and named, without their contents") {
+TEST_CASE("unusable credentials are refused and named, without their contents") {
   CHECK(settings({{"AWS_PROFILE", "half"}}, two_profiles).error().message ==
         "the profile 'half' has aws_access_key_id without aws_secret_access_key");
   CHECK(settings({{"AWS_SECRET_ACCESS_KEY", "hidden"}}).error().message ==

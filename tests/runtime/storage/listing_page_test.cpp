@@ -42,7 +42,7 @@ TEST_CASE("every prefix of a page is read or refused") {
   CHECK(parse_listing_page(whole)->objects.front().key == "<&#x;&bad;");
 }
 
-TEST_CASE("the code of an error is read, and nothing else is mistaken for one") {
+TEST_CASE("the code of an error answer is read, and no other answer is taken for an error") {
   CHECK(error_code_of("<?xml?><Error><Code>ExpiredToken</Code><Message>m</Message></Error>") == "ExpiredToken");
   CHECK(error_code_of("<html><Code>x</Code></html>").empty());
   CHECK(error_code_of("<Error><Code>with \x1b[31m escapes</Code></Error>").empty());

@@ -48,7 +48,7 @@ class server {
 
   std::uint16_t port = 0;
   std::atomic<int> answered = 0;
-  std::atomic<bool> damages = false;  ///< what is asked for from now on
+  std::atomic<bool> damages = false;  ///< damages the answers to all requests from now on
 
  private:
   void run() {
@@ -82,7 +82,7 @@ struct stored {
   std::shared_ptr<object_store> store;
   std::shared_ptr<remote_object> object;
 
-  /// Without those that are sent again because the machine is busy.
+  /// Requests, without those that are repeated because the machine is busy.
   [[nodiscard]] std::uint64_t requests() const {
     const transfer_counts sent = store->counts();
     return sent.attempts - sent.hedges - sent.retries;
@@ -106,7 +106,7 @@ void read(remote_object& object, byte_range range) {
 
 }  // namespace
 
-TEST_CASE("ranges that were expected are requested once, whatever their order and number") {
+TEST_CASE("announced ranges are requested once, whatever their order and number") {
   server there;
   const stored here = object_on(there, std::chrono::minutes(10));
   std::vector<byte_range> ranges;
@@ -123,11 +123,11 @@ TEST_CASE("ranges that were expected are requested once, whatever their order an
   read(*here.object, {200'000, 1000});
   read(*here.object, {400'000, 1000});
   CHECK(here.requests() == 6);
-  read(*here.object, {0, 1000});  // was expected once
+  read(*here.object, {0, 1000});  // announced only once
   CHECK(here.requests() == 7);
 }
 
-TEST_CASE("a range that was expected twice is read from the earlier request first") {
+TEST_CASE("a range that was announced twice is read from the earlier request first") {
   server there;
   const stored here = object_on(there, std::chrono::minutes(10));
   here.object->expect({{0, 1000}});
@@ -138,21 +138,20 @@ TEST_CASE("a range that was expected twice is read from the earlier request firs
 }
 
 TEST_CASE(
-    "an expected range that is not read is forgotten after a while, and requested again if it is read after "
-    "all") {
+    "an announced range that is not read in time is forgotten, and requested again if it is read after all") {
   server there;
   const stored here = object_on(there, nanoseconds(0));
   here.object->expect({{0, 1000}});
   read(*here.object, {0, 1000});
   CHECK(here.requests() == 1);
   here.object->expect({{200'000, 1000}});
-  here.object->expect({{400'000, 1000}});  // by now the one before is old
+  here.object->expect({{400'000, 1000}});  // by now the previous one is old
   read(*here.object, {400'000, 1000});
   read(*here.object, {200'000, 1000});
   CHECK(here.requests() == 4);
 }
 
-TEST_CASE("dropping an expected range frees its piece, and does not affect its neighbours") {
+TEST_CASE("dropping an announced range frees its piece, and does not affect its neighbours") {
   server there;
   const stored here = object_on(there, std::chrono::minutes(10));
   const byte_range first{0, 1000};
@@ -165,6 +164,6 @@ TEST_CASE("dropping an expected range frees its piece, and does not affect its n
   read(*here.object, second);
   CHECK(here.requests() == 1);
   here.object->drop(third);
-  read(*here.object, third);  // the piece is gone
+  read(*here.object, third);  // the piece has been freed
   CHECK(here.requests() == 2);
 }

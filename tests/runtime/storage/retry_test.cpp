@@ -7,12 +7,12 @@
 using namespace penstock;
 using namespace std::chrono_literals;
 
-TEST_CASE("only an error that may pass by itself is transient") {
+TEST_CASE("only an error that can pass by itself is transient") {
   for (const int status : {408, 429, 500, 502, 503, 504}) CHECK(is_transient_status(status));
   for (const int status : {200, 206, 301, 400, 401, 403, 404, 405, 412, 416, 501, 505}) CHECK_FALSE(is_transient_status(status));
 }
 
-TEST_CASE("pauses grow up to two seconds, and end") {
+TEST_CASE("pauses grow up to two seconds, and the number of attempts is limited") {
   nanoseconds longest = 0ns;
   for (unsigned attempt = 2; attempt <= 10; ++attempt) {
     const auto pause = pause_before(attempt, 17);
@@ -39,7 +39,7 @@ TEST_CASE("a request counts as slow if it takes longer than recent ones") {
   CHECK(times.slow() == 500ms);
   for (int i = 0; i < 200; ++i) times.add(50ms);
   CHECK(times.slow() == 60ms);
-  // Fewer than a tenth that are slow do not change it.
+  // If fewer than a tenth are slow, that does not change it.
   for (int i = 0; i < 10; ++i) times.add(5s);
   CHECK(times.slow() == 60ms);
   for (int i = 0; i < 200; ++i) times.add(i % 4 != 0 ? 50ms : 90ms);
@@ -50,25 +50,25 @@ TEST_CASE("a request counts as slow if it takes longer than recent ones") {
   CHECK(times.slow() == 1010ms);
 }
 
-TEST_CASE("more requests are sent at a time until their answers start late") {
+TEST_CASE("the number of parallel requests grows until their answers start late") {
   request_pace pace;
   for (int i = 0; i < 10'000; ++i) pace.answered(50ms, 60ms, 1000);
   CHECK(pace.at_once() == 64);
-  // A server on which each request waits for those before it.
+  // A server on which each request waits for the requests before it.
   for (int i = 0; i < 20'000; ++i) {
     const nanoseconds wait = std::chrono::milliseconds(2) * static_cast<int>(pace.at_once());
     pace.answered(20ms + wait * (i % 64) / 64, 500ms, 1000);
   }
   CHECK(pace.at_once() > 8);
   CHECK(pace.at_once() < 40);
-  // One that is slow, but not because of us.
+  // Slow answers that are not caused by us.
   for (int i = 0; i < 50'000; ++i) pace.answered(200ms, 500ms, 1000);
   CHECK(pace.at_once() == 64);
 }
 
-TEST_CASE("the number of requests does not grow on a full link, and does on slow connections") {
+TEST_CASE("the number of parallel requests does not grow on a full link, and grows on slow connections") {
   constexpr std::uint64_t bytes = 110'000;
-  // 25 MB/s and 50 ms: eleven requests are under way before the first one's bytes come, and the rest share the link.
+  // 25 MB/s and 50 ms: eleven requests are in flight before the first one's bytes arrive, and the others share the link.
   request_pace shared;
   for (int i = 0; i < 20'000; ++i) {
     const auto sharing = std::max<std::int64_t>(1, static_cast<std::int64_t>(shared.at_once()) - 11);
@@ -79,19 +79,19 @@ TEST_CASE("the number of requests does not grow on a full link, and does on slow
   request_pace each_slow;
   for (int i = 0; i < 10'000; ++i) each_slow.answered(30ms, 130ms, 8'000'000);
   CHECK(each_slow.at_once() == 64);
-  // Others took the link for good: what is fast now counts.
+  // Other traffic now uses part of the link for good, so the present speed is the new reference.
   for (int i = 0; i < 20'000; ++i) shared.answered(50ms, 500ms, bytes);
   CHECK(shared.at_once() == 64);
 }
 
-TEST_CASE("an answer that has not begun counts as slow sooner than one that is being sent") {
+TEST_CASE("an answer that has not started counts as slow sooner than one in transfer") {
   request_pace pace;
   for (int i = 0; i < 100; ++i) pace.answered(50ms, 1s, 1000);
   CHECK(pace.patience(false) == 60ms);
   CHECK(pace.patience(true) == 1010ms);
 }
 
-TEST_CASE("second requests are at most a tenth of all, beyond a first few") {
+TEST_CASE("repeated requests are at most a tenth of all, apart from a few at the start") {
   request_pace pace;
   unsigned taken = 0;
   for (int i = 0; i < 1000; ++i) {

@@ -8,12 +8,12 @@ using namespace penstock;
 
 namespace {
 
-// The time, key and scope of AWS's published suite for Signature Version 4.
+// The time, key and scope of AWS's published test suite for Signature Version 4.
 constexpr std::chrono::sys_seconds suite_time{std::chrono::seconds(1440938160)};
 const s3_credentials suite_key{"AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", ""};
 const std::string no_body = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// The signature of a GET of the suite.
+/// The signature of a GET in the suite.
 std::string suite_signature(const std::string& path, const std::string& query, std::vector<http_header> more = {},
                             const std::string& method = "GET") {
   request_to_sign request{method, path, query, {{"host", "example.amazonaws.com"}, {"x-amz-date", "20150830T123600Z"}}, no_body};
@@ -22,7 +22,7 @@ std::string suite_signature(const std::string& path, const std::string& query, s
   return text.substr(text.rfind('=') + 1);
 }
 
-// The examples of Amazon's manual "Signature Calculations for the Authorization Header".
+// The examples in Amazon's manual "Signature Calculations for the Authorization Header".
 constexpr std::chrono::sys_seconds manual_time{std::chrono::seconds(1369353600)};
 const s3_credentials manual_key{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", ""};
 
@@ -37,7 +37,7 @@ std::string manual_signature(const std::string& path, const std::string& query, 
 
 }  // namespace
 
-TEST_CASE("SHA-256 gives the sums of FIPS 180-4 at every length around a block") {
+TEST_CASE("SHA-256 gives the hashes of FIPS 180-4 at every length around a block") {
   CHECK(hex_of(sha256("")) == no_body);
   CHECK(hex_of(sha256("abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(hex_of(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")) ==
@@ -46,7 +46,7 @@ TEST_CASE("SHA-256 gives the sums of FIPS 180-4 at every length around a block")
         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST_CASE("HMAC-SHA-256 gives the sums of RFC 4231, with short and long keys") {
+TEST_CASE("HMAC-SHA-256 gives the hashes of RFC 4231, with short and long keys") {
   CHECK(hex_of(hmac_sha256(std::string(20, '\x0b'), "Hi There")) ==
         "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   CHECK(hex_of(hmac_sha256("Jefe", "what do ya want for nothing?")) ==

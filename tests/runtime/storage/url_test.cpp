@@ -4,7 +4,7 @@
 
 using namespace penstock;
 
-TEST_CASE("a URL is taken apart into scheme, host and path") {
+TEST_CASE("a URL is split into scheme, host and path") {
   const auto s3 = parse_url("s3://bucket/a b/train-000.tar");
   REQUIRE(s3);
   CHECK(s3->scheme == "s3");
@@ -12,11 +12,11 @@ TEST_CASE("a URL is taken apart into scheme, host and path") {
   CHECK(s3->path == "/a b/train-000.tar");
   CHECK(parse_url("http://127.0.0.1:9000")->path == "/");
   CHECK(parse_url("https://[::1]:443/x")->authority == "[::1]:443");
-  // Keys of S3 may have these.
+  // S3 keys may contain these characters.
   CHECK(parse_url("s3://bucket/what?#")->path == "/what?#");
 }
 
-TEST_CASE("a URL that would show secrets, or names no server, is refused") {
+TEST_CASE("a URL that would reveal secrets, or that has no server, is refused") {
   CHECK(parse_url("https://me:secret@host/x").error().message.find("would be shown") != std::string::npos);
   CHECK(parse_url("https://me:secret@host/x").error().message.find("secret") == std::string::npos);
   CHECK(parse_url("https://host/x?X-Amz-Signature=1").error().message.find("X-Amz") == std::string::npos);
@@ -28,7 +28,7 @@ TEST_CASE("a URL that would show secrets, or names no server, is refused") {
   CHECK_FALSE(is_url("/data/s3://x"));
 }
 
-TEST_CASE("only a different scheme, host or port makes another server") {
+TEST_CASE("only a different scheme, host or port means a different server") {
   const auto same = [](std::string_view a, std::string_view b) { return is_same_server(*parse_url(a), *parse_url(b)); };
   CHECK(same("http://host/a", "http://host:80/b"));
   CHECK(same("https://host/a", "https://host:443/b"));
@@ -38,7 +38,7 @@ TEST_CASE("only a different scheme, host or port makes another server") {
   CHECK_FALSE(same("http://host/a", "http://host.evil/a"));
 }
 
-TEST_CASE("keys are encoded as S3 signs them") {
+TEST_CASE("keys are encoded as S3 does for signatures") {
   CHECK(percent_encoded("/a b/~c+d=\xc3\xa9", true) == "/a%20b/~c%2Bd%3D%C3%A9");
   CHECK(percent_encoded("a/b", false) == "a%2Fb");
   CHECK(path_as_sent("/a%20b c\n") == "/a%20b%20c%0A");

@@ -30,7 +30,7 @@ progress_facts loading_job_78() {
 
 }  // namespace
 
-TEST_CASE("a slow sample is named with its worker, its batch and where it waits") {
+TEST_CASE("a slow sample is named with its worker, its batch and the place where it waits") {
   progress_facts f = asking();
   f.under_way = {batch_at(17, batch_stage::begun, 3), batch_at(18, batch_stage::loaded)};
   f.status.workers.push_back(worker_in(3, "ready"));
@@ -108,7 +108,7 @@ TEST_CASE("a consumer that holds every buffer and asks for more is advised to re
         "first");
 }
 
-TEST_CASE("a slow sink is the consumer wherever the owner lives") {
+TEST_CASE("a slow sink is the consumer, whichever process runs the owner") {
   progress_facts f = asking();
   f.consumer_waits = false;
   f.under_way = {batch_at(5, batch_stage::taken), batch_at(6, batch_stage::ready),
@@ -119,13 +119,13 @@ TEST_CASE("a slow sink is the consumer wherever the owner lives") {
   CHECK(find_blocker(f).kind == stall_kind::consumer);
   CHECK(find_blocker(f).text ==
         "the consumer, the sink of the GPU owner (pid 4711), which has batch 5 of epoch 0");
-  SECTION("until that process is gone with its batches") {
+  SECTION("until that process has died with its batches") {
     f.status.gpu_state = "backoff";
     CHECK(find_blocker(f).text == "the GPU owner, which is backoff");
   }
 }
 
-TEST_CASE("a stream without a requested batch waits for the consumer's next request, or has ended") {
+TEST_CASE("without a requested batch, a stream waits for the consumer's next request or has ended") {
   progress_facts f = asking();
   f.consumer_waits = false;
   f.under_way = {batch_at(0, batch_stage::taken)};
@@ -135,7 +135,7 @@ TEST_CASE("a stream without a requested batch waits for the consumer's next requ
   CHECK(find_blocker(f).text == "nothing: the stream is over");
 }
 
-TEST_CASE("the GPU owner is named while it is not ready, and while it has a batch") {
+TEST_CASE("the GPU owner is named while it is not ready, and while it works on a batch") {
   progress_facts f = asking();
   SECTION("starting") {
     f.status.gpu_state = "starting";
@@ -155,7 +155,7 @@ TEST_CASE("the GPU owner is named while it is not ready, and while it has a batc
   CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
 }
 
-TEST_CASE("after pausing the session or draining every worker the operator learns how to continue") {
+TEST_CASE("after a pause of the session or a drain of every worker, the operator learns how to continue") {
   progress_facts f = asking();
   SECTION("paused") {
     f.status.state = "paused";
@@ -169,7 +169,7 @@ TEST_CASE("after pausing the session or draining every worker the operator learn
   CHECK(find_blocker(f).kind == stall_kind::operator_);
 }
 
-TEST_CASE("a suspect that has to be loaded alone is what its batch waits for") {
+TEST_CASE("if a suspect must be loaded alone, its batch waits for that") {
   progress_facts f = asking();
   // The batch was last leased to a worker that died.
   f.under_way = {batch_at(4, batch_stage::begun)};
@@ -184,7 +184,7 @@ TEST_CASE("a suspect that has to be loaded alone is what its batch waits for") {
   CHECK(find_blocker(f).text.find("which has been loading sample 'tom.jpg' for 6 s") != std::string::npos);
 }
 
-TEST_CASE("without a working worker the next one to start is named, or that none will") {
+TEST_CASE("without a working worker, the next one to start is named, or the fact that there is none") {
   progress_facts f = asking();
   f.status.workers = {worker_in(0, "backoff"), worker_in(1, "backoff"), worker_in(2, "failed")};
   f.status.workers[0].next_restart_seconds = 12;
@@ -198,7 +198,7 @@ TEST_CASE("without a working worker the next one to start is named, or that none
     f.status.workers[0] = worker_in(0, "starting");
     CHECK(find_blocker(f).text == "worker/0, which is starting");
   }
-  SECTION("nobody") {
+  SECTION("no worker") {
     f.status.workers = {worker_in(2, "failed"), worker_in(3, "stopped")};
     f.status.workers[1].why_stopped = "not restarted";
     CHECK(find_blocker(f).kind == stall_kind::nobody);
@@ -211,25 +211,25 @@ TEST_CASE("without a working worker the next one to start is named, or that none
   }
 }
 
-TEST_CASE("an incomplete group is named before everything in this process") {
+TEST_CASE("an incomplete group is named before any cause in this process") {
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::ordered)};
   group_status group;
   group.group = "job/photos";
-  SECTION("it waits for a rank") {
+  SECTION("a rank is missing") {
     group.waits_for = "rank 3 to arrive";
     f.status.group = group;
     CHECK(find_blocker(f).kind == stall_kind::group);
     CHECK(find_blocker(f).text == "the group 'job/photos': rank 3 to arrive");
     CHECK(name_of(stall_kind::group) == std::string("group"));
   }
-  SECTION("it waits for no rank") {
+  SECTION("no rank is missing") {
     f.status.group = group;
     CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
   }
 }
 
-TEST_CASE("jobs that wait while none runs wait for what the pool lacks") {
+TEST_CASE("if jobs wait and none runs, the missing resource of the pool is named") {
   progress_facts f;
   f.status.state = "ok";
   f.status.workers = {worker_in(0, "stopped"), worker_in(1, "stopped")};
@@ -280,7 +280,7 @@ TEST_CASE("jobs that wait while none runs wait for what the pool lacks") {
   }
 }
 
-TEST_CASE("a data loader waits for the sample that the worker of the awaited batch is loading") {
+TEST_CASE("a data loader waits for the sample that the awaited batch's worker is loading") {
   progress_facts f = loading_job_78();
   CHECK(is_owed(f));
   SECTION("named with its position") {
@@ -291,12 +291,12 @@ TEST_CASE("a data loader waits for the sample that the worker of the awaited bat
     CHECK(s.sample == "sample 1237");
     CHECK(s.text == "worker/1, which has been loading sample 1237 for 1 m 46 s (it waits in hrtimer_nanosleep)");
   }
-  SECTION("only since the batch got to it") {
+  SECTION("timed from when the batch got to it") {
     f.now = steady_time(200s);
     f.batch->since = steady_time(193s);
     CHECK(find_blocker(f).text == "worker/1, which has been loading sample 1237 for 7 s");
   }
-  SECTION("or for its other steps, where setting up may take as long as a start") {
+  SECTION("or for another step of the batch, where setup may take as long as a start") {
     f.worker_start_deadline = 5min;
     f.batch->doing = {batch_step::collation, 9, ""};
     CHECK(find_blocker(f).text == "worker/1, which has been collating the next batch for 1 m 46 s");
@@ -305,7 +305,7 @@ TEST_CASE("a data loader waits for the sample that the worker of the awaited bat
     CHECK(find_blocker(f).text == "worker/1, which has been setting up the dataset for 1 m 46 s");
     CHECK(find_blocker(f).usual == 60s);
   }
-  SECTION("not for another job whose number merely ends the same") {
+  SECTION("but not for a job whose number has the same ending") {
     f.batch->job = 8;
     const awaited s = find_blocker(f);
     CHECK(s.kind == stall_kind::worker);
@@ -341,7 +341,7 @@ TEST_CASE(
                          "DataLoader(timeout=60, on_bad_sample=\"skip\") leaves the sample out after three tries"));
 }
 
-TEST_CASE("a data loader whose consumer asks for no batch waits for it, and nothing is due") {
+TEST_CASE("a data loader whose consumer requests no batch waits for that consumer, and no batch is due") {
   progress_facts f = loading_job_78();
   f.batch.reset();
   f.status.jobs->waiting = 4;
@@ -350,7 +350,7 @@ TEST_CASE("a data loader whose consumer asks for no batch waits for it, and noth
   CHECK(find_blocker(f).text == "the consumer, which asks for no batch");
 }
 
-TEST_CASE("whatever a stall waits for has its own value of the label") {
+TEST_CASE("each thing that a stall can wait for has its own value of the label") {
   using supervision::stall_kind;
   std::size_t kinds = 0;
   for (auto kind = stall_kind::sample; kind <= stall_kind::group;

@@ -48,12 +48,12 @@ class watcher {
 
 }  // namespace
 
-TEST_CASE("an idle worker with heartbeats is not a hang") {
+TEST_CASE("an idle worker with heartbeats is not hanging") {
   watcher w(1);
   CHECK(w.pass(1h / 60).empty());
 }
 
-TEST_CASE("a worker without a heartbeat is found within 1.3 timeouts") {
+TEST_CASE("a worker without heartbeats is found within 1.3 timeouts") {
   watcher w(1);
   const auto findings = w.pass(1300ms, false);
   REQUIRE(findings.size() == 1);
@@ -79,7 +79,7 @@ TEST_CASE("many samples, each within its time, are not a hang") {
   }
 }
 
-TEST_CASE("a job's own timeout replaces the item timeout, shorter or longer") {
+TEST_CASE("a job's own timeout replaces the item timeout, whether shorter or longer") {
   watcher w(2);
   for (child_sign& s : w.signs) s.busy = true;
   w.signs[0].limit = 300ms;
@@ -92,13 +92,13 @@ TEST_CASE("a job's own timeout replaces the item timeout, shorter or longer") {
   CHECK(w.pass(1s).size() == 1);
 }
 
-TEST_CASE("a job's own timeout, too, does not count time in which the watcher was suspended") {
+TEST_CASE("time in which the watcher was suspended does not count towards a job's own timeout") {
   for (const nanoseconds pause : {nanoseconds(200ms), nanoseconds(500ms), nanoseconds(4s), nanoseconds(1h)}) {
     watcher w(1, {30s, 10s, 24h});
     w.signs[0].busy = true;
     w.signs[0].work_mark = 5;
     w.signs[0].limit = 1s;
-    CHECK(w.pass(500ms).empty());  // it begins
+    CHECK(w.pass(500ms).empty());  // the job begins
     w.jump(pause);
     ++w.signs[0].heartbeats;
     CHECK(w.look().empty());
@@ -118,7 +118,7 @@ TEST_CASE("a job's own timeout applies even if each poll is late") {
   CHECK(looks == 4);
 }
 
-TEST_CASE("jobs that exceed their own timeouts at the same time do not indicate a busy machine") {
+TEST_CASE("jobs that exceed their own timeouts at the same time do not indicate an overloaded machine") {
   watcher w(8);
   for (child_sign& s : w.signs) {
     s.busy = true;
@@ -127,7 +127,7 @@ TEST_CASE("jobs that exceed their own timeouts at the same time do not indicate 
   CHECK(w.pass(400ms).size() == 8);
 }
 
-TEST_CASE("a child that is not ready by its deadline is found, though its heartbeat beats") {
+TEST_CASE("a child that is not ready by its deadline is found, even if it sends heartbeats") {
   watcher w(1);
   w.signs[0].ready = false;
   const auto findings = w.pass(1300ms);
@@ -135,7 +135,7 @@ TEST_CASE("a child that is not ready by its deadline is found, though its heartb
   CHECK(findings[0].kind == hang::start);
 }
 
-TEST_CASE("a child that is ready after a long start has the whole heartbeat timeout for its first heartbeat") {
+TEST_CASE("a child that is ready after a long start has the full heartbeat timeout for its first heartbeat") {
   hang_detector detector({.start_deadline = 30s, .heartbeat_timeout = 1s, .item_timeout = 1s});
   steady_time now{1h};
   detector.watch(0, now);
@@ -145,7 +145,7 @@ TEST_CASE("a child that is ready after a long start has the whole heartbeat time
   CHECK(detector.look(now += 50ms, {sign}).size() == 1);
 }
 
-TEST_CASE("no child is blamed for time in which the supervisor itself did not poll") {
+TEST_CASE("no child is blamed for time in which the supervisor did not poll") {
   watcher w(1);
   w.signs[0].busy = true;
   w.signs[0].work_mark = 1;
@@ -156,7 +156,7 @@ TEST_CASE("no child is blamed for time in which the supervisor itself did not po
   CHECK(w.pass(1300ms, false).size() == 1);
 }
 
-TEST_CASE("time without polls does not count for a starting child, nor before the first poll") {
+TEST_CASE("time without polls does not count for a starting child, nor does time before the first poll") {
   const hang_settings clocks{1s, 1s, 1s};
   hang_detector detector(clocks);
   steady_time now{};
@@ -182,7 +182,7 @@ TEST_CASE("a child under a debugger may be stopped for any length of time") {
   CHECK(w.pass(1h / 60, false).empty());
 }
 
-TEST_CASE("time under a debugger does not count afterwards") {
+TEST_CASE("time under a debugger does not count later either") {
   for (const bool ready : {true, false}) {
     watcher w(1);
     w.signs[0].ready = ready;
@@ -195,14 +195,16 @@ TEST_CASE("time under a debugger does not count afterwards") {
   }
 }
 
-TEST_CASE("when over half of four or more miss together, the decision is delayed by one timeout only") {
+TEST_CASE(
+    "if over half of four or more children miss their time together, the decision is delayed by only one timeout") {
   watcher w(4);
   w.signs[3].busy = false;
   CHECK(w.pass(1800ms, false).empty());
   CHECK(w.pass(500ms, false).size() == 4);
 }
 
-TEST_CASE("four that stop together are late together, even if their last heartbeats differ slightly") {
+TEST_CASE(
+    "four children that stop together are late together, even if their last heartbeats differ slightly") {
   watcher w(4);
   for (const std::size_t beating : {3, 2, 1, 0}) {  // each stops one poll after the previous one
     CHECK(w.pass(62ms, false).empty());
@@ -212,7 +214,7 @@ TEST_CASE("four that stop together are late together, even if their last heartbe
   CHECK(w.pass(500ms, false).size() == 4);
 }
 
-TEST_CASE("if four stop together and three recover, the fourth has half a timeout to recover too") {
+TEST_CASE("if four stop together and three recover, the fourth also has half a timeout to recover") {
   watcher w(4);
   CHECK(w.pass(1500ms, false).empty());
   const auto beat_but_the_last = [&] {
@@ -227,7 +229,7 @@ TEST_CASE("if four stop together and three recover, the fourth has half a timeou
 }
 
 TEST_CASE(
-    "children that already had half a timeout more are found, even if over half are late together again") {
+    "children that already had an extra half timeout are found, even if over half are late together again") {
   watcher w(4);
   const auto pass_while_it_beats = [&](std::size_t one, nanoseconds time) {
     std::vector<hang_finding> found;
@@ -244,14 +246,14 @@ TEST_CASE(
   CHECK(pass_while_it_beats(1, 190ms).size() == 2);
 }
 
-TEST_CASE("the decision is delayed by the missed timeout, not by a shorter one") {
+TEST_CASE("the delay of the decision depends on the timeout that was missed, not on a shorter one") {
   watcher w(4, {1s, 1s, 4s});
   for (child_sign& sign : w.signs) sign.busy = true;
-  CHECK(w.pass(7s).empty());  // all miss their item at 4 s
+  CHECK(w.pass(7s).empty());  // all miss their item timeout at 4 s
   CHECK(w.pass(1500ms).size() == 4);
 }
 
-TEST_CASE("in a pool of three all may be found at once") {
+TEST_CASE("in a pool of three all can be found at once") {
   watcher w(3);
   CHECK(w.pass(1300ms, false).size() == 3);
 }

@@ -38,7 +38,7 @@ death_report restarted_in_job(std::uint64_t job, const std::string& work) {
 
 }  // namespace
 
-TEST_CASE("a hang is a timeout, or an operator's restart of a worker that had been at its sample for 5 s") {
+TEST_CASE("a hang is a timeout, or an operator's restart of a worker that had been at one sample for 5 s") {
   CHECK(is_hang(restarted_at("tom.jpg", 40)));
   CHECK_FALSE(is_hang(restarted_at("tom.jpg", 4.9)));
   death_report d = restarted_at("tom.jpg", 40);
@@ -54,7 +54,7 @@ TEST_CASE("a hang is a timeout, or an operator's restart of a worker that had be
   CHECK_FALSE(is_hang(d));
 }
 
-TEST_CASE("each hang of a sample counts the earlier ones, and not those of other samples") {
+TEST_CASE("each hang of a sample counts its earlier hangs, and not those of other samples") {
   std::vector<hung_work> known;
   death_report first = restarted_at("tom.jpg", 40);
   note_hang(known, first);
@@ -71,8 +71,7 @@ TEST_CASE("each hang of a sample counts the earlier ones, and not those of other
 }
 
 TEST_CASE(
-    "a second restart at a hanging sample counts even if the operator did not wait, and a crash there is not "
-    "a hang") {
+    "a repeated restart at a hanging sample counts even if made early, and a crash there is not a hang") {
   std::vector<hung_work> known;
   death_report first = restarted_at("tom.jpg", 40);
   note_hang(known, first);
@@ -86,7 +85,7 @@ TEST_CASE(
   CHECK(known.back().hangs.size() == 2);
 }
 
-TEST_CASE("a job is known by its number, whatever its work is called") {
+TEST_CASE("a job is identified by its number, whatever its work is called") {
   std::vector<hung_work> known;
   death_report first = restarted_in_job(78, "batch at position 0");
   note_hang(known, first);
@@ -99,7 +98,7 @@ TEST_CASE("a job is known by its number, whatever its work is called") {
   CHECK(other.hung_before == 0);
 }
 
-TEST_CASE("a job that a time limit ended is reported as such") {
+TEST_CASE("a job ended by a time limit is reported as such") {
   std::vector<hung_work> known;
   death_report limited = restarted_in_job(501, "./job.sh");
   limited.cause = death_cause::hang;
@@ -109,7 +108,7 @@ TEST_CASE("a job that a time limit ended is reported as such") {
   death_report restarted = restarted_in_job(501, "./job.sh");
   note_hang(known, restarted);
   CHECK_FALSE(known.back().hangs.back().timed_out);
-  CHECK(hangs_in_words(known[0], work_kind::jobs).find("a time limit does") == std::string::npos);  // it has one
+  CHECK(hangs_in_words(known[0], work_kind::jobs).find("a time limit does") == std::string::npos);  // it has a time limit
 }
 
 TEST_CASE("the history of hangs is bounded") {
@@ -127,7 +126,7 @@ TEST_CASE("the history of hangs is bounded") {
   CHECK(known.back().hangs.size() == hangs_kept);
 }
 
-TEST_CASE("a stall at a sample that hung before says how often, when, in which worker, and what helps") {
+TEST_CASE("a stall at a sample that hung before says how often, when and in which worker, and what helps") {
   progress_facts f = asking();
   f.under_way = {batch_at(17, batch_stage::begun, 3)};
   f.status.workers.push_back(worker_in(3, "ready"));

@@ -31,7 +31,7 @@ using script = testing::script_of<act>;
 
 struct world_settings {
   poison_rule on_poison = poison_rule::skip;
-  std::set<stream_position> killers;  // batches that the sink dies of
+  std::set<stream_position> killers;  // batches of which the sink dies
   bool forgets_losses = false;        // an injected bug: lost uploads are not ordered again
 };
 
@@ -186,7 +186,7 @@ class world {
     const upload_order done = *std::exchange(here_->in_hand, std::nullopt);
     here_->has.pop_front();
     here_->copied.erase(done.upload);
-    // it had violated the protocol before
+    // it had already violated the protocol
     if (!owner_.delivered(here_->incarnation, now_, done.upload)) return;
     require(ordered_.erase(done.position) == 1, "a batch was delivered that was not owed");
     require(delivered_.insert(done.position).second, "a batch was delivered twice");
@@ -269,7 +269,7 @@ class world {
 
   // ---- the end --------------------------------------------------------------------------------------------
 
-  /// No more faults: everything is delivered and the owner exits, or the run has failed with a reason.
+  /// No more faults: all batches are delivered and the owner exits, or the run has failed with a reason.
   void finish() {
     for (int i = 0; i < 20'000 && !failed_ && !closed_; ++i) {
       pass(100ms);
@@ -308,7 +308,7 @@ class world {
   std::uint64_t last_sent_ = 0;
   stream_position next_ = 0;
   std::map<stream_position, int> crashed_in_hand_;
-  std::set<stream_position> ordered_;    // ordered and not delivered yet
+  std::set<stream_position> ordered_;    // ordered, but neither delivered nor left out yet
   std::set<stream_position> delivered_;  // or left out
 };
 
@@ -322,7 +322,7 @@ world_settings random_settings(testing::random_choice& choose) {
 script random_script(testing::random_choice& choose) {
   script steps(1 + choose.below(120));
   for (auto& s : steps) {
-    // Mostly work, sometimes faults.
+    // Mostly work, and sometimes faults.
     static constexpr act work[] = {act::pass, act::get_ready, act::order, act::copy, act::take, act::deliver};
     s.what = choose.below(4) != 0 ? work[choose.below(std::size(work))]
                                   : static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));
@@ -349,7 +349,7 @@ TEST_CASE("no order of events loses a batch, starts two owners, or leaves the en
   testing::explore(model);
 }
 
-TEST_CASE("the owner's model test finds a planted mistake") {
+TEST_CASE("the owner's model test finds an injected bug") {
   world_settings settings;
   settings.forgets_losses = true;
   CHECK(testing::finds_a_mistake(model, settings));

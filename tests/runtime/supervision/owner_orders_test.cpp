@@ -45,7 +45,7 @@ TEST_CASE("copies and deliveries that are unordered, repeated or out of order ar
   CHECK_FALSE(o.delivered(1));
   CHECK(o.delivered(1).has_value());
   o.order(upload(4, 3));
-  CHECK(o.copied(4).has_value());  // not sent to it yet
+  CHECK(o.copied(4).has_value());  // it was not sent yet
 }
 
 TEST_CASE("a death starts another era, forgets earlier orders, and drops orders of the old era") {
@@ -54,13 +54,13 @@ TEST_CASE("a death starts another era, forgets earlier orders, and drops orders 
   CHECK(loss.era == 1);
   CHECK_FALSE(loss.suspect);
   CHECK(o.outstanding() == 0);
-  o.order(upload(3, 1, 0));  // the scheduler did not know of it yet
+  o.order(upload(3, 1, 0));  // from before the scheduler knew of the death
   CHECK_FALSE(o.has_unsent());
   o.order(upload(4, 0, 1));
   CHECK(o.take_unsent().size() == 1);
 }
 
-TEST_CASE("a batch in work at two owners' deaths is proven, one delivered in between is not") {
+TEST_CASE("a batch in work at two owners' deaths is proven, and one delivered in between is not") {
   owner_orders o = with_uploads(2);
   auto loss = o.lose_owner(suspicion_rule::in_hand, 2);
   REQUIRE(loss.suspect);
@@ -72,25 +72,27 @@ TEST_CASE("a batch in work at two owners' deaths is proven, one delivered in bet
   SECTION("twice") {
     CHECK(o.lose_owner(suspicion_rule::in_hand, 4).proven);
   }
-  SECTION("delivered between") {
+  SECTION("delivered in between") {
     for (const std::uint64_t u : {3, 4}) {
       REQUIRE_FALSE(o.copied(u));
       REQUIRE_FALSE(o.delivered(u));
     }
-    o.order(upload(5, 1, 1));  // a seek returned to it
+    o.order(upload(5, 1, 1));  // a seek went back to it
     static_cast<void>(o.take_unsent());
     CHECK_FALSE(o.lose_owner(suspicion_rule::in_hand, 5).proven);
   }
 }
 
-TEST_CASE("after a lost context the oldest unfinished batch is suspected, otherwise only the one in work") {
+TEST_CASE(
+    "after a lost context the oldest unfinished batch is suspected, and otherwise only the one in work") {
   CHECK(with_uploads(3).lose_owner(suspicion_rule::in_hand_or_oldest, std::nullopt).suspect->upload == 1);
   CHECK(with_uploads(3).lose_owner(suspicion_rule::in_hand_or_oldest, 3).suspect->upload == 3);
   CHECK_FALSE(with_uploads(3).lose_owner(suspicion_rule::in_hand, std::nullopt).suspect);
   CHECK_FALSE(owner_orders().lose_owner(suspicion_rule::in_hand_or_oldest, std::nullopt).suspect);
 }
 
-TEST_CASE("an owner killed from outside is not blamed on a batch, but its batch, or the next one, is recorded") {
+TEST_CASE(
+    "an owner killed from outside puts no blame on a batch, but its batch, or the next one, is recorded") {
   auto loss = with_uploads(3).lose_owner(suspicion_rule::none, 2);
   REQUIRE(loss.had);
   CHECK(loss.had->upload == 2);

@@ -93,7 +93,7 @@ struct stage {
 
 }  // namespace
 
-TEST_CASE("uploads ordered before the owner's introduction are sent afterwards in order, once") {
+TEST_CASE("uploads ordered before the owner's introduction are sent after it in order, once") {
   stage s;
   s.owner.order(upload(1, 0));
   s.owner.order(upload(2, 1));
@@ -108,7 +108,7 @@ TEST_CASE("uploads ordered before the owner's introduction are sent afterwards i
 }
 
 TEST_CASE(
-    "an owner that is killed from outside is started again at once or after its backoff, however often") {
+    "an owner killed from outside is restarted at once or after its backoff, however often that happens") {
   stage s;
   for (int i = 0; i < 50; ++i) {
     s.be_ready();
@@ -119,7 +119,7 @@ TEST_CASE(
   CHECK(s.all<owner_failed>().empty());
 }
 
-TEST_CASE("an owner repeatedly killed by the kernel's OOM killer is given up") {
+TEST_CASE("an owner that the kernel's OOM killer kills repeatedly is given up") {
   stage s;
   owner_end end = signalled(SIGKILL);
   end.oom_killed = true;
@@ -147,7 +147,7 @@ TEST_CASE("an owner that crashes without a batch too often ends the run with its
 }
 
 TEST_CASE(
-    "a start that fails for want of descriptors is tried again after a backoff; a missing program is not") {
+    "a start that fails for lack of descriptors is retried after a backoff, and one of a missing program is not") {
   stage s;
   s.owner.start_failed(1, s.now, {errc::system, "creating the pipe: too many open files", 24});
   s.look();
@@ -163,7 +163,7 @@ TEST_CASE(
   CHECK(s.all<owner_failed>().at(0).reason.message == "penstock-gpu is missing");
 }
 
-TEST_CASE("starts of the owner that fail one after another are counted like deaths") {
+TEST_CASE("consecutive failed starts of the owner count like deaths") {
   stage s;
   for (std::uint32_t i = 1; i <= 4; ++i) {
     REQUIRE(s.all<owner_failed>().empty());
@@ -188,7 +188,7 @@ TEST_CASE("an owner start that does not return is cancelled, and the error names
   CHECK(s.signals() == std::vector{SIGKILL});
   CHECK(s.all<killing_begins>().at(0).reason ==
         "executing '/mnt/penstock-gpu' has not returned for 2 m 0 s: its file system does not answer");
-  SECTION("SIGKILL helps: it is tried again") {
+  SECTION("SIGKILL helps, and the start is retried") {
     s.owner.start_failed(1, s.now, {errc::system, "it was given up", 0});
     s.look();
     CHECK(s.all<owner_not_started>().at(0).reason.message == s.all<killing_begins>().at(0).reason);
@@ -206,7 +206,7 @@ TEST_CASE("an owner start that does not return is cancelled, and the error names
   }
 }
 
-TEST_CASE("a batch that two owners crashed on fails the run or is left out, and is named") {
+TEST_CASE("a batch on which two owners crashed fails the run or is skipped, and is named") {
   for (const poison_rule rule : {poison_rule::fail, poison_rule::skip}) {
     owner_settings settings = usual();
     settings.on_poison = rule;
@@ -240,7 +240,7 @@ TEST_CASE("an owner of another version is killed and ends the run, as a worker o
   CHECK(s.signals() == std::vector{SIGKILL});
 }
 
-TEST_CASE("acknowledgements out of order fence the owner; the batches go to the next one") {
+TEST_CASE("acknowledgements out of order fence the owner, and its batches go to the next owner") {
   stage s;
   s.be_ready();
   s.owner.order(upload(1, 0));
@@ -257,7 +257,7 @@ TEST_CASE("acknowledgements out of order fence the owner; the batches go to the 
   CHECK(s.all<uploads_lost>().at(0).era == 1);
 }
 
-TEST_CASE("a sink that hangs on a batch gets SIGABRT, then SIGKILL, and the batch is suspected") {
+TEST_CASE("if a sink hangs on a batch, its owner gets SIGABRT, then SIGKILL, and the batch is suspected") {
   stage s;
   s.be_ready();
   s.owner.order(upload(1, 4));
@@ -277,8 +277,7 @@ TEST_CASE("a sink that hangs on a batch gets SIGABRT, then SIGKILL, and the batc
 }
 
 TEST_CASE(
-    "closing a complete stream lets the sink finish; an owner that dies before that is replaced to finish "
-    "it") {
+    "closing a complete stream lets the sink finish, and an owner that dies before that is replaced to finish it") {
   stage s;
   s.be_ready();
   s.owner.close(s.now, true, 8s);
@@ -289,7 +288,7 @@ TEST_CASE(
     CHECK(s.all<owner_closed>().size() == 1);
     CHECK(s.all<owner_died>().empty());
   }
-  SECTION("it dies, another one finishes") {
+  SECTION("it dies, and another owner finishes") {
     s.die(exited(1));
     s.pass(1s);
     CHECK(s.all<owner_died>().at(0).report.cause == death_cause::exit);
@@ -298,7 +297,7 @@ TEST_CASE(
     s.die(exited(0));
     CHECK(s.all<owner_closed>().size() == 1);
   }
-  SECTION("it does not exit: it is killed, and the run fails naming it") {
+  SECTION("it does not exit, so it is killed, and the error of the run names it") {
     s.pass(8s);
     CHECK(s.signals() == std::vector{SIGKILL});
     s.die(signalled(SIGKILL));
@@ -306,7 +305,7 @@ TEST_CASE(
           "the sink of the GPU owner (pid 7) did not finish in time");
     CHECK(s.all<owner_closed>().size() == 1);
   }
-  SECTION("owners that are killed from outside one after the other do not delay the end forever") {
+  SECTION("owners that are repeatedly killed from outside do not delay the end forever") {
     for (int i = 0; i < 20 && s.all<owner_closed>().empty(); ++i) {
       s.die(signalled(SIGKILL));
       s.pass(1s);
@@ -322,7 +321,8 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("time in which the session did not run does not count while no owner runs that could finish the sink") {
+TEST_CASE(
+    "while no owner runs that could finish the sink, time in which the session is suspended does not count") {
   stage s;
   s.be_ready();
   s.owner.close(s.now, true, 8s);
@@ -332,7 +332,7 @@ TEST_CASE("time in which the session did not run does not count while no owner r
   s.now += 1h;
   s.look();
   CHECK(s.all<owner_failed>().empty());
-  SECTION("the next one finishes it") {
+  SECTION("the next owner finishes it") {
     s.be_ready();
     CHECK(s.all<stop_owner_process>().size() == 2);
     s.die(exited(0));
@@ -345,7 +345,8 @@ TEST_CASE("time in which the session did not run does not count while no owner r
   CHECK(s.all<owner_closed>().size() == 1);
 }
 
-TEST_CASE("an owner that is killed because it does not stop in time leaves a death; one that stops in time does not") {
+TEST_CASE(
+    "an owner killed because it did not stop in time leaves a death, and one that stops in time leaves none") {
   stage s;
   s.be_ready();
   s.owner.close(s.now, false, 4s);
@@ -355,7 +356,7 @@ TEST_CASE("an owner that is killed because it does not stop in time leaves a dea
     s.die(exited(0));
     CHECK(s.all<owner_died>().empty());
   }
-  SECTION("it does not") {
+  SECTION("it does not stop in time") {
     s.pass(4s);
     CHECK(s.signals() == std::vector{SIGKILL});
     s.die(signalled(SIGKILL));
@@ -368,8 +369,7 @@ TEST_CASE("an owner that is killed because it does not stop in time leaves a dea
 }
 
 TEST_CASE(
-    "an owner that is being replaced while the stream is closed does not fail the run: the next one finishes "
-    "the sink") {
+    "if an owner is being replaced while its stream is closed, the run does not fail, and the next owner finishes") {
   stage s;
   s.be_ready();
   s.owner.restart(s.now);
@@ -385,7 +385,7 @@ TEST_CASE(
   CHECK(s.all<owner_closed>().size() == 1);
 }
 
-TEST_CASE("an operator's restart never counts and does not wait for a backoff") {
+TEST_CASE("an operator's restart never counts and skips the backoff") {
   stage s;
   for (int i = 0; i < 20; ++i) {
     s.be_ready();
@@ -407,7 +407,7 @@ TEST_CASE("an operator's restart never counts and does not wait for a backoff") 
   CHECK(s.owner.stage() == owner_stage::starting);
 }
 
-TEST_CASE("an owner that survives SIGKILL ends the run: its device memory does not come back") {
+TEST_CASE("an owner that survives SIGKILL ends the run, because its device memory stays allocated") {
   stage s;
   s.be_ready();
   s.owner.link_closed(1, s.now, "garbage");
@@ -415,8 +415,7 @@ TEST_CASE("an owner that survives SIGKILL ends the run: its device memory does n
   CHECK(s.all<owner_failed>().at(0).reason.message.find("survives SIGKILL") != std::string::npos);
 }
 
-TEST_CASE(
-    "a session suspended for an hour reports no child as hanging, unkillable or late when it continues") {
+TEST_CASE("after an hour's suspension a session reports no child as hanging, unkillable or late") {
   stage s;
   s.be_ready();
   s.pass(1s);
@@ -430,7 +429,7 @@ TEST_CASE(
   CHECK(s.all<owner_died>().at(0).report.cause == death_cause::stopped);
 }
 
-TEST_CASE("exit codes that another process would repeat are not retried") {
+TEST_CASE("a start is not retried after an exit code that the next process would repeat") {
   for (const int code :
        {exit_codes::permission, exit_codes::configuration, exit_codes::protocol, exit_codes::hardware}) {
     stage s;
@@ -441,7 +440,7 @@ TEST_CASE("exit codes that another process would repeat are not retried") {
   }
 }
 
-TEST_CASE("a poisoned context is final where the next owner would have the same one") {
+TEST_CASE("a poisoned context is final if the next owner would have the same one") {
   owner_settings settings = usual();
   settings.cures_poison = false;
   stage s(settings);
@@ -454,7 +453,7 @@ TEST_CASE("a poisoned context is final where the next owner would have the same 
   CHECK(reason.message == "an illegal access");
 }
 
-TEST_CASE("an owner that reports a mistake or a full disk and exits has failed, but not died") {
+TEST_CASE("an owner that reports a mistake or a full disk and exits has failed but not died") {
   for (const auto& [why, code] : {std::pair{errc::sink, exit_codes::failed}, std::pair{errc::device_unavailable, exit_codes::configuration}}) {
     stage s;
     s.be_ready();
@@ -465,7 +464,7 @@ TEST_CASE("an owner that reports a mistake or a full disk and exits has failed, 
   }
 }
 
-TEST_CASE("the fault injector's signals are named as such") {
+TEST_CASE("signals of the fault injector are named as such") {
   stage s;
   s.be_ready();
   owner_end end = signalled(SIGKILL);

@@ -48,7 +48,7 @@ struct world_settings {
   std::uint64_t epochs = 1;
   std::uint32_t intensity = 5;
   restart_type type = restart_type::permanent;
-  bool sacrificial_fails = false;  // its setup fails
+  bool sacrificial_fails = false;  // dataset setup fails in it
   std::set<std::uint64_t> killers;
   std::set<std::uint64_t> killers_once;
   bool deaths_untold = false;  // an injected bug: the pool is not told of deaths
@@ -91,7 +91,7 @@ class world {
     worker_ref who;
     bool ready = false;
     bool draining = false;
-    bool wedged = false;  // it survives SIGKILL
+    bool wedged = false;  // process survives SIGKILL
     std::uint64_t done = 0;
     std::deque<held_lease> leases;
   };
@@ -190,7 +190,7 @@ class world {
       throw violation{"a report was not accepted, or accepted though it was late"};
   }
 
-  // Do not kill the sacrificial worker during a probation: its death would quarantine the sample.
+  // The sacrificial worker is not killed during a probation: its death would quarantine the sample.
   static bool tries_a_sample(const process& p) {
     return p.who.worker == sacrificial_place && !p.leases.empty();
   }
@@ -207,7 +207,7 @@ class world {
     if (p != nullptr && !tries_a_sample(*p)) die(*p, mark_of(*p));
   }
 
-  // A common cause: kills half the pool or more at once.
+  // A common cause: it kills half the pool or more at once.
   void kill_idle() {
     std::vector<worker_ref> idle;
     for (const auto& [number, p] : processes_) {
@@ -216,7 +216,7 @@ class world {
     for (const worker_ref who : idle) kill(&processes_.at(who.worker));
   }
 
-  // Operators drain places in trouble: one that waits for its restart, possibly the canary.
+  // Operators drain places in trouble, for example one that waits for its restart, possibly the canary.
   void drain_backoff(std::uint32_t pick) {
     std::vector<std::uint32_t> waiting;
     for (const place_view& v : pool_.places()) {
@@ -225,12 +225,12 @@ class world {
     if (!waiting.empty()) drain(waiting[pick % waiting.size()]);
   }
 
-  // It exits by itself, between samples.
+  // The process exits by itself, between samples.
   void exit_0(process* p) {
     if (p != nullptr && !p->wedged && !tries_a_sample(*p)) die(*p, std::nullopt, death::how::normal);
   }
 
-  // It survives SIGKILL; its leases are loaded by others.
+  // The process survives SIGKILL; others load its leases.
   void wedge(process* p) {
     if (p == nullptr || p->wedged || tries_a_sample(*p)) return;
     pool_.child_unkillable(p->who, "no heartbeat");
@@ -409,8 +409,8 @@ class world {
     p->second.leases.push_back({load, 0, {}});
   }
 
-  // No more faults and no operators: the stream ends, the pool fails with a reason, or it waits for the
-  // operator who emptied it; it continues after a restart of the workers.
+  // No more faults and no operators: the stream ends, the pool fails with a reason, or it waits for the operator who emptied it, and
+  // continues after a restart of the workers.
   void finish() {
     books_.set_paused(false);
     go_on();
@@ -425,7 +425,7 @@ class world {
     everybody_comes_back();
   }
 
-  // After the longest backoff no place waits for a restart any more.
+  // After the longest backoff no place still waits for a restart.
   void everybody_comes_back() {
     for (int i = 0; i < 40 && !gave_up_; ++i) {
       now_ += 1s;
@@ -441,7 +441,7 @@ class world {
     }
   }
 
-  // Runs until the stream ends, or there is nothing left to do.
+  // Runs until the stream ends or no event is left.
   void go_on() {
     settle();
     const std::uint64_t bound = 6'000 + end_ * 80 * (settings_.batch_size + 4);
@@ -534,7 +534,7 @@ std::string describe(const world_settings& s) {
       s.sacrificial_fails);
 }
 
-std::uint64_t given_up = 0;  // scripts, by the rules
+std::uint64_t given_up = 0;  // number of scripts in which the pool gave up, as the rules require
 
 std::size_t run(const world_settings& settings, const script& steps_to_do) {
   world w(settings);
@@ -552,10 +552,10 @@ const testing::model<act, world_settings> model{.name = "pool and ledger model",
 
 }  // namespace
 
-TEST_CASE("pool and ledger together deliver everything once, whatever dies, drains or is restarted when") {
+TEST_CASE("pool and ledger together deliver all batches once, whatever dies, drains or is restarted when") {
   given_up = 0;
   const std::uint64_t scripts = testing::explore(model);
-  // A model that always gives up would prove nothing.
+  // A model that always gave up would prove nothing.
   CHECK(given_up * 2 < scripts);
 }
 

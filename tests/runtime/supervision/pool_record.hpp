@@ -1,5 +1,5 @@
-// Checks the behaviour of a pool against an independent record of operators' orders, deaths and given-up
-// places. Used by the model test of pool and ledger.
+// Checks the behaviour of a pool against an independent record of operators' orders, deaths and places that were given up. Used by the
+// model test of pool and ledger.
 #pragma once
 
 #include "runtime/supervision/pool.hpp"
@@ -20,7 +20,7 @@ inline constexpr std::uint32_t sacrificial_place = workers_max;
 /// The actual state of a process.
 struct living_process {
   bool ready = false;
-  bool wedged = false;  ///< it survives SIGKILL
+  bool wedged = false;  ///< process survives SIGKILL
 };
 using living_processes = std::map<std::uint32_t, living_process>;  // by place
 
@@ -59,7 +59,7 @@ class pool_record {
   void start_failed(std::uint32_t worker, bool draining, steady_time now) {
     if (!draining) counted_[worker].push_back(now);
   }
-  /// Counts a death that is neither blamed on a sample nor fruitful.
+  /// Counts a death that is not blamed on a sample and came without progress.
   void died(std::uint32_t worker, bool draining, supervision::death::how how, bool counts, steady_time now) {
     wedged_.erase(worker);
     if (counts && !draining) counted_[worker].push_back(now);
@@ -86,7 +86,7 @@ class pool_record {
     if (restarts_.size() > 50) throw violation{"more than fifty restarts in a second"};
   }
 
-  /// Valid reasons: a place was given up by the rules, or too few were ready for a minute.
+  /// Valid reasons: a place was given up by the rules, or too few workers were ready for a minute.
   void check_failure(const failure& why, steady_time now) const {
     const bool too_often =
         std::ranges::any_of(counted_, [&](const auto& entry) { return too_many(entry.second, now); });

@@ -50,7 +50,7 @@ class world {
   steady_time now{};
   pool children;
   std::vector<worker_ref> drained;
-  std::vector<std::string> given_up;  // why the sacrificial worker could not be started
+  std::vector<std::string> given_up;  // the reason why the sacrificial worker could not be started
 
  private:
   std::optional<failure> failure_;
@@ -58,7 +58,7 @@ class world {
 
 }  // namespace
 
-TEST_CASE("nothing is started before the first demand, then exactly the wanted number") {
+TEST_CASE("no worker starts before the first demand, and then exactly the wanted number") {
   pool children(with_workers(4));
   CHECK(children.advance({}).empty());
   children.open({});
@@ -67,7 +67,7 @@ TEST_CASE("nothing is started before the first demand, then exactly the wanted n
   CHECK(children.alive() == 4);
 }
 
-TEST_CASE("a worker that made progress is replaced at once by its next incarnation") {
+TEST_CASE("a worker that made progress is replaced at once by the next incarnation") {
   world w(with_workers(2));
   w.start_all();
   w.kill({1, 1}, fruitful_crash);
@@ -75,8 +75,7 @@ TEST_CASE("a worker that made progress is replaced at once by its next incarnati
   CHECK(w.children.restarts() == 1);
 }
 
-TEST_CASE(
-    "the restarts of all places add up to the pool's; starts of the sacrificial worker do not count") {
+TEST_CASE("the restarts of all places add up to the pool's, not counting those of the sacrificial worker") {
   world w(with_workers(2));
   w.start_all();
   w.kill({1, 1}, fruitful_crash);
@@ -118,7 +117,7 @@ TEST_CASE("a place whose workers die too often without progress fails, and the p
   CHECK_FALSE(w.failed());
 }
 
-TEST_CASE("when no place is left the run fails with a worker's last output") {
+TEST_CASE("when no place is left, the run fails with a worker's last output") {
   world w(with_workers(1));
   for (std::uint32_t i = 1; i <= 6; ++i) {
     w.started();
@@ -163,7 +162,7 @@ TEST_CASE("fewer ready workers than the minimum for its time end the run") {
   CHECK(w.failed()->message == "1 of at least 2 loader workers were ready for 60 s");
 }
 
-TEST_CASE("a minimum above the number of workers means all of them, and grows with them") {
+TEST_CASE("a minimum above the number of workers means all of them, and grows with that number") {
   auto settings = with_workers(1);
   settings.min_ready = 2;
   world w(settings);
@@ -211,8 +210,7 @@ TEST_CASE("more than fifty restarts a second are delayed, not refused") {
 }
 
 TEST_CASE(
-    "when half the pool dies fruitlessly at once, one worker starts first and the rest follow when it is "
-    "ready") {
+    "if half the pool dies at once without progress, one worker starts first and the rest follow when it is ready") {
   world w(with_workers(4));
   w.start_all();
   w.kill({0, 1});
@@ -225,7 +223,7 @@ TEST_CASE(
     w.children.child_ready(first[0], w.now);
     CHECK_FALSE(w.started().empty());
   }
-  SECTION("the canary dies and tries again; no other worker does") {
+  SECTION("the canary dies and starts again, and no other worker does") {
     w.kill(first[0]);
     w.now += 31s;
     const auto again = w.started();
@@ -288,13 +286,13 @@ TEST_CASE("a pool emptied by an operator waits for a new order and is not below 
   CHECK(w.started() == std::vector<worker_ref>{{1, 2}});
 }
 
-TEST_CASE("when every other worker was drained, a worker that survives SIGKILL fails the run") {
+TEST_CASE("when all other workers were drained, a worker that survives SIGKILL fails the run") {
   world w(with_workers(2));
   w.start_all();
   w.children.scale(1, w.now);
   w.started();
   w.children.child_unkillable({0, 1}, "no heartbeat for 10 s");
-  SECTION("its place is left alone") {}
+  SECTION("its place is not drained") {}
   SECTION("its place is drained as well") {
     w.children.drain(0);
   }
@@ -306,7 +304,7 @@ TEST_CASE("when every other worker was drained, a worker that survives SIGKILL f
   CHECK(w.failed()->message.ends_with("worker 0 survives SIGKILL: no heartbeat for 10 s"));
 }
 
-TEST_CASE("scaling up starts new places, scaling down drains the highest ones") {
+TEST_CASE("scaling up starts new places, and scaling down drains the highest ones") {
   world w(with_workers(2));
   w.start_all();
   w.children.scale(4, w.now);
@@ -332,7 +330,7 @@ TEST_CASE("scaling down and up again while a worker drains brings its replacemen
   CHECK(w.started() == std::vector<worker_ref>{{1, 2}});
 }
 
-TEST_CASE("a restart that an operator asks for drains first and never counts") {
+TEST_CASE("a restart requested by an operator drains first and never counts") {
   world w(with_workers(1));
   w.start_all();
   for (std::uint32_t i = 1; i <= 20; ++i) {
@@ -359,7 +357,7 @@ TEST_CASE("a drained place stays empty until an operator fills it") {
   CHECK(w.started() == std::vector<worker_ref>{{0, 2}});
 }
 
-TEST_CASE("the sacrificial worker starts when it is wanted and stops when it is not") {
+TEST_CASE("the sacrificial worker starts when it is needed and stops when it is not") {
   world w(with_workers(1));
   w.start_all();
   w.children.want_sacrificial(true, w.now);
@@ -399,7 +397,7 @@ TEST_CASE("the sacrificial worker comes back after every death, whatever the res
     w.children.want_sacrificial(true, w.now);
     CHECK(w.started() == std::vector<worker_ref>{{64, 1}});
     w.children.child_ready({64, 1}, w.now);
-    w.kill({64, 1}, {death::how::abnormal, true, false});  // one suspect is quarantined, the next one waits
+    w.kill({64, 1}, {death::how::abnormal, true, false});  // one suspect is quarantined, and the next one waits
     CHECK(w.started() == std::vector<worker_ref>{{64, 2}});
     w.children.child_ready({64, 2}, w.now);
     w.kill({64, 2}, {death::how::normal, true, false});
@@ -407,7 +405,7 @@ TEST_CASE("the sacrificial worker comes back after every death, whatever the res
   }
 }
 
-TEST_CASE("a sacrificial worker whose setup fails again and again is given up, once and with the reason") {
+TEST_CASE("a sacrificial worker whose setup keeps failing is given up, once and with the reason") {
   world w(with_workers(1));
   w.start_all();
   w.children.want_sacrificial(true, w.now);
@@ -421,7 +419,7 @@ TEST_CASE("a sacrificial worker whose setup fails again and again is given up, o
   CHECK(w.given_up == std::vector<std::string>{"worker 64 ended with SIGSEGV, too many times in a row"});
   CHECK_FALSE(w.children.degraded());
   CHECK_FALSE(w.failed());
-  // The next suspect is worth another try.
+  // The next suspect is worth another attempt.
   w.children.want_sacrificial(false, w.now);
   w.children.want_sacrificial(true, w.now);
   CHECK(w.started() == std::vector<worker_ref>{{64, 7}});
@@ -469,7 +467,7 @@ TEST_CASE("time in which the session is suspended does not count against the sac
   CHECK(w.children.next_deadline() == w.now + 10s);
 }
 
-TEST_CASE("an operator can replace the sacrificial worker, but not one that does not run or is idle") {
+TEST_CASE("an operator can replace the sacrificial worker, but not while it is stopped or idle") {
   world w(with_workers(1));
   w.start_all();
   w.children.restart(64, w.now);
@@ -504,7 +502,7 @@ TEST_CASE("a stopped place shows why it is empty, and a restart fills it") {
   CHECK(why(0) == vacancy::none);
 }
 
-TEST_CASE("draining the rest of a pool with failed places is not a failure; losing it is") {
+TEST_CASE("draining the rest of a pool with failed places is not a failure, but losing it is") {
   world w(with_workers(2));
   w.start_all();
   for (std::uint32_t i = 1; i <= 6; ++i) {
@@ -533,7 +531,7 @@ TEST_CASE("draining the rest of a pool with failed places is not a failure; losi
   }
 }
 
-TEST_CASE("a start that fails is tried again, whatever the restart type, until it has failed too often") {
+TEST_CASE("a start that fails is retried, whatever the restart type, until it has failed too often") {
   auto settings = with_workers(2);
   settings.restart.type = restart_type::temporary;
   world w(settings);
@@ -548,7 +546,7 @@ TEST_CASE("a start that fails is tried again, whatever the restart type, until i
   CHECK_FALSE(w.failed());
 }
 
-TEST_CASE("a closed pool starts nothing") {
+TEST_CASE("a closed pool starts no worker") {
   world w(with_workers(1));
   w.start_all();
   w.children.close();
@@ -557,7 +555,7 @@ TEST_CASE("a closed pool starts nothing") {
   CHECK(w.children.next_deadline() == never);
 }
 
-TEST_CASE("a pool that is closed before it is opened starts nothing") {
+TEST_CASE("a pool that is closed before it is opened starts no worker") {
   world w(with_workers(1));
   w.children.close();
   w.children.open(w.now);
@@ -577,7 +575,7 @@ pool_settings with_hosts(std::uint32_t workers) {
 
 }  // namespace
 
-TEST_CASE("a host's place starts when the host joins, and scaling the local workers leaves it alone") {
+TEST_CASE("a host's place starts when the host joins, and scaling the local workers does not affect it") {
   world w(with_hosts(2));
   w.start_all();
   w.children.host_joined(65, w.now);
@@ -589,7 +587,7 @@ TEST_CASE("a host's place starts when the host joins, and scaling the local work
   CHECK(w.state(65) == child_state::ready);
 }
 
-TEST_CASE("a worker whose host left is not restarted and not counted, until a host takes its place again") {
+TEST_CASE("a worker whose host left is neither restarted nor counted until a host takes its place again") {
   world w(with_hosts(1));
   w.start_all();
   for (std::uint32_t i = 1; i <= 20; ++i) {
@@ -607,7 +605,7 @@ TEST_CASE("a worker whose host left is not restarted and not counted, until a ho
   CHECK(w.started().empty());
 }
 
-TEST_CASE("a pool whose only host rests waits for the operator's order, and for a host once that one is gone") {
+TEST_CASE("a pool whose only host rests waits for the operator, and once that host is gone, for a host") {
   world w(with_hosts(0));
   w.children.host_joined(65, w.now);
   w.start_all();
@@ -619,11 +617,11 @@ TEST_CASE("a pool whose only host rests waits for the operator's order, and for 
   w.now += 1h;
   CHECK(w.started().empty());
   CHECK_FALSE(w.failed());
-  SECTION("it is wanted again") {
+  SECTION("the operator wants it again") {
     w.children.host_joined(65, w.now);
     CHECK(w.started() == std::vector<worker_ref>{{65, 2}});
   }
-  SECTION("it is lost") {
+  SECTION("the host is lost") {
     w.children.host_left(65);
     w.start_all();
     CHECK_FALSE(w.failed());
@@ -633,7 +631,8 @@ TEST_CASE("a pool whose only host rests waits for the operator's order, and for 
   }
 }
 
-TEST_CASE("without local workers a pool waits for a host, at the start and after the last one, and then fails") {
+TEST_CASE(
+    "without local workers a pool waits for a host, at the start and after the last one left, and then fails") {
   world w(with_hosts(0));
   CHECK(w.started().empty());
   w.now += 59s;
@@ -657,7 +656,7 @@ TEST_CASE("without local workers a pool waits for a host, at the start and after
   CHECK(w.failed()->message == "there is no loader worker, and no loader host has joined for 1 m 0 s ([loader.hosts] wait)");
 }
 
-TEST_CASE("a pool that is closed restarts nothing, so none of its places waits for a restart") {
+TEST_CASE("a pool that is closed restarts no worker, so no place waits for a restart") {
   pool_settings settings = with_workers(2);
   settings.restart.backoff_base = 10s;
   world w(settings);

@@ -28,7 +28,7 @@ inline worker_status worker_in(std::uint32_t id, const std::string& state) {
   return w;
 }
 
-/// A session with one idle worker whose consumer asks for a batch.
+/// A session with one idle worker, whose consumer asks for a batch.
 inline supervision::progress_facts asking() {
   supervision::progress_facts f;
   f.status.state = "ok";

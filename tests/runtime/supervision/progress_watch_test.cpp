@@ -17,7 +17,7 @@ const steady_time start = steady_time{} + 1h;
 
 }  // namespace
 
-TEST_CASE("a stall is reported once, with its age at every poll, and its end is reported once") {
+TEST_CASE("a stall is reported once, with its age at every poll, and so is its end") {
   progress_watch watch;
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::begun)};
@@ -31,7 +31,7 @@ TEST_CASE("a stall is reported once, with its age at every poll, and its end is 
   CHECK(watch.look(start + 8s, f) == news::none);
 }
 
-TEST_CASE("a stall that ends because nothing is due any more is not reported as movement") {
+TEST_CASE("a stall that ends because no batch is due any more is not reported as progress") {
   progress_watch watch;
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::begun)};
@@ -42,7 +42,7 @@ TEST_CASE("a stall that ends because nothing is due any more is not reported as 
   CHECK_FALSE(watch.stalled());
 }
 
-TEST_CASE("a finished sample and a batch that passes a stage are movement; a restart is not") {
+TEST_CASE("a finished sample and a batch that passes a stage are progress, and a restart is not") {
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::leased)};
   progress_watch watch;
@@ -66,7 +66,8 @@ TEST_CASE("a finished sample and a batch that passes a stage are movement; a res
   }
 }
 
-TEST_CASE("samples that a replaced worker loads again are not movement until a batch passes a stage or it gets further") {
+TEST_CASE(
+    "samples that a replaced worker loads again are progress only once a batch passes a stage or it gets further") {
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::begun)};
   progress_watch watch;
@@ -100,10 +101,10 @@ TEST_CASE("no progress is required while no batch is owed") {
   progress_facts f = asking();
   f.consumer_waits = false;
   SECTION("before the first demand") {}
-  SECTION("the consumer has everything that was prepared") {
+  SECTION("the consumer has taken all prepared batches") {
     f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::taken)};
   }
-  SECTION("the session is paused and its consumer asks for nothing") {
+  SECTION("the session is paused and its consumer requests no batch") {
     f.status.state = "paused";
     f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::ready)};
   }
@@ -132,7 +133,7 @@ TEST_CASE("a change in what is awaited is another stall") {
   CHECK(watch.look(start + 7s, f) == news::none);
 }
 
-TEST_CASE("a stall names its duration and what is awaited") {
+TEST_CASE("a stall names its duration and what it waits for") {
   progress_watch watch;
   progress_facts f = asking();
   f.under_way = {batch_at(2, batch_stage::leased)};
@@ -156,7 +157,7 @@ TEST_CASE("a pool stalls when jobs wait for 5 s and none runs or ends") {
   f.status.jobs.emplace();
   f.status.jobs->running = 1;
   watch.look(start, f);
-  CHECK(watch.look(start + 60s, f) == news::none);  // a job may run for long
+  CHECK(watch.look(start + 60s, f) == news::none);  // a running job may take long
   f.status.jobs->running = 0;
   f.status.jobs->waiting = 2;
   f.status.jobs->ok = 1;
@@ -167,7 +168,7 @@ TEST_CASE("a pool stalls when jobs wait for 5 s and none runs or ends") {
   CHECK(watch.look(start + 68s, f) == news::moves_again);
 }
 
-TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to no other sample for 5 s") {
+TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to no further sample for 5 s") {
   progress_watch watch;
   progress_facts f;
   f.status.state = "ok";
@@ -186,7 +187,7 @@ TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to 
   CHECK(watch.stalled()->kind == "sample");
   CHECK(watch.stalled()->worker == 1);
   CHECK(watch.stalled()->sample == "sample 1237");
-  f.batch->doing = {};  // another wait for the same batch, before anybody has looked at its worker
+  f.batch->doing = {};  // another wait for the same batch, before its worker has been examined
   CHECK(watch.look(start + 607s, f) == news::none);
   f.batch->doing = {batch_step::sample, 6, "sample 1238"};
   CHECK(watch.look(start + 608s, f) == news::moves_again);
@@ -196,7 +197,7 @@ TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to 
   CHECK(watch.look(start + 617s, f) == news::stalled);
 }
 
-TEST_CASE("a start is not a stall until it takes longer than usual, and each part of it has its own limit") {
+TEST_CASE("a start is a stall only if it takes longer than usual, and each part of it has its own limit") {
   progress_watch watch;
   progress_facts f = asking();
   f.worker_start_deadline = 30s;
@@ -210,7 +211,7 @@ TEST_CASE("a start is not a stall until it takes longer than usual, and each par
     CHECK(watch.stalled()->text == "waiting for the GPU owner, which is starting");
     CHECK(watch.stalled()->seconds == 30);
   }
-  SECTION("then a worker does") {
+  SECTION("then a worker takes too long") {
     f.status.gpu_state = "ready";
     CHECK(watch.look(start + 29s, f) == news::none);
     CHECK(watch.look(start + 43s, f) == news::none);
@@ -228,7 +229,7 @@ TEST_CASE("a start is not a stall until it takes longer than usual, and each par
   }
 }
 
-TEST_CASE("a pool whose workers die at each start is stalled however often they start") {
+TEST_CASE("a pool whose workers die at each start stalls, however often they start") {
   progress_watch watch;
   progress_facts f = asking();
   f.worker_start_deadline = 30s;
@@ -243,7 +244,7 @@ TEST_CASE("a pool whose workers die at each start is stalled however often they 
   CHECK(second <= 18);
 }
 
-TEST_CASE("the time for a start is its share of the deadline") {
+TEST_CASE("the time limit for a start is its share of the deadline") {
   CHECK(start_patience(10s) == 10s);
   CHECK(start_patience(30s) == 15s);
   CHECK(start_patience(120s) == 30s);

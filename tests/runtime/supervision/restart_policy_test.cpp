@@ -28,7 +28,7 @@ restart_policy policy_of(restart_type type) {
 
 }  // namespace
 
-TEST_CASE("the restart types treat each kind of end as the table says") {
+TEST_CASE("each restart type treats each kind of end as in the table") {
   struct row {
     restart_type type;
     death end;
@@ -63,7 +63,7 @@ TEST_CASE("deaths that are blamed on a sample do not count against the worker") 
 }
 
 TEST_CASE(
-    "after deaths without progress the backoff grows to its limit, with jitter between half and the whole") {
+    "after deaths without progress the backoff grows to its limit, with jitter between half and all of it") {
   restart_settings settings;
   settings.intensity_max = 1000;
   restart_policy policy(settings, 42);
@@ -77,7 +77,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the jitter is the same for the same seed and different for another") {
+TEST_CASE("the jitter is the same for the same seed and differs for another one") {
   restart_policy a({}, 7);
   restart_policy b({}, 7);
   restart_policy c({}, 8);
@@ -90,7 +90,7 @@ TEST_CASE("the jitter is the same for the same seed and different for another") 
   CHECK(differs);
 }
 
-TEST_CASE("a place is given up after more counted deaths within the period than the intensity allows") {
+TEST_CASE("a place is given up when more counted deaths occur within the period than the intensity allows") {
   auto policy = policy_of(restart_type::permanent);
   for (int i = 0; i < 5; ++i) CHECK(policy.child_died(start + i * 10s, crash).act == act::restart);
   CHECK(policy.child_died(start + 50s, crash).act == act::fail);
@@ -116,7 +116,7 @@ TEST_CASE("a worker that lived long starts with a clean history") {
   CHECK(policy.child_died(start + 60s, crash).act == act::restart);
 }
 
-TEST_CASE("an operator's orders never count, and clear the history") {
+TEST_CASE("an operator's orders never count, and they clear the history") {
   auto policy = policy_of(restart_type::permanent);
   for (int i = 0; i < 5; ++i) policy.child_died(start, crash);
   CHECK(policy.child_died(start, operated).at == start);
@@ -124,7 +124,7 @@ TEST_CASE("an operator's orders never count, and clear the history") {
   CHECK(policy.child_died(start, crash).act == act::fail);
 }
 
-TEST_CASE("a place is never given up for kills from outside, but waits longer after each") {
+TEST_CASE("a place is never given up because of kills from outside, but waits longer after each") {
   auto policy = policy_of(restart_type::permanent);
   CHECK(policy.child_died(start, shot_from_outside).at == start);
   nanoseconds whole = 200ms;
@@ -137,7 +137,7 @@ TEST_CASE("a place is never given up for kills from outside, but waits longer af
   }
 }
 
-TEST_CASE("kills from outside between crashes neither count nor hide them") {
+TEST_CASE("kills from outside between crashes neither count nor hide the crashes") {
   auto policy = policy_of(restart_type::permanent);
   for (int i = 0; i < 5; ++i) {
     CHECK(policy.child_died(start, crash).act == act::restart);
@@ -146,7 +146,7 @@ TEST_CASE("kills from outside between crashes neither count nor hide them") {
   CHECK(policy.child_died(start, crash).act == act::fail);
 }
 
-TEST_CASE("a kill from outside that hits a child with work done restarts it at once") {
+TEST_CASE("a kill from outside that hits a child that made progress restarts it at once") {
   auto policy = policy_of(restart_type::permanent);
   policy.child_died(start, crash);
   policy.child_died(start, crash);
@@ -159,7 +159,7 @@ TEST_CASE("for the restart type, a kill from outside is an end like any other") 
   CHECK(policy_of(restart_type::temporary).child_died(start, shot_from_outside).act == act::stop);
 }
 
-TEST_CASE("a start that failed backs off and counts, whatever the restart type") {
+TEST_CASE("a failed start backs off and counts, whatever the restart type") {
   for (const restart_type type :
        {restart_type::permanent, restart_type::transient, restart_type::temporary}) {
     auto policy = policy_of(type);

@@ -20,7 +20,7 @@ using supervision::worker_tuner;
 
 struct stream_plan {
   double cores = 16;
-  double own_cores = 0.1;                       // that the training program wants
+  double own_cores = 0.1;                       // cores that the training program wants
   double demand = 1;                            // cores for a busy worker; less: it waits for storage
   std::function<double(double)> loads{};        // samples a second of that many workers, each with a core
   double takes = 1e9;                           // samples a second of the consumer
@@ -37,7 +37,7 @@ class simulated_stream {
   worker_tuner tuner;
   std::vector<tuner_step> steps;
 
-  /// Its steps, for people.
+  /// The tuner's steps, printed for people.
   [[nodiscard]] std::string history() const {
     std::string text;
     for (const tuner_step& s : steps) {
@@ -47,7 +47,7 @@ class simulated_stream {
     return text;
   }
 
-  /// What this number of workers would load if the consumer took everything.
+  /// The rate of this number of workers if the consumer took every sample.
   [[nodiscard]] double capacity(std::uint32_t workers) const {
     const double wanted = workers * plan.demand + plan.own_cores;
     const double share = std::min(1.0, plan.cores / wanted);
@@ -87,7 +87,7 @@ class simulated_stream {
       if (!one.ready) continue;
       one.cpu += in_ns(dt * plan.demand * busy * share);
       one.core_wait += in_ns(dt * plan.demand * busy * (1 - share));
-      // Workers are not in step: if all of them finished their samples in the same look, few looks would show a wrong rate.
+      // Workers are not in step: if all of them finished their samples in the same look, few looks would show the true rate.
       double& loaded = loaded_.try_emplace(w, std::uniform_real_distribution<double>(0, 1)(random_)).first->second;
       one.samples = static_cast<std::uint64_t>(loaded += rate * dt / ready_);
     }

@@ -20,7 +20,7 @@ TEST_CASE("a process that did not run between two polls was suspended for the ti
 TEST_CASE("neither long work nor a lack of cores counts as a standstill") {
   standstill_watch watch(200ms);
   watch.rests(100s, 4s);
-  CHECK_FALSE(watch.look(105s, 8s));  // of 5 s it waited 4 s for a core
+  CHECK_FALSE(watch.look(105s, 8s));  // in 5 s it waited 4 s for a core
   CHECK(watch.look(105s, 5s) == nanoseconds(5s));
   watch.rests(120s, 8s);  // the work after the look took 15 s
   CHECK_FALSE(watch.look(120s + 200ms, 8s));

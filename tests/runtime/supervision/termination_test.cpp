@@ -45,8 +45,7 @@ std::vector<int> signals_until(termination& t, steady_time& now, steady_time unt
 }  // namespace
 
 TEST_CASE(
-    "a hanging child gets SIGABRT and SIGCONT at once, SIGKILL 2 s later, and is written off after 5 s "
-    "more") {
+    "a hanging child gets SIGABRT and SIGCONT at once and SIGKILL 2 s later, and is written off after 5 s more") {
   steady_time now = begin;
   termination t({}, now);
   t.hang(now, death_cause::heartbeat, "no heartbeat for 10 s");
@@ -72,7 +71,7 @@ TEST_CASE("a child that violates the protocol is killed at once, and its message
   CHECK(std::get<killing_begins>(commands.at(0)).cause == death_cause::protocol);
   CHECK(signals_in(commands) == std::vector{SIGKILL});
   CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
-  CHECK(t.cause_of(exited(0)) == death_cause::protocol);  // whatever it did then
+  CHECK(t.cause_of(exited(0)) == death_cause::protocol);  // no matter what it did then
 }
 
 TEST_CASE("a child that cannot handle another signal is killed at once, for the given reason") {
@@ -87,8 +86,7 @@ TEST_CASE("a child that cannot handle another signal is killed at once, for the 
   CHECK(t.advance(begin).empty());
 }
 
-TEST_CASE(
-    "a start that does not return is killed at its deadline, which does not count time without a poll") {
+TEST_CASE("a start that does not return is killed at its deadline, which does not count time without polls") {
   steady_time now = begin;
   termination t({}, now);
   t.starting(now, 30s);
@@ -112,7 +110,7 @@ TEST_CASE("a start that has returned has no deadline") {
   CHECK(signals_until(t, now, begin + 60s).empty());
 }
 
-TEST_CASE("a child that closes its link and ends within the grace period ended by itself") {
+TEST_CASE("a child that closes its link and exits within the grace period has exited by itself") {
   steady_time now = begin;
   termination t({}, now);
   t.link_closed(now);
@@ -120,11 +118,11 @@ TEST_CASE("a child that closes its link and ends within the grace period ended b
   CHECK(t.cause_of(exited(3)) == death_cause::exit);
   CHECK(t.cause_text(exited(3)) == "exit 3");
 
-  SECTION("one that lives on is killed for a breach of protocol") {
+  SECTION("a child that keeps running is killed for a protocol violation") {
     const auto commands = t.advance(begin + 250ms);
     CHECK(std::get<killing_begins>(commands.at(0)).reason == "it closed its link but did not exit");
     CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
-    CHECK(t.cause_of(signalled(SIGSEGV)) == death_cause::signal);  // it was already ending by itself
+    CHECK(t.cause_of(signalled(SIGSEGV)) == death_cause::signal);  // it was already exiting by itself
   }
 }
 
@@ -137,7 +135,7 @@ TEST_CASE(
     t.oom_killed(signalled(SIGKILL));
     CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::oom);
   }
-  SECTION("it was killed once more in the meantime") {
+  SECTION("it was killed again in the meantime") {
     t.link_closed(now);
     CHECK(signals_until(t, now, begin + 250ms) == std::vector{SIGKILL});
     t.oom_killed(signalled(SIGKILL));
@@ -145,15 +143,14 @@ TEST_CASE(
     CHECK(t.cause_text(signalled(SIGKILL)) == "oom");
   }
   SECTION(
-      "an OOM kill of another process does not explain the death of a child that was killed for a breach of "
-      "protocol") {
+      "an OOM kill of another process does not explain the death of a child killed for a protocol violation") {
     t.violate(now, "it sent hello twice");
     CHECK(signals_in(t.advance(begin)) == std::vector{SIGKILL});
     t.link_closed(now);
     t.oom_killed(signalled(SIGKILL));
     CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
   }
-  SECTION("nor the death of one that was killed because it hung") {
+  SECTION("nor the death of a child that was killed because it hung") {
     t.hang(now, death_cause::hang, "sample 7 for 30 s");
     CHECK(signals_until(t, now, begin + 2s) == std::vector{SIGABRT, SIGCONT, SIGKILL});
     t.link_closed(now);
@@ -162,7 +159,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a child asked to stop has its time, which later orders may shorten but never extend") {
+TEST_CASE("a child asked to stop has its time, which later orders can shorten but never extend") {
   steady_time now = begin;
   termination t({}, now);
   t.stop(now, 10s);
@@ -174,10 +171,10 @@ TEST_CASE("a child asked to stop has its time, which later orders may shorten bu
   CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::stopped);
   CHECK(t.left_as_told(signalled(SIGKILL)));
   CHECK(t.left_as_told(exited(0)));
-  CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // it crashed during its exit
+  CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // crash during its exit
 }
 
-TEST_CASE("only a child that was killed because its time to stop had passed has ignored the stop") {
+TEST_CASE("only a child that was killed after its time to stop has ignored the stop") {
   steady_time now = begin;
   termination late({}, now);
   late.stop(now, 10s);
@@ -190,7 +187,7 @@ TEST_CASE("only a child that was killed because its time to stop had passed has 
   termination in_time({}, begin);
   in_time.stop(begin, 10s);
   CHECK_FALSE(in_time.ignored_stop(exited(0)));
-  CHECK_FALSE(in_time.ignored_stop(signalled(SIGKILL)));  // somebody else's
+  CHECK_FALSE(in_time.ignored_stop(signalled(SIGKILL)));  // sent by another process
 
   termination leaving({}, begin);  // it closes its link in time, but does not exit
   leaving.stop(begin, 10s);
@@ -208,7 +205,7 @@ TEST_CASE("only a child that was killed because its time to stop had passed has 
   CHECK_FALSE(restarted.ignored_stop(signalled(SIGKILL)));
 }
 
-TEST_CASE("time without polls is not counted: the session was stopped, or the machine slept") {
+TEST_CASE("time without polls does not count, whether the session was stopped or the machine slept") {
   steady_time now = begin;
   termination t({}, now);
   t.stop(now, 4s);
@@ -217,7 +214,7 @@ TEST_CASE("time without polls is not counted: the session was stopped, or the ma
   CHECK(signals_in(t.advance(now)).empty());
   CHECK(signals_until(t, now, begin + 36s + 999ms).empty());
   CHECK(signals_until(t, now, begin + 37s) == std::vector{SIGKILL});
-  now += 1h;  // its end has not been read yet
+  now += 1h;  // its exit has not been read yet
   CHECK(t.advance(now).empty());
   CHECK_FALSE(t.written_off());
 }
@@ -228,7 +225,7 @@ TEST_CASE("an order that comes after a long time without polls is not delayed") 
   CHECK(signals_in(t.advance(begin + 1h)) == std::vector{SIGKILL});
 }
 
-TEST_CASE("the first fault stays the reason, though later events bring the end forward") {
+TEST_CASE("the first fault stays the reason, even if later events cause an earlier end") {
   termination t({}, begin);
   t.hang(begin, death_cause::hang, "it has been loading 'x' for 30 s");
   CHECK(signals_in(t.advance(begin)) == std::vector{SIGABRT, SIGCONT});
@@ -239,7 +236,7 @@ TEST_CASE("the first fault stays the reason, though later events bring the end f
   CHECK(t.cause_text(signalled(SIGABRT)) == "hang");
 }
 
-TEST_CASE("a worker that hangs while finishing before its stop died of the hang") {
+TEST_CASE("a worker that hangs while it finishes its work before a stop died of the hang") {
   termination t({}, begin);
   t.retire(death_cause::memory);
   CHECK(t.cause() == death_cause::memory);
@@ -248,7 +245,7 @@ TEST_CASE("a worker that hangs while finishing before its stop died of the hang"
   CHECK(t.cause() == death_cause::hang);
 }
 
-TEST_CASE("a SIGKILL that we did not send counts as one from outside") {
+TEST_CASE("a SIGKILL that we did not send counts as a kill from outside") {
   termination t({}, begin);
   CHECK(t.killed_from_outside(signalled(SIGKILL)));
   CHECK_FALSE(t.killed_from_outside(signalled(SIGSEGV)));
@@ -372,11 +369,10 @@ const testing::model<act, world_settings> model{
 
 }  // namespace
 
-TEST_CASE(
-    "no order of events keeps a child alive past its time, signals it twice or writes it off too early") {
+TEST_CASE("no order of events lets a child outlive its time, signals it twice or writes it off too early") {
   testing::explore(model);
 }
 
-TEST_CASE("the model test of terminations finds a planted mistake") {
+TEST_CASE("the model test of terminations finds an injected bug") {
   CHECK(testing::finds_a_mistake(model, {.forgets_kills = true}));
 }

@@ -1,4 +1,4 @@
-// Supervision of loader workers under random orders of events; worker_supervision_test.cpp has the single ones.
+// Supervision of loader workers under random orders of events; worker_supervision_test.cpp has single events.
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/supervision/worker_supervision.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"
@@ -34,7 +34,7 @@ constexpr const char* act_names[] = {"pass", "sleep", "advance_one", "die", "exi
 using script = testing::script_of<act>;
 
 struct world_settings {
-  bool forgets_deaths = false;  // an injected bug: every fifth death is not decided
+  bool forgets_deaths = false;  // an injected bug: every fifth death gets no decision
 };
 
 class world {
@@ -221,7 +221,7 @@ class world {
       static_cast<void>(workers_.blame_decided(who, now_, false, 1, ""));
   }
 
-  /// No more faults: every wanted place is filled, or all processes are gone.
+  /// No more faults: every wanted place is filled, or all processes have exited.
   void finish() {
     if (!closing_) {
       workers_.scale(3, now_);
@@ -292,11 +292,10 @@ const testing::model<act, world_settings> model{
 }  // namespace
 
 TEST_CASE(
-    "no order of events leaves a wanted place empty, two processes in one, or a session that does not "
-    "close") {
+    "no order of events leaves a wanted place empty, two processes in one, or a session that does not close") {
   testing::explore(model);
 }
 
-TEST_CASE("the model test of the workers' supervision finds a planted mistake") {
+TEST_CASE("the model test of the workers' supervision finds an injected bug") {
   CHECK(testing::finds_a_mistake(model, {.forgets_deaths = true}));
 }

@@ -108,7 +108,8 @@ TEST_CASE("a worker is introduced step by step and handed over when it is ready"
   CHECK(s.all<hand_over_worker>().size() == 1);
 }
 
-TEST_CASE("a sacrificial worker that cannot be started is given up with its reason; the loaders continue") {
+TEST_CASE(
+    "a sacrificial worker that cannot be started is given up with the reason, and the loaders continue") {
   stage s;
   s.be_ready();
   s.workers.want_sacrificial(true, s.now);
@@ -151,7 +152,7 @@ TEST_CASE("a worker with an unexpected message is killed, and its later messages
   }
 }
 
-TEST_CASE("violations of the protocol count although the worker completes samples before each") {
+TEST_CASE("protocol violations count even if the worker completes samples before each") {
   stage s;
   for (int deaths = 0; deaths <= 5; ++deaths) {
     s.be_ready();
@@ -173,7 +174,7 @@ TEST_CASE("a worker of another version is killed and ends the run") {
   CHECK(s.signals() == std::vector{SIGKILL});
 }
 
-TEST_CASE("the error of a worker without hello asks whether its main calls worker_main") {
+TEST_CASE("the error about a worker without hello asks whether its main calls worker_main") {
   stage s;
   s.workers.started(s.who(), 7);
   s.pass(31s);
@@ -183,8 +184,7 @@ TEST_CASE("the error of a worker without hello asks whether its main calls worke
 }
 
 TEST_CASE(
-    "a program that exits with 0 before its hello ends the run at once, and the error says what it has to "
-    "call") {
+    "a program that exits with 0 before its hello ends the run at once, and the error says what it must call") {
   stage s;
   s.workers.started(s.who(), 7);
   SECTION("by itself") {
@@ -196,19 +196,19 @@ TEST_CASE(
         "calls neither "
         "penstock::worker_main nor, for a pool, penstock::job_main); restarting would not help"));
   }
-  SECTION("but not if it was ordered to exit") {
+  SECTION("unless it was ordered to exit") {
     s.workers.restart(0, s.now);
     s.look();
     s.die(exited(exit_codes::finished), 0);
     CHECK(s.all<workers_failed>().empty());
   }
-  SECTION("and not with another exit code: that may be the machine's fault") {
+  SECTION("unless its exit code is another one, which the machine may have caused") {
     s.die(exited(exit_codes::failed), 0);
     CHECK(s.all<workers_failed>().empty());
   }
 }
 
-TEST_CASE("an operator who restarts a worker at once does not wait for its sample, and nothing is blamed") {
+TEST_CASE("an immediate restart by an operator does not wait for the worker's sample, and blames none") {
   stage s;
   s.be_ready();
   s.busy = true;
@@ -254,7 +254,7 @@ TEST_CASE(
     s.pass(1min);
     CHECK(s.signals().size() == 1);
   }
-  SECTION("SIGKILL does not help: no worker is left") {
+  SECTION("SIGKILL does not help, and no worker is left") {
     s.pass(5s);
     CHECK_FALSE(s.all<write_off_worker>().at(0).pid);
     REQUIRE(s.all<workers_failed>().size() == 1);
@@ -268,7 +268,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("closing ends a start that does not return when the workers' time is over") {
+TEST_CASE("when the workers' time is over, closing ends a start that does not return") {
   stage s;
   s.workers.close(s.now, 3s);
   s.look();
@@ -280,8 +280,7 @@ TEST_CASE("closing ends a start that does not return when the workers' time is o
   CHECK(s.all<workers_closed>().size() == 1);
 }
 
-TEST_CASE(
-    "a sample that takes too long ends its worker with its name; one that a debugger holds is left alone") {
+TEST_CASE("a sample that takes too long ends its worker and is named, unless a debugger holds the worker") {
   stage s;
   s.be_ready();
   s.busy = true;
@@ -307,7 +306,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a worker over its memory limit stops after its current batch, blames no sample and is not counted") {
+    "a worker over its memory limit stops after its current batch, which blames no sample and is not counted") {
   worker_rules rules = usual();
   rules.memory_max_bytes = 1000;
   stage s(rules);
@@ -327,7 +326,7 @@ TEST_CASE(
   CHECK(s.all<memory_exceeded>().size() == 20);
 }
 
-TEST_CASE("a process that uses the GPU is reported once, or killed, as the rule says") {
+TEST_CASE("a process that uses the GPU is reported once, or killed, depending on the rule") {
   for (const exclusive_rule rule : {exclusive_rule::off, exclusive_rule::report, exclusive_rule::enforce}) {
     worker_rules rules = usual();
     rules.exclusive = rule;
@@ -366,7 +365,7 @@ TEST_CASE("closing stops every worker, kills those that stay, starts none and is
   CHECK(s.all<start_worker>().size() == 2);
 }
 
-TEST_CASE("a worker that stops in time when the session closes is not worth an event") {
+TEST_CASE("no event reports a worker that stops in time when the session closes") {
   stage s;
   s.be_ready();
   s.workers.close(s.now, 10s);
@@ -376,7 +375,7 @@ TEST_CASE("a worker that stops in time when the session closes is not worth an e
   CHECK(s.all<workers_closed>().size() == 1);
 }
 
-TEST_CASE("a worker that leaves with its host is not worth an event, but one that is restarted there is") {
+TEST_CASE("no event reports a worker that leaves with its host, but one reports a restart there") {
   constexpr std::uint32_t place = 65;
   for (const bool restarts : {false, true}) {
     stage s;
@@ -396,7 +395,7 @@ TEST_CASE("a worker that leaves with its host is not worth an event, but one tha
 }
 
 TEST_CASE(
-    "workers that are not ready fail the run after a minute of polling, not after an hour without polls") {
+    "workers that are not ready fail the run after a minute of polling, but not after an hour without polls") {
   stage s;
   s.workers.started(s.who(), 7);
   s.now += 1h;
@@ -406,7 +405,7 @@ TEST_CASE(
   CHECK(s.all<workers_failed>().size() == 1);
 }
 
-TEST_CASE("a worker's own reason for giving up is the run's error") {
+TEST_CASE("if a worker gives up, its reason is the run's error") {
   stage s;
   s.workers.started(s.who(), 7);
   s.workers.gave_up(s.who(), s.now, {errc::dataset, "no such folder", 0});

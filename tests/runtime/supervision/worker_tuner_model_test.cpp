@@ -1,4 +1,4 @@
-// Random pipelines: the tuner finds nearly the best number of workers in 20 s, and does not hunt for it later.
+// Random pipelines: the tuner finds nearly the best number of workers in 20 s, and does not oscillate later.
 #include "simulated_stream.hpp"
 #include "tests/random_seed.hpp"
 
@@ -50,15 +50,16 @@ TEST_CASE("from 1 worker on 16 cores the tuner is within 5 % of the best fixed n
     CHECK(part >= 0.8);
     missed += part < 0.95 ? 1 : 0;
   }
-  // Noise of 4 % a look may hide 2 %.
+  // Noise of 4 % per look can hide 2 %.
   CHECK(missed <= 40);
 }
 
-TEST_CASE("after the first search the tuner makes at most 3 changes in any minute, whatever the stream does") {
+TEST_CASE(
+    "after the first search the tuner makes at most 3 changes in any minute, whatever the stream does") {
   drawing d{std::mt19937_64(seed_of_this_run("tuner"))};
   for (int i = 0; i < 300; ++i) {
     simulated_stream s(drawn(d), {d.whole(1, 3), 64, 16}, d.whole(3, 16), d.random());
-    s.run_for(45s);  // the first search takes 20 s of a stream that flows
+    s.run_for(45s);  // the first search needs 20 s during which the stream flows
     for (int part = 0; part < 20; ++part) {
       if (d.whole(0, 2) == 0) s.plan.takes = d.whole(0, 1) == 0 ? 1e9 : d.between(10, 20000);
       if (d.whole(0, 4) == 0) s.plan.own_cores = d.between(0, 6);
@@ -76,7 +77,7 @@ TEST_CASE("after the first search the tuner makes at most 3 changes in any minut
   }
 }
 
-TEST_CASE("the tuner does not go up and down after the first minute of a stream that stays the same") {
+TEST_CASE("after the first minute of a stream that stays the same, the tuner does not oscillate") {
   drawing d{std::mt19937_64(seed_of_this_run("tuner"))};
   int turns_of_all = 0;
   for (int i = 0; i < 300; ++i) {
@@ -98,7 +99,7 @@ TEST_CASE("the tuner does not go up and down after the first minute of a stream 
   CHECK(turns_of_all <= 100);
 }
 
-TEST_CASE("the tuner leaves a slower consumer no idle workers and no waits") {
+TEST_CASE("with a slower consumer the tuner keeps no idle workers and causes no waits") {
   drawing d{std::mt19937_64(seed_of_this_run("tuner"))};
   for (int i = 0; i < 500; ++i) {
     stream_plan plan;
@@ -109,7 +110,7 @@ TEST_CASE("the tuner leaves a slower consumer no idle workers and no waits") {
     simulated_stream s(std::move(plan), {1, 64, 16}, d.whole(0, 1) == 0 ? 1 : 16, d.random());
     s.run_for(60s);
     INFO("needs " << need << ", has " << s.tuner.workers());
-    CHECK(s.tuner.workers() >= std::floor(0.93 * need));  // whole workers
+    CHECK(s.tuner.workers() >= std::floor(0.93 * need));  // numbers of workers are whole
     CHECK(s.tuner.workers() <= std::ceil(1.2 * need + 2));
   }
 }

@@ -7,7 +7,7 @@ using namespace penstock::testing;
 
 namespace {
 
-constexpr double photographs = 550;  // a second, of one worker
+constexpr double photographs = 550;  // samples a second, of one worker
 
 simulated_stream photos(std::uint32_t workers, stream_plan plan = {}, supervision::tuner_limits limits = {1, 64, 16}) {
   if (!plan.loads) plan.loads = [](double n) { return photographs * n; };
@@ -82,7 +82,7 @@ TEST_CASE("the tuner leaves the training program the cores that it uses") {
   CHECK(two.tuner.workers() == 1);
 }
 
-TEST_CASE("half a core gets one worker, even if it waits for the quota all the time") {
+TEST_CASE("half a core gets one worker, even if that waits for the quota all the time") {
   auto s = photos(1, {.cores = 0.5, .own_cores = 0.05, .demand = 0.3}, {1, 64, 0.5});
   s.run_for(5min);
   CHECK(s.tuner.workers() == 1);
@@ -102,7 +102,7 @@ TEST_CASE("the tuner keeps few workers where more would load no faster") {
   CHECK(s.tuner.workers() <= 8);
 }
 
-TEST_CASE("[loader.limits] bound the tuner") {
+TEST_CASE("[loader.limits] bounds the tuner") {
   auto s = photos(4, {}, {4, 6, 16});
   s.run_for(60s);
   CHECK(s.tuner.workers() == 6);

@@ -28,7 +28,7 @@ void note_many(event_journal& journal, int count) {
 
 }  // namespace
 
-TEST_CASE("events are numbered from one and read in order, from any number on") {
+TEST_CASE("events are numbered from one and read in order, starting at any number") {
   event_journal journal(10);
   CHECK(journal.events_after(0).events.empty());
   note_many(journal, 3);
@@ -44,7 +44,7 @@ TEST_CASE("events are numbered from one and read in order, from any number on") 
   CHECK(journal.events_after(0, 2).events.size() == 2);
 }
 
-TEST_CASE("a full journal forgets the oldest events and says how many a reader has missed") {
+TEST_CASE("a full journal drops the oldest events and reports how many a reader has missed") {
   event_journal journal(4);
   note_many(journal, 10);
   const event_reading found = journal.events_after(2);
@@ -54,7 +54,7 @@ TEST_CASE("a full journal forgets the oldest events and says how many a reader h
   CHECK(found.last == 10);
 }
 
-TEST_CASE("a callback gets every event once, in order, including those from before it was set") {
+TEST_CASE("a callback gets every event once and in order, including those from before it was set") {
   auto journal = std::make_shared<event_journal>();
   note_many(*journal, 100);
   std::vector<std::uint64_t> heard;
@@ -65,7 +65,7 @@ TEST_CASE("a callback gets every event once, in order, including those from befo
   for (std::size_t i = 0; i < heard.size(); ++i) CHECK(heard[i] == i + 1);
 }
 
-TEST_CASE("a blocked callback delays nothing, and learns afterwards how many events it missed") {
+TEST_CASE("a blocked callback delays no event source, and learns later how many events it missed") {
   auto journal = std::make_shared<event_journal>(8);
   std::promise<void> entered;
   std::promise<void> go_on;
@@ -143,7 +143,7 @@ TEST_CASE("stop() does not wait for a callback that called it") {
   CHECK(*calls == 1);
 }
 
-TEST_CASE("an event as JSON has all fields, null where it has nothing to say") {
+TEST_CASE("an event in JSON has all fields, with null where there is no value") {
   event e;
   e.number = 7;
   e.time = std::chrono::system_clock::time_point(1'700'000'000'123'456us);

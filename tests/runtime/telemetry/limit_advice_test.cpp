@@ -33,7 +33,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("the advice for decoding is more workers while cores are free, and less work when they are not") {
+TEST_CASE("the advice for decoding is more workers while cores are free, and less work otherwise") {
   config settings;
   const limit_advice more = advise(mostly(limit::decode), on_cores(16), settings);
   CHECK(more.what == limit::decode);
@@ -50,7 +50,7 @@ TEST_CASE("the advice for decoding is more workers while cores are free, and les
   CHECK(elsewhere.key == "image.size");
   CHECK(contains(elsewhere.sentence, "the workers had no core for 40 % of their time: stop other programs"));
   limit_surroundings many = on_cores(16);
-  many.workers = 32;  // they take the cores from each other
+  many.workers = 32;  // which take the cores from each other
   CHECK(contains(advise(crowded, many, settings).sentence, "more workers would not help on 16 cores"));
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("the advice for a start that waits for cores says so") {
   CHECK(contains(advise(r, on_cores(2), {}).more.back(), "Workers had no core for 50 % of the time"));
 }
 
-TEST_CASE("during a stall the advice says only what the stream waits for, and what to do about it") {
+TEST_CASE("during a stall the advice names only what the stream waits for and the remedy") {
   limit_surroundings around = on_cores(16);
   around.hedges = {7, 5};
   around.stalled = stall_report{"gpu", "waiting for the GPU owner, which has batch 7 of epoch 0 to copy", 13.2, std::nullopt};
@@ -70,7 +70,7 @@ TEST_CASE("during a stall the advice says only what the stream waits for, and wh
   CHECK(advice.more == std::vector<std::string>{"`penstock describe gpu` shows what the owner is doing."});
   CHECK(advice.what == limit::wire);
   around.stalled = stall_report{"operator", "waiting for an operator, who drained all workers; `penstock restart workers` brings them back", 9, std::nullopt};
-  CHECK(advise(mostly(limit::start), around, config()).more.empty());  // there is no pause to end
+  CHECK(advise(mostly(limit::start), around, config()).more.empty());  // no pause that could be ended
   around.stalled = stall_report{"gpu", "waiting", 13.2, std::nullopt};
   around.stalled->text = "waiting for the GPU owner (pid 17), whose process is suspended";
   around.stalled_pid = 17;
@@ -84,7 +84,7 @@ TEST_CASE("during a stall the advice says only what the stream waits for, and wh
         "or after 10 s without a heartbeat, for example if its process is suspended. `penstock restart worker/3 --now` kills it at once.");
 }
 
-TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their own advice") {
+TEST_CASE("a slow worker, a stalled sample and tiny batches are named with specific advice") {
   config settings;
   limit_reading r = mostly(limit::decode);
   r.slow = {3, 4.2, 0};
@@ -104,7 +104,7 @@ TEST_CASE("a slow worker, a stalled sample and tiny batches are named with their
   CHECK(advise(r, on_cores(16), settings).key == "sampler.batch_size");
 }
 
-TEST_CASE("the advice about a late batch fits the order of the stream") {
+TEST_CASE("the advice about a late batch depends on the order of the stream") {
   config settings;
   limit_reading slow = mostly(limit::decode);
   slow.slow = {3, 4.2, 0};
@@ -119,14 +119,14 @@ TEST_CASE("the advice about a late batch fits the order of the stream") {
   CHECK(contains(advise(stalled, on_cores(16), settings).more.front(), "item_timeout"));
 }
 
-TEST_CASE("the advice counts the hedges") {
+TEST_CASE("the advice includes the number of hedges") {
   limit_surroundings around = on_cores(16);
   CHECK(advise(mostly(limit::wire), around, {}).more.size() == 1);
   around.hedges = {7, 5};
   CHECK(contains(advise(mostly(limit::wire), around, {}).more.back(), "also loaded 7 late batches ([loader] hedge), and was faster in 5"));
 }
 
-TEST_CASE("a consumer that waits little is the limit, however much of its wait has one cause") {
+TEST_CASE("a consumer that waits little is the limit, even if most of its waits have one cause") {
   limit_reading r = mostly(limit::consumer, 0.88);
   r.share[static_cast<std::size_t>(limit::decode)] = 0.11;
   const limit_advice advice = advise(r, on_cores(2), {});
@@ -161,7 +161,7 @@ TEST_CASE("a suspended or replaced GPU owner is named, not the start of workers"
   CHECK(advise(r, on_cores(2), {}).key == "loader.start");
 }
 
-TEST_CASE("a worker whose death held up the stream is named, not the start of its replacement") {
+TEST_CASE("a worker whose death delayed the stream is named, not the start of its replacement") {
   limit_reading r = mostly(limit::start, 0.8);
   r.lost = {3, 0.7};
   limit_surroundings around = on_cores(2);
@@ -176,7 +176,7 @@ TEST_CASE("a worker whose death held up the stream is named, not the start of it
   CHECK(contains(advise(r, around, {}).sentence, "Starting limits you"));
 }
 
-TEST_CASE("what is suspended can be continued with the command shown") {
+TEST_CASE("the advice for a suspended process shows the command that continues it") {
   limit_surroundings around = on_cores(2);
   around.stalled = stall_report{"gpu", "waiting for the GPU owner (pid 17), whose process is suspended", 13.2, std::nullopt};
   around.stalled_pid = 17;
@@ -209,7 +209,7 @@ limit_surroundings with_hosts() {
 
 }  // namespace
 
-TEST_CASE("what loader hosts lack is named with what to change") {
+TEST_CASE("the resource that loader hosts lack is named, with the change that helps") {
   config settings;
   const limit_advice few = advise(on_hosts(limit::decode), with_hosts(), settings);
   CHECK(few.key.empty());
@@ -238,7 +238,7 @@ TEST_CASE("what loader hosts lack is named with what to change") {
   CHECK(advise(slow, with_hosts(), settings).key != "loader.hosts.compress");
 }
 
-TEST_CASE("a stream that waits for nothing says whether it needs its hosts") {
+TEST_CASE("for a stream that waits for nothing, the advice says whether it needs its hosts") {
   limit_reading r = on_hosts(limit::consumer, 0.97);
   r.working = 1.4;
   const limit_advice advice = advise(r, with_hosts(), {});
@@ -252,14 +252,14 @@ TEST_CASE("a stream that waits for nothing says whether it needs its hosts") {
   r.working = 5.2;
   CHECK(advise(r, with_hosts(), {}).hosts.empty());
   r.working = 0.5;
-  r.workers = r.remote = 4;  // none of this machine
+  r.workers = r.remote = 4;  // none on this machine
   CHECK(contains(advise(r, with_hosts(), {}).hosts, "1 of 4 on hosts would do"));
   CHECK(advise(on_hosts(limit::decode), with_hosts(), {}).hosts.empty());
   limit_reading local = mostly(limit::consumer, 0.97);
   CHECK(advise(local, on_cores(2), {}).hosts.empty());
 }
 
-TEST_CASE("every limit has a sentence, in a session and in a pool, and only keys that exist") {
+TEST_CASE("every limit has a sentence, in a session and in a pool, which names only existing keys") {
   config settings;
   const std::vector<std::string> keys{"", "loader.workers", "image.size", "dataset.work", "dataset.dtype",
                                       "loader.slots_per_worker", "sampler.batch_size", "gpu.dtype", "gpu.device",
@@ -287,7 +287,7 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   for (const std::uint32_t cores : {2U, 16U}) {
     for (std::size_t i = 0; i < limit_count; ++i) {
       const auto what = static_cast<limit>(i);
-      if (what == limit::storage || what == limit::wire || what == limit::convert) continue;  // a pool has none of them
+      if (what == limit::storage || what == limit::wire || what == limit::convert) continue;  // a pool has none of these keys
       limit_surroundings around = on_cores(cores);
       around.work = work_kind::batches;
       const limit_advice advice = advise(mostly(what), around, {});
@@ -312,7 +312,7 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   CHECK(contains(stuck.sentence, "sample 1237"));
   CHECK(contains(stuck.more.at(0), "`penstock restart worker/1 --now`"));
   CHECK(contains(stuck.more.at(0), "timeout="));
-  around.stalled->hung_before = 1;  // the sentence has the remedy, and another restart is none
+  around.stalled->hung_before = 1;  // the sentence has the remedy, and another restart would not help
   CHECK_FALSE(contains(advise(mostly(limit::storage), around, {}).more.at(0), "restart"));
 }
 
@@ -336,7 +336,8 @@ TEST_CASE("jobs and custom datasets learn that their workers wait, without a gue
   CHECK(contains(advise(waits, around, {}).sentence, "The jobs' own work limits you: 2 workers at 97 % CPU"));
 }
 
-TEST_CASE("a short run is decided over the time after its first batch, and the beginning is reported separately") {
+TEST_CASE(
+    "a short run is assessed by the time after its first batch, and its beginning is reported separately") {
   limit_reading r = mostly(limit::start, 0.4);
   r.seconds = 5;
   r.share[static_cast<std::size_t>(limit::consumer)] = 0.55;
@@ -356,7 +357,7 @@ TEST_CASE("a short run is decided over the time after its first batch, and the b
   CHECK(advise(r, on_cores(16), {}).what == limit::start);  // most of the time
 }
 
-TEST_CASE("status has the seven shares and the sentence, and why has its schema") {
+TEST_CASE("status has the seven shares and the sentence, and `why` matches its schema") {
   const limit_reading r = mostly(limit::wire);
   const limit_advice advice = advise(r, on_cores(16), {});
   const auto limits = as_json(limits_of(r, advice));

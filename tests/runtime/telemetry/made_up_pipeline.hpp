@@ -1,5 +1,5 @@
-// A pipeline computed batch by batch, for tests of stream_limits: workers with slots, one copy engine, a consumer.
-// The slow part is known, so the test knows what to expect. Times are exact, and the test sets the clock.
+// A pipeline computed batch by batch, for tests of stream_limits: workers with slots, one copy engine, a consumer. The slow part is known,
+// so the test knows what to expect. Times are exact, and the test sets the clock.
 #pragma once
 
 #include "runtime/telemetry/stream_limits.hpp"
@@ -40,7 +40,7 @@ class made_up_pipeline {
   static constexpr std::int64_t start_ns = 3'600'000'000'000;
   static steady_time start() { return steady_time(nanoseconds(start_ns)); }
 
-  /// The facts at a moment after the start; call with growing times.
+  /// The facts at a moment after the start; call with increasing times.
   telemetry::limit_facts facts_at(nanoseconds since_start) {
     const std::int64_t now = start_ns + since_start.count();
     while (batches_.empty() || batches_.back().at[0] <= now) make_batch();
@@ -64,7 +64,7 @@ class made_up_pipeline {
     return f;
   }
 
-  /// Looks five times a second until then; returns the last reading.
+  /// Looks five times a second until then, and returns the last reading.
   telemetry::limit_reading run(nanoseconds from, nanoseconds until) {
     telemetry::limit_reading last;
     for (nanoseconds t = from; t <= until; t += milliseconds(200)) last = limits_.look(start() + t, facts_at(t));
@@ -78,7 +78,7 @@ class made_up_pipeline {
     b.samples = plan_.samples;
     b.incarnation = 1;
     const batch_passage* before = batches_.empty() ? nullptr : &batches_.back();
-    // Prefer a worker with a free slot; of several, the one that finishes first.
+    // Prefers a worker with a free slot, and among several the one that finishes first.
     std::int64_t leased = std::numeric_limits<std::int64_t>::max();
     for (const auto& slots : slots_) leased = std::min(leased, std::ranges::min(slots));
     if (before != nullptr) leased = std::max(leased, before->at[0]);
@@ -109,7 +109,7 @@ class made_up_pipeline {
     batches_.push_back(b);
   }
 
-  /// What a look sees of a batch.
+  /// What one look shows of a batch.
   [[nodiscard]] batch_passage as_seen(batch_passage b, std::int64_t now) const {
     if (b.at[2] > now) b.at[1] = 0;  // a worker reports both at the end
     const bool owner_has_told = !plan_.owner_is_elsewhere || b.at[8] <= now;

@@ -16,7 +16,7 @@ bool has_line(const std::string& page, const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("a stall is a gauge of its seconds by what is waited for, of a session and of a pool") {
+TEST_CASE("the seconds of a stall are a gauge, labelled with what it waits for, in a session and in a pool") {
   telemetry::metrics_facts facts;
   facts.status.state = "ok";
   facts.stages.resize(stage_spans().size());
@@ -31,7 +31,7 @@ TEST_CASE("a stall is a gauge of its seconds by what is waited for, of a session
   CHECK(has_line(page, R"(penstock_stalled_seconds{waits_for="gpu"} 0)"));
 }
 
-TEST_CASE("while the stream is stalled a series names the worker and its sample, and otherwise there is none") {
+TEST_CASE("during a stall a series names the worker and its sample, and at other times there is none") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   facts.status.workers.resize(2);
@@ -73,7 +73,8 @@ TEST_CASE("the sacrificial worker does not count as stopped while it is not need
   CHECK(page.find("worker=\"64\"") == std::string::npos);
 }
 
-TEST_CASE("the last death's process, sample and time are series; a worker that was asked to stop is not among them") {
+TEST_CASE(
+    "process, sample and time of the last death are series, except for a worker that was asked to stop") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   CHECK(metrics_text(facts, "1").find("penstock_last_death_info{") == std::string::npos);
@@ -138,7 +139,7 @@ TEST_CASE("the last death of the GPU owner has its batch and its last line of ou
   CHECK(metrics_text(facts, "1").find(R"(cause="exit",reason="no heartbeat for 10 s; its process is suspended",signal="",code="79",epoch="0",batch="17"} 1)") != std::string::npos);
 }
 
-TEST_CASE("the last 16 samples that are quarantined or failed are named once each, released ones not") {
+TEST_CASE("the last 16 quarantined or failed samples are named once each, and released samples are not") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   for (std::uint64_t i = 0; i < 20; ++i) {
@@ -158,13 +159,13 @@ TEST_CASE("the last 16 samples that are quarantined or failed are named once eac
   CHECK(has_line(page, R"(penstock_sample_failed_info{sample="cats/1",index="1",reason="it is not a picture"} 1)"));
 }
 
-TEST_CASE("a session without loader hosts has no series about them") {
+TEST_CASE("a session without loader hosts has no series about hosts") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   CHECK(metrics_text(facts, "1").find("penstock_host") == std::string::npos);
 }
 
-TEST_CASE("loader hosts are series by name, also when they are gone, in a session and in a pool") {
+TEST_CASE("loader hosts are series by name, even after they have left, in a session and in a pool") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   SECTION("a session") {}
@@ -183,7 +184,7 @@ TEST_CASE("loader hosts are series by name, also when they are gone, in a sessio
   alpha.name = "alpha";
   alpha.workers = {65, 66};
   alpha.round_trip_seconds = 0.25;
-  host_status again = alpha;  // of the same name
+  host_status again = alpha;  // with the same name
   again.workers = {67};
   again.round_trip_seconds = 0.125;
   facts.status.hosts = {alpha, again};

@@ -44,7 +44,7 @@ double sum_of(const limit_reading& r) {
 
 }  // namespace
 
-TEST_CASE("workers that use their cores mean that decoding is the limit") {
+TEST_CASE("if workers use their cores, decoding is the limit") {
   pipeline_plan p = quick();
   p.load = loads(40ms);
   p.consume = always(3ms);
@@ -57,7 +57,7 @@ TEST_CASE("workers that use their cores mean that decoding is the limit") {
   CHECK(sum_of(r) <= 1 + 1e-9);
 }
 
-TEST_CASE("workers that read most of the time mean that storage is the limit") {
+TEST_CASE("if workers read most of the time, storage is the limit") {
   pipeline_plan p = quick();
   p.load = loads(40ms, 32ms);
   const limit_reading r = after_12_s(p);
@@ -66,7 +66,8 @@ TEST_CASE("workers that read most of the time mean that storage is the limit") {
   CHECK(r.of(limit::decode) < 0.25);
 }
 
-TEST_CASE("time of a custom dataset, which times no reads, is its own work, even if its thread does not run") {
+TEST_CASE(
+    "a custom dataset times no reads, so its time counts as its own work, even if its thread does not run") {
   pipeline_plan p = quick();
   p.load = loads(40ms, 32ms);
   made_up_pipeline pipeline(p);
@@ -82,9 +83,7 @@ TEST_CASE("time of a custom dataset, which times no reads, is its own work, even
   CHECK(r.of(limit::storage) == 0);
 }
 
-TEST_CASE(
-    "a slow copy means that the wire is the limit, and a slow conversion that converting is, wherever the "
-    "owner lives") {
+TEST_CASE("a slow copy makes the wire the limit, and a slow conversion the converting, in both placements") {
   for (const bool elsewhere : {false, true}) {
     pipeline_plan p = quick();
     p.owner_is_elsewhere = elsewhere;
@@ -121,7 +120,8 @@ TEST_CASE("the beginning of a short run is measured separately, and after it the
   CHECK_FALSE(made_up_pipeline(p).run(0ms, 12s).after_beginning());    // more than 10 s ago
 }
 
-TEST_CASE("a consumer that takes batches in bursts is the limit, although the slots run empty in each burst") {
+TEST_CASE(
+    "a consumer that takes batches in bursts is the limit, although the slots run empty in each burst") {
   pipeline_plan p = quick();
   p.workers = 2;
   p.load = loads(20ms);
@@ -137,7 +137,7 @@ TEST_CASE("a consumer that takes batches in bursts is the limit, although the sl
   }
 }
 
-TEST_CASE("the time of a suspended or replaced owner counts for no batch") {
+TEST_CASE("the time of a suspended or replaced owner is not attributed to any batch") {
   for (const bool frozen : {false, true}) {
     pipeline_plan p = quick();
     p.owner_is_elsewhere = true;
@@ -159,7 +159,8 @@ TEST_CASE("the time of a suspended or replaced owner counts for no batch") {
   }
 }
 
-TEST_CASE("the time in which a batch is lost with its worker is that worker's, before and after it is leased again") {
+TEST_CASE(
+    "time lost on a batch when its worker dies is attributed to that worker, even after the batch is leased again") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.waits_since = f.begun;
@@ -183,7 +184,7 @@ TEST_CASE("the time in which a batch is lost with its worker is that worker's, b
   f.passages = {first, b};
   look_until(200ms, 1s);
   f.passages = {b};
-  f.workers[0] = {0, 1, false, true, false, false, {}, {}};  // it has died
+  f.workers[0] = {0, 1, false, true, false, false, {}, {}};  // the worker has died
   look_until(1200ms, 4s);
   REQUIRE(r.lost.has_value());
   CHECK(r.lost->worker == 0);
@@ -212,10 +213,10 @@ TEST_CASE("the time in which a batch is lost with its worker is that worker's, b
     if (r.lost) CHECK(r.lost->share <= r.of(limit::start) + 1e-6);
   }
   CHECK_FALSE(r.lost.has_value());
-  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // of the whole run
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // over the whole run
 }
 
-TEST_CASE("one sample that stalls while the others' batches are ready means that order is the limit") {
+TEST_CASE("if one sample stalls while other workers' batches are ready, order is the limit") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch % 100 == 50 ? 3s : 10ms, 0ns}; };
   const limit_reading r = after_12_s(p);
@@ -224,7 +225,7 @@ TEST_CASE("one sample that stalls while the others' batches are ready means that
   CHECK(r.stall->seconds > 2);
 }
 
-TEST_CASE("a stall in progress counts in the same way before it is over") {
+TEST_CASE("a stall in progress counts the same way before it is over") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch == 50 ? 60s : 10ms, 0ns}; };
   const limit_reading r = after_12_s(p);
@@ -232,7 +233,7 @@ TEST_CASE("a stall in progress counts in the same way before it is over") {
   CHECK(r.of(limit::order) > 0.9);
 }
 
-TEST_CASE("a worker slower than its peers means that decoding is the limit, and is named") {
+TEST_CASE("a worker slower than its peers makes decoding the limit, and is named") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t worker, std::uint64_t) { return made_up_load{worker == 2 ? 120ms : 10ms, 0ns}; };
   const limit_reading r = after_12_s(p);
@@ -242,7 +243,7 @@ TEST_CASE("a worker slower than its peers means that decoding is the limit, and 
   CHECK(r.slow->factor > 8);
 }
 
-TEST_CASE("how slow a worker is follows from the times that are shown, and a new process is not compared at once") {
+TEST_CASE("how slow a worker is follows from the shown times, and a new process is not compared at once") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t worker, std::uint64_t batch) {
     return made_up_load{worker == 2 ? (batch < 500 ? 120ms : 60ms) : 10ms, 0ns};
@@ -265,7 +266,7 @@ TEST_CASE("how slow a worker is follows from the times that are shown, and a new
   CHECK_FALSE(r.slow);
 }
 
-TEST_CASE("a worker that others keep from its core is not slower than its peers by itself") {
+TEST_CASE("a worker is not slow by itself if others keep it from its core") {
   for (const double starved : {0.9, 0.5}) {
     pipeline_plan p = quick();
     p.load = [](std::uint32_t worker, std::uint64_t) { return made_up_load{worker == 2 ? 120ms : 10ms, 0ns}; };
@@ -280,13 +281,12 @@ TEST_CASE("a worker that others keep from its core is not slower than its peers 
     CHECK(r.largest() == limit::decode);
     REQUIRE(r.slow);
     CHECK(r.slow->worker == 2);
-    CHECK((r.slow->core_wait > 0.8) == (starved > 0.8));  // half of the time does not explain a load twelve times as long
+    CHECK((r.slow->core_wait > 0.8) == (starved > 0.8));  // half of the time does not explain a load that takes twelve times as long
   }
 }
 
 TEST_CASE(
-    "too few slots mean that order is the limit: one that is copied is not loaded, and uneven batches wait "
-    "for each other") {
+    "too few slots make order the limit, because a slot being copied loads no batch and uneven batches wait") {
   pipeline_plan p = quick();
   p.workers = 1;
   p.slots = 1;
@@ -313,7 +313,7 @@ TEST_CASE("until workers are ready the start is the limit, and it leaves the win
   CHECK(later.largest() == limit::consumer);
 }
 
-TEST_CASE("a consumer that asks for a batch while it holds all buffers is the limit") {
+TEST_CASE("a consumer that requests a batch while it holds all buffers is the limit") {
   pipeline_plan p = quick();
   p.consume = always(10ms);
   made_up_pipeline pipeline(p);
@@ -321,7 +321,7 @@ TEST_CASE("a consumer that asks for a batch while it holds all buffers is the li
   limit_reading r;
   for (nanoseconds t = 0ms; t <= 12s; t += 200ms) {
     limit_facts f = pipeline.facts_at(t);
-    for (batch_passage& b : f.passages) {  // it asks at once, and has to release a buffer before it gets one
+    for (batch_passage& b : f.passages) {  // it requests one at once, but must release a buffer before it gets one
       if (b.demanded == 0) continue;
       b.demanded = b.at[7] - 9'000'000;
       b.at[3] = b.at[7] - 9'500'000;
@@ -335,7 +335,7 @@ TEST_CASE("a consumer that asks for a batch while it holds all buffers is the li
   CHECK(r.held > 0.5);
 }
 
-TEST_CASE("nothing is attributed before the first demand, while paused, or after the end") {
+TEST_CASE("no time is attributed before the first demand, while paused, or after the end") {
   stream_limits limits;
   limit_facts f;
   CHECK(sum_of(limits.look(made_up_pipeline::start(), f)) == 0);
@@ -368,7 +368,7 @@ TEST_CASE("time in which the program was suspended does not count") {
   CHECK(limits.look(made_up_pipeline::start() + 90s, f).seconds < 0.3);
 }
 
-TEST_CASE("the reading of a finished run stays that of its last 10 s") {
+TEST_CASE("the reading of a finished run remains that of its last 10 s") {
   made_up_pipeline pipeline([] {
     pipeline_plan p = quick();
     p.consume = always(10ms);
@@ -383,11 +383,11 @@ TEST_CASE("the reading of a finished run stays that of its last 10 s") {
   const limit_reading later = limits.look(made_up_pipeline::start() + 40s, f);
   CHECK(later.largest() == limit::consumer);
   CHECK(later.share == first.share);
-  f.is_over = false;  // a seek: the run continues
+  f.is_over = false;  // after a seek the run continues
   CHECK(limits.look(made_up_pipeline::start() + 60s, f).of(limit::consumer) != first.of(limit::consumer));
 }
 
-TEST_CASE("a run that is stopped while it is stuck keeps the limit that it had") {
+TEST_CASE("a run that is stopped while it is stuck keeps its limit") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch == 50 ? 60s : 10ms, 0ns}; };
   made_up_pipeline pipeline(p);
@@ -432,8 +432,7 @@ TEST_CASE("a pool's time is attributed to its functions, its callers or its star
 }
 
 TEST_CASE(
-    "a data loader's time is attributed to its consumer while that does not wait, and otherwise to its "
-    "workers") {
+    "a data loader's time is attributed to its consumer unless that waits, and otherwise to its workers") {
   const auto run = [](nanoseconds waits_a_look, bool busy, nanoseconds cpu_a_look) {
     limit_facts f;
     f.begun = made_up_pipeline::start();
@@ -459,7 +458,7 @@ TEST_CASE(
   CHECK(half.waited() == Catch::Approx(0.5).margin(0.03));
 }
 
-TEST_CASE("a worker that dies after hours of work leaves the shares and figures of the others intact") {
+TEST_CASE("the death of a worker after hours of work does not change the shares and figures of the others") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.jobs = limited_jobs{5, 2, false, false};
@@ -510,7 +509,7 @@ TEST_CASE("batches from before a seek do not count as ready behind a stalled hea
 
 namespace {
 
-/// All workers run on hosts. Their batches are on their way for the share `receiving` of the time.
+/// All workers run on hosts. Their batches are in transit for the share `receiving` of the time.
 limit_reading with_hosts(pipeline_plan plan, double receiving, bool busy) {
   made_up_pipeline pipeline(std::move(plan));
   stream_limits limits;
@@ -529,7 +528,7 @@ limit_reading with_hosts(pipeline_plan plan, double receiving, bool busy) {
 
 }  // namespace
 
-TEST_CASE("batches that are on their way from hosts while the workers idle mean that the link is the limit") {
+TEST_CASE("if batches are in transit from hosts while the workers idle, the link is the limit") {
   pipeline_plan p = quick();
   p.load = loads(40ms);
   const limit_reading slow = with_hosts(p, 0.95, false);
@@ -543,7 +542,7 @@ TEST_CASE("batches that are on their way from hosts while the workers idle mean 
   CHECK(with_hosts(p, 0.1, false).link < 0.05);
 }
 
-// Random pipelines with one planted limit: its part takes at least three times as long as all the others may need.
+// Random pipelines with one planted limit: its stage takes more than six times as long as any other.
 TEST_CASE("the planted limit of a random pipeline is named, and the shares never exceed the time") {
   const std::uint64_t seed = testing::seed_of_this_run("random pipelines");
   std::mt19937_64 random(seed);
