@@ -16,14 +16,14 @@ class AffinityTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, out + err)
         return [cores_of(worker["pid"]) for worker in json.loads(self.penstock("status", "--json")[1])["workers"]]
 
-    def test_workers_run_on_the_listed_cores_only(self):
+    def test_workers_run_only_on_the_listed_cores(self):
         one = max(os.sched_getaffinity(0))
         self.assertEqual(self.cores_of_workers("[%d]" % one), [[one], [one]])
 
-    def test_without_a_list_workers_run_wherever_the_program_may(self):
+    def test_without_a_list_workers_run_on_any_core_that_the_program_may_use(self):
         self.assertEqual(self.cores_of_workers('"none"'), [cores_of(0)] * 2)
 
-    def test_a_core_that_the_program_may_not_use_is_refused_and_the_error_lists_those_that_it_may(self):
+    def test_a_forbidden_core_is_refused_and_the_error_lists_the_allowed_ones(self):
         config = self.write("cores.toml", CONFIG.replace("workers = 2", "workers = 2\naffinity = [0, 4000]"))
         code, out, err = self.penstock("run", config, "--quiet")
         self.assertEqual(code, EXIT_CONFIG, out + err)

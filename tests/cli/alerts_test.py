@@ -14,7 +14,7 @@ from harness import *
 
 ALERTS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs", "alerts.yml")
 
-SECONDS = 38  # length of the stall: 30 until the alert fires, and some more for the rates
+SECONDS = 38  # length of the stall: 30 until the alert fires, plus some for the rates between two scrapes
 TICK = 1.0    # between two scrapes
 
 STALLS = synthetic(samples=1000000, epochs=1, dataset='faults = [{sample = 40, kind = "hang", times = 0}]',
@@ -25,7 +25,7 @@ WELL = synthetic(samples=1000000, epochs=1)
 
 
 class Recorder(threading.Thread):
-    """Scrapes a session once a tick: its series, value by value; "stale" where its page lacks one, as Prometheus does."""
+    """Scrapes a session once a tick: its series, value by value; "stale" where its page lacks one, as in Prometheus."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
@@ -44,7 +44,7 @@ class Recorder(threading.Thread):
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
             connection.connect()
-            if connection.sock.getsockname() == connection.sock.getpeername():  # no process listens yet: it has connected to itself
+            if connection.sock.getsockname() == connection.sock.getpeername():  # no process listens yet: the connection is to itself
                 connection.close()
                 return {}
             connection.request("GET", "/metrics")
@@ -97,7 +97,7 @@ class RulesTest(PenstockTest):
             samples = {(name + own).replace("{,", "{"): values for name, values in series.items()}
             self.assert_fires(alert, samples, ({**labels, **where}, known + summary))
 
-    def test_an_alert_names_the_session_whether_or_not_its_series_come_from_the_exporter(self):
+    def test_an_alert_names_its_session_whether_or_not_the_series_come_from_the_exporter(self):
         for alert, series, labels, summary in (
                 ("PenstockDeviceStarves", {"penstock_consumer_wait_seconds_total{": "0+30x10"}, {},
                  ": the device or the training program waited for batches for 50% of the last 5 minutes"),
@@ -123,7 +123,7 @@ class RulesTest(PenstockTest):
             with self.subTest(alert):
                 self.assert_names_the_session(alert, series, labels, summary)
 
-    def test_a_stall_names_what_the_session_waits_for_now(self):
+    def test_a_stall_alert_names_what_the_session_waits_for_now(self):
         on = '{instance="node",session="photos",waits_for="sample",worker="%s",sample="%s"}'
         self.assert_fires("PenstockStalled", {
             'penstock_stalled_seconds{instance="node",session="photos",waits_for="sample"}': "60+60x10",
@@ -132,7 +132,7 @@ class RulesTest(PenstockTest):
             ({"instance": "node", "session": "photos", "waits_for": "sample", "worker": "2", "sample": "b.jpg"},
              "photos on node has made no progress for 11m 0s: it waits for sample (worker/2: b.jpg)"))
 
-    def test_only_the_one_of_two_sessions_that_loses_workers_is_named(self):
+    def test_of_two_sessions_only_the_one_that_loses_workers_is_named(self):
         self.assert_fires("PenstockWorkersDie", {
             'penstock_worker_deaths_total{instance="node",session="old",cause="signal"}': "0x2 0+1x10",
             'penstock_worker_deaths_total{instance="node",session="new",cause="signal"}': "_x6 4 4 4 4 4",
@@ -169,7 +169,7 @@ class RulesTest(PenstockTest):
         self.evaluate(samples, promql_expr_test=[{"expr": query, "eval_time": "10m", "exp_samples": [
             {"labels": labels, "value": value} for labels, value in expected]}])
 
-    def test_the_end_of_an_earlier_session_of_the_same_name_is_no_alert(self):
+    def test_the_end_of_an_earlier_session_of_the_same_name_raises_no_alert(self):
         ended = 'penstock_session_ended_info{instance="node",session="%s",id="%s",outcome="stopped"}'
         self.assert_finds("has it stopped?", {
             ended % ("again", "again-1"): "1x10", 'penstock_session_up{instance="node",session="again"}': "1x10",
@@ -177,7 +177,7 @@ class RulesTest(PenstockTest):
             'penstock_session_up{instance="node",session="gone"}': "1x5 stale", ended % ("gone", "gone-1"): "_x6 1x4"},
             (ended % ("gone", "gone-1"), 1))
 
-    def test_the_limit_of_each_session_that_is_not_stalled_is_found(self):
+    def test_the_query_finds_the_limit_of_each_session_that_is_not_stalled(self):
         share = 'penstock_limit_share{instance="node",session="%s",limit="%s"}'
         stalled = 'penstock_stalled_seconds{instance="node",session="%s",waits_for="%s"}'
         samples = {share % (session, limit): "%gx10" % value for session, limit, value in (
@@ -198,7 +198,7 @@ class AlertsTest(PenstockTest):
         taken = [socket.socket() for _ in range(4)]
         for one in taken:
             one.bind(("127.0.0.1", 0))
-        self.ports = [one.getsockname()[1] for one in taken]  # all at once: no two sessions get the same
+        self.ports = [one.getsockname()[1] for one in taken]  # all at once, so that no two sessions get the same
         for one in taken:
             one.close()
 
@@ -215,7 +215,7 @@ class AlertsTest(PenstockTest):
         return json.loads(self.penstock("status", "--json", "--session", name)[1])
 
     def fail_a_place(self, name):
-        """Kills worker/1 of a paused session each time it is running, until its place has failed."""
+        """Kills worker/1 of a paused session whenever it is running, until its place has failed."""
         killed = set()
         def failed():
             worker = self.status_of(name)["workers"][1]
@@ -236,7 +236,7 @@ class AlertsTest(PenstockTest):
         self.assertEqual(self.penstock("wait", "--for=ended", "--session", "killed")[0], EXIT_OK)
         code, page, err = self.penstock("metrics")
         self.assertEqual(code, EXIT_OK, err)
-        # promtool's tests begin at time 0.
+        # promtool's tests start at time 0.
         old = '{session="old",id="old"'
         return Export(page + 'penstock_session_ended_info%s,outcome="failed"} 1\n'
                       "penstock_session_ended_timestamp_seconds%s} -4000\n" % (old, old), ticks)
@@ -255,7 +255,7 @@ class AlertsTest(PenstockTest):
             "tests": [{"interval": "%ds" % TICK, "input_series": series,
                        "promql_expr_test": [{"expr": query, "eval_time": "%ds" % (last * TICK), "exp_samples": []}]}]}))
         done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True)
-        # Nothing was expected, so promtool lists what there is.
+        # No alert was expected, so promtool lists those that fired.
         found = re.findall(r'\{(alertname=[^}]*)\}', done.stdout + done.stderr)
         return {(labels["alertname"], labels["instance"], labels.get("waits_for") or labels.get("cause") or labels.get("state") or labels.get("session", ""))
                 for labels in (dict(re.findall(r'(\w+)="([^"]*)"', one)) for one in found)}, done.stdout + done.stderr
@@ -288,7 +288,7 @@ class AlertsTest(PenstockTest):
             self.assertEqual(waits, sorted(waits))
             self.assertGreater(waits[-1], 30)
         fired, told = self.firing(recorders)
-        fired.discard(("PenstockDeviceStarves", "fails", ""))  # it was paused, on a busy machine for long
+        fired.discard(("PenstockDeviceStarves", "fails", ""))  # it was paused for a long time, on a busy machine
         self.assertEqual(fired, {
             ("PenstockStalled", "stalled", "sample"), ("PenstockStalled", "inside", "sample"),
             ("PenstockDeviceStarves", "stalled", ""), ("PenstockDeviceStarves", "inside", ""),

@@ -45,13 +45,13 @@ class ArraysTest(PenstockTest):
 
     # ---- what is read ----------------------------------------------------------------------------------------
 
-    def test_the_arrays_of_a_stored_and_of_a_compressed_npz_are_tensors_of_their_names(self):
+    def test_arrays_of_stored_and_compressed_npz_files_become_tensors_with_their_names(self):
         for save in (numpy.savez, numpy.savez_compressed):
             with self.subTest(save.__name__):
                 save(self.path("pairs.npz"), **self.arrays)
                 self.check_rows(self.config("pairs.npz"), self.arrays)
 
-    def test_members_choose_arrays_and_give_them_other_names(self):
+    def test_members_select_arrays_and_rename_them(self):
         numpy.savez_compressed(self.path("pairs.npz"), **self.arrays)
         config = self.config("pairs.npz", 'members = { x = "features", y = "label.npy" }')
         self.check_rows(config, {"x": self.arrays["features"], "y": self.arrays["label"]})
@@ -59,7 +59,7 @@ class ArraysTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertEqual(json.loads(out)["element"], "x float32 [4, 3], y int64 []")
 
-    def test_files_next_to_each_other_are_tensors_of_one_sample(self):
+    def test_npy_files_next_to_each_other_become_tensors_of_one_sample(self):
         os.mkdir(self.path("pairs"))
         for name, values in self.arrays.items():
             numpy.save(self.path("pairs/%s.npy" % name), values)
@@ -69,14 +69,14 @@ class ArraysTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertTrue(all(name.startswith("weight.npy[") for name in json.loads(out)["names"]))
 
-    def test_neither_workers_nor_compression_change_the_stream(self):
+    def test_the_number_of_workers_and_compression_do_not_change_the_stream(self):
         numpy.savez(self.path("pairs.npz"), **self.arrays)
         stored = self.digests(self.config("pairs.npz"), "--workers", 1)
         self.assertEqual(self.digests(self.config("pairs.npz"), "--workers", 3), stored)
         numpy.savez_compressed(self.path("pairs.npz"), **self.arrays)
         self.assertEqual(self.digests(self.config("pairs.npz")), stored)
 
-    def test_an_archive_with_a_comment_and_of_one_row_is_read(self):
+    def test_an_archive_with_a_comment_and_one_with_one_row_are_read(self):
         numpy.savez(self.path("one.npz"), x=numpy.arange(3)[None])
         with zipfile.ZipFile(self.path("one.npz"), "a") as archive:
             archive.comment = b"PK\x05\x06 is not the end" * 9
@@ -113,7 +113,7 @@ class ArraysTest(PenstockTest):
             file.write(data)
         return self.config("bad.npz")
 
-    def test_false_directories_of_archives_are_refused(self):
+    def test_archives_with_a_false_directory_are_refused(self):
         entry = {"flags": 8, "method": 10, "crc": 16, "stored": 20, "bytes": 24, "header": 42}
         stored, compressed = numpy.savez, numpy.savez_compressed
         for save, at, value, expected in ((stored, "flags", b"\x01\x00", "has an encrypted member 'a.npy'"),
@@ -128,7 +128,7 @@ class ArraysTest(PenstockTest):
             with self.subTest(at + " " + expected):
                 self.assertIn(expected, self.refusal(self.patched(save, entry[at], value)))
 
-    def test_a_bomb_is_refused_by_its_size_before_it_is_inflated(self):
+    def test_a_decompression_bomb_is_refused_by_its_size_before_it_is_inflated(self):
         header = b"\x93NUMPY\x01\x00\x76\x00" + (b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d,), }" % (1 << 45)).ljust(117) + b"\n"
         with zipfile.ZipFile(self.path("bad.npz"), "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("a.npy", header + b"\0" * 200000)

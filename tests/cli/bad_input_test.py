@@ -1,4 +1,4 @@
-"""Bad input gets a clear error: what failed, for which input, and why; nothing is lost and nothing hangs."""
+"""Bad input gets a clear error: what failed, for which input, and why; no sample is lost and no process hangs."""
 
 import os
 import pathlib
@@ -46,7 +46,7 @@ class BadPicturesTest(PenstockTest):
         self.assertIn("68 65", failed["text.jpg"])
         self.assertIn("No such file", failed["dangling.jpg"])
 
-    def test_a_picture_with_too_many_pixels_is_a_failure_before_it_is_decoded(self):
+    def test_a_picture_with_too_many_pixels_fails_before_it_is_decoded(self):
         from PIL import Image
         path = os.path.join(self.photos, "class0", "bomb.png")
         Image.new("1", (20000, 20000)).save(path)
@@ -72,7 +72,7 @@ class BadPicturesTest(PenstockTest):
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual({f["path"] for f in report["failures"]}, {"class1/00001.jpg"})
 
-    def test_names_may_hold_spaces_newlines_and_bytes_that_are_not_text(self):
+    def test_names_may_contain_spaces_newlines_and_bytes_that_are_not_text(self):
         good = self.good_bytes()
         for name in (b"with space.jpg", b"with\nnewline.jpg", b"caf\xe9.JPG", b"quote\"and'.jpeg"):
             self.bad(name, good)
@@ -87,7 +87,7 @@ class BadPicturesTest(PenstockTest):
         report = self.run_json(self.config)
         self.assertEqual(report["outcome"], "finished")
 
-    def test_an_empty_and_a_missing_folder_are_named(self):
+    def test_an_empty_folder_and_a_missing_folder_are_named(self):
         empty = os.path.join(self.folder, "empty")
         os.mkdir(empty)
         for path, reason in ((empty, ".jpg"), (os.path.join(self.folder, "missing"), "does not exist")):
@@ -96,7 +96,7 @@ class BadPicturesTest(PenstockTest):
             self.assertIn(path, err)
             self.assertIn(reason, err)
 
-    def test_an_exception_in_the_loader_is_a_loader_error_and_not_one_of_cuda(self):
+    def test_an_exception_in_the_loader_is_a_loader_error_and_not_a_cuda_error(self):
         config = self.write("t.toml", synthetic(epochs=1, dataset='faults = [{sample = 5, kind = "throw", times = 0}]'))
         code, out, err = self.penstock("run", config, "--json")
         self.assertEqual(code, 0)
@@ -105,13 +105,13 @@ class BadPicturesTest(PenstockTest):
 
 
 class BadSurroundingsTest(PenstockTest):
-    def test_a_slot_that_is_too_small_for_a_batch_says_how_large_it_has_to_be(self):
+    def test_a_slot_that_is_too_small_for_a_batch_says_how_large_it_must_be(self):
         config = self.write("s.toml", synthetic(bytes="64KiB", batch=16, more='[loader]\nslot_bytes = "512KiB"'))
         code, _, err = self.penstock("run", config)
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("needs a slot of 1.00 MiB, but [loader] slot_bytes is 512 KiB", err)
 
-    def test_too_little_memory_is_one_sentence_and_not_a_kill(self):
+    def test_too_little_memory_is_an_error_of_one_sentence_and_not_a_kill(self):
         config = self.write("m.toml", synthetic(bytes="1GiB", batch=64))
         code, _, err = self.penstock("run", config, "--workers", 8)
         self.assertEqual(code, EXIT_FAILED)
@@ -125,7 +125,7 @@ class BadSurroundingsTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("ulimit -f", err)
 
-    def test_a_memory_cgroup_is_asked_before_it_kills(self):
+    def test_the_memory_cgroup_is_checked_before_it_kills(self):
         group = memory_cgroup(self)
         config = self.write("g.toml", synthetic(bytes="1MiB", batch=64))
         code, _, err = self.penstock("run", config, "--workers", 8,
@@ -134,14 +134,14 @@ class BadSurroundingsTest(PenstockTest):
         self.assertIn("memory cgroup", err)
         self.assertIn("the arena needs 1.69 GiB (8 workers + 1 sacrificial", err)
 
-    def test_a_sink_that_names_no_file_is_refused_with_what_to_write(self):
+    def test_a_sink_without_a_file_name_is_refused_with_what_to_write(self):
         config = self.write("s.toml", synthetic())
         for kind in ("journal", "plugin"):
             code, _, err = self.penstock("run", config, "--sink", kind + ":")
             self.assertEqual(code, EXIT_USAGE, err)
             self.assertIn("write --sink %s:PATH" % kind, err)
 
-    def test_a_folder_with_the_files_of_another_batch_size_is_refused_and_left_alone(self):
+    def test_a_folder_with_files_of_another_batch_size_is_refused_and_left_unchanged(self):
         config = self.write("b.toml", synthetic(samples=40, batch=8, epochs=1))
         files = os.path.join(self.folder, "files")
         def whole():
@@ -165,14 +165,14 @@ class BadSurroundingsTest(PenstockTest):
             return self.write("of-%d.toml" % count, '[dataset]\npath = "of-%d"\n[sampler]\nbatch_size = 8\n'
                                                     '[gpu]\ndevice = "host"\n[loader]\nworkers = 1\n' % count)
         report = self.run_json(folder_of(100), expect=EXIT_FAILED)
-        # Samples that were loaded ahead have failed too.
+        # Samples that were loaded in advance have failed too.
         self.assertRegex(report["error"], r"^56 of the 100 samples of epoch 0 have failed, more than \[loader\] "
                                           r"max_failed_fraction = 0.5 allows; the most frequent reason \(\d+ of \d+ failures so far\): not a JPEG")
         report = self.run_json(os.path.join(self.folder, "of-100.toml"), "--set", "loader.max_failed_fraction=1")
         self.assertEqual(report["epochs"][0]["failed"], 100)
         self.assertEqual(self.run_json(folder_of(32))["epochs"][0]["failed"], 32)
 
-    def test_a_full_disk_under_the_sink_ends_the_run_with_the_file(self):
+    def test_a_full_disk_under_the_sink_ends_the_run_and_names_the_file(self):
         config = self.write("d.toml", synthetic(bytes="64KiB"))
         os.mkdir(os.path.join(self.folder, "full"))
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", os.path.join(self.folder, "full")], capture_output=True)
@@ -186,12 +186,12 @@ class BadSurroundingsTest(PenstockTest):
         finally:
             subprocess.run(["umount", os.path.join(self.folder, "full")])
 
-    def test_a_report_that_cannot_be_written_is_refused_before_anything_is_loaded(self):
+    def test_a_report_that_cannot_be_written_is_refused_before_any_sample_is_loaded(self):
         code, _, err = self.penstock("run", self.write("s.toml", synthetic()), "--report", "/nonexistent/report.json", timeout=10)
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("/nonexistent/report.json", err)
 
-    def test_a_missing_gpu_is_a_clear_error_with_cuda_and_means_the_host_device_with_auto(self):
+    def test_a_missing_gpu_is_an_error_with_cuda_and_selects_the_host_device_with_auto(self):
         config = self.write("s.toml", synthetic(samples=16))
         if os.path.exists("/dev/nvidiactl"):
             self.skipTest("this machine has a GPU")
@@ -210,7 +210,7 @@ class BadSurroundingsTest(PenstockTest):
             self.assertIn("workers", err)
             self.assertIn("synthetic", err)
 
-    def test_slots_that_cannot_fit_in_memory_are_a_mistake_in_the_config(self):
+    def test_slots_that_cannot_fit_in_memory_are_an_error_of_the_config(self):
         config = self.write("huge.toml", synthetic(more="[loader]\nworkers = 4\nslot_bytes = \"500GiB\"  # each\n"))
         with open(config) as file:
             line = next(n for n, text in enumerate(file, 1) if "slot_bytes" in text)
@@ -240,7 +240,7 @@ class BadSurroundingsTest(PenstockTest):
         self.write("nowhere/a.jpg", "x")
         self.assertEqual(self.penstock("check-config", config)[2], config + ": ok\n")
 
-    def test_data_that_the_type_does_not_read_is_a_warning_of_check_config(self):
+    def test_data_that_the_dataset_type_cannot_read_is_a_warning_of_check_config(self):
         for name in ("photos/a", "photos/b", "shards", "tokens"):
             os.makedirs(os.path.join(self.folder, name))
         for name in ("photos/beside.jpg", "photos/a/notes.txt", "shards/notes.txt", "a-000.tar", "a-001.tar", "g.tar.gz"):
@@ -318,7 +318,7 @@ class BadSurroundingsTest(PenstockTest):
             self.assertEqual((code, out), (EXIT_CONFIG, ""), (arguments, err))
             self.assertEqual(err, "error: cannot read nowhere.toml: No such file or directory\n --> nowhere.toml\n1 error\n", arguments)
 
-    def test_a_batch_beyond_the_end_of_the_stream_is_refused_by_preview(self):
+    def test_preview_refuses_a_batch_beyond_the_end_of_the_stream(self):
         photos = os.path.join(self.folder, "photos")
         make_photos(photos, 4)
         config = self.write("p.toml", '[dataset]\npath = "photos"\n[sampler]\nbatch_size = 2\nepochs = 3\n[gpu]\ndevice = "host"\n')
@@ -359,7 +359,7 @@ class BadSurroundingsTest(PenstockTest):
         done = subprocess.run([os.path.join(BIN, "penstock-sample-photos"), os.path.join(self.folder, "file"), "1"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr.endswith("00000.jpg: Not a directory\n")), (1, True), done.stderr)
 
-    def test_an_option_of_run_that_would_have_no_effect_is_refused(self):
+    def test_an_option_of_run_without_any_effect_is_refused(self):
         config = self.write("few.toml", synthetic(samples=40, batch=8, epochs=1))
         out = os.path.join(self.folder, "out")
         for sink in ((), ("--sink", "journal:seen")):

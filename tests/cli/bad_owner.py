@@ -7,7 +7,7 @@ import sys
 
 from bad_worker import Link, flood, hello, misbehave_as_any_child, once, size, sleep_for_ever, text
 
-_HELLO, OPENED, COPIED, DELIVERED, _GIVES_UP, IRREPLACEABLE, PROCESSES = range(7)  # _: of any child
+_HELLO, OPENED, COPIED, DELIVERED, _GIVES_UP, IRREPLACEABLE, PROCESSES = range(7)  # _: what every child gets
 OPEN, PREPARE, MAP, UPLOAD, STOP = range(5)
 
 

@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class BadOwnerTest(PenstockTest):
     def setUp(self):
         super().setUp()
-        # Only its invalid messages may be noticed, not its missing heartbeats.
+        # Only its invalid messages may be detected, not its missing heartbeats.
         self.config = self.write("s.toml", synthetic(samples=300, more='[loader.hang]\nheartbeat_timeout = "5m"\n'))
 
     def start_with(self, how, *options):
@@ -60,7 +60,7 @@ class BadOwnerTest(PenstockTest):
     def test_an_owner_that_closes_its_link_and_does_not_exit_is_killed(self):
         self.fenced("closes-its-link-and-lives")
 
-    def test_floods_of_an_owner_are_cut_off(self):
+    def test_an_owner_that_floods_its_link_is_cut_off(self):
         self.fenced("flood-of-processes", "flood-of-empty-deliveries", "flood-of-long-last-words")
 
     def test_an_owner_that_exits_0_with_batches_outstanding_is_replaced(self):
@@ -69,7 +69,7 @@ class BadOwnerTest(PenstockTest):
                 death, _ = self.survived(how)
                 self.assertEqual((death["cause"], death["code"]), ("exit", 0))
 
-    def test_another_owner_finishes_the_sink_of_one_that_died(self):
+    def test_the_next_owner_finishes_the_sink_of_one_that_died(self):
         for how in ("dies-when-all-is-delivered-76", "dies-when-told-to-go-76"):
             with self.subTest(how):
                 report, err = self.end_of(self.start_with(how), how, EXIT_OK)
@@ -87,7 +87,7 @@ class BadOwnerTest(PenstockTest):
                 self.assertIn(words, report["error"])
                 self.assertEqual((report["gpu"]["restarts"], [d["code"] for d in report["gpu"]["deaths"]]), (0, [code]))
 
-    def test_a_stopped_owner_is_found_by_its_heartbeat_and_replaced_and_logs_where_it_was(self):
+    def test_a_stopped_owner_is_found_by_its_heartbeat_and_replaced_and_its_position_is_logged(self):
         config = self.write("slow.toml", synthetic(samples=2000, epochs=1, dataset='wait = "3ms"', more='[loader.hang]\nheartbeat_timeout = "1s"\n'))
         process = self.start("run", config, "--workers", 2, "--json", "--quiet", "--digest")
         status = lambda: json.loads(self.penstock("status", "--json")[1] or "{}")
@@ -107,7 +107,7 @@ class BadOwnerTest(PenstockTest):
         self.assertRegex(self.penstock("metrics")[1], r'ended_last_death_info\{.*of="gpu".*cause="heartbeat".*reason="no heartbeat for 1')
         self.assertEqual([e["digest"] for e in report["epochs"]], self.digests(config))
 
-    def test_an_irreplaceable_owner_is_not_restarted_and_its_death_ends_the_run(self):
+    def test_an_owner_that_cannot_be_replaced_is_not_restarted_and_its_death_ends_the_run(self):
         process = self.start_with("keeps-what-it-knows")
         status = lambda: json.loads(self.penstock("status", "--json")[1] or "{}")
         gpu = self.wait_until(lambda: (lambda g: g if g and g["state"] == "ready" else None)(status().get("gpu")), "an owner")
@@ -119,7 +119,7 @@ class BadOwnerTest(PenstockTest):
         self.assertIn("died and took the device program's state with it", report["error"])
         self.assertEqual(report["gpu"]["restarts"], 0)
 
-    def test_an_owner_of_another_version_or_another_program_ends_the_run_and_is_named(self):
+    def test_an_owner_of_another_version_or_of_another_program_ends_the_run_and_is_named(self):
         report, _ = self.end_of(self.start_with("another-version"), "another-version", EXIT_FAILED)
         self.assertRegex(report["error"], r"it speaks protocol 999, but this session speaks \d+;")
         report, _ = self.end_of(self.start_with("another-program"), "another-program", EXIT_FAILED)

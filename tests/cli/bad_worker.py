@@ -19,7 +19,7 @@ OPEN_DATASET, ASSIGN_SLOTS, LOAD_BATCH, STOP = range(4)
 
 
 def size(number):
-    """A length: seven bits per byte, the lowest first."""
+    """A length: seven bits per byte, the lowest bits first."""
     out = b""
     while number > 0x7f:
         out += bytes([number & 0x7f | 0x80])
@@ -97,7 +97,7 @@ def sleep_for_ever():
 
 
 def misbehave_as_any_child(link, how, introduce):
-    """Faults that any child of a session can commit. Returns whether there is a fault of this name."""
+    """Faults that any child of a session can commit. Returns False if there is no fault of this name."""
     if how == "garbage":
         link.raw(os.urandom(100000))
     elif how == "garbage-after-the-introduction":
@@ -130,7 +130,7 @@ def misbehave(how, fingerprint, samples, sample_bytes, certain):
 
     def introduce():
         lease = get_ready(link, fingerprint, samples, sample_bytes)
-        certain()  # no run ends before this lease is complete
+        certain()  # no run can end before this lease is complete
         return lease
 
     if misbehave_as_any_child(link, how, introduce):

@@ -50,7 +50,7 @@ class BadWorkerTest(PenstockTest):
     def test_a_worker_that_sends_garbage_is_fenced(self):
         self.fenced("garbage", "garbage-after-the-introduction", "unknown-type")
 
-    def test_a_header_that_announces_four_gigabytes_allocates_nothing(self):
+    def test_a_header_that_announces_four_gigabytes_causes_no_allocation(self):
         self.fenced("four-gigabytes")
 
     def test_a_worker_that_lies_about_slots_generations_or_rows_is_fenced_and_counted(self):
@@ -64,7 +64,7 @@ class BadWorkerTest(PenstockTest):
     def test_a_worker_that_speaks_out_of_turn_is_fenced(self):
         self.fenced("ready-before-its-time")
 
-    def test_floods_of_messages_are_cut_off(self):
+    def test_a_worker_that_floods_its_link_is_cut_off(self):
         self.fenced("flood-of-reports", "flood-of-ready", "flood-of-long-last-words")
 
     def test_a_worker_that_exits_0_with_work_outstanding_is_replaced(self):
@@ -92,7 +92,7 @@ class BadWorkerTest(PenstockTest):
             with self.subTest(code):
                 self.assertIn("ended with exit %d; restarting would not help" % code, self.refused("exits-%d" % code))
 
-    def test_another_version_another_program_and_another_dataset_end_the_run_and_are_named(self):
+    def test_workers_of_another_version_program_or_dataset_end_the_run_and_are_named(self):
         self.assertRegex(self.refused("another-version"), r"it speaks protocol 999, but this session speaks \d+;")
         self.assertIn("it is not a penstock worker program", self.refused("another-program"))
         why = self.refused("another-dataset")
@@ -114,7 +114,7 @@ device = "host"
 command = ["%s"]
 """ % ("\n".join('%s = "%s"' % each for each in options.items()), os.path.join(BIN, "overrun_worker")))
 
-    def test_a_worker_that_writes_past_its_slot_dies_and_the_sample_is_named(self):
+    def test_a_worker_that_writes_past_its_slot_dies_and_its_sample_is_named(self):
         calm = self.digests(self.overrunning({"sample": 100000}))
         report = self.run_json(self.overrunning({"sample": 17}), "--workers", 2, "--digest")
         (death,) = report["workers"]["deaths"]

@@ -1,4 +1,4 @@
-"""`penstock bench`: its figures add up, and it leaves nothing behind."""
+"""`penstock bench`: its figures add up, and it leaves no files or processes behind."""
 
 import json
 
@@ -11,7 +11,7 @@ class BenchTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         return json.loads(out)
 
-    def test_an_upload_is_measured_bare_and_through_the_runtime(self):
+    def test_an_upload_is_measured_alone_and_through_the_runtime(self):
         for fill in ("stamp", "memcpy"):
             r = self.bench("upload", "--workers", "2", "--slot-bytes", "512KiB", "--slots", "4", "--buffers", "4", "--fill", fill)
             self.assertEqual((r["schema"], r["fill"], r["slot_bytes"]), ("penstock.bench.upload/1", fill, 512 << 10))
@@ -21,7 +21,7 @@ class BenchTest(PenstockTest):
             self.assertAlmostEqual(r["ratio"], r["runtime"]["bytes_per_second"] / r["bare"]["bytes_per_second"], places=6)
             self.assertLess(r["cpu"]["owner_idle"], 0.1)
 
-    def test_a_conversion_is_measured_next_to_copies(self):
+    def test_a_conversion_is_measured_along_with_plain_copies(self):
         r = self.bench("transform", "--rows", "4", "--size", "32x24", "--dtype", "float32", "--layout", "nhwc")
         self.assertEqual((r["rows"], r["height"], r["width"], r["dtype"]), (4, 32, 24, "float32"))
         self.assertAlmostEqual(r["ratio"], r["convert_bytes_per_second"] / r["copy_bytes_per_second"], places=6)

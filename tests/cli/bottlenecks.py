@@ -22,7 +22,7 @@ def made(dataset="", bytes="16KiB", batch=16, more="", samples=ENDLESS, epochs=1
 
 
 def slow_disk(test, microseconds):
-    """[loader] env: only workers read slowly."""
+    """[loader] env, so that only workers read slowly."""
     return '[loader.env]\nLD_PRELOAD = "%s"\nPENSTOCK_SLOW_DISK = "%d:%s"\n' % (
         os.path.join(BIN, "slow_disk.so"), microseconds, os.path.realpath(test.folder))
 
@@ -51,7 +51,7 @@ def late_workers(seconds, more=""):
 
 
 def stalls(seconds, every=512, batch=8, more=""):
-    """Sample 100 stalls once an epoch."""
+    """Sample 100 stalls once per epoch."""
     return made('faults = [{sample = 100, kind = "slow", seconds = %g, times = 0}]\nwork = "500us"' % seconds,
                 samples=every, epochs=ENDLESS, batch=batch, more=more)
 
@@ -80,7 +80,7 @@ WORKERS = {"loader.workers"}
 LESS = {"dataset.work", "image.size"} | WORKERS
 
 BOTTLENECKS = [
-    # A slow disk: every read of a worker waits.
+    # A slow disk: every read of a worker takes longer.
     Bottleneck("storage", WORKERS, "records, 2 ms a read, 1 worker", records(2000), workers=1),
     Bottleneck("storage", WORKERS, "records, 5 ms a read, 2 workers", records(5000)),
     Bottleneck("storage", WORKERS, "records, 20 ms a read, 4 workers", records(20000), workers=4),
@@ -99,7 +99,7 @@ BOTTLENECKS = [
     Bottleneck("decode", LESS, "large photos, owner in its process", photos(1200, 32), options=PROCESS),
     Bottleneck("decode", WORKERS, "worker/1 slower than its peer", made('work = "1ms"'), slow_worker=1),
     Bottleneck("decode", WORKERS, "worker/0 slower than its peers", made('work = "500us"'), workers=3, slow_worker=0),
-    # Order: one head stalls while others are ready, or slots are few or small.
+    # Order: one head stalls while later batches are ready, or there are few or small slots.
     Bottleneck("order", SLOTS, "a sample that takes 2 s in each epoch", stalls(2)),
     Bottleneck("order", SLOTS, "a sample that takes 4 s in each epoch, 3 workers", stalls(4), workers=3),
     Bottleneck("order", SLOTS, "the same with the owner in its process", stalls(2), options=PROCESS),
@@ -124,7 +124,7 @@ BOTTLENECKS = [
     Bottleneck("consumer", {None}, "slow steps, owner in its process", made(), options=["--sink", SLOW_PROGRAM, *PROCESS]),
     Bottleneck("consumer", {None}, "slow steps, and loading takes half as long", made('work = "3ms"'), options=["--sink", SLOW_PROGRAM]),
     Bottleneck("consumer", {None}, "slow steps, photos", photos(64, 32), options=["--sink", SLOW_PROGRAM]),
-    # Workers that are not ready.
+    # Workers that are not ready yet.
     Bottleneck("start", {"loader.start"}, "workers that need 6 s to start", late_workers(6), seconds=8),
     Bottleneck("start", {"loader.start"}, "workers that are never ready", late_workers(25), seconds=6),
     Bottleneck("start", {"loader.start"}, "workers that need 6 s, owner in its process", late_workers(6), options=PROCESS, seconds=8),

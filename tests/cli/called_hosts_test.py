@@ -14,7 +14,7 @@ class CalledHostsTest(HostCase):
         host.terminate()
         return self.ends(host, EXIT_OK)
 
-    def test_the_digest_matches_a_local_run_with_called_hosts_and_joining_ones(self):
+    def test_hosts_that_are_called_and_hosts_that_join_give_the_digest_of_a_local_run(self):
         shape = dict(samples=4000, epochs=1)
         secret = self.secret("secret")
         with_secret = dict(secret=("--secret-file", secret))
@@ -31,7 +31,7 @@ class CalledHostsTest(HostCase):
             self.line_of(host, rb"session h is gone; waiting for the next one")
             self.leaves(host)
 
-    def test_a_host_serves_one_session_after_the_other_and_two_at_a_time(self):
+    def test_a_host_serves_one_session_after_another_and_two_at_a_time(self):
         host, address = self.listening_host(2)
         shape = dict(samples=800, dataset='wait = "2ms"', epochs=1)
         expected = self.local_digests(**shape)
@@ -45,7 +45,7 @@ class CalledHostsTest(HostCase):
         self.assertIn("working for session second", err)
         self.assertGreaterEqual(err.count("; waiting for the next one"), 2, err)
 
-    def test_a_host_that_was_killed_and_starts_again_is_called_again(self):
+    def test_a_host_that_was_killed_and_restarted_is_called_again(self):
         shape = dict(samples=800, dataset='wait = "4ms"', epochs=1)
         host, address = self.listening_host(2)
         process = self.run_calling(address, **shape)
@@ -70,7 +70,7 @@ class CalledHostsTest(HostCase):
         self.assertEqual(self.digests_of(self.report_of(self.run_calling(address, **shape))), self.local_digests(**shape))
         self.leaves(host)
 
-    def test_sigterm_lets_a_called_host_finish_its_batches(self):
+    def test_at_sigterm_a_called_host_finishes_its_batches(self):
         shape = dict(samples=800, dataset='wait = "4ms"', epochs=1)
         hosts = [self.listening_host(2, name) for name in ("leaving", "other")]
         process = self.run_calling(*[address for _, address in hosts], **shape)
@@ -81,7 +81,7 @@ class CalledHostsTest(HostCase):
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         self.leaves(hosts[1][0])
 
-    def test_a_session_that_is_refused_says_why_and_the_host_waits_for_another(self):
+    def test_a_refused_session_says_why_and_the_host_waits_for_another_one(self):
         right, wrong = self.secret("right"), self.secret("wrong")
         host, address = self.listening_host(1, secret=("--secret-file", right))
         short = 'wait = "2s"\n'
@@ -122,7 +122,7 @@ class CalledHostsTest(HostCase):
         self.assertEqual(code, EXIT_FAILED)
         self.assertEqual(err.count("the loader host at %s cannot be used: connecting: Connection refused" % address), 1, err)
 
-    def test_a_host_needs_one_address_and_an_address_that_is_free(self):
+    def test_a_host_needs_exactly_one_address_and_the_address_must_be_free(self):
         self.assertEqual(self.penstock("host", "--insecure")[0], EXIT_USAGE)
         self.assertEqual(self.penstock("host", "--insecure", "--join", "a:1", "--listen", "b:1")[0], EXIT_USAGE)
         code, _, err = self.penstock("host", "--listen", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""penstock chaos: under random faults the stream stays the same, as checked independently of the runtime."""
+"""penstock chaos: under random faults the stream stays the same, which is checked independently of the runtime."""
 
 import re
 
@@ -43,37 +43,37 @@ class ChaosTest(PenstockTest):
         self.assertEqual((v["deaths"], v["restarts"]),
                          (v["workers"]["deaths"] + v["owner"]["deaths"], v["workers"]["restarts"] + v["owner"]["restarts"]))
 
-    def test_forty_owners_are_killed_in_a_row_and_each_is_noticed_and_replaced(self):
+    def test_forty_owners_killed_in_a_row_are_all_noticed_and_replaced(self):
         text = synthetic(samples=2000, batch=4, bytes="64KiB", dataset='wait = "1ms"', epochs=2, more=FAST)
         v = self.chaos(text, "--workers", 2, "--kinds", "owner-kill", "--faults", 40, "--rate", 200, "--seed", 6)
         self.check_nothing_is_lost(v)
         self.assertEqual(list(v["kinds"]), ["owner-kill"])
         owner = v["owner"]
         self.assertEqual((v["faults"], owner["faults"]), (40, 40))
-        # An owner whose last batch is acknowledged may be gone before the fault hits it.
+        # An owner whose last batch is acknowledged may have exited before the fault is injected.
         self.assertGreaterEqual(owner["deaths"], 40 - v["rounds"])
         self.assertGreaterEqual(owner["restarts"], 40 - v["rounds"])
         self.assertGreaterEqual(owner["detection_seconds"]["n"], 40 - v["rounds"])
         self.assertGreaterEqual(owner["recovery_seconds"]["n"], 40 - v["rounds"])
         self.assertEqual(v["workers"]["deaths"], 0)
 
-    def test_the_time_for_faults_passes_between_short_runs_too_and_kills_are_named(self):
+    def test_the_time_for_faults_also_passes_between_short_runs_and_kills_are_named(self):
         config = self.write("s.toml", synthetic(samples=100, batch=8, dataset='wait = "1ms"', epochs=1, more=FAST))
         began = time.monotonic()
         code, out, err = self.penstock("chaos", config, "--workers", 2, "--kinds", "kill,owner-kill", "--rate", 20, "--seconds", "2s", "--seed", 8)
         self.assertEqual(code, EXIT_OK, err + out)
-        self.assertLess(time.monotonic() - began, 20)  # not the time under attack alone, which such runs are short of
+        self.assertLess(time.monotonic() - began, 20)  # not only the time under attack, of which such runs have little
         self.assertGreater(int(re.search(r"(\d+) faults in", out)[1]), 4, out)
         self.assertIn("SIGKILL (sent by penstock chaos)", err)
         self.assertNotIn("sent by another process", err)
 
-    def test_an_owner_in_the_program_itself_cannot_be_killed(self):
+    def test_an_owner_inside_the_program_cannot_be_killed(self):
         config = self.write("e.toml", synthetic(more='placement = "embedded"'))
         code, _, err = self.penstock("chaos", config, "--kinds", "kill,owner-kill")
         self.assertEqual(code, EXIT_USAGE)
         self.assertIn('owner-kill needs [gpu] placement = "process"', err)
 
-    def test_the_terminal_shows_the_goal_the_timeouts_and_how_long_it_will_take(self):
+    def test_the_terminal_shows_the_goal_the_timeouts_and_the_expected_duration(self):
         config = self.write("g.toml", synthetic(samples=100, batch=8, dataset='wait = "2ms"', epochs=1))
         code, out, err = self.penstock("chaos", config, "--workers", 2, "--kinds", "kill", "--faults", 30, "--rate", 20)
         self.assertEqual(code, EXIT_OK, err + out)
@@ -81,10 +81,10 @@ class ChaosTest(PenstockTest):
         self.assertRegex(err, r"timeouts for this test: item_timeout \S+ s \(of 30\S* s\), heartbeat_timeout \S+ s \(of 10\S* s\)")
         self.assertRegex(err, r"\nrun 1: \d+ of 30 faults")
         self.assertRegex(err, r"\nrun \d+: \d+ of 30 faults; about \d.* left\n")
-        self.assertRegex(err, r"\nrun \d+: 30 of 30 faults\n")  # then no time is left
+        self.assertRegex(err, r"\nrun \d+: 30 of 30 faults\n")  # then there is no time left
         self.assertRegex(out, r"30 faults in \d+ runs? of the stream; seed 1")
 
-    def test_help_manual_and_completion_name_the_kinds(self):
+    def test_help_manual_and_completion_list_the_kinds_of_faults(self):
         for arguments in (("chaos", "--help"), ("help", "--man"), ("help", "chaos")):
             code, out, _ = self.penstock(*arguments)
             self.assertEqual(code, EXIT_OK)
@@ -95,8 +95,8 @@ class ChaosTest(PenstockTest):
         for options in (["--kinds", "kill,dance"], ["--rate", "0"], ["--kinds", "owner-kill", "--set", 'gpu.placement="embedded"'], ["--seconds", "soon"]):
             self.assertEqual(self.penstock("chaos", config, *options)[0], EXIT_USAGE, options)
 
-    def test_a_stream_that_differs_under_faults_is_reported_with_exit_code_1(self):
-        # With a single attempt allowed, one kill from outside quarantines a sample: wrongly.
+    def test_a_stream_that_changes_under_faults_is_reported_with_exit_code_1(self):
+        # With only one attempt allowed, a kill from outside quarantines a sample, which is wrong.
         text = synthetic(samples=600, batch=4, dataset='wait = "6ms"', epochs=1, more=FAST + "[quarantine]\nmax_attempts = 1\n")
         v = self.chaos(text, "--workers", 2, "--kinds", "kill", "--faults", 6, "--rate", 10, expect=EXIT_FAILED)
         self.assertGreater(v["wrongly_quarantined"], 0)

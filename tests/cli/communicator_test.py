@@ -57,7 +57,7 @@ abort_timeout = "2s"
                           "plugin:" + os.path.join(BIN, "device_programs", "07_softmax_ranks.so"), *options, **popen)
 
     def steps_of(self, rank):
-        """The loss by step, as last computed, and the numbers of communicators."""
+        """The loss by step, as last computed, and the numbers of the communicators."""
         losses, numbers = {}, set()
         try:
             with open(os.path.join(self.log, "rank-%d.txt" % rank)) as file:
@@ -89,7 +89,7 @@ abort_timeout = "2s"
         self.assertEqual(len(ends), 1)
 
     def finish(self, process, steps):
-        """Runs to its end: all ranks took all steps, with the same, falling losses."""
+        """Runs to the end: all ranks took all steps, with the same, falling losses."""
         out, err = process.communicate(timeout=150)
         self.assertEqual(process.returncode, EXIT_OK, err.decode() + out.decode())
         report = json.loads(out)
@@ -153,23 +153,23 @@ class CommunicatorTest(Training):
             self.wait_for_step(process, step)
             self.kill(process, self.wait_until(lambda: self.owner_of(self.rank_pids(process)[rank]), "an owner"))
         report, numbers = self.finish(process, LONG * 24)
-        self.assertEqual(report["restarts"], 0)  # of sessions
+        self.assertEqual(report["restarts"], 0)  # processes of sessions
         self.assertGreaterEqual(len(numbers), 3)
         self.check_that_an_undisturbed_training_has_the_same_losses()
 
-    def test_a_group_whose_sessions_are_all_killed_at_once_continues_at_one_step_without_state(self):
+    def test_a_group_without_state_whose_sessions_are_all_killed_at_once_continues_at_one_step(self):
         epochs, options = LONG if GPUS else 20, ("--digest",)
         undisturbed = self.finish(self.launch(self.config(epochs), *options), epochs * 24)[0]
         self.forget_steps()
         process = self.launch(self.config(epochs), *options)
-        self.wait_for_step(process, epochs * 6)  # their launcher knows steps that all ranks have
+        self.wait_for_step(process, epochs * 6)  # the launcher knows steps that all ranks have
         for pid in self.rank_pids(process).values():
             signal_process(pid, signal.SIGKILL)
         out, err = process.communicate(timeout=150)
         self.assertEqual(process.returncode, EXIT_OK, err.decode() + out.decode())
         report = json.loads(out)
         self.assertGreaterEqual(report["restarts"], RANKS)
-        # Every batch counts once, and the programs, which restarted, have taken the same steps since.
+        # Every batch counts once, and the restarted programs have taken the same steps since.
         for rank, before in zip(report["ranks"], undisturbed["ranks"]):
             self.assertEqual([epoch["digest"] for epoch in rank["epochs"]], [epoch["digest"] for epoch in before["epochs"]])
         since = [self.steps_since_the_last_beginning(rank) for rank in range(RANKS)]
@@ -190,7 +190,7 @@ class CommunicatorTest(Training):
 
 
 class EmbeddedTest(Training):
-    """Device programs in the sessions' own processes: nothing is replaced but their threads."""
+    """Device programs in the sessions' own processes: only their threads are replaced."""
     placement = "embedded"
 
     def restart_owner(self, process, rank):
@@ -200,7 +200,7 @@ class EmbeddedTest(Training):
         self.assertEqual(code, EXIT_OK, err)
         self.wait_for_step(process, begin + 32, 1 % RANKS)
 
-    def test_embedded_training_has_the_losses_and_digests_of_training_in_the_owners_process(self):
+    def test_embedded_training_has_the_losses_and_digests_of_training_in_owner_processes(self):
         losses, digests = [], []
         for self.placement in ("process", "embedded"):
             self.forget_steps()
@@ -217,7 +217,7 @@ class EmbeddedTest(Training):
             self.wait_for_step(process, step)
             self.kill(process, self.rank_pids(process)[rank])
         report, numbers = self.finish(process, LONG * 24)
-        self.assertEqual(report["restarts"], 2)  # those that were killed: the others are the same processes
+        self.assertEqual(report["restarts"], 2)  # those that were killed; the others are the same processes
         self.assertGreaterEqual(len(numbers), 3)
         self.check_that_an_undisturbed_training_has_the_same_losses()
 
@@ -234,7 +234,7 @@ class EmbeddedTest(Training):
     def test_a_signal_stops_all_embedded_ranks_at_one_step(self):
         self.check_that_a_signal_stops_all_at_one_step()
 
-    def test_an_asynchronous_error_in_an_embedded_rank_makes_all_return_to_the_agreed_step(self):
+    def test_after_an_asynchronous_error_in_an_embedded_rank_all_ranks_return_to_the_agreed_step(self):
         if GPUS:
             self.skipTest("NCCL itself does not fail on request")
         self.environment.update(PENSTOCK_FAKE_NCCL="error-at:50", PENSTOCK_FAKE_NCCL_ONCE=self.write("once", ""))
@@ -242,7 +242,7 @@ class EmbeddedTest(Training):
         self.assertEqual(report["restarts"], 0)
         self.assertGreaterEqual(len(numbers), 2)
 
-    def test_a_program_that_never_returns_ends_an_embedded_session_because_nothing_can_end_a_thread(self):
+    def test_a_program_that_never_returns_ends_an_embedded_session_because_no_one_can_end_a_thread(self):
         if GPUS:
             self.skipTest("a kernel that never ends is another test's")
         self.environment["PENSTOCK_ENDLESS_SAMPLE"] = "17"
@@ -256,7 +256,7 @@ batch_timeout = "1s"
         self.assertEqual(report["outcome"], "failed")
         self.assertIn("the device program did not return within 2.4 s of a request to stop; [gpu] placement = \"embedded\"", report["error"])
 
-    def test_a_rank_whose_group_has_finished_delivers_the_rest_without_a_communicator(self):
+    def test_a_rank_whose_group_has_finished_delivers_its_remaining_batches_without_a_communicator(self):
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.sendall(b'{"state":"","delivered":0,"alone":true}\n')  # set as by a launcher that restarts such a rank
@@ -267,7 +267,7 @@ batch_timeout = "1s"
         self.assertEqual(process.returncode, EXIT_OK, err)
         self.assertEqual(json.loads(out)["outcome"], "finished")
 
-    def test_a_program_whose_thread_does_not_end_holds_up_neither_its_session_nor_the_group(self):
+    def test_a_program_whose_thread_does_not_end_delays_neither_its_session_nor_the_group(self):
         self.environment.update(PENSTOCK_TEST_AFTER_THE_END="1", PENSTOCK_TEST_DEATHS="0", PENSTOCK_TEST_COUNT=self.write("count", ""))
         config = self.config(4)
         begin = time.monotonic()
@@ -277,7 +277,7 @@ batch_timeout = "1s"
         self.assertEqual(json.loads(out)["outcome"], "finished", out)
         self.assertLess(time.monotonic() - begin, 15)
 
-    def test_an_abort_that_hangs_ends_an_embedded_session_within_abort_timeout_and_says_what_helps(self):
+    def test_an_abort_that_hangs_ends_an_embedded_session_within_abort_timeout_and_names_the_remedy(self):
         if GPUS:
             self.skipTest("NCCL itself does not fail on request")
         self.environment.update(PENSTOCK_FAKE_NCCL="abort-hangs", PENSTOCK_FAKE_NCCL_ONCE=self.write("once", ""))
@@ -302,12 +302,12 @@ class TroubledLibraryTest(Training):
             self.skipTest("NCCL itself does not fail on request")
         self.environment["PENSTOCK_FAKE_NCCL_ONCE"] = self.write("once", "")
 
-    def test_an_asynchronous_error_of_one_rank_makes_all_return_to_the_agreed_step(self):
+    def test_after_an_asynchronous_error_in_one_rank_all_ranks_return_to_the_agreed_step(self):
         self.environment["PENSTOCK_FAKE_NCCL"] = "error-at:50"
         _, numbers = self.finish(self.launch(self.config(6)), 6 * 24)
         self.assertGreaterEqual(len(numbers), 2)
 
-    def test_an_abort_that_hangs_ends_the_owners_process_but_not_the_training(self):
+    def test_an_abort_that_hangs_ends_the_owner_process_but_not_the_training(self):
         self.environment["PENSTOCK_FAKE_NCCL"] = "abort-hangs"
         process = self.launch(self.config(LONG))
         self.wait_for_step(process, 40)

@@ -31,7 +31,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         return json.loads(out)
 
-    def test_status_shows_the_session_its_device_and_its_workers(self):
+    def test_status_shows_the_session_with_its_device_and_its_workers(self):
         process = self.live()
         self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
         s = self.status()
@@ -46,7 +46,7 @@ class ControlTest(PenstockTest):
         code, out, _ = self.penstock("status")
         self.assertIn("worker/1", out)
 
-    def test_a_pipe_gets_whole_lines_and_a_terminal_lines_that_fit(self):
+    def test_a_pipe_gets_whole_lines_and_a_terminal_gets_lines_that_fit(self):
         name = "long-" + "x" * 25
         self.live(name)
         self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
@@ -70,7 +70,7 @@ class ControlTest(PenstockTest):
         code, out, _ = self.penstock("deaths", "--json")
         self.assertEqual(len(json.loads(out)["deaths"]), 1)
 
-    def test_stop_ends_the_session_and_its_report_says_stopped(self):
+    def test_stop_ends_the_session_and_its_report_says_that_it_was_stopped(self):
         process = self.live()
         self.assertEqual(self.penstock("stop")[0], EXIT_OK)
         out, _ = process.communicate(timeout=15)
@@ -78,7 +78,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(json.loads(out)["outcome"], "stopped")
         self.assertFalse(os.path.exists(self.socket("live")))
 
-    def test_stop_wait_returns_when_the_session_is_gone(self):
+    def test_stop_wait_returns_when_the_session_has_exited(self):
         process = self.live()
         code, _, err = self.penstock("stop", "--wait", "--timeout", "30s")
         self.assertEqual((code, err), (EXIT_OK, "stopped\n" + POSITION_LOST))
@@ -86,7 +86,7 @@ class ControlTest(PenstockTest):
         process.communicate(timeout=5)
         self.assertEqual(self.penstock("stop", "--timeout", "1s")[0], EXIT_USAGE)
 
-    def test_stop_wait_says_which_worker_it_waits_for(self):
+    def test_stop_wait_names_the_worker_that_it_waits_for(self):
         text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]', more='[supervisor]\nshutdown = "4s"\n')
         self.live("late", text, workers=1)
         self.wait_until(lambda: any((w["current_sample_seconds"] or 0) > 0.5 for w in self.status()["workers"]), "the stuck sample")
@@ -96,7 +96,7 @@ class ControlTest(PenstockTest):
                               r"not end, and at once by `penstock stop --now`|being killed)\nstopped\nworker 0 \(pid \d+\) was killed: it had not stopped within \d\S* s of the request, while working on "
                               r"'sample 0'\n" + POSITION_LOST)
 
-    def test_stop_wait_says_that_the_session_is_frozen(self):
+    def test_stop_wait_reports_that_the_session_is_suspended(self):
         process = self.live()
         signal_process(process.pid, signal.SIGSTOP)
         one = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]
@@ -136,7 +136,7 @@ class ControlTest(PenstockTest):
         process = self.live()
         self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
         number = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]["id"]
-        self.assertEqual(self.penstock("events", "--session", number)[0], EXIT_NO_SESSION)  # while it runs, it answers by its name
+        self.assertEqual(self.penstock("events", "--session", number)[0], EXIT_NO_SESSION)  # while it runs, it answers to its name
         record = os.path.join(self.folder, "penstock", number + ".record")
         def recorded():
             with open(record) as file:
@@ -157,7 +157,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(json.loads(self.penstock("status", "--session", number, "--json")[1])["state"], "suspended")
         self.assertEqual(self.penstock("status", "--session", number, "--check")[0], EXIT_NOT_MET)
 
-    def test_a_session_that_was_suspended_says_so_afterwards(self):
+    def test_a_session_that_was_suspended_reports_that_afterwards(self):
         process = self.live()
         time.sleep(0.5)  # its clock is read five times a second
         signal_process(process.pid, signal.SIGSTOP)
@@ -178,7 +178,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertEqual(len(re.findall(r"(?m)^\S+ \S+  session +suspended +the session", out)), 1, out)
 
-    def test_a_stop_names_the_files_and_status_and_why_say_what_a_stopping_session_waits_for(self):
+    def test_a_stop_names_the_files_and_both_status_and_why_name_what_a_stopping_session_waits_for(self):
         text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]', more='[supervisor]\nshutdown = "20s"\n')
         report = os.path.join(self.folder, "report.json")
         self.start("run", self.write("late.toml", text), "--workers", 1, "--quiet", "--report", report)
@@ -193,7 +193,7 @@ class ControlTest(PenstockTest):
         self.assertEqual([one["target"] for one in self.status()["stopping"]], ["worker/0"])
         self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
 
-    def test_a_run_that_was_waited_for_has_written_its_report_and_its_state(self):
+    def test_a_run_that_stop_waited_for_has_written_its_report_and_its_state(self):
         report, state = (os.path.join(self.folder, name) for name in ("report.json", "run.state"))
         written = ("--quiet", "--report", report, "--state", state, "--state-every", "1h", "--json")
         self.start("run", self.write("live.toml", ENDLESS), "--workers", 2, *written)
@@ -233,7 +233,7 @@ class ControlTest(PenstockTest):
             pass
         self.assertEqual(process.wait(timeout=10), EXIT_OK)
 
-    def test_an_operator_s_drain_is_not_an_unexpected_end(self):
+    def test_a_drain_by_an_operator_is_not_an_unexpected_exit(self):
         process = self.start("run", self.write("drained.toml", ENDLESS), "--workers", 2)
         self.assertEqual(self.penstock("wait", "--timeout", "20s", "--session", "drained")[0], EXIT_OK)
         self.assertEqual(self.penstock("drain", "worker/0")[0], EXIT_OK)
@@ -242,13 +242,13 @@ class ControlTest(PenstockTest):
         _, err = process.communicate(timeout=15)
         self.assertNotIn("ended unexpectedly", err.decode())
 
-    def test_logs_of_a_worker_that_wrote_nothing_say_so(self):
+    def test_logs_of_a_worker_without_output_say_so(self):
         self.live()
         code, out, err = self.penstock("logs", "worker/0", "--previous")
         self.assertEqual((code, out), (EXIT_OK, ""))
         self.assertEqual(err, "no output from an earlier process of this target\n")
 
-    def test_wait_for_finished_returns_when_the_run_is_over(self):
+    def test_wait_for_finished_returns_when_the_run_has_ended(self):
         self.start("run", self.write("short.toml", synthetic(samples=200, dataset='wait = "5ms"', epochs=1)), "--quiet")
         self.wait_until(lambda: os.path.exists(self.socket("short")), "the socket")
         code, _, err = self.penstock("wait", "--for=finished", "--timeout", "20s", timeout=30)
@@ -260,7 +260,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_TIMED_OUT)
         self.assertRegex(err, r"the session was not finished within 100ms: it is still running \(ok, epoch 0, \d+ of 100000 samples delivered\)")
 
-    def test_wait_distinguishes_a_session_that_is_gone_from_one_that_runs(self):
+    def test_wait_distinguishes_an_ended_session_from_a_running_one(self):
         process = self.live()
         waiting = self.start("wait", "--for=finished")
         self.wait_until(lambda: is_asking(waiting.pid), "it waits")
@@ -314,7 +314,7 @@ class ControlTest(PenstockTest):
             self.assertEqual(waiting.returncode, EXIT_OK, err)
             told = json.loads(out)
             self.assertEqual((told["schema"], told["waited_for"], told["session"], told["outcome"]), ("penstock.wait/1", "ended", name, outcome))
-            # It has ended already.
+            # The session has ended already.
             self.assertEqual(json.loads(self.penstock("wait", "--for=ended", "--session", name, "--json")[1])["outcome"], outcome)
         code, out, err = self.penstock("wait", "--for=ended")
         self.assertEqual((code, err), (EXIT_OK, ""))
@@ -328,13 +328,13 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_OK)
         self.assertRegex(out, r"^ended: failed \d+ s ago: .*/nonexistent/photos")
 
-    def test_a_run_that_ends_after_its_batches_says_so(self):
+    def test_a_run_that_ends_after_the_requested_batches_says_so(self):
         process = self.start("run", self.write("live.toml", synthetic(samples=100000, dataset='wait = "2ms"')), "--quiet", "--batches", 100)
         process.communicate(timeout=60)
         self.assertEqual(process.returncode, EXIT_OK)
         self.assertIn("stopped: 100 batches were delivered, as requested", self.penstock("events", "--last")[1].splitlines()[-1])
 
-    def test_wait_for_finished_says_so_when_the_run_was_stopped(self):
+    def test_wait_for_finished_reports_if_the_run_was_stopped_instead(self):
         process = self.live()
         waiting = self.start("wait", "--for=finished")
         self.wait_until(lambda: is_asking(waiting.pid), "it waits")
@@ -361,7 +361,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.penstock("resume")[0], EXIT_OK)
         self.wait_until(lambda: self.status()["batches_delivered"] > counts[-1], "batches again")
 
-    def test_resume_says_if_the_session_was_not_paused_and_what_brings_drained_workers_back(self):
+    def test_resume_reports_that_the_session_was_not_paused_and_what_brings_drained_workers_back(self):
         self.live()
         self.assertEqual(self.penstock("resume"), (EXIT_OK, "", "the session was not paused\n"))
         order = lambda *words: json.loads(self.penstock(*words, "--json")[1])
@@ -377,7 +377,7 @@ class ControlTest(PenstockTest):
         self.assertRegex(self.penstock("why", "--session", "live")[1],
                          r"\ANothing has moved for \d+ s: waiting for an operator, who drained all workers; `penstock restart workers\s+--session\s+live`\s+brings\s+them\s+back\.\n\Z")
 
-    def test_scaling_restarting_and_draining_change_nothing_about_the_stream(self):
+    def test_scaling_restarting_and_draining_do_not_change_the_stream(self):
         config = self.write("life.toml", synthetic(samples=2500, dataset='wait = "2ms"', epochs=1))
         expected = self.digests(config, "--workers", 4)
         process = self.start("run", config, "--workers", 2, "--digest", "--json", "--quiet")
@@ -391,7 +391,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual([e["digest"] for e in json.loads(out)["epochs"]], expected)
 
-    def test_restart_now_ends_a_sample_that_hangs(self):
+    def test_restart_now_ends_a_hanging_sample(self):
         process = self.live("stuck", synthetic(samples=40, batch=1, epochs=1, dataset='faults = [{sample = 3, kind = "hang"}]'), workers=1)
         worker = lambda: self.status()["workers"][0]
         self.wait_until(lambda: (worker()["current_sample_seconds"] or 0) > 0.5, "the stuck sample")
@@ -408,7 +408,7 @@ class ControlTest(PenstockTest):
         self.assertEqual([(e["worker"], e["text"]) for e in events if e["kind"] == "restarting"],
                          [(0, "worker 0 finishes what it holds and is then replaced"), (0, "worker 0 is killed and replaced at once")])
 
-    def test_status_of_a_target_shows_that_target_alone(self):
+    def test_status_of_a_target_shows_only_that_target(self):
         self.live()
         self.assertEqual([w["id"] for w in self.status("worker/1")["workers"]], [1])
         self.assertEqual(self.status("gpu")["workers"], [])
@@ -427,7 +427,7 @@ class ControlTest(PenstockTest):
             self.assertEqual((code, err), (EXIT_NO_TARGET, "error: cannot %s 'nobody': use %s\n" % (verb, choice)))
         self.assertEqual(self.penstock("scale", 1000)[0], EXIT_REFUSED)
 
-    def test_a_missing_target_is_the_same_failure_for_every_verb(self):
+    def test_a_missing_target_is_the_same_error_for_every_verb(self):
         self.live()
         empty = self.write("quarantine.jsonl", "")
         for arguments in (["status", "worker/77"], ["describe", "worker/77"], ["logs", "worker/77"], ["restart", "worker/77"], ["drain", "worker/77"],
@@ -436,7 +436,7 @@ class ControlTest(PenstockTest):
             code, out, err = self.penstock(*arguments, "--json")
             self.assertEqual((code, json.loads(out)["error"]["kind"]), (EXIT_NO_TARGET, "no_target"), (arguments, out))
 
-    def test_a_missing_worker_is_refused_with_a_list_of_those_that_exist(self):
+    def test_a_missing_worker_is_refused_with_a_list_of_the_existing_ones(self):
         self.live()
         self.assertEqual(self.penstock("scale", 3)[0], EXIT_OK)
         self.wait_until(lambda: len(self.status()["workers"]) == 3, "three workers")
@@ -446,13 +446,13 @@ class ControlTest(PenstockTest):
             self.assertIn("'host/alpha' is a loader host: only describe, drain and scale take one, as in `penstock describe host/alpha`", self.penstock(verb, "host/alpha")[2])
         self.assertIn("scheduler, host/NAME, host/NAME/worker/N, all", self.penstock("describe", "nobody")[2])
 
-    def test_the_socket_is_for_its_user_alone(self):
+    def test_only_its_user_can_use_the_socket(self):
         self.live()
         folder = os.stat(os.path.join(self.folder, "penstock"))
         self.assertEqual(stat.S_IMODE(folder.st_mode), 0o700)
         self.assertEqual(stat.S_IMODE(os.stat(self.socket("live")).st_mode), 0o600)
 
-    def test_a_second_session_of_the_same_name_gets_another_name_and_logs_that_at_the_level_debug(self):
+    def test_a_second_session_with_the_same_name_gets_another_name_and_logs_that_at_level_debug(self):
         first = self.live()
         second = self.start("run", self.write("other/live.toml", ENDLESS), "--workers", 1, "--set", "log.level=debug")
         name = "live-%d" % second.pid
@@ -463,7 +463,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.status("--session", "live")["session"], "live")
         for verb, shown in ((("status",), "%s  ok"), (("top", "--once"), "penstock %s"), (("describe", "scheduler"), "scheduler of %s")):
             self.wait_until(lambda: self.penstock(*verb, "--session", name)[1].startswith(shown % name), "%s shows %s" % (verb[0], name))
-        self.assertEqual(self.penstock("status")[0], EXIT_NO_SESSION)  # which one?
+        self.assertEqual(self.penstock("status")[0], EXIT_NO_SESSION)  # the name is ambiguous
         second.send_signal(signal.SIGINT)
         _, err = second.communicate(timeout=15)
         self.assertIn(b"another session named 'live' is running; this one is '" + name.encode(), err)
@@ -475,8 +475,8 @@ class ControlTest(PenstockTest):
     def none_live(self, **facts):
         return dict({"schema": "penstock.sessions/1", "sessions": [], "dead": 0, "removed": 0, "left_folders": 0, "removed_folders": 0}, **facts)
 
-    def test_a_stale_socket_is_replaced_and_sessions_removes_others(self):
-        self.environment["TMPDIR"] = self.folder  # leftovers of other programs do not count
+    def test_a_stale_socket_is_replaced_and_sessions_removes_other_stale_sockets(self):
+        self.environment["TMPDIR"] = self.folder  # leftover files of other programs do not count
         process = self.live()
         process.kill()
         process.communicate()
@@ -491,7 +491,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(json.loads(self.penstock("sessions", "--prune", "--json")[1]), self.none_live(removed=1))
         self.assertEqual([name for name in os.listdir(os.path.join(self.folder, "penstock")) if not name.endswith(".record")], [])
 
-    def test_sessions_shows_the_state_of_each_one(self):
+    def test_sessions_shows_the_state_of_each_session(self):
         process = self.live()
         self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
         code, out, err = self.penstock("sessions")
@@ -504,7 +504,7 @@ class ControlTest(PenstockTest):
                          ("live", "ok", process.pid, 100000, 0))
         self.assertTrue(0 <= one["age_seconds"] < 60, one)
 
-    def test_a_socket_that_cannot_be_opened_is_a_warning_and_not_a_failure(self):
+    def test_a_socket_that_cannot_be_opened_is_a_warning_and_not_an_error(self):
         report = self.penstock("run", self.write("s.toml", synthetic(samples=16)), "--json",
                                env=dict(self.environment, XDG_RUNTIME_DIR="/nonexistent"))
         self.assertEqual(report[0], EXIT_OK, report[2])
@@ -515,7 +515,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertRegex(err, r"cannot look for sessions in .*/a-file/penstock: Not a directory\nnext: penstock doctor\n$")
 
-    def test_garbage_floods_and_silence_on_the_socket_disturb_no_one_else(self):
+    def test_garbage_floods_and_silence_on_the_socket_disturb_no_other_client(self):
         self.live()
         clients = []
         for number in range(100):

@@ -53,7 +53,7 @@ class CustomHostsTest(HostCase):
 
     # ---- the stream ------------------------------------------------------------------------------------------
 
-    def test_the_digest_matches_a_local_run_with_two_hosts_and_next_to_local_workers(self):
+    def test_two_hosts_alone_or_next_to_local_workers_give_the_digest_of_a_local_run(self):
         expected = self.digests_of(self.alone())
         for workers in (0, 1):
             with self.subTest(local_workers=workers):
@@ -66,7 +66,7 @@ class CustomHostsTest(HostCase):
                 for host in hosts:
                     self.ends(host, EXIT_OK)
 
-    def test_a_host_that_is_called_serves_one_session_after_the_other(self):
+    def test_a_called_host_serves_one_session_after_another(self):
         host, address = self.listening_host(2, "a", "--program", PROGRAM)
         for samples in (400, 240):
             process = self.begin(self.custom(listen='connect = ["%s"]' % address, samples=samples))
@@ -74,7 +74,7 @@ class CustomHostsTest(HostCase):
         host.terminate()
         self.ends(host, EXIT_OK)
 
-    def test_worker_programs_may_be_killed_at_any_time_on_a_host(self):
+    def test_worker_programs_on_a_host_can_be_killed_at_any_time(self):
         shape = dict(samples=4000, wait_us=1000, epochs=1)
         restarts = '[loader.restart.intensity]\nmax = 1000\n[loader.restart.backoff]\nmax = "200ms"\n'
         process = self.begin(self.custom(more=restarts, **shape))
@@ -93,7 +93,7 @@ class CustomHostsTest(HostCase):
         self.assertEqual(report["quarantine"], [])
         self.ends(host, EXIT_OK)
 
-    def test_a_sample_that_kills_worker_programs_is_named_and_quarantined_like_a_local_one(self):
+    def test_a_sample_that_kills_worker_programs_on_hosts_is_named_and_quarantined_like_a_local_one(self):
         shape = dict(samples=200, epochs=1, options='kill = "17"')
         local = self.alone(**shape)
         process = self.begin(self.custom(**shape))
@@ -106,7 +106,7 @@ class CustomHostsTest(HostCase):
         first = report["workers"]["deaths"][0]
         self.assertEqual((first["signal"], first["sample"], first["phase"]), ("SIGSEGV", 17, "loading"))
 
-    def test_a_state_of_a_run_with_hosts_continues_without_them(self):
+    def test_a_state_of_a_run_with_hosts_resumes_without_them(self):
         state = os.path.join(self.folder, "state.bin")
         process = self.begin(self.custom(epochs=1), "--state", state, "--batches", 40)
         self.serving(self.address())
@@ -116,7 +116,7 @@ class CustomHostsTest(HostCase):
 
     # ---- who may run what ------------------------------------------------------------------------------------
 
-    def test_a_host_runs_no_program_that_its_operator_has_not_named(self):
+    def test_a_host_runs_only_programs_that_its_operator_has_named(self):
         process = self.begin(self.custom())
         address = self.address()
         err = self.ends(self.host(address), EXIT_CONFIG)
@@ -137,7 +137,7 @@ class CustomHostsTest(HostCase):
         report = self.report_of(process)
         self.assertEqual(self.digests_of(report), self.digests_of(self.alone()))
 
-    def test_arguments_are_compared_with_the_paths_of_the_session(self):
+    def test_program_arguments_are_compared_with_the_paths_of_the_session(self):
         process = self.begin(self.custom(command=(PROGRAM, "/data/a", "--fast")))
         address = self.address()
         err = self.ends(self.serving(address, 2, "a", "--program-argument", "/mnt/a", "--program-argument=--fast"), EXIT_CONFIG)
@@ -199,7 +199,7 @@ class CustomHostsTest(HostCase):
         os.chmod(path, 0o755)
         return path
 
-    def test_a_program_that_never_answers_is_abandoned_after_one_deadline_for_all_workers(self):
+    def test_a_program_that_never_answers_is_given_up_after_one_deadline_for_all_workers(self):
         process = self.begin(self.custom(more='[loader.hang]\nstart_deadline = "1s"\n'))
         address, since = self.address(), time.monotonic()
         host = self.serving(address, 16, program=self.hanging_program())
@@ -210,7 +210,7 @@ class CustomHostsTest(HostCase):
         self.serving(address)
         self.report_of(process)
 
-    def test_a_host_leaves_at_once_though_its_program_does_not_answer(self):
+    def test_a_host_leaves_at_once_even_if_its_program_does_not_answer(self):
         process = self.begin(self.custom())
         host = self.serving(self.address(), program=self.hanging_program())
         self.wait_until(lambda: children_of(host.pid), "the program")
@@ -221,7 +221,7 @@ class CustomHostsTest(HostCase):
         process.terminate()
         process.communicate()
 
-    def test_a_session_ends_at_once_though_its_program_does_not_answer(self):
+    def test_a_session_ends_at_once_even_if_its_program_does_not_answer(self):
         process = self.begin(self.custom(command=(self.hanging_program(),)))
         self.wait_until(lambda: children_of(process.pid), "the program")
         since = time.monotonic()
@@ -246,8 +246,8 @@ class CustomHostsTest(HostCase):
         self.serving(address, 3, "other")
         self.assertEqual(self.digests_of(self.report_of(process)), self.digests_of(self.alone(**dict(shape, wait_us=0))))
 
-    def test_inspect_looks_at_the_samples_without_hosts(self):
-        config = self.custom(listen='listen = "127.0.0.1:1"', hosts="")  # neither may be opened, nor may a secret be missed
+    def test_inspect_examines_the_samples_without_hosts(self):
+        config = self.custom(listen='listen = "127.0.0.1:1"', hosts="")  # neither port may be opened, nor may the secret be needed
         code, out, err = self.penstock("inspect", config, "--json")
         self.assertEqual(code, EXIT_OK, err)
         self.assertEqual(json.loads(out)["samples"], 800)

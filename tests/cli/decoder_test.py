@@ -31,12 +31,12 @@ class DecoderTest(PenstockTest):
         for image in ('decoder = "gpu"', 'decoder = "hybrid"\ngpu_share = 0.5'):
             self.assertEqual(self.digests(self.config(image)), plain, image)
 
-    def test_a_session_on_the_host_device_says_that_the_workers_decode(self):
+    def test_a_session_on_the_host_device_reports_that_the_workers_decode(self):
         code, out, err = self.penstock("run", self.config('decoder = "gpu"'), "--json")
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn('[image] decoder = "gpu": the host device decodes no JPEGs: the workers decode all of them', err)
 
-    def test_a_share_outside_0_to_1_and_a_mixture_are_refused_and_named(self):
+    def test_a_share_outside_0_to_1_is_refused_and_so_is_a_mixture(self):
         code, out, err = self.penstock("run", self.config('decoder = "hybrid"\ngpu_share = 1.5'))
         self.assertEqual(code, EXIT_CONFIG, err)
         self.assertIn("gpu_share", err)

@@ -1,4 +1,4 @@
-"""penstock doctor --host: asks a session, or a loader host that listens, whether hosting would work, and disturbs neither."""
+"""penstock doctor --host: asks a session, or a loader host that listens, whether hosting would work, without disturbing it."""
 
 from host_case import *
 
@@ -37,7 +37,7 @@ class DoctorHostTest(HostCase):
         address = self.address()
         host = self.host(address, 1, secret=("--secret-file", secret))
         before = {w["id"] for w in self.joined(1)["workers"]}
-        self.assertEqual(self.penstock("pause", "--session", "h")[0], EXIT_OK)  # it must not end before it is asked
+        self.assertEqual(self.penstock("pause", "--session", "h")[0], EXIT_OK)  # it must not end before doctor asks it
         for _ in range(3):
             rows = self.ask(address, secret=("--secret-file", secret))
             self.assertEqual(self.statuses(rows, "reach", "secret", "version", "data", "fingerprint", "cores"), ["ok"] * 5 + ["info"])
@@ -53,7 +53,7 @@ class DoctorHostTest(HostCase):
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         self.ends(host, EXIT_OK)
 
-    def test_the_data_is_found_where_data_says_and_compared_with_the_session_s(self):
+    def test_the_data_is_found_where_the_data_option_says_and_compared_with_that_of_the_session(self):
         data, copy, other = (self.folder_of_files(name) for name in ("data", "copy", "other"))
         os.unlink(os.path.join(other, "0007.bin"))
         process = self.begin(self.config(workers=1, text=self.reading(data)))

@@ -169,20 +169,20 @@ class MadeUpMachineTest(DoctorTest):
             self.check_own_row("gpu.driver-runtime", "fail", "supports CUDA 10.2", nothing, {"FAKE_CUDA_VERSION": "10020"})
             self.check_own_row("gpu.architecture", "fail", "capability 5.0", nothing, {"FAKE_CC_MAJOR": "5"})
 
-    def test_a_driver_that_hangs_is_a_finding_and_not_a_hang(self):
+    def test_a_driver_that_hangs_is_a_finding_and_does_not_hang_doctor(self):
         root = self.machine()
         for fake, id, step in (("FAKE_CUINIT", "gpu.cuinit", "cuInit"), ("FAKE_NVML", "gpu.nvml", "nvmlInit")):
             row = self.rows(root, "--probe-timeout", "1s", **{fake: "hang"})[id]
             self.assertEqual((row["status"], row["observed"]), ("fail", step + ": did not return within 1 s"))
 
-    def test_a_broken_gpu_under_a_working_loader_is_named_as_the_layer(self):
+    def test_under_a_working_loader_a_broken_gpu_is_named_as_the_faulty_layer(self):
         report, _ = self.examine(self.config, "--root", self.machine(), env=dict(self.environment, FAKE_CUINIT="999"))
         self.assertEqual({"gpu": "fail", "machine": "ok", "loader": "ok", "data": "ok"}, report["layers"])
         self.assertIn("the GPU layer is broken but the loader works", report["verdict"])
 
 
 class RealMachineTest(DoctorTest):
-    def test_this_machine_is_examined_and_cpu_only_passes(self):
+    def test_this_machine_is_examined_and_passes_with_cpu_only(self):
         report, rows = self.examine(self.config)
         if not os.path.exists("/dev/nvidiactl"):
             for row in rows.values():
@@ -205,7 +205,7 @@ class RealMachineTest(DoctorTest):
         self.assertEqual(rows["gpu.deep"]["status"], "skip")
         self.assertEqual(report["layers"]["loader"], "ok")
 
-    def test_a_worker_program_that_is_missing_or_silent_or_loads_cuda_is_told_apart(self):
+    def test_worker_programs_that_are_missing_or_silent_or_load_cuda_are_told_apart(self):
         rows = self.examine(self.config, "--cpu-only", "--set", 'loader.command=["no-such-program"]')[1]
         self.assertEqual(rows["worker.program"]["status"], "fail")
         self.assertIn("no-such-program", rows["worker.program"]["observed"])
@@ -220,7 +220,7 @@ class RealMachineTest(DoctorTest):
         self.assertEqual(rows["worker.cuda-free"]["status"], "fail")
         self.assertIn("libcuda.so", rows["worker.cuda-free"]["observed"])
 
-    def test_a_worker_program_whose_file_system_does_not_answer_is_a_finding_and_not_a_hang(self):
+    def test_a_worker_program_on_an_unresponsive_file_system_is_a_finding_and_does_not_hang_doctor(self):
         path = self.write("leased-worker", "#!/bin/sh\nexit 1\n")
         os.chmod(path, 0o755)
         self.hold_up(path)
@@ -230,7 +230,7 @@ class RealMachineTest(DoctorTest):
         self.assertEqual(rows["worker.program"]["observed"],
                          "executing '%s' has not returned for 300 ms: its file system does not answer" % path)
 
-    def test_a_dataset_that_is_missing_broken_or_deadly_fails_in_its_own_row(self):
+    def test_a_missing_broken_or_deadly_dataset_fails_in_its_own_row(self):
         photos = os.path.join(self.folder, "photos")
         config = self.write("photos.toml", '[dataset]\npath = "photos"\n[sampler]\nbatch_size = 4\n')
         rows = self.examine(config, "--cpu-only")[1]
@@ -266,14 +266,14 @@ class RealMachineTest(DoctorTest):
         self.assertEqual(row["status"], "warn")
         self.assertIn("gone.sock", row["observed"])
 
-    def test_wrong_configs_and_wrong_usage_have_their_own_exit_codes(self):
+    def test_wrong_configs_and_wrong_usage_have_separate_exit_codes(self):
         bad = self.write("bad.toml", "[loader]\nwokers = 4\n")
         self.assertEqual(self.penstock("doctor", bad)[0], EXIT_CONFIG)
         self.assertEqual(self.penstock("doctor", "--isolate")[0], EXIT_USAGE)
         self.assertEqual(self.penstock("doctor", "--probe-timeout", "5")[0], EXIT_USAGE)
         self.assertEqual(self.penstock("doctor", "--root", "/nonexistent")[0], EXIT_USAGE)
 
-    def test_people_get_lines_that_fit_and_remedies(self):
+    def test_the_output_for_people_fits_the_terminal_and_has_remedies(self):
         code, out, _ = self.penstock("doctor", self.config, "--cpu-only", "--set", 'loader.command=["no-such-program"]')
         self.assertEqual(code, EXIT_NOT_MET)
         self.assertNotIn("\x1b", out)

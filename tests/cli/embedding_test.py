@@ -27,13 +27,13 @@ class EmbeddingTest(PenstockTest):
     def check_gone(self, pids):
         self.wait_until(lambda: not any(alive(int(pid)) for pid in pids), "the end of all workers", seconds=2)
 
-    def test_exit_with_a_live_session_keeps_its_exit_code_and_leaves_no_worker(self):
+    def test_a_program_that_exits_with_a_live_session_keeps_its_exit_code_and_leaves_no_worker(self):
         begin = time.monotonic()
         said = self.embed("exit", expect=7)
         self.assertLess(time.monotonic() - begin, 10)
         self.check_gone(said["workers"].split())
 
-    def test_a_forked_child_that_exits_disturbs_nothing(self):
+    def test_a_forked_child_that_exits_does_not_disturb_its_session(self):
         said = self.embed("fork-exit")
         self.assertEqual(said["child"], "3")
         self.assertEqual(said["digest"], self.undisturbed())
@@ -49,7 +49,7 @@ class EmbeddingTest(PenstockTest):
         holder = int(process.stdout.readline().split()[1])
         try:
             workers = [int(pid) for pid in process.stdout.readline().split()[1:]]
-            # Stopped processes do not handle the parent-death signal at once; the other mechanisms must do it.
+            # Stopped processes do not handle the parent-death signal at once, so the other mechanisms must end them.
             signal_process(workers[0], signal.SIGSTOP)
             self.wait_until(lambda: all(state == "T" for state in states_of_threads(workers[0])), "a stopped worker")
             process.kill()
@@ -59,7 +59,7 @@ class EmbeddingTest(PenstockTest):
         finally:
             signal_process(holder, signal.SIGKILL)
 
-    def test_a_program_that_a_forked_child_executes_inherits_no_descriptor_of_the_session(self):
+    def test_a_program_executed_by_a_forked_child_inherits_no_descriptor_of_the_session(self):
         said = self.embed("fork-exec")
         self.assertEqual(said["child"], "0")
         numbers = {int(n) for n in re.findall(r" (\d+) -> ", self.stderr)}
@@ -68,14 +68,14 @@ class EmbeddingTest(PenstockTest):
             if " -> " in line:
                 self.assertNotRegex(line, "memfd|pidfd|eventpoll|eventfd|timerfd|socket:", self.stderr)
 
-    def test_a_program_that_blocks_all_signals_has_workers_that_block_none(self):
+    def test_in_a_program_that_blocks_all_signals_the_workers_block_none(self):
         said = self.embed("mask")
         self.assertEqual(int(said["blocked"], 16), 0)
         self.assertEqual(said["digest"], self.undisturbed())
         # All but SIGKILL and SIGSTOP, as set by the program; libc reserves two.
         self.assertEqual(int(said["mine"], 16) | 0x180000000, 0xFFFFFFFFFFFBFEFF)
 
-    def test_a_program_whose_system_calls_are_interrupted_all_the_time_gets_its_stream(self):
+    def test_a_program_whose_system_calls_are_constantly_interrupted_gets_its_stream(self):
         said = self.embed("alarm")
         self.assertEqual(said["interrupted"], "often")
         self.assertEqual(said["digest"], self.undisturbed())
@@ -85,12 +85,12 @@ class EmbeddingTest(PenstockTest):
         self.assertEqual(said["deaths"], "1")
         self.assertEqual(said["digest"], self.undisturbed())
 
-    def test_the_thread_that_took_the_first_batch_may_end(self):
+    def test_the_thread_that_took_the_first_batch_can_end(self):
         said = self.embed("thread")
         self.assertEqual(said["restarts"], "0")
         self.assertEqual(said["digest"], self.undisturbed())
 
-    def test_a_session_may_be_destroyed_on_another_thread_while_its_first_one_lives_on(self):
+    def test_a_session_can_be_destroyed_on_another_thread_while_its_first_thread_is_alive(self):
         self.assertEqual(self.embed("other-thread")["digest"], self.undisturbed())
 
     def test_a_program_without_standard_streams_gets_its_stream(self):

@@ -35,13 +35,13 @@ class Examples(harness.PenstockTest):
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
         return done.stdout
 
-    def test_a_config_runs_from_a_program_and_shows_its_batches(self):
+    def test_a_program_runs_a_config_and_shows_its_batches(self):
         out = self.example("01_run_config", os.path.join(SOURCES, "configs", "synthetic.toml"))
         self.assertEqual(len(re.findall(r"^batch \d+: \d+ samples; data uint8 \[ \d+ 3 32 32 \]", out, re.M)), 20)
         self.assertIn("999 samples in 20 batches", out)
         self.assertIn("1 died, 1 samples failed", out)
 
-    def test_doctor_and_the_dry_run_cope_with_a_dataset_that_only_its_worker_knows(self):
+    def test_doctor_and_the_dry_run_handle_a_dataset_that_only_its_worker_knows(self):
         worker = os.path.join(harness.BIN, "02_lines_worker")
         poem = self.write("poem.txt", "to be\nor not to be\nthat is the question\n")
         config = self.write("lines.toml", '[dataset]\ntype = "custom"\noptions = { file = "%s" }\n[gpu]\ndevice = "host"\n'
@@ -60,7 +60,7 @@ class Examples(harness.PenstockTest):
         code, out, err = self.penstock("run", config, "--dry-run", "--set", 'loader.command=["/nowhere/worker"]')
         self.assertEqual((code, "'/nowhere/worker': No such file" in err), (harness.EXIT_FAILED, True), err)
 
-    def test_the_first_example_reports_a_wrong_config(self):
+    def test_the_first_example_reports_an_invalid_config(self):
         wrong = self.write("wrong.toml", "[loader]\nworkers = 0\n")
         self.example("01_run_config", wrong, expect=1)
         self.example("01_run_config", expect=2)
@@ -79,7 +79,7 @@ class Examples(harness.PenstockTest):
         again = self.example("02_own_dataset", os.path.join(self.folder, "poem.txt"))
         self.assertEqual(again, out)
 
-    def test_samples_of_different_size_are_the_same_in_either_placement(self):
+    def test_samples_of_different_sizes_are_the_same_in_both_placements(self):
         poem = self.write("poem.txt", "".join("%s\n" % ("ab" * (n * 7 % 40)) for n in range(60)))
         config = self.write("lines.toml", '[dataset]\ntype = "custom"\n[dataset.options]\nfile = "%s"\n[sampler]\n'
                             'batch_size = 7\n[loader]\nworkers = 2\ncommand = ["02_lines_worker"]\n[gpu]\ndevice = "host"\n' % poem)
@@ -92,7 +92,7 @@ class Examples(harness.PenstockTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot open nowhere.txt", done.stderr)
 
-    def test_an_interrupted_run_continues_exactly_where_it_was(self):
+    def test_an_interrupted_run_continues_exactly_where_it_stopped(self):
         whole = self.example("04_resume", self.write("a.toml", SLOW.format(workers=4)), "whole.state")
         self.assertEqual(len(whole.splitlines()), 120)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "whole.state")))
@@ -113,7 +113,7 @@ class Examples(harness.PenstockTest):
         self.assertEqual("".join(sum(parts, [])), whole)
         self.assertTrue(all(parts))
 
-    def test_two_ranks_share_an_epoch_and_together_see_every_sample_once(self):
+    def test_two_ranks_share_an_epoch_and_together_deliver_every_sample_once(self):
         config = self.write("ranks.toml", SLOW.format(workers=2))
         out = self.example("05_two_ranks", config)
         self.assertEqual(out, "rank 0: 300 samples\nrank 1: 300 samples\ntogether 600 samples, 600 different ones\n")
@@ -146,7 +146,7 @@ class Examples(harness.PenstockTest):
                 self.assertLessEqual(max(abs(x - y) for x, y in zip(a, b)), 2)
 
     @unittest.skipUnless(os.path.exists(os.path.join(harness.BIN, "device_programs/moments.so")), "the examples were not built")
-    def test_simulations_in_workers_are_evaluated_by_a_device_program(self):
+    def test_a_device_program_evaluates_simulations_from_workers(self):
         out = self.example("10_simulate", "20", os.path.join(harness.BIN, "device_programs/moments.so"), "host")
         self.assertEqual(len(re.findall(r"^walk \d+: {\"bytes\":1000000,\"mean\":\d+\.\d{4},\"variance\":\d+\.\d{4}}$", out, re.M)), 20)
         self.assertIn("on host memory", out)
@@ -182,7 +182,7 @@ class Examples(harness.PenstockTest):
         from PIL import Image
         configs = glob.glob(os.path.join(SOURCES, "configs", "*.toml")) + [os.path.join(SOURCES, "photos.toml")]
         self.assertGreaterEqual(len(configs), 5)
-        # With --strict the data must exist too.
+        # With --strict the data must exist, too.
         arrays = os.path.join(self.folder, "features.npy")
         numpy.save(arrays, numpy.zeros((4, 3), "float32"))
         frames = self.write("frames.bin", "")
@@ -195,7 +195,7 @@ class Examples(harness.PenstockTest):
             code, out, err = self.penstock("check-config", config, "--strict", env=data)
             self.assertEqual(code, 0, config + out + err)
 
-    def test_every_example_is_short_enough_to_be_read(self):
+    def test_every_example_is_short_enough_to_read(self):
         for source in glob.glob(os.path.join(SOURCES, "*.c*")):
             with open(source) as file:
                 self.assertLessEqual(len(file.readlines()), 120, source)

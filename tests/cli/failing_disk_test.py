@@ -1,4 +1,4 @@
-"""Reads that fail with EIO or ESTALE, as those of bad disks and file servers: tried again, and named if they always fail."""
+"""Reads that fail with EIO or ESTALE, as those of bad disks and file servers: retried, and named if they always fail."""
 
 import errno
 import io
@@ -50,7 +50,7 @@ class FailingDiskTest(PenstockTest):
                 os.path.join(BIN, "slow_disk.so"), fault, every, os.path.realpath(self.data))
         return self.write("failing.toml", text)
 
-    def test_reads_that_fail_for_a_moment_change_nothing(self):
+    def test_reads_that_fail_temporarily_do_not_change_the_stream(self):
         self.make(24)
         for kind in DATASETS:
             whole = self.digests(self.config(kind))
@@ -59,7 +59,7 @@ class FailingDiskTest(PenstockTest):
                 self.assertEqual([epoch["digest"] for epoch in report["epochs"]], whole, (kind, fault))
                 self.assertEqual(report["failures"], [], kind)
 
-    def test_samples_that_can_never_be_read_fail_by_name_and_the_sum_holds(self):
+    def test_samples_that_can_never_be_read_fail_by_name_and_the_totals_add_up(self):
         self.make(2)
         for kind, name in NAMES.items():
             report = self.run_json(self.config(kind, errno.ESTALE, batch=1))

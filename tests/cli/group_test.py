@@ -59,7 +59,7 @@ device = "host"
         return status
 
     def first_cause(self, reports):
-        """The one that all ranks report."""
+        """The cause that all ranks report."""
         causes = [report["group"]["first_cause"] for report in reports]
         for report in reports:
             self.assertEqual(report["outcome"], "failed")
@@ -68,7 +68,7 @@ device = "host"
             self.assertEqual(cause, causes[0])
         return causes[0]
 
-    def test_ranks_that_joined_deliver_what_they_would_have_delivered_alone(self):
+    def test_ranks_of_a_group_deliver_what_they_would_have_delivered_alone(self):
         grouped = self.run_group()
         for rank, report in enumerate(grouped):
             self.check_sums(report)
@@ -82,11 +82,11 @@ device = "host"
             self.assertNotIn("group", alone)
             self.assertEqual([e["digest"] for e in report["epochs"]], [e["digest"] for e in alone["epochs"]])
 
-    def test_an_owner_in_the_session_delivers_the_same(self):
+    def test_an_owner_inside_the_session_delivers_the_same_batches(self):
         apart, inside = self.run_group(world=2), self.run_group("--set", "gpu.placement=embedded", world=2)
         self.assertEqual([[e["digest"] for e in r["epochs"]] for r in apart], [[e["digest"] for e in r["epochs"]] for r in inside])
 
-    def test_ranks_that_differ_all_fail_and_both_values_are_named(self):
+    def test_ranks_that_differ_all_fail_and_name_both_values(self):
         for key, values in (("sampler.seed", (1234, 99)), ("sampler.batch_size", (8, 4)), ("dataset.samples", (403, 400))):
             with self.subTest(key):
                 reports = self.run_group(of_rank={2: ["--set", "%s=%d" % (key, values[1])]}, expect=EXIT_FAILED)
@@ -111,7 +111,7 @@ device = "host"
         self.assertIn("from position 48 of epoch 0 at rank 0", cause)
         self.assertIn("from position 64 of epoch 0 at rank 1", cause)
 
-    def test_different_world_sizes_are_both_named(self):
+    def test_if_world_sizes_differ_both_are_named(self):
         first, second = self.start_rank(0, world=2), self.start_rank(1, world=3)
         reports, begin = [], time.monotonic()
         for process in (first, second):
@@ -136,7 +136,7 @@ device = "host"
             code, _, err = self.end(twin)
             self.assertEqual(code, EXIT_FAILED, err)
 
-    def test_a_rank_that_does_not_arrive_is_named_with_those_that_have(self):
+    def test_a_missing_rank_is_named_with_those_that_have_arrived(self):
         options = ("--set", "group.join_timeout=2s")
         reports = []
         for process in [self.start_rank(r, *options, world=3) for r in (0, 2)]:
@@ -173,7 +173,7 @@ device = "host"
         for rank in ranks:
             self.wait_until(lambda: self.status_of("stamps-rank%d" % rank).get("batches_delivered", 0) >= steps, "rank %d delivers" % rank)
 
-    def test_a_rank_that_is_killed_ends_all_within_five_seconds(self):
+    def test_the_death_of_a_rank_ends_all_ranks_within_five_seconds(self):
         ranks = [self.start_rank(r, *self.endless()) for r in range(WORLD)]
         self.wait_for_steps(3)
         ranks[2].kill()
@@ -189,7 +189,7 @@ device = "host"
         cause = self.first_cause(reports)
         self.assertEqual((cause["rank"], cause["pid"], cause["cause"]), (2, ranks[2].pid, "its process has ended"))
 
-    def test_losing_rank_0_ends_all_within_five_seconds(self):
+    def test_the_loss_of_rank_0_ends_all_ranks_within_five_seconds(self):
         ranks = [self.start_rank(r, *self.endless(), world=3) for r in range(3)]
         self.wait_for_steps(3, range(3))
         ranks[0].kill()
@@ -227,7 +227,7 @@ device = "host"
         self.assertLess(time.monotonic() - begin, ENDS_WITHIN)
         self.assertIn("does not exist", self.first_cause(reports)["cause"])
 
-    def test_a_rank_that_cannot_begin_joins_to_say_why(self):
+    def test_a_rank_that_cannot_start_joins_to_report_why(self):
         damaged = self.write("damaged.state", "no state at all")
         for rank, options, words in ((1, ["--state", damaged], "damaged.state': this is not a saved state"),
                                      (0, ["--sink", "plugin:/nowhere.so"], "/nowhere.so")):
@@ -239,7 +239,7 @@ device = "host"
                 self.assertIn(words, cause["cause"])
                 self.assertIn(words, reports[rank]["error"])
 
-    def test_a_signal_to_one_rank_stops_all_at_the_same_step(self):
+    def test_a_signal_to_one_rank_stops_all_ranks_at_the_same_step(self):
         for placement in ("process", "embedded"):
             with self.subTest(placement):
                 ranks = [self.start_rank(r, *self.endless(), "--set", "gpu.placement=" + placement) for r in range(WORLD)]
@@ -282,7 +282,7 @@ device = "host"
         totals = [self.end(process)[1]["totals"]["batches"] for process in ranks]
         self.assertEqual(totals[0], totals[1])
 
-    def test_a_rank_that_is_paused_stops_with_the_others(self):
+    def test_a_paused_rank_stops_with_the_others(self):
         ranks = [self.start_rank(r, *self.endless(), world=2) for r in range(2)]
         self.wait_for_steps(3, range(2))
         self.penstock("pause", "--session", "stamps-rank1")
@@ -292,10 +292,10 @@ device = "host"
         totals = [self.end(process)[1]["totals"]["batches"] for process in ranks]
         self.assertEqual(totals[0], totals[1])
 
-    def test_a_second_signal_does_not_wait_for_the_others(self):
+    def test_after_a_second_signal_a_rank_does_not_wait_for_the_others(self):
         ranks = [self.start_rank(r, *self.endless(), world=2) for r in range(2)]
         self.wait_for_steps(3, range(2))
-        ranks[0].send_signal(signal.SIGSTOP)  # it can agree to nothing
+        ranks[0].send_signal(signal.SIGSTOP)  # the suspended rank cannot agree on a step
         ranks[1].send_signal(signal.SIGTERM)
         self.wait_until(lambda: self.status_of("stamps-rank1").get("state") == "stopping", "rank 1 stops")
         ranks[1].send_signal(signal.SIGTERM)
@@ -305,7 +305,7 @@ device = "host"
         self.assertLess(time.monotonic() - begin, 6)
         ranks[0].send_signal(signal.SIGCONT)
         code, report, err = self.end(ranks[0])
-        if code == EXIT_OK:  # rank 1 was ahead: rank 0 could still reach its step
+        if code == EXIT_OK:  # rank 1 was ahead, so rank 0 could still reach its step
             self.assertEqual(report["totals"]["batches"], left["totals"]["batches"], err)
         else:
             self.assertEqual(code, EXIT_FAILED, err)
@@ -320,13 +320,13 @@ device = "host"
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("the environment has no rank from a launcher", err)
 
-    def test_a_rank_in_the_file_that_is_not_the_launchers_is_refused(self):
+    def test_a_rank_in_the_file_that_differs_from_the_one_of_the_launcher_is_refused(self):
         code, _, err = self.penstock("run", self.file, "--quiet", "--set", "sampler.rank=1", "--set", "sampler.world_size=2", env=self.place(0, 2))
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("the config says rank 1 of 2", err)
         self.assertIn("rank 0 of 2 according to torchrun", err)
 
-    def test_a_session_that_does_not_join_is_alone_under_a_launcher(self):
+    def test_under_a_launcher_a_session_that_does_not_join_a_group_is_alone(self):
         report = self.run_json(self.file, "--set", "group.join=never", env=self.place(1, 2))
         self.assertNotIn("group", report)
         self.assertEqual(sum(e["delivered"] for e in report["epochs"]), 806)

@@ -35,13 +35,13 @@ class PenstockTest(unittest.TestCase):
     """A test with a temporary folder, which also contains the control sockets."""
 
     def setUp(self):
-        # For tests that call random: ctest shows it when one fails.
+        # Seeds tests that call random; ctest shows the seed when one fails.
         seed = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
         print("PENSTOCK_TEST_SEED=%d" % seed, flush=True)
         random.seed(seed)
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
         self.folder = self._folder.name
-        # bash, for one, warns of a locale that is not installed.
+        # some programs, such as bash, warn about a locale that is not installed
         self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder, LC_ALL="C.UTF-8")
         self._running = []
 
@@ -59,7 +59,7 @@ class PenstockTest(unittest.TestCase):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path + "~", "w") as file:
             file.write(text)
-        os.rename(path + "~", path)  # a program that was just started may be about to read the previous file
+        os.rename(path + "~", path)  # a program that was just started may still be reading the previous file
         return path
 
     def worker_program(self, script):
@@ -86,11 +86,11 @@ class PenstockTest(unittest.TestCase):
         return process.returncode, out, err.decode("utf-8", "replace")
 
     def check_schema(self, answer):
-        """Everything that --json prints names its schema; tools/site fails if one is not described."""
+        """All output of --json names its schema; tools/site fails if a schema is not described."""
         self.assertRegex(answer.get("schema", ""), r"^penstock\.[a-z.-]+/\d+$")
 
     def lines_on_a_terminal(self, *arguments, columns=80, timeout=60):
-        """What it prints on a terminal of this width."""
+        """The output on a terminal of this width."""
         ours, its = os.openpty()
         with open(ours, "rb", buffering=0) as screen:
             fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -150,26 +150,26 @@ class PenstockTest(unittest.TestCase):
         return found
 
     def wait_until(self, condition, what, seconds=20.0):
-        """`what` may be a function, called when the time is over."""
+        """`what` may be a function, which is called when the time is over."""
         end = time.monotonic() + seconds
         while (asked := time.monotonic()) < end:
             result = condition()
             if result:
                 return result
-            # Polling takes at most a third of a core: the awaited process needs the cores, too.
+            # Polling takes at most a third of a core, because the awaited process needs the cores, too.
             time.sleep(min(max(0.005, 2 * (time.monotonic() - asked)), 0.1))
         self.fail("not within %g s: %s" % (seconds, what() if callable(what) else what))
 
     @staticmethod
     def torchrun_alone():
-        """torchrun's options for one machine, with its own port: before torch 2, --standalone always takes the same one."""
+        """torchrun's options for one machine, with a free port: before torch 2, --standalone always takes the same one."""
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             port = one.getsockname()[1]
         return ["--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:%d" % port, "--rdzv_id", "test-%d" % port]
 
     def need_torchrun(self):
-        """Skips where torch cannot make the store by which torchrun's processes meet: Debian 13's build lacks a part that it needs."""
+        """Skips the test where torch cannot make the store where torchrun's processes meet: Debian 13's build lacks a part."""
         if importlib.util.find_spec("torch") is None:
             self.skipTest("torch is not installed")
         tried = subprocess.run([sys.executable, "-c", "from torch.distributed import TCPStore; TCPStore('127.0.0.1', 0, 1, True)"],
@@ -178,7 +178,7 @@ class PenstockTest(unittest.TestCase):
             self.skipTest("torchrun cannot start anything here: torch is built without libuv")
 
     def most_memory_of(self, process, seconds):
-        """The largest RssAnon seen until the process ended or the time passed."""
+        """The largest RssAnon seen until the process ended or the time was over."""
         most, end = 0, time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < end:
             try:
@@ -229,7 +229,7 @@ def descendants_of(ancestor):
 
 
 def signal_process(pid, number):
-    """os.kill for one process. For it, 0 and negative numbers mean groups: 0 is the one of ctest and the shell that started it."""
+    """os.kill for exactly one process: 0 and negative numbers would mean groups, and 0 the group of ctest and the shell that started it."""
     if not pid or pid <= 1:
         raise ValueError("pid %r is not a process of a test" % (pid,))
     os.kill(pid, number)
@@ -267,7 +267,7 @@ def debugger(pid):
 
 
 def described(pid):
-    """Describes a process, for messages about processes that should not be there."""
+    """Describes a process, for messages about processes that should not exist."""
     def read(name):
         try:
             with open("/proc/%d/%s" % (pid, name)) as file:
@@ -297,7 +297,7 @@ def times_waited(pid):
 
 
 def is_asking(pid):
-    """Whether a process is waiting and has a socket open."""
+    """Whether a process is waiting and has an open socket."""
     try:
         links = [os.readlink("/proc/%d/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%d/fd" % pid)]
     except OSError:
@@ -334,7 +334,7 @@ def synthetic(samples=400, bytes="4KiB", batch=8, epochs=2, dataset="", more="")
 
 
 def make_photos(folder, count, classes=4, size=(160, 120), seed=1):
-    """Small JPEGs like photographs: smooth fields with shapes and some noise. Needs Pillow."""
+    """Small JPEGs that resemble photographs: smooth fields with shapes and some noise. Needs Pillow."""
     from PIL import Image, ImageDraw
     draw_random = random.Random(seed)
     for index in range(count):

@@ -1,4 +1,4 @@
-"""penstock headroom: the rate of a program with the real feed, compared with its rate if data were free."""
+"""penstock headroom: the rate of a program with its real feed, compared with the rate if data were free."""
 
 from harness import *
 
@@ -10,7 +10,7 @@ class HeadroomTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         return json.loads(out)
 
-    def test_a_slow_feed_is_a_small_part_of_the_rate_with_free_data(self):
+    def test_with_a_slow_feed_the_rate_is_a_small_part_of_the_rate_with_free_data(self):
         r = self.measure('wait = "25ms"', "--step", "5ms")
         self.assertEqual(list(r), ["schema", "device", "sink", "step_seconds", "feed", "cached", "ratio", "limit", "key", "verdict"])
         self.assertEqual((r["schema"], r["sink"], r["step_seconds"]), ("penstock.headroom/1", "null", 0.005))
@@ -20,12 +20,12 @@ class HeadroomTest(PenstockTest):
         self.assertAlmostEqual(r["ratio"], r["feed"]["samples_per_second"] / r["cached"]["samples_per_second"])
         self.assertIsInstance(r["verdict"], str)
 
-    def test_a_slow_program_gets_what_it_can_take(self):
+    def test_a_slow_program_gets_all_that_it_can_take(self):
         r = self.measure("", "--step", "40ms")
         self.assertGreater(r["ratio"], 0.75)
         self.assertEqual(r["limit"], "consumer")
 
-    def test_people_get_both_rates_and_the_limit(self):
+    def test_the_text_for_people_has_both_rates_and_the_limit(self):
         path = self.write("headroom.toml", synthetic(dataset='wait = "5ms"'))
         code, out, err = self.penstock("headroom", path, "--workers", 1, "--seconds", 1)
         self.assertEqual(code, EXIT_OK, err)

@@ -26,7 +26,7 @@ device = "host"
 %s
 """
 SAMPLES = 640
-# The limits of lateness are known after 128 samples; the last 240 fill a few batches of each worker.
+# The limits of lateness are known after 128 samples; the other 240 fill a few batches of each worker.
 STALLED = 401
 
 
@@ -54,7 +54,7 @@ class HedgeTest(PenstockTest):
         return self.wait_until(lambda: (self.status().get("hedges") or {}).get("started", 0) > 0, "a hedge")
 
     def loading(self, sample):
-        """The processes that load it, the longest first."""
+        """The processes that load the sample, the longest first."""
         found = [w for w in self.status().get("workers", []) if w.get("current_sample") == str(sample) or
                  (w.get("current_sample") or "").endswith("sample %d" % sample)]
         return [w["pid"] for w in sorted(found, key=lambda w: -(w["current_sample_seconds"] or 0))]
@@ -70,7 +70,7 @@ class HedgeTest(PenstockTest):
         self.check_sums(report)
         return report
 
-    def test_a_stalled_read_is_overtaken_by_a_second_one_and_the_digest_is_the_same(self):
+    def test_a_second_read_overtakes_a_stalled_one_and_the_digest_is_the_same(self):
         for more in ("", '[scheduler]\norder = "relaxed"\nwindow = 2'):
             with self.subTest(more=more):
                 report = self.run_json(self.config(self.STALL % 8, more=more), "--workers", 3, "--digest")
@@ -80,13 +80,13 @@ class HedgeTest(PenstockTest):
                 self.assertLess(report["totals"]["seconds"], 7)
                 self.assertEqual(report["failures"], [])
 
-    def test_a_custom_collate_sees_the_whole_batch(self):
+    def test_a_custom_collate_gets_the_whole_batch(self):
         options = 'collate = "yes"\n'
         report = self.run_json(self.config(options + self.STALL % 3), "--workers", 3, "--digest")
         self.assertEqual([e["digest"] for e in report["epochs"]], self.digests_of(options))
         self.assertGreaterEqual(report["hedges"]["won"], 1)
 
-    def test_without_hedge_nothing_is_loaded_twice(self):
+    def test_without_hedge_no_batch_is_loaded_twice(self):
         report = self.run_json(self.config(self.STALL % 0.3, hedge=False), "--workers", 3)
         self.assertEqual(report["hedges"], {"started": 0, "won": 0})
 
@@ -98,7 +98,7 @@ class HedgeTest(PenstockTest):
         signal_process(pid, signal.SIGCONT)
         self.assertEqual([e["digest"] for e in self.report_of(process)["epochs"]], self.digests_of())
 
-    def test_either_of_the_two_workers_may_be_killed(self):
+    def test_either_of_the_two_workers_can_be_killed(self):
         expected = self.digests_of()
         for which in (0, 1):
             with self.subTest(which=("the first", "the second")[which]):
@@ -109,13 +109,13 @@ class HedgeTest(PenstockTest):
                 self.assertEqual(report["workers"]["ended_unexpectedly"], 1)
                 self.assertEqual(report["quarantine"], [])
 
-    def test_a_sample_that_kills_both_workers_has_had_one_attempt(self):
+    def test_a_death_of_both_workers_counts_as_one_attempt_of_their_sample(self):
         poison = 'kill = "%d"\nkill_after = "%s"'
         process = self.begin(self.config(poison % (STALLED - 1, 2)))
         self.wait_for_hedge()
         report = self.report_of(process)
         self.assertEqual([(q["sample"], q["attempts"]) for q in report["quarantine"]], [(STALLED - 1, 3)])
-        self.assertEqual(len(report["workers"]["deaths"]), 4)  # two of the first attempt
+        self.assertEqual(len(report["workers"]["deaths"]), 4)  # both in the first attempt
         self.assertEqual([e["digest"] for e in report["epochs"]], self.digests_of(poison % (STALLED - 1, 0)))
 
     def test_a_run_that_is_paused_and_resumed_while_two_workers_load_a_batch_continues(self):
@@ -125,7 +125,7 @@ class HedgeTest(PenstockTest):
         self.assertEqual(self.penstock("resume", "--session", "h")[0], EXIT_OK)
         self.assertEqual([e["digest"] for e in self.report_of(process)["epochs"]], self.digests_of())
 
-    def test_a_late_worker_may_be_drained(self):
+    def test_a_late_worker_can_be_drained(self):
         process = self.begin(self.config(self.STALL % 2 + '\nstall_reads = "2"'))
         pid = self.both_loading(STALLED - 1)[0]
         late = next(w["id"] for w in self.status()["workers"] if w["pid"] == pid)
@@ -134,7 +134,7 @@ class HedgeTest(PenstockTest):
         self.assertEqual([e["digest"] for e in report["epochs"]], self.digests_of())
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
 
-    def test_a_run_that_is_stopped_during_a_hedge_resumes_where_it_was(self):
+    def test_a_run_that_is_stopped_during_a_hedge_resumes_where_it_stopped(self):
         config, state = self.config(self.STALL % 2 + '\nstall_reads = "2"', epochs=2), os.path.join(self.folder, "h.state")
         process = self.begin(config, "--state", state)
         self.wait_for_hedge()
@@ -160,7 +160,7 @@ class HedgeTest(PenstockTest):
         self.assertEqual(code, EXIT_CONFIG, err)
         self.assertIn("'hedge' in [loader] starts late batches a second time, but a pool runs jobs", err)
 
-    def test_hedging_with_one_worker_is_a_warning(self):
+    def test_hedging_with_one_worker_causes_a_warning(self):
         code, _, err = self.penstock("check-config", self.write("one.toml", synthetic() + "[loader]\nworkers = 1\nhedge = true\n"))
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("'hedge' in [loader] has no effect with one worker", err)

@@ -22,7 +22,7 @@ class HelpTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         return out
 
-    def test_every_verb_of_the_contract_is_there_and_has_examples(self):
+    def test_every_verb_of_the_contract_exists_and_has_examples(self):
         verbs = {v["verb"]: v for v in self.table()["verbs"]}
         self.assertEqual([v for v in CONTRACT if v not in verbs], [])
         for name, verb in verbs.items():
@@ -42,7 +42,7 @@ class HelpTest(PenstockTest):
                     if words[:1] != ["penstock"]:
                         continue
                     known = {n for o in verbs[words[1]]["options"] for n in o["names"].split(",")}
-                    own = words[2:words.index("--")] if "--" in words else words[2:]  # the rest is another program's
+                    own = words[2:words.index("--")] if "--" in words else words[2:]  # the rest belongs to another program
                     for word in own:
                         if word.startswith("-"):
                             self.assertIn(word.split("=")[0], known, example)
@@ -58,13 +58,13 @@ class HelpTest(PenstockTest):
             self.assertEqual(code, EXIT_OK, err)
             self.assertIn(word, json.loads(out)["help"])
 
-    def test_usage_errors_are_json_when_json_was_asked_for(self):
+    def test_usage_errors_are_json_if_json_was_requested(self):
         for verb in self.table()["verbs"]:
             code, out, _ = self.penstock(verb["verb"], "--json", "--no-such-option")
             self.assertEqual(code, EXIT_USAGE, verb["verb"])
             self.assertEqual(json.loads(out)["error"]["kind"], "usage")
 
-    def test_help_fits_80_columns_and_says_the_same_as_dash_dash_help(self):
+    def test_help_fits_80_columns_and_equals_the_output_of_dash_dash_help(self):
         self.assertTrue(all(len(line) <= 80 for line in self.said_by("help").splitlines()))
         for verb in self.table()["verbs"]:
             text = self.said_by("help", verb["verb"])
@@ -87,7 +87,7 @@ class HelpTest(PenstockTest):
             self.assertIn("there is no verb 'statsu'; did you mean 'status'?", err)
         self.assertEqual(self.penstock()[0], EXIT_USAGE)
 
-    def test_a_misspelt_value_gets_a_suggestion_and_an_option_that_is_cut_short_its_whole_name(self):
+    def test_a_misspelt_value_gets_a_suggestion_and_an_abbreviated_option_its_full_name(self):
         for arguments, words in ((["wait", "--for=redy"], "--for redy: must be ready, finished or ended; did you mean 'ready'?"),
                                  (["quarantine", "lst"], "ACT lst: must be list, retry or release; did you mean 'list'?"),
                                  (["sessions", "--end"], "there is no option '--end'; did you mean '--ended'?"),
@@ -99,7 +99,7 @@ class HelpTest(PenstockTest):
             self.assertEqual(code, EXIT_USAGE, arguments)
             self.assertIn(words, err, arguments)
 
-    def test_what_to_do_next_is_also_in_errors_as_json(self):
+    def test_the_next_step_is_also_in_json_errors(self):
         for arguments, code, command in ((["status", "--no-such-option"], EXIT_USAGE, "penstock help status"),
                                          (["quarantine", "retry"], EXIT_USAGE, "penstock quarantine list"),
                                          (["quarantine", "release", "--file", "x.jsonl"], EXIT_USAGE, "penstock quarantine list --file x.jsonl"),
@@ -116,7 +116,7 @@ class HelpTest(PenstockTest):
         self.assertEqual(code, EXIT_USAGE)
         self.assertIn("there is no verb 'photos.toml'; a config file comes after its verb: penstock run photos.toml", err)
 
-    def test_an_option_before_the_verb_is_told_apart_from_a_verb(self):
+    def test_an_option_before_the_verb_is_not_taken_for_a_verb(self):
         for arguments, words in ((["--sesion", "x", "status"], "'--sesion' comes before the verb, but options follow it: penstock status --session"),
                                  (["--json", "status"], "'--json' comes before the verb, but options follow it: penstock status --json"),
                                  (["--nothing-of-the-kind", "status"], "options follow it; 'status' has no such option"),
@@ -125,7 +125,7 @@ class HelpTest(PenstockTest):
             self.assertEqual(code, EXIT_USAGE, arguments)
             self.assertIn(words, err + _, arguments)
 
-    def test_words_that_no_verb_expects_are_named_with_the_usage(self):
+    def test_words_that_a_verb_does_not_expect_are_named_with_its_usage(self):
         for arguments, words in ((["map", "lines.txt", "--", "sh", "-c", "echo $1"],
                                   "unexpected argument 'sh'; usage: penstock map [FILE] [OPTIONS]; a program is passed to --command"),
                                  (["run", "a.toml", "b.toml"], "unexpected argument 'b.toml'; usage: penstock run FILE [OPTIONS]"),
@@ -134,7 +134,7 @@ class HelpTest(PenstockTest):
             self.assertEqual(code, EXIT_USAGE, arguments)
             self.assertIn(words, err, arguments)
 
-    def test_what_a_verb_needs_is_named_with_its_choices(self):
+    def test_a_missing_argument_of_a_verb_is_named_with_its_choices(self):
         for arguments, words in ((["bench"], "WHAT is missing: what to measure: upload or transform"),
                                  (["restart"], "TARGET is missing: worker/N, workers or gpu"),
                                  (["scale"], "N is missing: how many workers"),
@@ -148,7 +148,7 @@ class HelpTest(PenstockTest):
         self.assertIn(" 78 ", self.said_by("help", "exit-codes"))
         self.assertIn("worker/3", self.said_by("help", "targets"))
 
-    def test_the_manual_page_and_the_completions_that_are_installed_are_current(self):
+    def test_the_installed_manual_page_and_completions_are_current(self):
         for path, arguments in (("man/man1/penstock.1", ("help", "--man")),
                                 ("bash-completion/completions/penstock", ("completion", "bash")),
                                 ("zsh/site-functions/_penstock", ("completion", "zsh")),
@@ -156,7 +156,7 @@ class HelpTest(PenstockTest):
             with open(os.path.join(SHARE, path)) as file:
                 self.assertEqual(file.read(), self.said_by(*arguments), path)
 
-    def test_the_manual_page_names_every_verb_and_troff_finds_no_fault(self):
+    def test_the_manual_page_names_every_verb_and_troff_finds_no_fault_in_it(self):
         page = self.said_by("help", "--man")
         for verb in self.table()["verbs"]:
             self.assertIn('.SS "penstock ' + verb["verb"].replace("-", "\\-"), page)
@@ -165,7 +165,7 @@ class HelpTest(PenstockTest):
             self.assertEqual(done.stderr.decode(), "")
 
     def complete(self, *words):
-        """The completions that bash offers after these words; the last one is being typed."""
+        """The completions that bash offers after these words, of which the last one is being typed."""
         script = ('source <(penstock completion bash)\n'
                   'compopt() { :; }\n'
                   'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _penstock; printf "%s\\n" "${COMPREPLY[@]}"\n')
@@ -193,12 +193,12 @@ class HelpTest(PenstockTest):
         os.mkdir(os.path.join(self.folder, "a folder"))
         self.assertEqual(self.complete("penstock", "run", "x", "--out", "a"), ["a folder"])
 
-    def test_bash_completes_what_a_key_of_set_can_be(self):
+    def test_bash_completes_the_values_of_keys_after_set(self):
         types = ["uint8", "float16", "bfloat16", "float32"]
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype", "="), types)
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype", "=", "fl"), ["float16", "float32"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "=", "gpu.dtype", "=", "b"), ["bfloat16"])
-        # If = does not separate words.
+        # As if = did not separate words.
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype=b"), ["gpu.dtype=bfloat16"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "sampler.shuffle", "=", "t"), ["true"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "loader.workers", "="), ["auto"])
@@ -218,10 +218,10 @@ class HelpTest(PenstockTest):
         done = subprocess.run([program, "-n", path], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_zsh_reads_its_completion(self):
+    def test_zsh_can_read_its_completion(self):
         self.check_syntax("zsh")
 
-    def test_fish_reads_its_completion(self):
+    def test_fish_can_read_its_completion(self):
         self.check_syntax("fish")
 
 

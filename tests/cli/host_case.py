@@ -1,4 +1,4 @@
-"""Sessions with loader hosts, and what may stand between them."""
+"""Sessions with loader hosts, and relays between them."""
 
 import re
 import threading
@@ -16,7 +16,7 @@ INSECURE = "insecure = true\n"
 
 
 class Relay(threading.Thread):
-    """Stands between hosts and a session. `change(number of the connection, bytes)` sees what hosts send."""
+    """A relay between hosts and a session. `change(number of the connection, bytes)` gets what hosts send."""
 
     def __init__(self, to, change):
         super().__init__(daemon=True)
@@ -52,7 +52,7 @@ class Relay(threading.Thread):
 
 
 class Bandwidth:
-    """For Relay: what hosts send passes at this many bytes a second, all connections together."""
+    """For Relay: limits what hosts send to this many bytes a second, over all connections."""
 
     def __init__(self, bytes_per_second):
         self.rate, self.free_at, self.lock = bytes_per_second, 0.0, threading.Lock()
@@ -66,7 +66,7 @@ class Bandwidth:
 
 
 class HostCase(PenstockTest):
-    GIVEN_WITHIN = 30  # 3 s of measuring, 2 s until it is certain, 5 s since the last change; the rest is for a busy machine
+    GIVEN_WITHIN = 30  # 3 s of measuring, 2 s until the result is certain, 5 s since the last change; the rest is for a busy machine
 
     def config(self, name="h", text=None, workers=0, hosts=INSECURE, listen='listen = "127.0.0.1:0"', **shape):
         text = synthetic(**shape) if text is None else text
@@ -118,19 +118,19 @@ class HostCase(PenstockTest):
         return self.wait_until(connections, lambda: "%d remote workers: %s" % (count, self.status(name)))
 
     def workers_here(self, name):
-        """How many workers of hosts a session has that are ready."""
+        """How many ready workers on hosts a session has."""
         status = self.status(name)
         ready = {w["id"] for w in status.get("workers", []) if w["state"] == "ready"}
         return sum(len(ready & set(h["workers"])) for h in status.get("hosts", []))
 
     def share(self, seconds=GIVEN_WITHIN, **expected):
-        """Waits until sessions have as many."""
+        """Waits until sessions have that many."""
         def now():
             return {name: self.workers_here(name) for name in expected}
         self.wait_until(lambda: now() == expected, lambda: "%s: %s" % (expected, now()), seconds=seconds)
 
     def check(self, process, expected):
-        """It ends with these digests, and has lost nothing."""
+        """The session ends with these digests, without losses."""
         report = self.report_of(process)
         self.assertEqual(self.digests_of(report), expected)
         self.assertEqual((report["quarantine"], report["workers"]["ended_unexpectedly"]), ([], 0))

@@ -12,7 +12,7 @@ KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", 12))
 class HostsTest(HostCase):
     # ---- the stream ------------------------------------------------------------------------------------------
 
-    def test_the_digest_matches_a_local_run_with_one_and_three_hosts_and_next_to_local_workers(self):
+    def test_one_or_three_hosts_or_a_host_next_to_local_workers_give_the_digest_of_a_local_run(self):
         shape = dict(samples=800, dataset='wait = "1ms"')
         expected = self.local_digests(**shape)
         for count, workers in ((1, 0), (3, 0), (2, 1)):
@@ -26,7 +26,7 @@ class HostsTest(HostCase):
                 for host in hosts:
                     self.ends(host, EXIT_OK)
 
-    def test_the_bytes_match_the_files_though_the_host_has_them_elsewhere(self):
+    def test_the_bytes_equal_those_of_the_files_even_if_the_host_has_them_in_another_folder(self):
         data, copy = os.path.join(self.folder, "data"), os.path.join(self.folder, "copy")
         os.mkdir(data)
         for i in range(200):
@@ -56,7 +56,7 @@ class HostsTest(HostCase):
         for host in hosts:
             self.ends(host, EXIT_OK)
 
-    def test_hosts_and_their_workers_are_targets(self):
+    def test_hosts_and_their_workers_are_valid_targets(self):
         process = self.begin(self.config(samples=1600, dataset='wait = "4ms"', epochs=1))
         address = self.address()
         alpha, beta = self.host(address, 2, "alpha"), self.host(address, 2, "beta")
@@ -92,7 +92,7 @@ class HostsTest(HostCase):
         self.assertEqual(code, EXIT_OK, err)
         return [json.loads(line) for line in out.splitlines()]
 
-    def test_describe_shows_all_that_is_known_about_a_host(self):
+    def test_describe_shows_everything_that_is_known_about_a_host(self):
         process = self.begin(self.config(samples=100000, dataset='wait = "2ms"', epochs=1))
         alpha = self.host(self.address(), 2, "alpha")
         self.joined(2)
@@ -125,7 +125,7 @@ class HostsTest(HostCase):
         process.communicate(timeout=30)
         self.ends(again, EXIT_OK)
 
-    def test_describe_says_so_if_the_record_of_an_older_version_lacks_facts_about_a_host(self):
+    def test_describe_reports_that_a_record_of_an_older_version_lacks_facts_about_a_host(self):
         process = self.begin(self.config(samples=100000, dataset='wait = "2ms"', epochs=1))
         self.host(self.address(), 1, "alpha")
         self.joined(1)
@@ -146,7 +146,7 @@ class HostsTest(HostCase):
         return path
 
     def working(self, name):
-        """How many workers of a host are ready, and what is wanted of it."""
+        """How many workers of a host are ready, and how many it should have."""
         status = self.status()
         for host in status.get("hosts", []):
             if host["name"] == name:
@@ -158,7 +158,7 @@ class HostsTest(HostCase):
         self.assertEqual((code, err), (EXIT_OK, "scaling host/%s to %d worker%s\n" % (name, number, "" if number == 1 else "s")))
         self.wait_until(lambda: self.working(name) == (number,) * 3, lambda: "%d workers: %s" % (number, self.status()))
 
-    def test_a_host_is_scaled_while_the_stream_runs(self):
+    def test_a_host_can_be_scaled_while_the_stream_runs(self):
         shape = dict(samples=12000, epochs=1)
         process = self.begin(self.config(dataset='wait = "4ms"', **shape))
         address = self.address()
@@ -169,7 +169,7 @@ class HostsTest(HostCase):
         self.assertEqual(code, EXIT_REFUSED)
         self.assertIn("host/alpha has 3 workers: the number must be 0 to 3", err)
         self.scale(0)
-        self.assertIsNone(alpha.poll())  # it stays
+        self.assertIsNone(alpha.poll())  # the limit stays
         self.scale(3)
         self.scale(2)
         alpha.kill()
@@ -179,7 +179,7 @@ class HostsTest(HostCase):
         report = self.report_of(process)
         self.assertEqual(self.digests_of(report), self.local_digests(**shape))
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
-        self.assertEqual({d["cause"] for d in report["workers"]["deaths"]}, {"host"})  # of the killed host; those that were asked to leave have not died
+        self.assertEqual({d["cause"] for d in report["workers"]["deaths"]}, {"host"})  # workers that were asked to leave have not died
         for host in (alpha, beta):
             self.ends(host, EXIT_OK)
 
@@ -189,13 +189,13 @@ class HostsTest(HostCase):
         host = self.host(self.address(), 2, "alpha")
         self.joined(2)
         self.scale(0)
-        time.sleep(2)  # longer than `wait`: a host that is here is waited for
+        time.sleep(2)  # longer than `wait`: the session waits for a host that is connected
         self.assertIsNone(process.poll())
         self.scale(2)
         self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(**shape))
         self.ends(host, EXIT_OK)
 
-    def test_events_report_hosts_and_stay_in_the_record(self):
+    def test_events_report_hosts_and_remain_in_the_record(self):
         secret, wrong = self.secret("right"), self.secret("wrong")
         process = self.begin(self.config(samples=2000, dataset='wait = "4ms"', epochs=1, hosts='secret_file = "%s"\nwait = "30s"\n' % secret))
         address = self.address()
@@ -218,7 +218,7 @@ class HostsTest(HostCase):
         for kind, host in (("host_joined", "alpha"), ("host_joined", "beta"), ("host_joined", "gamma"), ("host_lost", "beta"), ("scaled", "alpha"),
                            ("draining", "gamma"), ("host_left", "gamma"), ("host_refused", None)):
             self.assertIn((kind, host), told)
-        self.assertNotIn(("host_left", "alpha"), told)  # it left with the session
+        self.assertNotIn(("host_left", "alpha"), told)  # the host left with the session
         texts = {(e["kind"], e.get("host")): e["text"] for e in events}
         self.assertRegex(texts["host_joined", "alpha"], r"loader host alpha \(127.0.0.1:\d+, pid %d\) has joined, with 1 worker" % alpha.pid)
         self.assertIn("is lost: ", texts["host_lost", "beta"])
@@ -242,7 +242,7 @@ class HostsTest(HostCase):
         self.host(address, 1, "a")
         self.report_of(process)
 
-    def test_why_counts_remote_workers_and_says_whether_they_are_needed(self):
+    def test_why_counts_remote_workers_and_reports_whether_they_are_needed(self):
         slow_steps = "plugin:" + os.path.join(BIN, "slow_program.so")
         config = self.config(samples=10**6, dataset='wait = "1ms"', epochs=1, workers=1)
         process = self.start("run", config, "--quiet", "--sink", slow_steps)
@@ -277,7 +277,7 @@ class HostsTest(HostCase):
         self.assertEqual(self.penstock("check-config", config, "--strict")[0], EXIT_CONFIG)
         self.assertNotIn("no secret", "".join(map(str, self.penstock("check-config", self.config()))))
 
-    def test_a_secret_file_that_others_may_read_is_an_error_and_a_missing_one_a_warning_of_check_config(self):
+    def test_a_secret_file_that_others_can_read_is_an_error_of_check_config_and_a_missing_one_a_warning(self):
         secret = self.secret("hosts.secret")
         config = self.config(hosts='secret_file = "%s"\n' % secret)
         self.assertEqual(self.penstock("check-config", config, "--strict")[0], EXIT_OK)
@@ -305,7 +305,7 @@ class HostsTest(HostCase):
 
     # ---- deaths ----------------------------------------------------------------------------------------------
 
-    def test_hosts_and_their_workers_may_be_killed_and_added_at_any_time(self):
+    def test_hosts_and_their_workers_can_be_killed_and_added_at_any_time(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
         draw = random.Random(SEED)
         samples = 400 * KILLS  # so that the stream lasts as long as the kills
@@ -338,7 +338,7 @@ class HostsTest(HostCase):
             if death["cause"] == "host":
                 self.assertIsNone(death["sample"], death)
 
-    def test_a_sample_that_kills_workers_is_named_and_quarantined_like_a_local_one(self):
+    def test_a_sample_that_kills_workers_on_hosts_is_named_and_quarantined_like_a_local_one(self):
         shape = dict(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}]', epochs=1)
         local = self.run_json(self.write("local.toml", synthetic(**shape)), "--workers", 2, "--digest")
         process = self.begin(self.config(**shape))
@@ -379,7 +379,7 @@ class HostsTest(HostCase):
         self.assertEqual({(d["cause"], d["sample"]) for d in report["workers"]["deaths"]}, {("host", None)})
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
 
-    def test_sigterm_lets_a_host_finish_its_batches_and_end_with_0(self):
+    def test_at_sigterm_a_host_finishes_its_batches_and_exits_with_0(self):
         shape = dict(samples=800, dataset='wait = "4ms"', epochs=1)
         process = self.begin(self.config(**shape))
         address = self.address()
@@ -391,7 +391,7 @@ class HostsTest(HostCase):
         self.assertEqual(self.digests_of(report), self.local_digests(samples=800, epochs=1))
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
 
-    def test_a_host_that_leaves_takes_no_longer_than_drain_over_a_slow_link(self):
+    def test_a_host_that_leaves_over_a_slow_link_takes_no_longer_than_drain(self):
         """A batch would take 16 s."""
         process = self.begin(self.config(hosts=INSECURE + 'drain = "1s"\n', samples=64, bytes="2MiB", batch=8, epochs=1))
         passed = []
@@ -409,7 +409,7 @@ class HostsTest(HostCase):
         process.terminate()
         process.communicate()
 
-    def test_sigterm_to_host_and_workers_costs_no_sample_an_attempt(self):
+    def test_a_sigterm_to_host_and_workers_costs_no_sample_an_attempt(self):
         process = self.begin(self.config(samples=800, dataset='wait = "4ms"', epochs=1))
         address = self.address()
         leaving, other = self.host(address, 2, "leaving"), self.host(address, 2, "other")
@@ -459,7 +459,7 @@ class HostsTest(HostCase):
 
     # ---- who may join ----------------------------------------------------------------------------------------
 
-    def test_hosts_with_the_secret_join_and_others_are_refused_with_78(self):
+    def test_hosts_with_the_secret_can_join_and_others_are_refused_with_78(self):
         right, wrong = self.secret("right"), self.secret("wrong")
         process = self.begin(self.config(samples=400, hosts='secret_file = "%s"\nwait = "30s"\n' % right))
         address = self.address()
@@ -469,20 +469,20 @@ class HostsTest(HostCase):
         self.assertEqual(self.digests_of(self.report_of(process)), self.local_digests(samples=400))
         self.ends(joins, EXIT_OK)
 
-    def test_a_host_with_a_secret_and_a_session_without_one_both_say_so(self):
+    def test_a_host_with_a_secret_and_a_session_without_one_both_report_the_mismatch(self):
         process = self.begin(self.config(samples=400, hosts='insecure = true\nwait = "30s"\n'))
         host = self.host(self.address(), 1, "a", secret=("--secret-file", self.secret("right")))
         self.assertIn("it has no secret, and this side has one", self.ends(host, EXIT_CONFIG))
         self.line_of(process, rb"was refused: it has a secret, and this side has none")
 
-    def test_neither_a_session_nor_a_host_listens_on_all_addresses_if_the_given_one_is_not_here(self):
-        elsewhere = "192.0.2.1:0"  # of no machine
+    def test_sessions_and_hosts_do_not_listen_on_all_addresses_if_the_given_one_does_not_exist_here(self):
+        elsewhere = "192.0.2.1:0"  # an address of no machine
         err = self.ends(self.start("host", "--listen", elsewhere, "--insecure"), EXIT_CONFIG)
         self.assertIn("listening at %s: no network interface of this machine has that address" % elsewhere, err)
         _, _, err = self.penstock("run", self.config(listen='listen = "%s"' % elsewhere))
         self.assertIn("listening at %s: no network interface of this machine has that address ([loader.hosts] listen)" % elsewhere, err)
 
-    def test_a_session_needs_a_secret_or_permission_to_have_none(self):
+    def test_a_session_needs_a_secret_or_the_permission_to_work_without_one(self):
         code, _, err = self.penstock("run", self.config(hosts=""))
         self.assertEqual(code, EXIT_CONFIG, err)
         self.assertEqual(err.count("there is no secret"), 1, err)
@@ -511,7 +511,7 @@ class HostsTest(HostCase):
 
     # ---- damaged bytes ---------------------------------------------------------------------------------------
 
-    def test_a_damaged_batch_is_sent_again_and_three_in_a_row_cost_the_host(self):
+    def test_a_damaged_batch_is_sent_again_and_three_in_a_row_disconnect_the_host(self):
         shape = dict(samples=200, bytes="64KiB", epochs=1)
         for lost in (False, True):
             with self.subTest(lost=lost):
@@ -547,7 +547,7 @@ class HostsTest(HostCase):
         self.assertEqual(report["workers"]["deaths"], [])
         self.ends(host, EXIT_OK)
 
-    def test_links_may_be_slow_and_may_be_cut(self):
+    def test_links_can_be_slow_and_can_be_cut(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
         draw = random.Random(SEED)
         cuts = []
@@ -570,7 +570,7 @@ class HostsTest(HostCase):
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
         self.assertEqual(report["quarantine"], [])
 
-    def test_batches_that_a_slow_host_holds_are_loaded_by_others_too(self):
+    def test_batches_that_a_slow_host_holds_are_also_loaded_by_others(self):
         pieces = []
 
         def change(connection, some):

@@ -19,7 +19,7 @@ class InspectTest(PenstockTest):
         make_photos(folder, count)
         return folder, self.write("p.toml", '[dataset]\npath = "photos"\n[sampler]\nbatch_size = 4\n[gpu]\ndevice = "host"\n')
 
-    def test_classes_counts_and_sizes_are_those_of_the_files(self):
+    def test_class_counts_and_sizes_are_those_of_the_files(self):
         folder, config = self.photos()
         os.mkdir(os.path.join(folder, "empty"))
         report = self.inspect(config)
@@ -35,7 +35,7 @@ class InspectTest(PenstockTest):
         self.assertIn("class 'empty' has no samples", report["notices"])
         self.assertEqual(report["samples"], 12)
 
-    def test_skipped_pictures_are_counted_by_run_and_inspect(self):
+    def test_run_and_inspect_count_skipped_pictures(self):
         folder, config = self.photos()
         for name in "a.webp", "b.webp", "c.tiff", "notes.txt":
             self.write(os.path.join(folder, "class0", name), "x")
@@ -65,7 +65,7 @@ class InspectTest(PenstockTest):
         self.assertEqual(report["values"]["samples"], 3334)  # every third
         self.assertEqual(report["suspicious"], [])
 
-    def test_a_worker_program_that_serves_no_dataset_is_named(self):
+    def test_a_worker_program_without_a_dataset_is_named(self):
         config = self.write("true.toml", '[dataset]\ntype = "custom"\n[loader]\nworkers = 2\ncommand = ["/bin/true"]\n[gpu]\ndevice = "host"\n')
         code, _, err = self.penstock("inspect", config)
         self.assertEqual(code, EXIT_FAILED)
@@ -139,7 +139,7 @@ class InspectTest(PenstockTest):
         custom = self.write("c.toml", '[dataset]\ntype = "custom"\n[loader]\ncommand = ["my-worker"]\n')
         self.assertIn("program 'my-worker' was not found", self.inspect(custom, expect=EXIT_FAILED)["error"]["message"])
 
-    def test_people_get_a_table_that_fits_their_terminal(self):
+    def test_the_table_for_people_fits_the_terminal(self):
         folder, config = self.photos()
         with open(os.path.join(folder, "class2", "a.jpg"), "wb"):
             pass

@@ -7,7 +7,7 @@ class JoinedHostsTest(HostCase):
     SLOW = 'wait = "4ms"'
 
     def session(self, name, port=0, **rest):
-        """Starts it; returns the process and where hosts join."""
+        """Starts the session; returns its process and the address at which hosts join."""
         rest.setdefault("dataset", self.SLOW)
         process = self.begin(self.config(name, listen='listen = "127.0.0.1:%d"' % port, epochs=1, **rest))
         return process, self.address(name)
@@ -19,7 +19,7 @@ class JoinedHostsTest(HostCase):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             return taken.getsockname()[1]
 
-    def test_two_sessions_get_half_each_the_remaining_one_gets_all_and_the_host_ends_with_the_last(self):
+    def test_two_sessions_get_half_of_the_workers_each_and_the_one_that_remains_gets_all_and_the_host_ends_with_the_last_one(self):
         shapes = {"first": dict(samples=16000), "second": dict(samples=3000, bytes="100B")}
         local = {name: self.local_digests(epochs=1, **shape) for name, shape in shapes.items()}
         first, one = self.session("first", **shapes["first"])
@@ -31,7 +31,7 @@ class JoinedHostsTest(HostCase):
         self.check(first, local["first"])
         self.assertIn("the session at %s is over; others continue" % two, self.ends(host, EXIT_OK))
 
-    def test_an_address_that_does_not_answer_is_named_once_and_tried_until_a_session_is_there(self):
+    def test_an_address_that_does_not_answer_is_named_once_and_tried_until_a_session_answers(self):
         port = self.free_port()
         late = "127.0.0.1:%d" % port
         first, one = self.session("first", samples=10**6)
@@ -45,7 +45,7 @@ class JoinedHostsTest(HostCase):
         err = self.ends(host, EXIT_OK)
         self.assertEqual(err.count("connecting to the session at %s: connecting: Connection refused; trying again" % late), 1, err)
 
-    def test_a_session_that_is_killed_leaves_its_workers_to_the_other_and_gets_them_back_when_it_returns(self):
+    def test_workers_of_a_killed_session_go_to_the_other_one_and_come_back_when_it_returns(self):
         shape = dict(samples=20000)
         killed, one = self.session("killed", samples=10**6)
         other, two = self.session("other", **shape)
@@ -61,8 +61,8 @@ class JoinedHostsTest(HostCase):
         self.stop(killed=back)
         self.ends(host, EXIT_OK)
 
-    def test_a_session_that_does_not_return_is_abandoned_and_the_host_fails_at_the_end(self):
-        killed, one = self.session("killed", samples=10**6, workers=1, hosts=INSECURE + 'wait = "1s"\n')  # with a worker, it does not wait itself
+    def test_a_session_that_does_not_return_is_given_up_and_the_host_fails_at_the_end(self):
+        killed, one = self.session("killed", samples=10**6, workers=1, hosts=INSECURE + 'wait = "1s"\n')  # has its own worker, so does not wait
         other, two = self.session("other", samples=10**6)
         host = self.joining(2, one, two)
         self.share(killed=1, other=1)
@@ -84,7 +84,7 @@ class JoinedHostsTest(HostCase):
         self.stop(other=other, refusing=refusing)
         self.assertIn("39 samples", self.ends(host, EXIT_CONFIG))
 
-    def test_a_session_that_sends_the_host_away_leaves_it_to_the_other_and_the_last_one_ends_it(self):
+    def test_a_session_that_sends_the_host_away_leaves_it_to_the_other_one_and_the_last_session_ends_it(self):
         shape = dict(samples=3000)
         first, one = self.session("first", workers=1, **shape)
         second, two = self.session("second", samples=10**6)
@@ -98,7 +98,7 @@ class JoinedHostsTest(HostCase):
         self.ends(host, EXIT_OK)
         self.stop(second=second)
 
-    def test_sigterm_makes_the_host_leave_all_sessions(self):
+    def test_at_sigterm_the_host_leaves_all_sessions(self):
         shape = dict(samples=1600)
         sessions = [self.session(name, workers=1, **shape) for name in ("first", "second")]
         host = self.joining(4, *[address for _, address in sessions])
@@ -108,7 +108,7 @@ class JoinedHostsTest(HostCase):
         for process, _ in sessions:
             self.check(process, self.local_digests(epochs=1, **shape))
 
-    def test_more_sessions_than_workers_take_turns_and_report_no_refused_connections(self):
+    def test_if_there_are_more_sessions_than_workers_they_take_turns_and_report_no_refused_connections(self):
         shape = dict(samples=400)
         sessions = [self.session("s%d" % i, dataset='wait = "2ms"', **shape) for i in range(3)]
         host = self.joining(1, *[address for _, address in sessions])
@@ -119,7 +119,7 @@ class JoinedHostsTest(HostCase):
             self.assertNotIn("refused", self.penstock("events", "--last", "--session", name)[1])
         self.assertRegex(self.ends(host, EXIT_OK), r"joining the session at \S+: a has no free worker yet: it works for s\d; trying again")
 
-    def test_an_address_may_be_given_only_once(self):
+    def test_an_address_can_be_given_only_once(self):
         code, _, err = self.penstock("host", "--insecure", "--join", "a:1", "--join", "a:1")
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("the address 'a:1' is given twice", err)

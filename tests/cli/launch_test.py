@@ -1,4 +1,4 @@
-"""penstock launch: one process per rank, with torchrun's environment; the processes end together and leave nothing behind."""
+"""penstock launch: one process per rank, with torchrun's environment; the processes end together and leave no processes or files behind."""
 
 import socketserver
 import threading
@@ -52,7 +52,7 @@ class LaunchTest(PenstockTest):
             self.wait_until(lambda: os.path.exists(os.path.join(self.folder, "%d.ready" % rank)), "rank %d runs" % rank)
         return process
 
-    def test_each_rank_gets_the_environment_of_torchrun(self):
+    def test_each_rank_gets_the_environment_that_torchrun_sets(self):
         _, out = self.launch('echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT '
                              '$PENSTOCK_GROUP [$CUDA_VISIBLE_DEVICES]"', env=dict(self.environment, PENSTOCK_GROUP="job-7", RANK="9", CUDA_VISIBLE_DEVICES="0"))
         lines = dict(line.split("] ", 1) for line in out.splitlines())
@@ -77,17 +77,17 @@ class LaunchTest(PenstockTest):
         self.assertEqual(report["ranks"][1]["last_lines"].strip(), "no such file")
         self.assertIn("[rank1] no such file", err)
 
-    def test_a_rank_that_is_killed_by_a_signal_is_named_with_it(self):
+    def test_a_rank_that_is_killed_by_a_signal_is_named_with_that_signal(self):
         report, _ = self.launch("[ $RANK = 2 ] && kill -SEGV $$; sleep 60", expect=EXIT_FAILED)
         self.assertEqual(report["first_cause"]["cause"], "SIGSEGV")
         self.assertEqual(report["ranks"][2]["signal"], "SIGSEGV")
 
-    def test_a_rank_that_exits_with_0_ends_no_other_rank(self):
+    def test_a_rank_that_exits_with_0_does_not_end_the_others(self):
         report, out = self.launch("[ $RANK = 0 ] && exit 0; sleep 0.2; echo later")
         self.assertEqual(report["outcome"], "finished")
         self.assertEqual(out.count("later"), 2)
 
-    def test_all_ranks_are_started_again_as_often_as_allowed(self):
+    def test_all_ranks_are_restarted_as_often_as_allowed(self):
         script = ('echo "try $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS"; [ $RANK = 1 ] && exec sleep 60; '
                   'exit 4')
         report, out = self.launch(script, "--max-restarts", 2, ranks=2, expect=EXIT_FAILED)
@@ -108,14 +108,14 @@ class LaunchTest(PenstockTest):
         self.assertEqual(report["ranks"][1]["signal"], "SIGKILL")
         self.assertLess(time.monotonic() - begin, 30)
 
-    def test_ctrl_c_is_passed_on_and_the_ranks_may_clean_up(self):
+    def test_ctrl_c_is_passed_on_and_the_ranks_can_clean_up(self):
         process = self.start_ranks("while :; do sleep 0.05; done", trap="trap 'echo bye; exit 0' INT")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
         self.assertEqual(process.returncode, EXIT_INTERRUPTED, err)
         self.assertEqual(sorted(out.decode().split("\n")), ["", "[rank0] bye", "[rank1] bye"], err)
 
-    def test_a_second_signal_kills(self):
+    def test_a_second_signal_kills_the_ranks(self):
         process = self.start_ranks("while :; do sleep 0.05; done", trap="trap 'touch $PENSTOCK_TEST_FOLDER/$RANK.told' TERM")
         process.send_signal(signal.SIGTERM)
         for rank in range(2):
@@ -126,7 +126,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual(process.returncode, EXIT_TERMINATED, err)
         self.assertIn(b"SIGKILL", err)
 
-    def test_daemons_of_ranks_are_gone_at_the_end(self):
+    def test_daemons_started_by_ranks_have_ended_at_the_end(self):
         mark = "987.%d" % os.getpid()
         # The shell ends when both have left its process group.
         daemon = "sh -c 'touch $PENSTOCK_TEST_FOLDER/$RANK.%s; exec sleep " + mark + "'"
@@ -145,14 +145,14 @@ class LaunchTest(PenstockTest):
         process.wait()
         self.wait_until(lambda: all(state_and_parent(pid)[0] in "ZX" for pid in ranks), "the ranks are gone")
 
-    def test_a_flood_of_output_is_passed_on_whole(self):
+    def test_a_flood_of_output_is_passed_on_completely(self):
         lines = 300_000
         process = self.start("launch", "--gpus", "host:2", "--no-prefix", "--quiet", "--", "seq", str(lines))
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, EXIT_OK, err)
         self.assertEqual(sum(map(int, out.split())), lines * (lines + 1))
 
-    def test_an_output_that_nobody_reads_blocks_the_ranks_but_not_the_end_of_the_group(self):
+    def test_if_no_process_reads_the_output_it_blocks_the_ranks_but_not_the_end_of_the_group(self):
         process = self.start("launch", "--gpus", "host:2", "--quiet", "--", "yes")
         os.read(process.stdout.fileno(), 1)
         self.wait_until(lambda: len(children_of(process.pid)) == 2, "both ranks run")
@@ -163,7 +163,7 @@ class LaunchTest(PenstockTest):
         process.communicate(timeout=15)
         self.assertEqual(process.returncode, EXIT_TERMINATED)
 
-    def test_signals_end_a_launcher_whose_ranks_have_ended_and_whose_output_is_not_read(self):
+    def test_a_launcher_whose_ranks_have_ended_ends_at_a_signal_even_if_its_output_is_not_read(self):
         done = os.path.join(self.folder, "done")
         process = self.start("launch", "--gpus", "host:1", "--quiet", "--", "sh", "-c", "seq 60000; touch " + done)  # more than a pipe holds
         self.wait_until(lambda: os.path.exists(done) and not children_of(process.pid), "the rank's end")
@@ -190,7 +190,7 @@ class LaunchTest(PenstockTest):
                 delivered += json.load(file)["epochs"][0]["delivered"]
         self.assertEqual(delivered, 100)
 
-    def test_a_file_becomes_a_session_for_each_rank_with_one_report(self):
+    def test_a_config_file_starts_a_session_for_each_rank_and_gives_one_report(self):
         config = self.write("bytes.toml", '[dataset]\ntype = "synthetic"\nsamples = 100\nbytes_per_sample = 64\n'
                                           '[sampler]\nbatch_size = 10\n[loader]\nworkers = 1\n')
         code, out, err = self.penstock("launch", config, "--gpus", "host:2", "--json", "--quiet", "--digest", "--epochs", 2,
@@ -224,10 +224,10 @@ class LaunchTest(PenstockTest):
         self.assertIn("no-such-worker", report["error"])
         self.assertIn(report["first_cause"]["rank"], (0, 1))
 
-    def test_sessions_that_cannot_begin_are_the_first_cause_with_their_own_error(self):
+    def test_sessions_that_cannot_start_are_reported_as_the_first_cause_with_their_own_error(self):
         config = self.write("bytes.toml", synthetic(64, "64B", 8, 1, more="[loader]\nworkers = 1\n"))
         for options, words in ((["--sink", "plugin:/nowhere.so"], "/nowhere.so"),
-                               (["--set", "metrics.listen=127.0.0.1:65535"], "'listen' in [metrics]")):  # rank 1's port is 65536
+                               (["--set", "metrics.listen=127.0.0.1:65535"], "'listen' in [metrics]")):  # rank 1's port would be 65536
             with self.subTest(words):
                 code, out, err = self.penstock("launch", config, "--gpus", "host:2", "--json", "--quiet", *options)
                 self.assertEqual(code, EXIT_FAILED, err + out)
@@ -239,7 +239,7 @@ class LaunchTest(PenstockTest):
                 self.assertEqual(rank["process"]["pid"], cause["pid"])
                 self.assertIn(words, rank["error"])
 
-    def test_a_state_that_is_damaged_is_refused_before_anything_starts(self):
+    def test_a_damaged_state_is_refused_before_any_process_starts(self):
         config = self.write("bytes.toml", synthetic(64, "64B", 8, 1))
         damaged = self.write("damaged.state", "no state at all")
         code, out, err = self.penstock("launch", config, "--gpus", "host:2", "--state", damaged, "--json")
@@ -281,7 +281,7 @@ class LaunchTest(PenstockTest):
                          [("slow-rank%d" % rank, {"stopped": True, "files": {}, "killed": [], "position_saved": False}) for rank in range(2)])
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
-    def test_a_stopped_group_exits_with_the_code_that_a_script_asked_for(self):
+    def test_a_stopped_group_exits_with_the_code_that_a_script_requested(self):
         config = self.write("endless.toml", synthetic(samples=100_000, dataset='wait = "2ms"'))
         process = self.start("launch", config, "--gpus", "host:2", "--quiet", "--json", "--stopped-exit-code", 75)
         self.assertEqual(self.penstock("wait", "--session", "endless-rank0", "--timeout", "60s")[0], EXIT_OK)
@@ -299,7 +299,7 @@ class LaunchTest(PenstockTest):
         with open(report) as file:
             self.assertEqual(json.load(file)["outcome"], "stopped")
 
-    def test_stop_wait_says_what_was_killed_in_which_rank_and_that_the_position_was_not_saved(self):
+    def test_stop_wait_reports_the_process_that_was_killed_and_its_rank_and_that_the_position_was_not_saved(self):
         text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]')
         self.start_sessions(self.write("late.toml", text), "--set", "loader.slots_per_worker=1", ranks=2)
 
@@ -314,7 +314,7 @@ class LaunchTest(PenstockTest):
         self.assertRegex(err, r"\nrank \d: (worker %d \(pid %d\) was killed right after the stop|\d processes were killed: `penstock deaths)" % (worker["id"], worker["pid"]))
         self.assertEqual(err.count("its position was not saved; with `penstock launch --state FILE` a later run continues there\n"), 1)
 
-    def test_wait_says_how_each_rank_of_a_group_ended(self):
+    def test_wait_reports_how_each_rank_of_a_group_ended(self):
         self.start_sessions(self.slow_stream(samples=4000), ranks=2)
         self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
         waiting = self.start("wait", "--group", "slow", "--for=ended", "--json")
@@ -324,7 +324,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual(waiting.returncode, EXIT_OK, err)
         expected = [{"rank": rank, "session": "slow-rank%d" % rank, "outcome": "stopped"} for rank in (0, 1)]
         self.assertEqual(json.loads(out)["ranks"], expected)
-        self.assertEqual(self.group_verb("wait", "--group", "slow", "--for=ended")["ranks"], expected)  # it has ended already
+        self.assertEqual(self.group_verb("wait", "--group", "slow", "--for=ended")["ranks"], expected)  # the group has ended already
 
     def test_orders_to_workers_reach_all_ranks_and_verbs_for_one_session_say_what_to_type(self):
         process = self.start_sessions(self.slow_stream(samples=40000), "--set", "loader.limits.max=4", ranks=2)
@@ -335,7 +335,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertIn("or all ranks of a group with --group (slow)", err)
         self.assertIn("next: penstock status --group slow", err)
-        _, _, err = self.penstock("quarantine")  # is for one session
+        _, _, err = self.penstock("quarantine")  # the verb is for one session
         self.assertNotIn("--group", err)
         for verb in (["quarantine"], ["status", "worker/0"]):
             code, _, err = self.penstock(*verb, "--group", "slow")
@@ -375,7 +375,7 @@ class LaunchTest(PenstockTest):
             self.addCleanup(server.server_close)
             self.addCleanup(server.shutdown)
 
-    def test_an_order_that_only_some_workers_of_a_group_take_says_which_have_and_fails(self):
+    def test_an_order_that_only_some_workers_of_a_group_accept_reports_which_ones_do_and_fails(self):
         self.fake_group((), (1,))
         code, out, err = self.penstock("drain", "workers", "--group", "odd")
         self.assertEqual(code, EXIT_REFUSED, err)
@@ -387,7 +387,7 @@ class LaunchTest(PenstockTest):
         self.assertNotIn("error", ranks[0])
         self.assertIn("refused for worker/1: worker/1 is being restarted", ranks[1]["error"])
 
-    def test_a_worker_that_no_rank_has_is_not_a_target_and_one_that_some_lack_is_refused(self):
+    def test_a_worker_that_no_rank_has_is_not_a_target_and_one_that_some_ranks_lack_is_refused(self):
         self.fake_group((), ())
         code, _, err = self.penstock("drain", "worker/5", "--group", "odd")
         self.assertEqual((code, err), (EXIT_NO_TARGET, "rank 0 (odd-rank0): there is no worker/5\nrank 1 (odd-rank1): there is no worker/5\n"))
@@ -400,7 +400,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual(code, EXIT_REFUSED, err)
         self.assertIn("rank 1 (odd-rank1): refused for worker/1: not now\n", err)
 
-    def test_an_order_that_no_rank_of_a_group_takes_says_so(self):
+    def test_an_order_that_no_rank_of_a_group_accepts_reports_that(self):
         for refusal, code, words in (("pause", EXIT_REFUSED, "no rank of odd has carried it out\n"), ("everything", EXIT_NO_SESSION, "no rank of odd is still live\n")):
             self.fake_group((refusal,), (refusal,))
             found, _, err = self.penstock("pause", "--group", "odd")
@@ -408,7 +408,7 @@ class LaunchTest(PenstockTest):
             self.assertTrue(err.endswith(words), err)
             self.assertNotIn("0 ranks", err)
 
-    def test_an_order_to_workers_of_a_group_that_has_none_fails(self):
+    def test_an_order_to_workers_fails_in_a_group_without_workers(self):
         process = self.start_sessions(self.slow_stream(samples=40000), ranks=2)
         self.wait_until(lambda: all(self.delivered_by(rank) > 0 for rank in (0, 1)), "both ranks deliver")
         self.group_verb("drain", "workers", "--group", "slow")
@@ -416,7 +416,7 @@ class LaunchTest(PenstockTest):
         code, _, err = self.penstock("drain", "workers", "--group", "slow")
         self.assertEqual(code, EXIT_NO_TARGET, err)
         self.assertIn("rank 1 (slow-rank1): there is no worker to drain\n", err)
-        self.group_verb("restart", "workers", "--group", "slow")  # ranks may be at different steps: one must deliver more batches before it stops
+        self.group_verb("restart", "workers", "--group", "slow")  # ranks at different steps: one delivers more batches first
         self.penstock("stop", "--group", "slow", "--wait")
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
@@ -434,7 +434,7 @@ class LaunchTest(PenstockTest):
         self.assertIn("no rank of slow was lost", err)
         lost = self.rank_pids(process)[1]
         signal_process(lost, signal.SIGKILL)
-        # One rank cannot be asked for a moment, and the verb says so.
+        # One rank cannot be asked for a moment, and the verb reports that.
         found = self.wait_until(lambda: json.loads(self.penstock("deaths", "--group", "slow", "--json")[1])["lost_ranks"],
                                 "the loss of rank 1 is listed")
         self.assertIn("rank 1", found[0]["text"])
@@ -469,7 +469,7 @@ class LaunchTest(PenstockTest):
     def digests_by_rank(self, report):
         return [[epoch["digest"] for epoch in rank["epochs"]] for rank in report["ranks"]]
 
-    def test_a_killed_session_continues_where_it_was_and_the_others_are_unaffected(self):
+    def test_a_killed_session_continues_where_it_stopped_and_the_others_are_unaffected(self):
         config = self.slow_stream(samples=1000, wait="8ms")
         undisturbed = self.report_of(self.start_sessions(config, "--set", "dataset.wait=0s"))
         process = self.start_sessions(config)
@@ -493,7 +493,7 @@ class LaunchTest(PenstockTest):
             self.assertEqual([epoch["from_batch"] for epoch in rank["epochs"]], [0, 0])
             self.assertEqual([epoch["batches"] for epoch in rank["epochs"]], [25, 25])
 
-    def test_a_lost_session_ends_all_if_the_file_says_so(self):
+    def test_a_lost_session_ends_all_ranks_if_the_file_says_so(self):
         process = self.start_sessions(self.slow_stream(samples=4000), "--set", "group.on_lost_rank=fail", ranks=2)
         self.wait_until(lambda: self.delivered_by(1) > 0, "rank 1 has delivered")
         signal_process(self.rank_pids(process)[1], signal.SIGKILL)
@@ -501,7 +501,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual((report["restarts"], report["first_cause"]["rank"]), (0, 1))
         self.assertIn("SIGKILL", report["first_cause"]["cause"])
 
-    def test_a_session_that_is_stopped_by_sigstop_is_replaced(self):
+    def test_a_session_stopped_by_sigstop_is_replaced(self):
         config = self.slow_stream()
         process = self.start_sessions(config, "--batches", 15, "--set", "group.lost_after=3s", ranks=2)
         self.wait_until(lambda: self.delivered_by(1) > 2, "rank 1 has delivered")
@@ -527,7 +527,7 @@ class LaunchTest(PenstockTest):
         self.assertEqual(sum(epoch["delivered"] for rank in report["ranks"] for epoch in rank["epochs"]), 400 - 3 * 5 * 10)
         self.assertEqual(sorted(seen), list(range(400)))
 
-    def test_a_state_needs_sessions_and_a_file_that_can_be_written(self):
+    def test_a_state_needs_sessions_and_a_writable_file(self):
         config = self.slow_stream()
         for arguments, words in [(["--", "true"], "--state needs a config file"), ([config], "no-such-folder")]:
             code, _, err = self.penstock("launch", "--gpus", "host:2", "--state", "no-such-folder/x", *arguments)
@@ -549,7 +549,7 @@ class LaunchTest(PenstockTest):
             secrets.add(secret)
         self.assertEqual(len(secrets), 2)
 
-    def test_the_folder_of_a_killed_launcher_is_named_by_doctor_and_removed_by_prune(self):
+    def test_doctor_names_the_folder_of_a_killed_launcher_and_prune_removes_it(self):
         temporary = os.path.join(self.folder, "tmp")
         other = os.path.join(temporary, "penstock-launch-of-somebody")
         os.makedirs(other)
@@ -580,7 +580,7 @@ class LaunchTest(PenstockTest):
         self.assertIn("removed 1 folder of launchers that are gone\n", err)
         self.assertEqual(os.listdir(temporary), [os.path.basename(other)])
 
-    def test_a_file_that_is_wrong_is_refused_once_before_anything_starts(self):
+    def test_an_invalid_file_is_refused_once_before_any_process_starts(self):
         config = self.write("wrong.toml", '[dataset]\ntype = "nonsense"\n')
         code, out, err = self.penstock("launch", config, "--gpus", "host:4")
         self.assertEqual((code, out), (EXIT_CONFIG, ""), err)

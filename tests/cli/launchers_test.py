@@ -1,4 +1,4 @@
-"""Sessions under other launchers: the real mpirun and torchrun. The variables that each sets decide the rank."""
+"""Sessions under other launchers: the real mpirun and torchrun. The variables that each launcher sets decide the rank."""
 
 from harness import *
 
@@ -101,11 +101,11 @@ class RealLaunchersTest(LauncherTest):
         self.run_whole("mpirun")
 
     @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
-    def test_mpirun_ends_all_when_one_session_is_killed_and_nothing_is_left(self):
+    def test_when_one_session_is_killed_mpirun_ends_all_of_them_and_leaves_no_process(self):
         self.lose_one("mpirun")
 
     @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
-    def test_mpirun_that_is_stopped_leaves_nothing_behind(self):
+    def test_mpirun_leaves_no_process_when_it_is_stopped(self):
         self.stop("mpirun")
 
     @unittest.skipUnless(TORCHRUN, "there is no torchrun (apt: python3-torch)")
@@ -114,7 +114,7 @@ class RealLaunchersTest(LauncherTest):
         self.run_whole("torchrun")
 
     @unittest.skipUnless(TORCHRUN, "there is no torchrun (apt: python3-torch)")
-    def test_torchrun_ends_all_when_one_session_is_killed_and_nothing_is_left(self):
+    def test_when_one_session_is_killed_torchrun_ends_all_of_them_and_leaves_no_process(self):
         self.need_torchrun()
         self.lose_one("torchrun")
 
@@ -155,7 +155,7 @@ class JobFilesTest(LauncherTest):
                 delivered.append(json.load(file)["epochs"][0]["delivered"])
         self.assertEqual(delivered, [50, 50])
 
-    def test_the_job_for_kubernetes_gives_each_pod_what_a_session_asks_for(self):
+    def test_the_job_for_kubernetes_gives_each_pod_what_a_session_needs(self):
         try:
             import yaml
         except ImportError:
@@ -215,7 +215,7 @@ exec "%s" "$@"
         self.environment["PATH"] = os.path.dirname(path) + ":" + self.environment["PATH"]
 
     def session(self):
-        """Lasts long enough to lose all of its hosts in between."""
+        """Lasts long enough to lose all of its hosts in the meantime."""
         return self.start("run", self.photos, "--device", "host", "--digest", "--json", "--quiet", "--set", "dataset.wait=12ms",
                           "--set", "loader.hosts.listen=127.0.0.1:%d" % self.port, "--set", "loader.hosts.secret_file=" + self.secret)
 
@@ -278,7 +278,7 @@ exec "%s" "$@"
         secret = ("--secret-file", self.secret) if secret else ()
         return self.start("host", "--on", "one", "--join", "127.0.0.1:%d" % self.port, *secret, *arguments)
 
-    def test_hosts_by_ssh_leave_at_sigterm_and_the_session_continues(self):
+    def test_hosts_started_by_ssh_leave_at_sigterm_and_the_session_continues(self):
         self.fake_ssh(self.HERE)
         session = self.session()
         hosts = self.by_ssh("--on", "two", "--workers", "2", "--json")
@@ -292,7 +292,7 @@ exec "%s" "$@"
         self.finished(session)
         self.assertEqual(last.wait(timeout=60), EXIT_OK)
 
-    def test_arguments_of_a_host_by_ssh_arrive_unchanged(self):
+    def test_arguments_of_a_host_started_by_ssh_arrive_unchanged(self):
         self.fake_ssh(self.HERE)
         told = os.path.join(self.folder, "told")
         os.chmod(self.write("bin/other", '#!/bin/sh\nfor word; do printf "%%s\\n" "$word"; done >"%s"\ncat /proc/self/fd/4 >>"%s"\n' % (told, told)), 0o755)
@@ -303,7 +303,7 @@ exec "%s" "$@"
                      "--secret-file", "/proc/self/fd/4"]
             self.assertEqual(file.read().splitlines(), words + [secret.read().strip()])
 
-    def test_hosts_by_ssh_that_cannot_start_are_named(self):
+    def test_hosts_that_ssh_cannot_start_are_named(self):
         self.fake_ssh("#!/bin/sh\necho 'no route to it' >&2\nexit 255\n")
         code, _, err = self.penstock("host", "--on", "me@far", "--join", "a:1", "--secret-file", self.secret)
         self.assertEqual(code, EXIT_FAILED)
@@ -322,7 +322,7 @@ exec "%s" "$@"
         for key in ("host_key", "user_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", os.path.join(self.folder, key)], check=True)
         os.chmod(self.folder, 0o700)
-        os.makedirs("/run/sshd", exist_ok=True)  # sshd insists on it
+        os.makedirs("/run/sshd", exist_ok=True)  # sshd requires it
         port = free_port()
         config = self.write("sshd_config", "Port %d\nListenAddress 127.0.0.1\nHostKey %s/host_key\nAuthorizedKeysFile %s/user_key.pub\n"
                             "StrictModes no\nPidFile none\nSetEnv PATH=%s XDG_RUNTIME_DIR=%s\n"
@@ -379,7 +379,7 @@ exec "%s" "$@"
         for theirs, ours in local.items():
             words = ["2" if word == "16" else word.replace(theirs, ours) for word in words]
         process = subprocess.Popen([os.path.join(self.folder, "bin", "penstock"), *words], env=self.environment, cwd=self.folder,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # they print little
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # these commands print little
         self._running.append(process)
         return process
 

@@ -1,4 +1,4 @@
-"""A session's whole life, controlled only by the command line, and the resulting stream."""
+"""A session's whole life, controlled only from the command line, and the resulting stream."""
 
 import signal
 
@@ -24,7 +24,7 @@ class LifeTest(PenstockTest):
     def ready(self, count):
         self.wait_until(lambda: len([w for w in self.workers() if w["state"] == "ready"]) == count, "%d ready workers" % count)
 
-    def test_a_life_of_operations_changes_nothing_about_the_stream(self):
+    def test_a_life_full_of_operations_does_not_change_the_stream(self):
         config = self.write("life.toml", LIFE)
         undisturbed = self.run_json(config, "--workers", 3, "--digest")
         self.check_sums(undisturbed)

@@ -1,4 +1,4 @@
-"""Processes: when they start, what they hold open, and that none is left however the session ends."""
+"""Processes: when they start, what they hold open, and that none remains however the session ends."""
 
 import os
 import random
@@ -13,7 +13,7 @@ SLOW = synthetic(samples=4000, dataset='wait = "5ms"', epochs=1)
 
 class LifecycleTest(PenstockTest):
     def running(self, *options, text=SLOW, workers=4):
-        """A run that has delivered something, and its workers."""
+        """A run that has delivered some batches, and its workers."""
         process = self.start("run", self.write("s.toml", text), "--workers", workers, "--json", "--quiet", *options)
         self.wait_until(lambda: len(self.workers_of(process)) == workers, "%d workers" % workers)
         return process
@@ -40,7 +40,7 @@ class LifecycleTest(PenstockTest):
         linked = subprocess.run(["ldd", os.path.join(BIN, "penstock-worker")], capture_output=True, text=True).stdout
         self.assertNotIn("cuda", linked)
 
-    def test_the_second_epoch_has_the_workers_of_the_first(self):
+    def test_the_second_epoch_uses_the_workers_of_the_first(self):
         config = self.write("e.toml", synthetic(samples=300, dataset='wait = "4ms"', epochs=2))
         process = self.start("run", config, "--workers", 3, "--json", "--quiet")
         seen = set()
@@ -53,7 +53,7 @@ class LifecycleTest(PenstockTest):
         self.assertEqual(report["workers"]["started"], 3)
         self.assertEqual([e["complete"] for e in report["epochs"]], [True, True])
 
-    def test_a_worker_is_small(self):
+    def test_a_worker_uses_little_memory(self):
         process = self.running(workers=2)
         for pid in self.workers_of(process):
             self.assertLess(rss_anon(pid), 24 << 20)
@@ -76,7 +76,7 @@ class LifecycleTest(PenstockTest):
         self.assertGreater(sum(times.values()), 100)
         self.assertLess(session, sum(times.values()) / 4)
 
-    def test_ctrl_c_ends_cleanly_with_a_report_and_130_and_sigterm_with_143(self):
+    def test_ctrl_c_ends_the_run_with_a_report_and_130_and_sigterm_with_143(self):
         for number, code in ((signal.SIGINT, EXIT_INTERRUPTED), (signal.SIGTERM, EXIT_TERMINATED)):
             process = self.running()
             workers = self.workers_of(process)
@@ -93,12 +93,12 @@ class LifecycleTest(PenstockTest):
         return json.loads(out) if code == EXIT_OK else {"state": "", "workers": []}
 
     def with_samples_at_hand(self, wait):
-        """A run whose two workers each load a sample for that long."""
+        """A run whose two workers each spend this long on a sample."""
         process = self.running(text=synthetic(samples=100, dataset='wait = "%s"' % wait, epochs=1), workers=2)
         self.wait_until(lambda: [w["current_sample"] is None for w in self.status()["workers"]] == [False, False], "a current sample for each worker")
         return process
 
-    def test_a_second_ctrl_c_does_not_wait_for_a_long_sample(self):
+    def test_after_a_second_ctrl_c_the_run_does_not_wait_for_a_long_sample(self):
         process = self.with_samples_at_hand("60s")
         process.send_signal(signal.SIGINT)
         self.wait_until(lambda: self.status()["state"] == "stopping", "the first one is heard")
@@ -119,7 +119,7 @@ class LifecycleTest(PenstockTest):
         self.assertEqual(json.loads(out)["outcome"], "stopped")
         self.assertEqual(err.count(b"stopping"), 1, err)
 
-    def test_a_session_that_is_killed_at_any_moment_leaves_nothing(self):
+    def test_a_session_that_is_killed_at_any_moment_leaves_no_process_behind(self):
         choose = random.Random(30)
         before = set(os.listdir("/dev/shm"))
         temporary = os.path.join(self.folder, "tmp")
@@ -128,7 +128,7 @@ class LifecycleTest(PenstockTest):
         config = self.write("k.toml", synthetic(samples=4000, dataset='work = "3ms"', epochs=1))
         for attempt in range(30):
             process = self.start("run", config, "--workers", 4, "--json", "--quiet")
-            # From before the first worker exists until long after; spawning takes the first 30 ms.
+            # From before the first worker starts until long after; spawning takes the first 30 ms.
             time.sleep(choose.choice([0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25]))
             family = set(descendants_of(process.pid))
             process.kill()
@@ -139,12 +139,12 @@ class LifecycleTest(PenstockTest):
                 attempt, [described(pid) for pid in left()]), 2.0)
         self.assertFalse([name for name in set(os.listdir("/dev/shm")) - before if "penstock" in name])
         self.assertEqual(os.listdir(temporary), [])
-        # Its control socket and its record are left, and the next session of this name replaces the socket.
+        # Its control socket and its record remain, and the next session of this name replaces the socket.
         self.run_json(self.write("n.toml", synthetic(samples=16)), "--set", 'name="k"')
 
     def test_stopped_workers_end_with_their_session(self):
-        # In this test's session and in one whose leader is the program itself: the kernel's treatment of stopped
-        # process groups depends on it.
+        # Both in this test's session and in one whose leader is the program itself, because the kernel's treatment of stopped process
+        # groups depends on that.
         for options in ({}, {"start_new_session": True}):
             process = self.start("run", self.write("s.toml", SLOW), "--workers", 3, "--json", "--quiet", **options)
             self.wait_until(lambda: len(self.workers_of(process)) == 3, "3 workers")
@@ -157,7 +157,7 @@ class LifecycleTest(PenstockTest):
             process.communicate()
             self.wait_until(lambda: not [pid for pid in family if alive(pid)], "all are gone", 2.0)
 
-    def test_a_worker_program_that_is_missing_is_an_error_at_once(self):
+    def test_a_missing_worker_program_is_an_error_at_once(self):
         code, _, err = self.penstock("run", self.write("m.toml", synthetic(more='[loader]\ncommand = ["no-such-worker"]')), timeout=10)
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("program 'no-such-worker' was not found", err)
@@ -169,7 +169,7 @@ class LifecycleTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("not an executable file", err)
 
-    def test_a_program_that_is_not_a_worker_ends_the_run_with_its_last_output(self):
+    def test_a_program_that_is_not_a_worker_program_ends_the_run_with_its_last_output(self):
         program = self.write("worker", "#!/bin/sh\necho I am no worker >&2\nexit 3\n")
         os.chmod(program, 0o755)
         config = self.write("x.toml", synthetic(more='[loader]\ncommand = ["%s"]\n[loader.restart]\nbackoff = { base = "10ms", max = "20ms" }' % program))
@@ -193,7 +193,7 @@ def signals_pending(pid):
 
 
 def lost_workers(folder):
-    """This test's workers whose parent is gone: other tests may have their own."""
+    """Workers of this test whose parent has ended; other tests may have their own."""
     def is_of_this_test(pid):
         try:
             with open("/proc/%d/environ" % pid, "rb") as file:

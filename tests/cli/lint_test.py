@@ -33,14 +33,14 @@ class LintTest(PenstockTest):
         self.assertEqual(done.returncode, 1 if done.stdout else 0)
         return done.stdout
 
-    def test_a_tree_that_keeps_to_the_table_passes_with_and_without_git(self):
+    def test_a_tree_that_follows_the_table_passes_with_and_without_git(self):
         self.file("runtime/device/a.cpp", '#include "runtime/base/b.hpp"\n#include <penstock/c.hpp>\n#include <fmt/core.h>\n#include <sys/mman.h>\n'
                                           '#include "runtime/device/cuda/d.hpp"\n#include <vector>\n')
         self.file("runtime/device/cuda/e.cu", "#include <cuda_runtime.h>\n")
         self.assertEqual(self.lint(), "")
         self.assertEqual(self.lint(path="/nonexistent"), "")
 
-    def test_a_stop_of_a_walk_that_is_not_in_the_code_is_a_violation(self):
+    def test_a_stop_of_a_walk_that_is_missing_in_the_code_is_a_violation(self):
         self.file("runtime/base/there.cpp", "void here() {}\n")
         with open(os.path.join(self.tree, "docs", "ARCHITECTURE.md"), "a") as file:
             file.write("| `base/there.cpp: here` | `base/there.cpp: gone` | `base/moved.cpp: here` |\n")
@@ -56,7 +56,7 @@ class LintTest(PenstockTest):
             "runtime/base/b.hpp:3: runtime/base may not include <runtime/device/c.hpp> (docs/ARCHITECTURE.md)",
             "runtime/device/a.cpp:2: runtime/device may not include <cuda_runtime.h> (docs/ARCHITECTURE.md)"])
 
-    def test_folders_and_names_that_the_table_or_the_tree_lacks_are_violations(self):
+    def test_folders_and_names_missing_in_the_table_or_in_the_tree_are_violations(self):
         self.file("runtime/attic/a.cpp", "")
         self.table("| runtime/base | x | public API, frobnicate |", "| runtime/gone | x | base |")
         said = self.lint()
@@ -124,7 +124,7 @@ class LintTest(PenstockTest):
             "docs/semantics/streams.md:9: rule" + " S2 has 81 words, more than 80",
             "docs/semantics/streams.md:11: a paragraph that does not begin with the number of its rule"])
 
-    def test_a_page_of_rules_that_the_index_lacks_and_one_that_is_gone_are_violations(self):
+    def test_a_page_of_rules_that_the_index_lacks_and_one_that_does_not_exist_are_violations(self):
         self.book(streams=["**S1. Plan.** Pure."], jobs=["**J1. A job.** One outcome."])
         os.rename(os.path.join(self.tree, "docs/semantics/jobs.md"), os.path.join(self.tree, "docs/semantics/work.md"))
         self.assertEqual(self.lint().splitlines(), [
@@ -133,7 +133,7 @@ class LintTest(PenstockTest):
 
 
 class BuildTest(PenstockTest):
-    def test_warnings_are_errors_in_the_preset_dev_alone_and_in_neither_command_of_the_readme(self):
+    def test_warnings_are_errors_in_the_preset_dev_and_not_in_the_commands_of_the_readme(self):
         with open(os.path.join(TOP, "CMakePresets.json")) as file:
             presets = json.load(file)["configurePresets"]
         strict = [preset["name"] for preset in presets if "Werror" in str(preset) or "PENSTOCK_WERROR" in preset.get("cacheVariables", {})]

@@ -57,7 +57,7 @@ class LostRanksTest(PenstockTest):
         return None
 
     def disturb(self, process, random_of, kills):
-        """Kills ranks until the group has ended or there were enough kills; returns their number and the times until recovery."""
+        """Kills ranks until the group has ended or there were enough kills; returns their number and the recovery times."""
         done, back = 0, []
         while done < kills and process.poll() is None:
             time.sleep(random_of.uniform(0, PAUSE))  # a random moment, perhaps before a rank has joined
@@ -74,17 +74,17 @@ class LostRanksTest(PenstockTest):
                 continue
             done += 1
             if random_of.random() < 0.25:
-                continue  # the next one is killed before this one is back
+                continue  # the next rank is killed before this one is back
             seconds = self.wait_for_return(process, rank, pids[rank])
             if seconds is not None and delivers:
                 back.append(seconds)
             now = self.rank_pids(process)
-            for r, (pid, children) in others.items():  # at the end they are gone, but no rank is replaced
+            for r, (pid, children) in others.items():  # at the end ranks are gone, but are not replaced
                 self.assertEqual(now.get(r, pid), pid, "rank %d was not touched" % r)
                 self.assertLessEqual(set(children_of(pid)), set(children), "workers of rank %d" % r)
         return done, back
 
-    def test_ranks_that_are_killed_at_any_moment_deliver_what_an_undisturbed_group_does(self):
+    def test_ranks_killed_at_any_moment_deliver_what_an_undisturbed_group_delivers(self):
         seed = random.randrange(1 << 32)
         random_of = random.Random(seed)
         expected, _ = self.digests_of(self.start_group(self.stream(), "--set", "dataset.wait=0s"))
@@ -111,7 +111,7 @@ class LostRanksTest(PenstockTest):
             signal_process(pid, signal.SIGKILL)
 
     def seen(self):
-        """What the sink of each rank got, in order, since the last call."""
+        """What the sink of each rank received, in order, since the last call."""
         found = []
         for rank in range(RANKS):
             path = os.path.join(self.folder, "seen-rank%d" % rank)
@@ -121,7 +121,7 @@ class LostRanksTest(PenstockTest):
             os.remove(path)
         return found
 
-    def test_a_group_whose_ranks_are_all_killed_at_once_delivers_what_an_undisturbed_one_does(self):
+    def test_a_group_whose_ranks_are_all_killed_at_once_delivers_what_an_undisturbed_group_delivers(self):
         expected, _ = self.digests_of(self.start_group(self.stream(), "--set", "dataset.wait=0s"))
         process = self.start_group(self.stream())
         for delivered in (3, 6):
@@ -146,7 +146,7 @@ class LostRanksTest(PenstockTest):
         self.digests_of(self.start_group(config, "--set", "dataset.wait=0s", *journals))
         expected = self.seen()
         process = self.start_group(config, "--state", state, "--state-every", "50ms", *journals)
-        # All of them have passed the position in the file, and most are further.
+        # All ranks have passed the position in the file, and most are further.
         self.wait_until(lambda: all(self.delivered_by(rank, pid) >= 8 for rank, pid in self.all_ranks(process)), "all ranks have delivered")
         self.wait_until(lambda: self.is_beyond_its_beginning(state), "a state of a later step")
         ranks = [pid for _, pid in self.all_ranks(process)]

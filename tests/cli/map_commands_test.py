@@ -20,7 +20,7 @@ class EnvironmentTest(MapTest):
         found, _ = self.map(*arguments, "--command", self.ASK, items=["a"])
         return found[0]["result"]["stdout"]
 
-    def test_a_command_has_the_caller_s_environment_so_that_it_can_use_a_gpu_and_all_cores(self):
+    def test_a_command_has_the_environment_of_the_caller_so_that_it_can_use_a_gpu_and_all_cores(self):
         self.assertEqual(self.answer(CUDA_VISIBLE_DEVICES="0,1", OMP_NUM_THREADS="7", PENSTOCK_GROUP_SECRET="secret"), "0,1 7 none\n")
         self.assertEqual(self.answer(), "none none none\n")
 
@@ -43,7 +43,7 @@ class ProcessTest(MapTest):
     def test_a_command_that_signals_its_process_group_does_not_affect_its_worker(self):
         found, _ = self.map("--command", self.script("trap '' TERM; kill 0; echo \"$PPID\""), items=["a", "b"], workers=1)
         self.assertEqual([(line["status"], line["attempts"]) for line in found], [("ok", 1)] * 2)
-        self.assertEqual(len({line["result"]["stdout"] for line in found}), 1)  # one worker all the time
+        self.assertEqual(len({line["result"]["stdout"] for line in found}), 1)  # the same worker all the time
 
     def test_a_script_without_an_interpreter_is_run_by_the_shell(self):
         path = self.write("script", 'echo "[$1]"\n')
@@ -51,7 +51,7 @@ class ProcessTest(MapTest):
         found, _ = self.map("--command", path + " {}", items=["a b"])
         self.assertEqual(found[0]["result"]["stdout"], "[a b]\n")
 
-    def test_killing_a_worker_or_the_run_kills_its_commands_and_what_they_have_started(self):
+    def test_killing_a_worker_or_the_run_kills_its_commands_and_their_children(self):
         for what in ("worker", "run"):
             self.write("in", "one\n")
             script = self.script("trap '' HUP TERM INT; sleep 1000.25 & echo $$ $! > pids.new; mv pids.new pids; wait")
@@ -65,7 +65,7 @@ class ProcessTest(MapTest):
             process.wait(timeout=30)
             self.wait_until(lambda: not any(alive(pid) for pid in pids), "the end of its processes", 10)
 
-    def test_a_run_whose_reader_has_stopped_reading_ends_with_the_first_signal(self):
+    def test_a_run_whose_reader_has_stopped_reading_ends_at_the_first_signal(self):
         self.write("in", "a\n" * 2000)
         process = self.start("map", "--command", "sh -c 'head -c 1000 /dev/zero | tr \"\\0\" x'", "--input", "in", "--quiet", "--workers", 2)
 
@@ -78,7 +78,7 @@ class ProcessTest(MapTest):
         self.assertEqual(process.wait(timeout=20), EXIT_TERMINATED)
         self.assertIn(b"the program that reads them does not respond", process.stderr.read())
 
-    def test_an_order_to_stop_ends_a_run_that_waits_for_lines_or_for_its_reader(self):
+    def test_a_stop_ends_a_run_that_waits_for_lines_or_for_its_reader(self):
         self.write("in", "a\n" * 2000)
         for arguments in (("--input", "in"), ("--input", "-")):
             process = self.start("map", "--command", "sh -c 'head -c 1000 /dev/zero | tr \"\\0\" x'", *arguments, "--json", "--quiet", "--workers", 2,
@@ -88,7 +88,7 @@ class ProcessTest(MapTest):
             self.assertEqual(process.wait(timeout=20), EXIT_FAILED)
             self.assertEqual(json.loads(process.stderr.read().splitlines()[-1])["outcome"], "stopped")
 
-    def test_quiet_is_quiet_whatever_the_commands_do(self):
+    def test_with_quiet_nothing_is_printed_whatever_the_commands_do(self):
         items = ["x%d" % i for i in range(6)]
         self.write("in", "".join(item + "\n" for item in items))
         code, out, err = self.penstock("map", "--command", self.script("echo noise >&2; case $1 in *[135]) kill -SEGV $$;; esac; exit 3") + " {}",
@@ -117,7 +117,7 @@ class OutputTest(MapTest):
         self.assertEqual(base64.b64decode(found[0]["result"]["stdout_base64"]), BINARY)
         self.assertNotIn("stderr_base64", found[0]["result"])
 
-    def test_the_input_is_in_the_output(self):
+    def test_the_output_contains_the_input(self):
         found, _ = self.map("--command", "true", items=["a b", "\"x\"", "\tä"])
         self.assertEqual([line["input"] for line in found], ["a b", "\"x\"", "\tä"])
         found, _ = self.map(self.config(), "--function", "echo", items=["[1, 2]", "\"x\""])
@@ -127,11 +127,11 @@ class OutputTest(MapTest):
         out = self.written("--command", "sh -c 'cat \"$1\"; echo E >&2' sh {}", "--raw", items=[self.path("binary"), "/dev/null", self.path("binary")])
         self.assertEqual(out, BINARY + BINARY)
         self.assertEqual(self.err, b"E\n" * 3)
-        # The first one finishes last: it waits for a mark of the second.
+        # The first one finishes last: it waits for a file from the second.
         first = self.script('case $1 in a) until test -e mark; do sleep 0.01; done; sleep 0.1;; b) touch mark;; esac; printf %s "$1"') + " {}"
         self.assertEqual(self.written("--command", first, "--raw", items=["a", "b"]), b"ab")
 
-    def test_raw_output_comes_out_of_the_journal_too(self):
+    def test_raw_output_can_also_be_restored_from_the_journal(self):
         arguments = ("--command", "cat", "--raw", "--journal", self.path("journal"))
         items = [self.path("binary"), "/dev/null"]
         self.assertEqual(self.written(*arguments, items=items), BINARY)
@@ -154,7 +154,7 @@ class OutputTest(MapTest):
                     self.assertEqual(file.read(), contents)
         self.assertEqual(len(os.listdir(self.path("made/results"))), 4)
 
-    def test_results_of_functions_are_files_too_and_a_folder_belongs_to_one_run(self):
+    def test_results_of_functions_can_be_files_too_and_a_folder_belongs_to_one_run(self):
         self.map(self.config(), "--function", "fill", "--results", self.path("results"), items=["300", "0"])
         with open(self.path("results/0.result"), "rb") as file:
             self.assertEqual(file.read(), bytes(i * 31 % 256 for i in range(300)))
@@ -165,7 +165,7 @@ class OutputTest(MapTest):
         self.assertIn("another run is writing its results to", self.refused("--command", "true", "--input", self.path("in"), "--results",
                                                                            self.path("results"), expect=EXIT_FAILED))
 
-    def test_lines_may_end_with_nul(self):
+    def test_lines_can_end_with_nul(self):
         with open(self.path("in"), "wb") as file:
             file.write(b"a\nb\0c\0")
         for option in ("-0", "--null"):
@@ -183,7 +183,7 @@ class OutputTest(MapTest):
 
 
 class EndTest(MapTest):
-    def test_a_run_can_end_with_the_first_failures(self):
+    def test_a_run_can_end_at_the_first_failures(self):
         script = self.script('case $1 in bad*) exit 1;; esac; echo $1 >> ran; sleep 0.3') + " {}"
         items = ["good0", "bad1", "bad2"] + ["good%d" % i for i in range(3, 30)]
         found, summary = self.map("--command", script, "--fail-on-exit", "--halt", "soon,fail=2", items=items, expect=EXIT_FAILED)
@@ -194,7 +194,7 @@ class EndTest(MapTest):
         with open(self.path("ran")) as file:
             self.assertEqual(len(file.readlines()), summary["counts"]["ok"])  # what has begun has finished
 
-    def test_a_run_can_cancel_what_runs_with_the_first_failure(self):
+    def test_a_run_can_cancel_running_jobs_at_the_first_failure(self):
         script = self.script('case $1 in bad) until test -e running; do sleep 0.01; done; exit 1;; esac; touch running; sleep 1000.5') + " {}"
         found, summary = self.map("--command", script, "--fail-on-exit", "--halt", "now,fail=1", items=["sleeps", "bad"], expect=EXIT_FAILED)
         self.assertEqual([line["status"] for line in found], ["cancelled", "exception"])
@@ -217,7 +217,7 @@ class EndTest(MapTest):
             self.assertLess(line["started"], line["time"])
             self.assertRegex(line["started"], r"^\d{4}-\d\d-\d\dT.*Z$")
 
-    def test_jobs_that_had_begun_at_ctrl_c_have_an_attempt_and_its_seconds(self):
+    def test_jobs_that_had_begun_at_ctrl_c_have_an_attempt_and_its_duration(self):
         self.write("in", "a\nb\nc\n")
         process = self.start("map", "--command", "sh -c 'touch run-$1; sleep 1000.5' sh {}", "--input", "in", "--output", "out.jsonl", "--job-log", "log",
                              "--workers", 2, "--quiet")

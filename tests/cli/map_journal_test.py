@@ -14,7 +14,7 @@ class JournalTest(MapTest):
         with open(self.path("ran")) as file:
             return file.read().split()
 
-    def test_an_interrupted_run_continues_where_it_was_and_its_output_is_whole(self):
+    def test_an_interrupted_run_continues_where_it_stopped_and_its_output_is_complete(self):
         items = [str(i) for i in range(60)]
         self.write("in", "".join(item + "\n" for item in items))
         whole = [(i, "ok", "did %d\n" % i) for i in range(60)]
@@ -22,7 +22,7 @@ class JournalTest(MapTest):
             self.write("hold", held + "\n")
             process = self.start("map", "--command", self.command, "--input", "in", "--output", "out.jsonl", "--workers", 2,
                                  "--journal", self.journal, "--quiet", "--json")
-            # The waiting job has started, and the other worker has done some of the following ones.
+            # The waiting job has started, and the other worker has done some of the jobs after it.
             self.wait_until(lambda: os.path.exists(self.path("ran")) and int(held) + 6 <= max(map(int, self.ran()), default=-1), "some jobs behind %s" % held)
             process.send_signal(sent)
             out, err = process.communicate(timeout=30)
@@ -56,7 +56,7 @@ class JournalTest(MapTest):
             self.assertEqual([line["result"]["stdout"] for line in found], ["did a\n", "did b\n", "did c\n"])
             self.assertEqual(summary["from_journal"], 2)
 
-    def test_a_changed_line_is_refused_and_named_by_its_number_and_new_lines_are_done(self):
+    def test_a_changed_line_is_refused_and_named_by_its_number_and_new_lines_are_processed(self):
         self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"])
         code, summary = self.go_on("a\nx\nc\n")
         self.assertEqual(code, EXIT_FAILED)
@@ -66,13 +66,13 @@ class JournalTest(MapTest):
         self.assertEqual(sorted(self.ran()), ["a", "b", "c", "d"])
 
     def go_on(self, text):
-        """Runs the command again with this as its stdin; returns the exit code and the summary."""
+        """Runs the command again with this input on stdin; returns the exit code and the summary."""
         process = self.start("map", "--command", self.command, "--journal", self.journal, "--output", "out.jsonl", "--workers", 2, "--json",
                              "--quiet", stdin=subprocess.PIPE)
         out, err = process.communicate(text.encode(), timeout=60)
         return process.returncode, json.loads(out or err)
 
-    def test_a_run_that_is_refused_because_of_a_changed_line_leaves_the_earlier_output_and_starts_no_job(self):
+    def test_a_run_that_is_refused_because_of_a_changed_line_keeps_the_earlier_output_and_starts_no_job(self):
         self.map("--command", self.command, "--journal", self.journal, items=["a", "b", "c"])
         with open(self.path("out.jsonl")) as file:
             earlier = file.read()
@@ -95,10 +95,10 @@ class JournalTest(MapTest):
         code, summary = self.go_on("\n".join(many))  # the last line without a line feed
         self.assertEqual((code, summary["from_journal"]), (EXIT_OK, 20))
         self.assertEqual([line["result"]["stdout"] for line in self.lines()], ["did %s\n" % one for one in many])
-        code, summary = self.go_on("\n".join(many[:7]) + "\n")  # fewer than the journal has
+        code, summary = self.go_on("\n".join(many[:7]) + "\n")  # fewer lines than the journal has
         self.assertEqual((code, summary["from_journal"], len(self.lines())), (EXIT_OK, 7, 7))
 
-    def test_a_signal_while_a_pipe_is_compared_with_the_journal_ends_the_run_and_leaves_the_earlier_output(self):
+    def test_a_signal_while_a_pipe_is_compared_with_the_journal_ends_the_run_and_keeps_the_earlier_output(self):
         self.map("--command", self.command, "--journal", self.journal, items=["a", "b"])
         process = self.start("map", "--command", self.command, "--journal", self.journal, "--output", "out.jsonl", "--quiet", "--json",
                              stdin=subprocess.PIPE)

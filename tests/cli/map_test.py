@@ -1,4 +1,4 @@
-"""penstock map: one job per line, results in the order of the lines, whatever dies."""
+"""penstock map: one job per line, and results in the order of the lines, whatever dies."""
 
 import random
 import re
@@ -12,7 +12,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 
 class CommandTest(MapTest):
-    def test_each_line_is_one_argument_of_the_command_and_has_one_line_in_the_output(self):
+    def test_each_line_becomes_an_argument_of_the_command_and_has_one_line_of_output(self):
         items = ["a", "two words", "", "$(echo no)", "'\"\\", "-n", "ä"]
         found, summary = self.map("--command", "printf '[%s]' {}", items=items)
         self.assertEqual([line["index"] for line in found], list(range(len(items))))
@@ -23,14 +23,14 @@ class CommandTest(MapTest):
         self.assertIsNone(summary["error"])
         self.assertGreater(summary["seconds"], 0)
 
-    def test_a_pipe_is_a_command_s_input_and_stdout_its_output(self):
+    def test_the_input_of_a_command_is_a_pipe_and_so_is_its_output(self):
         process = self.start("map", "--command", "echo", "--quiet", "--json", stdin=subprocess.PIPE)
         out, err = process.communicate(b"one\ntwo", timeout=60)
         self.assertEqual(process.returncode, EXIT_OK, err)
         self.assertEqual([json.loads(line)["result"]["stdout"] for line in out.splitlines()], ["one\n", "two\n"])
         self.assertEqual(json.loads(err)["counts"]["ok"], 2)
 
-    def test_a_result_comes_while_the_input_is_still_open(self):
+    def test_a_result_arrives_while_the_input_is_still_open(self):
         process = self.start("map", "--command", "echo", "--quiet", stdin=subprocess.PIPE)
         process.stdin.write(b"first\n")
         process.stdin.flush()
@@ -41,7 +41,7 @@ class CommandTest(MapTest):
         self.assertEqual(json.loads(process.stdout.readline())["index"], 1)
         self.assertEqual(process.wait(timeout=30), EXIT_OK)
 
-    def test_an_exit_code_is_a_result_unless_it_is_to_be_a_failure(self):
+    def test_an_exit_code_is_a_result_unless_it_should_count_as_a_failure(self):
         found, summary = self.map("--command", "sh -c 'echo out; echo err >&2; exit \"$1\"' sh {}", items=["0", "3"])
         self.assertEqual([line["status"] for line in found], ["ok", "ok"])
         self.assertEqual(found[1]["result"], {"exit": 3, "stdout": "out\n", "stderr": "err\n"})
@@ -53,7 +53,7 @@ class CommandTest(MapTest):
         self.assertEqual(found[1]["error"], {"type": "exit", "text": "the command exited with 3"})
         self.assertEqual(summary["outcome"], "finished")
 
-    def test_a_command_that_a_signal_ends_each_time_is_named_and_the_others_have_their_results(self):
+    def test_a_command_that_is_always_ended_by_a_signal_is_named_and_the_others_have_their_results(self):
         items = ["x%d" % i for i in range(20)]
         items[7] = "die"
         found, summary = self.map("--command", "sh -c 'test \"$1\" != die || kill -SEGV $$; echo \"$1\"' sh {}",
@@ -76,14 +76,14 @@ class CommandTest(MapTest):
         found, _ = self.map("--command", "%s {} 9" % script, "--retries", 2, "--fail-on-exit", items=items, expect=EXIT_FAILED)
         self.assertEqual([(line["status"], line["attempts"]) for line in found], [("exception", 3)] * 2)
 
-    def test_a_command_that_takes_too_long_is_ended_with_all_that_it_has_started(self):
+    def test_a_command_that_takes_too_long_is_ended_with_everything_that_it_has_started(self):
         found, _ = self.map("--command", "sh -c 'test \"$1\" = quick || { sleep 1000.25 & echo $! > \"$2\"; wait; }' sh {} " + self.path("pid"),
                             "--timeout", "300ms", "--set", "log.level=error", items=["quick", "slow"], expect=EXIT_FAILED)
         self.assertEqual([line["status"] for line in found], ["ok", "timed_out"])
         with open(self.path("pid")) as file:
             self.assertFalse(alive(int(file.read())))
 
-    # Starts a process in its own session, and one that has also lost its parent; their pids are in the files below.
+    # Starts a process in its own session, and one that has also lost its parent; the files below contain their pids.
     LEAVE = ("setsid sh -c 'echo $$ > with-parent; exec sleep 1000.25' & "
              "(setsid sh -c 'echo $$ > orphan; exec sleep 1000.25' &) ; "
              "until test -s with-parent && test -s orphan; do sleep 0.02; done; ")
@@ -103,7 +103,7 @@ class CommandTest(MapTest):
         left = self.left()
         self.wait_until(lambda: not any(map(alive, left)), "the end of all that the command has started", 5)
 
-    def test_a_command_that_a_signal_ends_or_that_uses_too_much_memory_takes_with_it_what_has_left_its_group(self):
+    def test_a_command_ended_by_a_signal_or_for_its_memory_takes_with_it_the_processes_that_have_left_its_group(self):
         use = "python3 -c 'import time; x = bytearray(200 << 20); time.sleep(1000)'"
         for what, status in (("kill -SEGV $$", "poisoned"), (use, "exception")):
             found, _ = self.map("--command", self.script("ulimit -c 0\n" + self.LEAVE + what), "--memory", "100MiB", "--set",
@@ -114,14 +114,14 @@ class CommandTest(MapTest):
             os.unlink(self.path("with-parent"))
             os.unlink(self.path("orphan"))
 
-    def test_processes_left_behind_by_a_finished_command_are_not_killed_with_a_later_command(self):
+    def test_processes_left_by_a_finished_command_are_not_killed_with_a_later_one(self):
         script = self.script('if test "$1" = leave; then %s exit 0; fi\nsleep 1000.25' % self.LEAVE)
         found, _ = self.map("--command", script, "--timeout", "3s", "--set", "log.level=off", items=["leave", "wait"], workers=1,
                             expect=EXIT_FAILED)
         self.assertEqual([line["status"] for line in found], ["ok", "timed_out"])
         self.assertEqual([alive(pid) for pid in self.left()], [True, True])
 
-    def test_orphans_of_a_command_do_not_pile_up_as_zombies(self):
+    def test_orphans_of_a_command_do_not_accumulate_as_zombies(self):
         script = self.script("for i in 1 2 3 4 5; do (sleep 0.01 & echo $! >> orphans) ; done; echo > all; exec sleep 1000.25")
         process = self.start("map", "--command", script, "--workers", 1, "--quiet", stdin=subprocess.PIPE)
         process.stdin.write(b"a\n")
@@ -133,13 +133,13 @@ class CommandTest(MapTest):
         self.wait_until(lambda: {state_and_parent(pid)[0] for pid in orphans} == {"X"}, "the reaping of all orphans")
         self.assertEqual(len(self.workers_of(process)), 1)
 
-    def test_output_beyond_what_is_kept_is_counted(self):
+    def test_output_beyond_the_kept_part_is_counted(self):
         found, _ = self.map("--command", "head -c 100000 /dev/zero --", "--keep-output", "1KiB", "--set", "log.level=error", items=["/dev/zero"])
         self.assertEqual(len(found[0]["result"]["stdout"]), 1024)
         self.assertGreaterEqual(found[0]["result"]["stdout_bytes"], 100000)
         self.assertNotIn("stderr_bytes", found[0]["result"])
 
-    def test_a_command_that_uses_too_much_memory_is_ended_and_the_others_are_not(self):
+    def test_a_command_that_uses_too_much_memory_is_ended_and_others_are_not(self):
         program = self.write("use.py", "import sys, time\nx = bytearray(int(sys.argv[1]) << 20)\n"
                                        "if len(x) > 100 << 20: time.sleep(1000)\nprint(len(x))\n")
         found, _ = self.map("--command", "python3 %s {}" % program, "--memory", "100MiB", "--set", "log.level=error",
@@ -148,7 +148,7 @@ class CommandTest(MapTest):
         self.assertEqual((found[1]["attempts"], found[1]["error"]["type"]), (1, "memory"))
         self.assertRegex(found[1]["error"]["text"], r"^the command used [12]\d\d MiB of memory; the limit is 100 MiB$")
 
-    def test_the_job_log_has_a_line_for_each_job_with_its_time_and_those_of_a_continued_run_are_added(self):
+    def test_the_job_log_has_one_timed_line_per_job_including_those_of_a_continued_run(self):
         arguments = ("--command", "sh -c 'sleep 0.1; exit \"$1\"' sh {}", "--fail-on-exit", "--job-log", self.path("log"),
                      "--journal", self.path("journal"))
         self.map(*arguments, items=["0", "3"], expect=EXIT_FAILED)
@@ -167,7 +167,7 @@ class CommandTest(MapTest):
         _, summary = self.map("--command", "true", "--job-log", "/dev/full", items=["a"] * 100, expect=EXIT_FAILED)
         self.assertIn("writing the job log '/dev/full'", summary["error"]["message"])
 
-    def test_an_output_on_a_full_disk_ends_the_run_and_the_journal_has_what_was_done(self):
+    def test_an_output_on_a_full_disk_ends_the_run_and_the_journal_has_the_finished_jobs(self):
         self.write("in", "a\n" * 100)
         arguments = ("map", "--command", "echo", "--input", self.path("in"), "--journal", self.path("journal"), "--json", "--quiet")
         code, out, err = self.penstock(*arguments, "--output", "/dev/full")
@@ -186,7 +186,7 @@ class CommandTest(MapTest):
         self.assertIn("line 2 of", summary["error"]["message"])
         self.assertIn("contains a NUL byte", summary["error"]["message"])
 
-    def test_where_bad_lines_are_skipped_a_line_with_a_byte_that_no_argument_can_hold_does_not_affect_the_others(self):
+    def test_if_bad_lines_are_skipped_a_line_that_no_argument_can_hold_does_not_affect_the_others(self):
         with open(self.path("in"), "wb") as file:
             file.write(b"a\nb\0c\n\0\nd\n")
         found, summary = self.map("--command", "echo", "--on-bad-line", "skip", "--set", "log.level=warn")
@@ -194,7 +194,7 @@ class CommandTest(MapTest):
         self.assertEqual((summary["outcome"], summary["skipped_lines"]), ("finished", 2))
         self.assertRegex(self.err, r"line 2 of .* is skipped: it contains a NUL byte")
 
-    def test_an_output_that_another_run_is_writing_is_refused_and_stays_whole(self):
+    def test_an_output_that_another_run_is_writing_is_refused_and_stays_intact(self):
         self.write("hold", "")
         script = self.script('echo "$1" >> ran; while test -e hold; do sleep 0.02; done; echo "$1"') + " {}"
         self.write("in", "a\nb\n")
@@ -215,7 +215,7 @@ class CommandTest(MapTest):
     def test_an_empty_input_has_an_empty_output(self):
         self.assertEqual(self.map("--command", "true", items=[])[0], [])
 
-    def test_mistakes_of_the_command_line_are_reported_before_anything_is_done(self):
+    def test_mistakes_in_the_command_line_are_reported_before_any_work_starts(self):
         self.write("in", "a\n")
         self.write("out.jsonl", "precious\n")
         files = ("--input", self.path("in"), "--output", self.path("out.jsonl"))
@@ -253,7 +253,7 @@ class CommandTest(MapTest):
         with open(self.path("out.jsonl")) as file:
             self.assertEqual(file.read(), "precious\n")
 
-    def test_a_reader_that_goes_away_ends_the_run(self):
+    def test_a_reader_that_closes_its_end_ends_the_run(self):
         process = self.start("map", "--command", "echo", "--quiet", stdin=subprocess.PIPE)
         process.stdout.close()
         process.stdin.write(b"a\n" * 100)
@@ -279,7 +279,7 @@ class CommandTest(MapTest):
             self.assertEqual(err.count(": exception: "), 10, err)
             self.assertEqual("further failed jobs are listed only in the output" in err, count > 10, err)
 
-    def test_status_counts_jobs_as_the_closing_line_does(self):
+    def test_status_counts_jobs_like_the_closing_line(self):
         self.write("in", "0\n4\n0\nslow\n5\n")
         script = self.script('test "$1" != slow || exec sleep 1000.25; exit $1') + " {}"
         run = ("map", "--command", script, "--timeout", "500ms", "--input", "in", "--output", "out.jsonl", "--workers", 2)
@@ -292,7 +292,7 @@ class CommandTest(MapTest):
             self.assertEqual((jobs["submitted"], jobs["ok"], jobs["failed"], jobs["nonzero_exits"]), counts)
             self.assertEqual((jobs["functions"][0]["ok"], jobs["functions"][0]["failed"]), counts[1:3])
 
-    def test_a_job_has_the_number_of_its_line_everywhere_and_one_warning(self):
+    def test_a_job_is_named_by_its_line_number_everywhere_and_has_one_warning(self):
         script = self.script('case $1 in slow) exec sleep 1000.25;; die) kill -SEGV $$;; esac') + " {}"
         arguments = ("--command", script, "--timeout", "500ms", "--journal", self.path("journal"))
         self.map(*arguments, items=["a", "b", "c"])
@@ -311,7 +311,7 @@ class CommandTest(MapTest):
 
 
 class FunctionTest(MapTest):
-    def test_each_line_is_the_function_s_argument_and_its_return_value_is_the_result(self):
+    def test_each_line_is_the_argument_of_the_function_and_its_return_value_is_the_result(self):
         items = ["1", "12", '{"a": 12345678901234567890123}', '"text"', "null", "[1,2]"]
         found, _ = self.map(self.config(), "--function", "echo", items=items)
         self.assertEqual([line["result"] for line in found], [json.loads(item) for item in items])
@@ -320,14 +320,14 @@ class FunctionTest(MapTest):
         found, _ = self.map(self.config(), "--function", "double", items=["21", "-4"])
         self.assertEqual([line["result"] for line in found], [42, -8])
 
-    def test_a_result_that_is_not_json_is_a_string(self):
+    def test_a_result_that_is_not_json_becomes_a_string(self):
         found, _ = self.map(self.config(), "--function", "sleep", items=["1"])
         self.assertEqual(found[0]["result"], "awake")
         found, _ = self.map(self.config(), "--function", "nothing", items=["1"])
         self.assertEqual(found[0]["result"], "")
 
-    def test_results_behind_a_slow_job_and_its_next_try_stay_within_the_memory(self):
-        # A NUL byte is six characters of JSON. The first job fails once, when the others have filled the memory.
+    def test_results_behind_a_slow_job_and_its_retry_stay_within_the_memory_limit(self):
+        # A NUL byte takes six characters in JSON. The first job fails once, when the others have filled the memory.
         script = self.script('if [ "$1" != 0 ]; then head -c 300000 /dev/zero; exit; fi\n'
                              'while [ ! -e go ]; do sleep 0.05; done\n[ -e again ] || { touch again; exit 3; }\n')
         self.write("in", "".join("%d\n" % i for i in range(150)))
@@ -359,14 +359,14 @@ class FunctionTest(MapTest):
         self.assertEqual((found[0]["status"], found[0]["attempts"], found[0]["result"]), ("exception", 1, None))
         self.assertEqual(found[0]["error"], {"type": "ZeroDivisionError", "text": "division by zero", "traceback": "line 1\nline 2"})
 
-    def test_a_function_that_does_not_exist_ends_the_run_and_is_named_with_those_that_do(self):
+    def test_a_function_that_does_not_exist_ends_the_run_and_the_error_lists_the_existing_ones(self):
         found, summary = self.map(self.config("[jobs]\nqueue = 4\n"), "--function", "dubble", items=["1"] * 1000, expect=EXIT_FAILED)
         self.assertEqual({line["status"] for line in found}, {"exception"})
         self.assertLess(len(found), 1000)
         self.assertIn("no function 'dubble'; it has: ", summary["error"]["message"])
         self.assertIn("double", summary["error"]["message"])
 
-    def test_a_death_of_a_worker_costs_a_job_only_another_attempt(self):
+    def test_the_death_of_a_worker_costs_a_job_only_another_attempt(self):
         found, _ = self.map(self.config(), "--function", "kill_once", items=["1", "2", "3"])
         self.assertEqual([(line["status"], line["result"], line["attempts"]) for line in found], [("ok", "alive", 2)] * 3)
 
@@ -377,7 +377,7 @@ class FunctionTest(MapTest):
         self.assertIn("line 3 of", summary["error"]["message"])
         self.assertIn("is not JSON", summary["error"]["message"])
 
-    def test_bad_lines_are_skipped_on_request_and_named_by_number(self):
+    def test_bad_lines_can_be_skipped_and_are_named_by_number(self):
         found, summary = self.map(self.config('[jobs]\nqueue = 4\n'), "--function", "echo", "--on-bad-line", "skip",
                                   "--set", "log.level=warn", items=["1", "", "x", "4"])
         self.assertEqual([(line["index"], line["result"]) for line in found], [(0, 1), (3, 4)])
@@ -385,20 +385,20 @@ class FunctionTest(MapTest):
         self.assertIn("line 2 of", self.err)
         self.assertIn("line 3 of", self.err)
 
-    def test_an_argument_and_a_result_beyond_the_pool_s_memory_fail_only_their_jobs(self):
+    def test_an_argument_or_a_result_beyond_the_memory_of_the_pool_fails_only_its_job(self):
         config = self.config('[jobs]\nmemory = "1MiB"\n')
         found, _ = self.map(config, "--function", "echo", items=["1", '"%s"' % ("x" * (3 << 20)), "3"], expect=EXIT_FAILED)
         self.assertEqual([line["status"] for line in found], ["ok", "too_large", "ok"])
         found, _ = self.map(config, "--function", "fill", items=["10", str(3 << 20), "10"], expect=EXIT_FAILED)
         self.assertEqual([line["status"] for line in found], ["ok", "too_large", "ok"])
 
-    def test_a_missing_worker_program_ends_the_run_with_the_reason_however_few_the_lines(self):
+    def test_a_missing_worker_program_ends_the_run_with_the_reason_even_for_few_lines(self):
         config = self.write("jobs.toml", '[loader]\ncommand = ["./no-such-program"]\n[log]\nlevel = "off"\n')
         _, summary = self.map(config, "--function", "echo", items=["1"], expect=EXIT_FAILED)
         self.assertEqual(summary["outcome"], "failed")
         self.assertIn("no-such-program", summary["error"]["message"])
 
-    def test_a_worker_program_that_is_not_for_a_pool_ends_the_run_with_the_reason(self):
+    def test_a_worker_program_that_is_not_for_pools_ends_the_run_with_the_reason(self):
         config = self.write("jobs.toml", "[jobs]\nqueue = 4\n[log]\nlevel = \"off\"\n")
         self.write("in", "1\n" * 10)
         code, out, err = self.penstock("map", config, "--function", "echo", "--input", self.path("in"), "--output", self.path("out.jsonl"),
@@ -411,7 +411,7 @@ class FunctionTest(MapTest):
         return self.config('[gpu]\ndevice = "host"\nplacement = "%s"\n[jobs.programs]\nbroken = "%s"\nodd = "%s"\n'
                            % (placement, self.write("broken.so", "no library"), os.path.join(BIN, "device_programs", "odd_job_program.so")))
 
-    def test_a_device_program_gets_the_function_s_result_and_makes_the_job_s_result(self):
+    def test_a_device_program_gets_the_result_of_the_function_and_makes_the_result_of_the_job(self):
         for placement in ("process", "embedded"):
             found, _ = self.map(self.programs(placement), "--function", "fill", "--program", "odd", items=["3", "5"])
             # It returns the sum of the bytes as an 8-byte number.
@@ -424,7 +424,7 @@ class FunctionTest(MapTest):
         self.assertIn("broken.so", found[0]["error"]["text"])
         self.assertEqual(summary["counts"]["device"], 2)
 
-    def test_mistakes_about_device_programs_are_reported_before_anything_is_done(self):
+    def test_mistakes_with_device_programs_are_reported_before_any_work_starts(self):
         self.write("in", "1\n")
         self.assertIn("broken, odd", self.refused(self.programs(), "--function", "fill", "--program", "od", "--input", self.path("in")))
         self.assertIn("--function", self.refused("--command", "true", "--program", "odd", "--input", self.path("in")))
@@ -438,7 +438,7 @@ class FunctionTest(MapTest):
             with open(self.path("in"), "w") as file:
                 for i in range(count):
                     file.write('"%s"\n' % ("x" * 500))
-            # Lines that wait for a line whose worker is stopped count too.
+            # Lines that wait behind a line whose worker is stopped count, too.
             process = self.start("map", self.config("[jobs]\nqueue = 64\nmemory = \"4MiB\"\n"), "--function", "echo", "--input", self.path("in"),
                                  "--output", "/dev/null", "--workers", 2, "--quiet")
             _, status, usage = os.wait4(process.pid, 0)
@@ -452,7 +452,7 @@ class FunctionTest(MapTest):
 class FaultTest(MapTest):
     JOBS = int(os.environ.get("PENSTOCK_SOAK_JOBS", 1000))
 
-    def test_while_workers_and_commands_are_killed_at_random_no_job_is_lost_and_the_output_is_whole_and_in_order(self):
+    def test_while_workers_and_commands_are_killed_at_random_no_job_is_lost_and_the_output_is_complete_and_in_order(self):
         seed = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
         print("PENSTOCK_TEST_SEED=%d" % seed, flush=True)
         fate = random.Random(seed)
@@ -495,7 +495,7 @@ class LifeTest(MapTest):
         self.wait_until(lambda: sum(name_of(pid) == "sleep" for pid in descendants_of(process.pid)) == 2, "two commands")
         return process
 
-    def test_ctrl_c_cancels_what_runs_and_leaves_nothing_behind(self):
+    def test_ctrl_c_cancels_running_jobs_and_leaves_nothing_behind(self):
         process = self.live("--json", "--quiet")
         below = descendants_of(process.pid)
         process.send_signal(signal.SIGINT)
@@ -506,7 +506,7 @@ class LifeTest(MapTest):
         self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
         self.wait_until(lambda: not any(alive(pid) for pid in below), "the end of the processes beside the workers", 5)
 
-    def test_verbs_of_sessions_show_jobs(self):
+    def test_verbs_for_sessions_show_jobs(self):
         process = self.live("--quiet", "--json")
         status = self.of_session("status")
         self.assertEqual(len(status["workers"]), 2)
@@ -532,7 +532,7 @@ class LifeTest(MapTest):
         begun = time.monotonic()
         self.assertEqual(self.penstock("stop")[0], EXIT_OK)
         out, err = process.communicate(timeout=30)
-        self.assertLess(time.monotonic() - begun, 8)  # not [supervisor] shutdown, for jobs that are cancelled anyway
+        self.assertLess(time.monotonic() - begun, 8)  # not [supervisor] shutdown, because the jobs are cancelled anyway
         self.assertEqual(process.returncode, EXIT_FAILED)
         self.assertEqual(json.loads(out)["outcome"], "stopped")
         self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
@@ -596,7 +596,7 @@ class LifeTest(MapTest):
         process.wait(timeout=30)
 
     def of_session(self, verb):
-        """The answer of the only session, once it has one."""
+        """The answer of the only session, once there is one."""
         code, out, _ = self.penstock(verb, "--json")
         return json.loads(out) if code == EXIT_OK else {}
 
@@ -607,7 +607,7 @@ class LifeTest(MapTest):
         process.wait(timeout=10)
         self.wait_until(lambda: not any(alive(pid) for pid in below), "the end of its workers and commands", 5)
 
-    def test_progress_is_shown_on_stderr_and_nothing_but_results_on_stdout(self):
+    def test_progress_is_shown_on_stderr_and_only_results_on_stdout(self):
         self.write("in", "a\n" * 3)
         code, out, err = self.penstock("map", "--command", "echo", "--input", "in", "--workers", 1)
         self.assertEqual(code, EXIT_OK)

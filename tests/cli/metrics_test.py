@@ -1,4 +1,4 @@
-"""penstock metrics: one page of all sessions, and what an operator learns from it: who died, what is stuck, how last night ended."""
+"""penstock metrics: one page of all sessions, and what it tells an operator: which workers died, what is stuck, how last night ended."""
 
 import re
 import urllib.request
@@ -10,7 +10,7 @@ UNSHUFFLED = ("[sampler]", "[sampler]\nshuffle = false")
 
 
 def parsed(page):
-    """[(name, labels, value)]; checks that each metric stands in one block, and no series twice."""
+    """[(name, labels, value)]; checks that each metric is in one block, and no series occurs twice."""
     series, seen, blocks, name = [], set(), [], None
     for line in page.splitlines():
         if line.startswith("# HELP "):
@@ -63,7 +63,7 @@ class MetricsTest(PenstockTest):
         ((_, recorded),) = self.find(self.page(), "penstock_session_ended_start_timestamp_seconds", session="one")
         self.assertAlmostEqual(recorded, started, places=3)
 
-    def test_a_session_that_does_not_answer_is_down_and_the_others_are_not(self):
+    def test_a_session_that_does_not_answer_is_down_and_the_others_are_not_affected(self):
         silent = self.live("silent")
         self.live("well")
         signal_process(silent.pid, signal.SIGSTOP)
@@ -95,7 +95,7 @@ class MetricsTest(PenstockTest):
 
     # ---- ended sessions --------------------------------------------------------------------------------------
 
-    def test_how_sessions_ended_is_on_the_page_with_the_reason_and_the_last_death(self):
+    def test_the_page_shows_how_sessions_ended_with_the_reason_and_the_last_death(self):
         fault = 'faults = [{sample = 17, kind = "segv", times = 1}]'
         self.run_json(self.write("fine.toml", synthetic(samples=200, epochs=1, dataset=fault)), "--workers", 2)
         config = self.write("gone.toml", '[dataset]\npath = "/nonexistent/photos"\n[gpu]\ndevice = "host"\n')
@@ -116,10 +116,10 @@ class MetricsTest(PenstockTest):
         self.assertEqual((death["signal"], death["sample"]), ("SIGSEGV", "sample 17"))
         ((_, when),) = self.find(page, "penstock_session_ended_timestamp_seconds", session="gone")
         self.assertLess(abs(time.time() - when), 120)
-        # The id is what `penstock --session` takes.
+        # The id is what `penstock --session` accepts.
         self.assertEqual(self.penstock("status", "--session", ended["gone"]["id"])[0], EXIT_OK)
 
-    def test_sessions_that_ended_longer_ago_are_left_out(self):
+    def test_sessions_that_ended_longer_ago_are_omitted(self):
         self.run_json(self.write("short.toml", synthetic(samples=8, epochs=1)))
         (record,) = [os.path.join(self.folder, "penstock", name) for name in os.listdir(os.path.join(self.folder, "penstock")) if name.endswith(".record")]
         os.utime(record, (time.time() - 7200, time.time() - 7200))
@@ -153,7 +153,7 @@ class MetricsTest(PenstockTest):
         _, err = exporter.communicate(timeout=10)
         self.assertEqual((exporter.returncode, err), (EXIT_OK, b"stopping\n"))
 
-    def test_the_page_can_be_written_to_a_file_or_be_json(self):
+    def test_the_page_can_be_written_to_a_file_or_in_json(self):
         self.run_json(self.write("short.toml", synthetic(samples=8, epochs=1)))
         out = os.path.join(self.folder, "penstock.prom")
         code, told, err = self.penstock("metrics", "--out", out, "--json")

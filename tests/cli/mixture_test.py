@@ -49,7 +49,7 @@ class MixtureTest(PenstockTest):
                     self.assertLess(abs(count - weight * length), 1, (length, source))
             self.assertTrue(all(value // 1000 == source + 1 for source, value in rows))
 
-    def test_each_dataset_walks_all_of_its_samples_before_it_repeats_one_through_all_epochs(self):
+    def test_each_dataset_gives_all_of_its_samples_before_it_repeats_one_across_all_epochs(self):
         rows = [row for epoch in self.rows_of(self.config()) for row in epoch]
         for source, size in enumerate(self.SIZES.values()):
             walk = [value for which, value in rows if which == source]
@@ -68,7 +68,7 @@ class MixtureTest(PenstockTest):
             taken[source] += 1
         self.assertEqual(taken, [210, 60, 30])
 
-    def test_neither_workers_nor_deaths_nor_resuming_change_the_digest(self):
+    def test_workers_deaths_and_resuming_do_not_change_the_digest(self):
         config = self.config()
         digests = self.digests(config, "--workers", 1)
         self.assertEqual(len(digests), 3)
@@ -85,7 +85,7 @@ class MixtureTest(PenstockTest):
         self.assertEqual([epoch["digest"] for epoch in report["epochs"]], quiet)
         self.assertGreaterEqual(report["workers"]["ended_unexpectedly"], 2)
 
-    def test_the_ranks_of_a_world_of_three_deliver_the_epoch_of_one_rank_between_them(self):
+    def test_three_ranks_together_deliver_the_epoch_of_one_rank(self):
         config = self.config(sampler="epoch_samples = 99")
         alone = self.rows_of(config)
         for rank in range(3):
@@ -145,7 +145,7 @@ class MixtureTest(PenstockTest):
         later = [value for source, value in rows[2] if source == 0]
         self.assertEqual(len(set(first + later[:10])), 50)  # b's epoch did not move a
 
-    def test_each_dataset_may_have_its_own_order(self):
+    def test_each_dataset_can_have_its_own_order(self):
         self.write("some.txt", "4\n5\n4\n")
         numpy.save(os.path.join(self.folder, "w.npy"), numpy.arange(10) % 2 * 1.0)
         datasets = self.dataset("a", 1, 'sampler = "sequential"') + self.dataset("b", 1, 'sampler = "subset"\nsubset = "some.txt"') \
@@ -157,7 +157,7 @@ class MixtureTest(PenstockTest):
         self.assertEqual(len(chosen), 30)
         self.assertEqual({value % 2 for source, value in rows if source == 2}, {1})
 
-    def test_the_state_of_a_mixture_with_other_weights_is_refused(self):
+    def test_a_state_of_a_mixture_with_other_weights_is_refused(self):
         state = os.path.join(self.folder, "m.state")
         self.run_json(self.config(), "--batches", 1, "--state", state)
         self.assertLess(os.path.getsize(state), 1024)
@@ -165,20 +165,20 @@ class MixtureTest(PenstockTest):
         self.assertNotEqual(code, EXIT_OK)
         self.assertRegex(err, r"order was mixture [0-9a-f]{16} 100 and is mixture [0-9a-f]{16} 100")
 
-    def test_rounded_weights_are_shown(self):
+    def test_weights_that_were_rounded_are_shown(self):
         config = self.config(self.dataset("a", 3.14159265358979) + self.dataset("b", 1))
         code, _, err = self.penstock("run", config, "--quiet")
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("they are rounded to a 758547/1000000, b 241453/1000000", err)
 
-    def test_datasets_that_differ_in_their_tensors_are_refused_with_both_names(self):
+    def test_datasets_with_different_tensors_are_refused_with_both_names(self):
         numpy.save(os.path.join(self.folder, "d.npy"), numpy.zeros((5, 3), "float32"))
         code, _, err = self.penstock("run", self.config(self.dataset("a", 1) + self.dataset("d", 1)))
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("the datasets 'a' and 'd' cannot be mixed", err)
         self.assertIn("'a' has data int64 [3], and 'd' has data float32 [3]", err)
 
-    def test_mistakes_are_found_before_anything_is_read(self):
+    def test_mistakes_are_found_before_any_data_is_read(self):
         a, b = self.dataset("a", 1), self.dataset("b", 1)
         for datasets, sampler, expected in (
                 (a + a, "epoch_samples = 9", "two of [[datasets]] have the name 'a'"),
@@ -201,14 +201,14 @@ class MixtureTest(PenstockTest):
                 _, out, err = self.penstock("check-config", self.config(datasets, sampler), "--strict")
                 self.assertIn(expected, out + err)
 
-    def test_a_mixture_may_be_given_on_the_command_line_and_printed_and_read_again(self):
+    def test_a_mixture_can_be_given_on_the_command_line_and_printed_and_read_again(self):
         config = self.config("")
         given = ["--set", 'datasets=[{"name" = "a", "weight" = 0.7, "type" = "npy", "path" = "a.npy"}, {"name" = "b", "weight" = [0.3, 1], "type" = "npy", "path" = "b.npy"}]']
         code, printed, err = self.penstock("check-config", config, *given, "--print-effective")
         self.assertEqual(code, EXIT_OK, err)
         self.assertEqual(self.digests(self.write("again.toml", printed)), self.digests(config, *given))
 
-    def test_inspect_looks_at_each_dataset(self):
+    def test_inspect_examines_each_dataset(self):
         code, out, err = self.penstock("inspect", self.config(), "--json")
         self.assertEqual(code, EXIT_OK, err)
         found = json.loads(out)

@@ -1,4 +1,4 @@
-"""What a profiler sees: every stage of a batch has a named range, and workers load no CUDA library for it."""
+"""What a profiler sees: every stage of a batch has a named range, and naming them loads no CUDA library into workers."""
 
 from harness import *
 
@@ -10,7 +10,7 @@ OWNER_STAGES = {"open device", "allocate buffers", "register partition", "upload
 
 class NvtxTest(PenstockTest):
     def names(self, *options):
-        """{program: names of its ranges} of a run over photographs that ends in a device program."""
+        """{program: names of its ranges} for a run over photographs that ends in a device program."""
         make_photos(os.path.join(self.folder, "photos"), 40)
         config = self.write("photos.toml", '[dataset]\ntype = "image-folder"\npath = "photos"\n'
                             '[sampler]\nbatch_size = 8\n[gpu]\ndevice = "host"\n')

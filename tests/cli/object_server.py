@@ -1,4 +1,4 @@
-"""An HTTP server for tests of object storage: files with ranges and ETags, S3's ListObjectsV2, and faults that the test chooses.
+"""An HTTP server for tests of object storage: files with ranges and ETags, S3's ListObjectsV2, and faults that the test selects.
 
 By hand, for measuring:  object_server.py FOLDER [--port N] [--latency MS] [--rate MB_S] [--errors SHARE] [--stalls SHARE] [--stall S]
 """
@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 
 
 class ObjectServer:
-    """Serves `folder` as http://127.0.0.1:PORT/...; its first level are buckets. Faults may be set at any time."""
+    """Serves `folder` as http://127.0.0.1:PORT/...; its first level are buckets. Faults can be set at any time."""
 
     def __init__(self, folder, port=0):
         self.folder = folder
@@ -60,7 +60,7 @@ class ObjectServer:
 
 
 class Link:
-    """A link with a fixed rate that all connections share."""
+    """A link of a fixed rate that all connections share."""
 
     def __init__(self, rate):
         self.rate, self.free, self.lock = rate, 0.0, threading.Lock()
@@ -79,7 +79,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     request_queue_size = 256
 
     def handle_error(self, request, client_address):
-        pass  # the client went away
+        pass  # the client has disconnected
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -101,7 +101,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.answer(status, body=("<?xml version='1.0'?><Error><Code>%s</Code></Error>" % code).encode())
 
     def cut(self, count=1000):
-        """Promises an answer, sends a little of it and closes the connection."""
+        """Promises an answer, sends part of it and closes the connection."""
         self.send_response(206)
         self.send_header("Content-Length", "1000000")
         self.send_header("Content-Range", "bytes 0-999999/1000000")

@@ -33,7 +33,7 @@ INDEX_TYPES = {numpy.dtype(numpy.int32): 4, numpy.dtype(numpy.uint16): 8}
 
 
 def write_megatron(path, documents):
-    """path.bin and path.idx, as the format is published: one sequence a document."""
+    """path.bin and path.idx in the published format: one sequence per document."""
     data = numpy.concatenate(documents)
     data.tofile(path + ".bin")
     lengths = numpy.array([len(one) for one in documents], numpy.int32)
@@ -52,7 +52,7 @@ class ObjectsTest(StoreTest):
         os.makedirs(self.data)
 
     def same_stream(self, config, paths, local=None, **more):
-        """The digest, which is that of the local files however they are addressed."""
+        """The digest, which must equal that of the local files however they are addressed."""
         expected = self.digests(config(local or self.data, name="local.toml", **more), "--workers", 2)
         for path in paths:
             self.assertEqual(self.digests(config(path, **more), "--workers", 2), expected, path)
@@ -88,7 +88,7 @@ class TokensTest(ObjectsTest):
         self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/", "s3://bucket/data/p-*.bin", "s3://bucket/data/p-{000..004}.bin",
                                        server.address + "/bucket/data/p-{000..004}.bin", "s3://bucket/data/list.txt",
                                        server.address + "/bucket/data/list.txt"])
-        # Names are relative to the list, and part of the fingerprint, but not of the digest.
+        # Names are relative to the list, and part of the fingerprint but not of the digest.
         self.same_stream(self.config, ["s3://bucket/patterns.txt", urls])
 
     def test_arrays_of_tokens_give_the_stream_of_the_same_files_on_disk(self):
@@ -117,7 +117,7 @@ class TokensTest(ObjectsTest):
             self.same_stream(self.config, ["s3://bucket/data/m-{000..002}.bin", server.address + "/bucket/data/m-{000..002}.bin"], local=indexed, more=more)
             server.requests.clear()
             self.digests(self.config("s3://bucket/data/m-*.bin", more=more), "--workers", 3)
-            self.assertLess(server.count(".idx"), 3 * 6)  # the session reads them, the workers do not
+            self.assertLess(server.count(".idx"), 3 * 6)  # the session reads them, and the workers do not
 
     def test_a_stream_that_was_stopped_or_lost_workers_continues_with_the_same_batches(self):
         server = self.serve()
@@ -138,7 +138,7 @@ class TokensTest(ObjectsTest):
         report = json.loads(process.communicate(timeout=60)[0])
         self.assertEqual(report["epochs"][-1]["digest"], whole[-1])
 
-    def test_errors_and_cut_answers_change_nothing(self):
+    def test_errors_and_truncated_answers_do_not_change_the_stream(self):
         server = self.serve()
         self.flat()
         self.megatron()
@@ -188,7 +188,7 @@ class TokensTest(ObjectsTest):
         self.same_stream(config, ["s3://bucket/data"])
         server.requests.clear()
         self.digests(config("s3://bucket/data"), "--workers", 2)
-        self.assertLess(server.count(), 400)  # neighbours of a batch share requests: they are expected
+        self.assertLess(server.count(), 400)  # neighbours in a batch share requests, which are announced
 
     def test_mistakes_with_token_files_are_refused_and_named(self):
         server = self.serve()
@@ -268,7 +268,7 @@ class ArraysTest(ObjectsTest):
         one = os.path.join(self.data, "a-002.npy")
         self.same_stream(self.config, ["s3://bucket/data/a-002.npy", server.address + "/bucket/data/a-002.npy"], local=one)
 
-    def test_lists_and_patterns_of_arrays_are_read_from_disk_too(self):
+    def test_lists_and_patterns_of_arrays_can_be_read_from_disk_too(self):
         self.arrays()
         whole = self.digests(self.config(self.data))
         self.assertEqual(self.digests(self.config(self.data + "/a-{000..003}.npy")), whole)
@@ -381,7 +381,7 @@ class PicturesTest(ObjectsTest):
         self.assertIn("1 picture directly in 's3://bucket/data' is ignored", err)
         self.assertIn("1 file skipped: .webp 1", err)
 
-    def test_pictures_without_folders_are_one_class(self):
+    def test_pictures_without_class_folders_are_one_class(self):
         self.serve()
         self.photos()
         self.same_stream(self.config, ["s3://bucket/data/a"], local=os.path.join(self.data, "a"))
@@ -394,7 +394,7 @@ class PicturesTest(ObjectsTest):
         self.write("served/bucket/data/list.txt", "".join(name + "\n" for name in self.names()))
         self.same_stream(self.config, [os.path.join(self.data, "list.txt"), "s3://bucket/data/list.txt", server.address + "/bucket/data/list.txt"])
 
-    def test_errors_change_nothing_and_a_stopped_stream_continues_with_the_same_batches(self):
+    def test_errors_do_not_change_the_stream_and_a_stopped_stream_continues_with_the_same_batches(self):
         server = self.serve()
         self.photos()
         local = self.config(self.data, name="local.toml")
@@ -413,12 +413,12 @@ class PicturesTest(ObjectsTest):
         self.assertEqual(code, EXIT_OK, err)
         pages = [path for path, _ in server.requests if "list-type" in path]
         self.assertEqual(len(set(pages)), 1000)
-        self.assertLess(len(pages), 1200)  # slow ones are asked for a second time
+        self.assertLess(len(pages), 1200)  # slow requests are sent a second time
         batch = json.loads(out)
         self.assertEqual(batch["names"], ["c%d/%06d.jpg" % (sample // 100000, sample) for sample in batch["samples"]])
         self.assertEqual(len(batch["names"]), 8)
 
-    def test_inspect_looks_at_objects(self):
+    def test_inspect_examines_objects(self):
         self.serve()
         self.photos()
         code, out, err = self.penstock("inspect", self.config("s3://bucket/data"), "--json")
@@ -447,7 +447,7 @@ class PicturesTest(ObjectsTest):
         server = self.serve()
         self.photos()
         expected = self.digests(self.config(self.data, name="local.toml"))
-        # ETags are no checksums until one has been right: then a wrong one is an error.
+        # ETags do not count as checksums until one has matched; after that a mismatch is an error.
         for server.states_sums, server.tags_are_sums in ((True, False), (False, True)):
             seen = collections.Counter()
             damaged = []

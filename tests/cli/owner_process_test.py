@@ -17,7 +17,7 @@ class OwnerProcessTest(PenstockTest):
         return owners[0] if owners else None
 
     def kill_owners(self, process, session, times):
-        """Kills each new owner as soon as it has delivered something."""
+        """Kills each new owner as soon as it has delivered a batch."""
         for _ in range(times):
             before = self.status_of(session)
             self.wait_until(lambda: self.delivered(session) > before["batches_delivered"], "a batch of the new owner")
@@ -48,7 +48,7 @@ class OwnerProcessTest(PenstockTest):
         config = self.write("s.toml", synthetic())
         self.assertEqual(self.digests(config), self.digests(config, "--set", "gpu.placement=embedded"))
 
-    def test_an_owner_that_is_killed_again_and_again_changes_nothing(self):
+    def test_an_owner_that_is_killed_again_and_again_does_not_change_the_stream(self):
         expected = self.digests(self.slow("quiet"))
         report, _ = self.run_under_kills("killed", 8, "--digest")
         self.assertEqual([e["digest"] for e in report["epochs"]], expected)
@@ -58,7 +58,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual(report["workers"]["deaths"], [])
         self.check_sums(report)
 
-    def test_an_owner_whose_replacement_finds_no_free_descriptor_comes_back_when_there_are_some(self):
+    def test_an_owner_whose_replacement_finds_no_free_descriptor_comes_back_when_there_is_one(self):
         config = self.write("full.toml", synthetic(samples=2000, epochs=1, dataset='wait = "2ms"',
                                                    more='[gpu.restart]\nintensity = { max = 100, within = "60s" }'))
         expected = self.digests(config)
@@ -81,7 +81,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual([e["digest"] for e in report["epochs"]], expected)
         self.check_sums(report)
 
-    def test_the_death_of_an_owner_is_shown_by_status_and_deaths_and_an_ordered_one_is_not_unexpected(self):
+    def test_status_and_deaths_show_the_death_of_an_owner_and_a_requested_one_is_not_unexpected(self):
         process = self.start("run", self.slow("told"), "--workers", 2, "--json", "--quiet")
         self.wait_until(lambda: self.penstock("wait", "--for=ready", "--session", "told", "--timeout", "5s")[0] == EXIT_OK,
                         "a ready session")
@@ -116,14 +116,14 @@ class OwnerProcessTest(PenstockTest):
         self.assertRegex(said[0], r"ended: SIGKILL")
         self.assertRegex(said[1], r"was stopped on request")
 
-    def test_the_death_of_an_owner_is_shown_by_status_deaths_describe_and_the_closing_text(self):
+    def test_status_deaths_describe_and_the_closing_text_show_the_death_of_an_owner(self):
         process = self.start("run", self.slow("said"), "--workers", 2)
         self.wait_until(lambda: self.penstock("wait", "--session", "said", "--timeout", "5s")[0] == EXIT_OK, "a ready session")
         self.kill_owners(process, "said", 1)
         self.assertRegex(self.penstock("status", "gpu")[1], r"^gpu .* 1 restart  last death SIGKILL: sent by another process or by its own code, not by the session; .*OOM kill.*\n")
         code, out, err = self.penstock("deaths")
         self.assertRegex(out.splitlines()[1], r" gpu +\d+ +SIGKILL ")
-        self.assertIn("next: penstock describe gpu", err)  # SIGKILL leaves no output to look at
+        self.assertIn("next: penstock describe gpu", err)  # after SIGKILL there is no output to examine
         self.assertEqual(len(json.loads(self.penstock("deaths", "--json")[1])["owner_deaths"]), 1)
         self.assertRegex(self.penstock("describe", "gpu")[1], r"last death +SIGKILL after .*, incarnation 1, pid \d+\n")
         self.penstock("stop", "--wait")
@@ -138,7 +138,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertRegex(report["error"], r"batch \d+ of epoch 0 \(samples [0-9, ]*\b17\b.*has killed 2 GPU owners")
         self.assertEqual(len(report["gpu"]["deaths"]), 2)
 
-    def test_a_batch_that_kills_two_owners_can_be_left_out(self):
+    def test_a_batch_that_kills_two_owners_can_be_skipped(self):
         config = self.write("p.toml", synthetic(samples=100, epochs=1))
         report = self.run_json(config, "--sink", "plugin:" + PROGRAMS + "/illegal_access.so",
                                "--set", "gpu.on_poison_batch=skip", env=dict(self.environment, PENSTOCK_ILLEGAL_SAMPLE="17"))
@@ -146,7 +146,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertIn(17, [f["sample"] for f in report["failures"]])
         self.check_sums(report)
 
-    def test_a_run_resumed_after_a_batch_was_left_out_delivers_the_same_stream(self):
+    def test_a_run_resumed_after_a_skipped_batch_delivers_the_same_stream(self):
         # Half of the samples are broken, so many batches draw replacements, some of them from the skipped batch.
         faults = "".join('[[dataset.faults]]\nsample = %d\nkind = "throw"\ntimes = 0\n' % sample for sample in range(0, 64, 2))
         rules = '[loader]\non_bad_sample = "replace"\n[gpu.restart]\nintensity = { max = 20 }\n'
@@ -165,7 +165,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual((rest["from_batch"], rest["delivered"], rest["failed"], rest["digest"]),
                          (2, whole["delivered"], whole["failed"], whole["digest"]))
 
-    def test_a_device_program_that_never_returns_is_ended_and_its_batch_named(self):
+    def test_a_device_program_that_never_returns_is_ended_and_its_batch_is_named(self):
         config = self.write("e.toml", synthetic(samples=100, epochs=1, more="[gpu.hang]\nbatch_timeout = '500ms'"))
         arguments = (config, "--sink", "plugin:" + PROGRAMS + "/never_ends.so")
         environment = dict(self.environment, PENSTOCK_ENDLESS_SAMPLE="17")
@@ -195,7 +195,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual(code, expect, err)
         return json.loads(out), err, os.path.getsize(count)
 
-    def test_an_owner_that_dies_while_its_sink_finishes_is_replaced_and_the_next_one_finishes(self):
+    def test_an_owner_that_dies_while_its_sink_finishes_is_replaced_and_the_next_owner_finishes(self):
         report, err, tries = self.finish_with_deaths(2, EXIT_OK)
         self.assertEqual(tries, 3)
         self.assertEqual(err.count("dying_program: finished with 13 batches"), 1, err)
@@ -203,7 +203,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual([d["signal"] for d in report["gpu"]["deaths"]], 2 * ["SIGKILL"])
 
     def test_a_sink_that_kills_every_owner_at_its_end_fails_the_run(self):
-        # Kills from outside never count as faults of the owner; this ends by the deadline for finishing.
+        # Kills from outside never count as faults of the owner; the run ends at the deadline for finishing.
         report, _, tries = self.finish_with_deaths(99, EXIT_FAILED, "--set", "supervisor.shutdown=5s")
         self.assertEqual(report["outcome"], "failed")
         self.assertGreater(tries, 4)
@@ -242,7 +242,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual(len({(line["epoch"], line["batch"], line["digest"]) for line in batches}), 500)
         self.assertEqual(sorted({s for line in batches if line["epoch"] == 0 for s in line["samples"]}), list(range(2000)))
 
-    def test_a_journal_continues_after_half_a_line(self):
+    def test_a_journal_continues_after_an_incomplete_line(self):
         path = self.write("torn.jsonl", '{"owner":1}\n{"owner":1,"epoch":0,"ba')
         config = self.write("j.toml", synthetic(samples=16, epochs=1))
         for _ in ("process", "embedded"):

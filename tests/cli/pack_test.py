@@ -1,4 +1,4 @@
-"""penstock pack: shards of an image folder, and what is left when it is killed."""
+"""penstock pack: shards of an image folder, and what remains when it is killed."""
 
 import hashlib
 import io
@@ -12,7 +12,7 @@ from harness import *
 
 
 def unpacked(path):
-    """The bytes in a file of zstd, as its own program reads them."""
+    """The contents of a zstd file, as the zstd program reads them."""
     return subprocess.run(["zstd", "-d", "-c", path], check=True, stdout=subprocess.PIPE).stdout
 
 
@@ -61,7 +61,7 @@ batch_size = 8
 device = "host"
 """ % (type, path, augment)))
 
-    def test_shards_hold_the_files_and_their_classes_and_are_the_same_stream(self):
+    def test_shards_contain_the_files_and_their_classes_and_give_the_same_stream(self):
         report = self.pack("--shard-size", "1MiB")
         members = self.members()
         expected = []
@@ -125,13 +125,13 @@ device = "host"
         os.rmdir(obstacle)
         self.assertTrue(self.pack()["complete"])
 
-    def test_a_complete_run_does_nothing_when_it_is_repeated(self):
+    def test_repeating_a_complete_run_has_no_effect(self):
         first = self.pack()
         before = {name: os.stat(os.path.join(self.out, name)).st_mtime_ns for name in os.listdir(self.out)}
         self.assertEqual(self.pack(), first)
         self.assertEqual({name: os.stat(os.path.join(self.out, name)).st_mtime_ns for name in os.listdir(self.out)}, before)
 
-    def test_different_settings_different_pictures_and_foreign_shards_are_refused(self):
+    def test_different_settings_different_pictures_and_shards_from_elsewhere_are_refused(self):
         self.pack()
         self.assertIn("the same pictures with a different --shard-size, --resize, --quality, --restart-markers, --compress or --frame-size", self.pack("--resize", 50, expect=EXIT_USAGE)["error"]["message"])
         self.write(os.path.join(self.photos, "class0", "new.jpg"), "x")
@@ -143,7 +143,7 @@ device = "host"
         self.assertIn("were not written by penstock pack", self.pack(expect=EXIT_USAGE)["error"]["message"])
         self.assertIn("--shard-size '12'", self.pack("--shard-size", "12", expect=EXIT_USAGE)["error"]["message"])
 
-    def test_pictures_that_cannot_be_read_are_left_out_and_named(self):
+    def test_pictures_that_cannot_be_read_are_omitted_and_named(self):
         self.write(os.path.join(self.photos, "class1", "bad.jpg"), "nonsense")
         report = self.pack("--resize", 50, expect=EXIT_FAILED)
         self.assertEqual([(one["path"], one["reason"]) for one in report["failed"]],
@@ -155,7 +155,7 @@ device = "host"
         self.assertIn("60 pictures in 1 shard", out)
 
     def vary_the_photos(self):
-        """A few progressive files, other subsamplings, grey, CMYK, turned, and a PNG."""
+        """A few progressive files, other subsamplings, grey, CMYK, rotated, and a PNG."""
         paths = [os.path.join(self.photos, path) for path in self.paths()]
         for index, path in enumerate(paths[:20]):
             exif = Image.Exif()
@@ -164,7 +164,7 @@ device = "host"
                 image.convert(("RGB", "L", "CMYK")[index % 3]).resize((500 + index, 375)).save(path, exif=exif, subsampling=index % 3, progressive=index % 4 == 0)
         Image.open(paths[20]).save(os.path.join(self.photos, "class0", "one.png"))
 
-    def test_restart_markers_change_files_and_no_pixel_of_a_stream(self):
+    def test_restart_markers_change_files_but_no_pixel_of_a_stream(self):
         self.vary_the_photos()
         plain = os.path.join(self.folder, "plain")
         self.pack(out=plain)
@@ -203,14 +203,14 @@ device = "host"
             if name.endswith(".tar"):
                 self.assertEqual(self.sums(self.out)[name], digest)
 
-    def test_a_corrupt_picture_gets_no_markers_and_is_left_out(self):
+    def test_a_corrupt_picture_gets_no_markers_and_is_omitted(self):
         path = os.path.join(self.photos, self.paths()[0])
         os.truncate(path, os.path.getsize(path) // 2)
         report = self.pack("--restart-markers", expect=EXIT_FAILED)
         self.assertEqual([one["path"] for one in report["failed"]], [self.paths()[0]])
         self.assertIn("JPEG cannot be decoded: Premature end of JPEG file", report["failed"][0]["reason"])
 
-    def test_dots_in_names_and_equal_stems_give_keys_of_their_own(self):
+    def test_names_with_dots_and_equal_stems_give_separate_keys(self):
         place = os.path.join(self.photos, "class9.x")
         os.mkdir(place)
         for name in "a.b.jpg", "a_b.jpg", "c.jpg", "c.jpeg":
@@ -222,7 +222,7 @@ device = "host"
         self.assertEqual(report["packed"], 64)
         self.assertEqual(len(self.stream("tar", self.out)), 1)
 
-    def test_compressed_shards_hold_what_plain_ones_hold_and_give_the_same_stream(self):
+    def test_compressed_shards_contain_what_plain_ones_contain_and_give_the_same_stream(self):
         plain = os.path.join(self.folder, "plain")
         self.pack("--shard-size", "1MiB", out=plain)
         report = self.pack("--shard-size", "1MiB", "--compress", "zstd", "--frame-size", "32KiB")
@@ -250,7 +250,7 @@ device = "host"
         left = {name: digest for name, digest in self.sums(self.out).items() if not name.endswith(".part") and ".tmp-" not in name}
         self.assertEqual(left, self.sums(whole))
 
-    def test_shards_are_compressed_and_decompressed_as_they_are(self):
+    def test_existing_shards_can_be_compressed_and_decompressed_unchanged(self):
         plain, back = os.path.join(self.folder, "plain"), os.path.join(self.folder, "back")
         self.pack("--shard-size", "1MiB", out=plain)
         shards = sorted(name for name in os.listdir(plain) if name.endswith(".tar"))
@@ -297,7 +297,7 @@ device = "host"
         self.expect_ok(*within)
         self.assertIn("1 of them was there already", self.expect_ok(*within))
 
-    def test_an_image_folder_with_an_archive_in_it_is_packed_as_pictures(self):
+    def test_an_image_folder_that_contains_an_archive_is_packed_as_pictures(self):
         self.write(os.path.join(self.photos, "train.tar"), "x")
         self.assertEqual(self.pack()["schema"], "penstock.pack/1")
 

@@ -35,7 +35,7 @@ class PastTest(PenstockTest):
         return process
 
     def crash(self):
-        """A run in which sample 17 kills a worker that has printed something."""
+        """A run in which sample 17 kills a worker that has printed some output."""
         text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 1}]', epochs=1)
         config = self.write("crash.toml", text + self.worker_program("echo hello from $PENSTOCK_WORKER"))
         self.run_json(config, "--workers", 2, env=dict(self.environment, SECRET_TOKEN="open-sesame"))
@@ -68,8 +68,8 @@ class PastTest(PenstockTest):
         self.assertEqual(self.penstock("status", "--check", "--last")[0], EXIT_OK)
         self.assertEqual(self.answer("describe", "worker/%d" % death["worker"], "--last")["workers"][0]["last_death"]["sample"], 17)
 
-    def test_why_says_what_limited_the_last_seconds_of_an_ended_session(self):
-        # The workers may take longer to stop than a reading covers: it stays that of the stream's last 10 s.
+    def test_why_names_the_limit_of_the_last_seconds_of_an_ended_session(self):
+        # The workers may take longer to stop than a reading covers; the reading stays that of the stream's last 10 s.
         self.run_json(self.write("busy.toml", synthetic(samples=1000, epochs=1, dataset='work = "2ms"')), "--workers", 1)
         why = self.answer("why", "--last")
         self.assertEqual((why["schema"], why["session"], why["state"], why["outcome"]), ("penstock.why/1", "busy", "ended", "finished"))
@@ -93,7 +93,7 @@ class PastTest(PenstockTest):
         why = self.answer("why", "--last")
         self.assertEqual((why["outcome"], why["limit"]), ("died", "decode"))
 
-    def test_a_worker_that_is_killed_at_a_stop_leaves_a_death_and_one_that_stops_in_time_leaves_none(self):
+    def test_a_worker_killed_at_a_stop_leaves_a_death_and_one_that_stops_in_time_leaves_none(self):
         text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 0, kind = "hang"}]',
                          more='[supervisor]\nshutdown = "3s"\n')
         process = self.live("late", text, "--set", "loader.slots_per_worker=1")
@@ -115,7 +115,7 @@ class PastTest(PenstockTest):
         self.assertEqual(self.answer("sessions", "--ended")["ended"][0]["killed_at_stop"], 1)
         self.assertEqual([w["id"] for w in status["workers"] if w["last_death"]], [stuck["id"]])
 
-    def test_workers_killed_by_a_stop_at_once_are_reported_as_such(self):
+    def test_workers_killed_by_an_immediate_stop_are_reported_as_such(self):
         process = self.live("hurried", synthetic(samples=100000, epochs=100, dataset='wait = "20ms"'), "--set", "gpu.placement=process")
         self.wait_until(lambda: any(w["current_sample"] for w in self.answer("status")["workers"]), "work")
         self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
@@ -135,7 +135,7 @@ class PastTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertIn("'deadly' has ended", err)
 
-    def test_what_ended_workers_loaded_adds_up(self):
+    def test_the_samples_that_ended_workers_loaded_add_up(self):
         self.run_json(self.write("sums.toml", synthetic(samples=200, epochs=1)), "--workers", 2)
         self.assertEqual(sum(worker["samples"] for worker in self.answer("status", "--last")["workers"]), 200)
 
@@ -159,13 +159,13 @@ class PastTest(PenstockTest):
         _, out, _ = self.penstock("logs", "workers", "--last")
         self.assertEqual(re.findall(r"(?m)^-- .* --$", out), ["-- worker/%d: a new process, incarnation 2 --" % death["worker"]])
 
-    def test_wait_says_how_a_session_that_is_gone_ended(self):
+    def test_wait_reports_how_an_ended_session_ended(self):
         self.run_json(self.write("short.toml", synthetic(samples=64, epochs=1)), "--workers", 1)
         code, _, err = self.penstock("wait", "--session", "short")
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertRegex(err, r"the last one: 'short' finished \d+ s ago\n")
 
-    def test_the_ends_of_epochs_are_left_out_unless_all_events_are_wanted(self):
+    def test_the_ends_of_epochs_are_omitted_unless_all_events_are_requested(self):
         self.run_json(self.write("short.toml", synthetic(samples=8, epochs=50)), "--workers", 1)
         code, out, err = self.penstock("events", "--last")
         self.assertEqual(code, EXIT_OK, err)
@@ -176,7 +176,7 @@ class PastTest(PenstockTest):
         self.assertEqual(self.penstock("events", "--last", "--all")[1].count("epoch_done"), 50)
         self.assertEqual([e["kind"] for e in self.lines("events", "--last")].count("epoch_done"), 50)
 
-    def test_a_killed_session_has_written_no_report_and_its_device_has_ended(self):
+    def test_a_killed_session_has_written_no_report_and_its_device_is_closed(self):
         report = os.path.join(self.folder, "report.json")
         process = self.live("killed", ENDLESS, "--report", report)
         self.wait_until(lambda: any(line.startswith('{"status"') and '"kind":"host"' in line for line in self.recorded()), "the record")
@@ -186,7 +186,7 @@ class PastTest(PenstockTest):
         self.assertEqual((status["files"], status["not_written"], status["gpu"]["state"]), ({}, {"report": report}, "ended"))
         self.assertNotIn("gpu  ready", self.penstock("status", "--last")[1])
 
-    def test_people_read_it_as_they_read_a_live_session(self):
+    def test_the_record_of_an_ended_session_reads_like_a_live_session(self):
         config = self.crash()
         code, out, err = self.penstock("status", "--last")
         self.assertEqual(code, EXIT_OK)
@@ -199,7 +199,7 @@ class PastTest(PenstockTest):
         self.assertRegex(self.penstock("deaths", "--last", "--session", "crash")[2], r"next: penstock logs worker/\d --previous --last --session crash\n")
         self.assertRegex(self.penstock("events", "--last")[1], r"(?m)^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  worker/\d +worker_died ")
 
-    def test_the_hint_after_a_live_session_s_deaths_names_the_session(self):
+    def test_the_hint_after_the_deaths_of_a_live_session_names_the_session(self):
         self.live("crash", synthetic(samples=100, epochs=100000, dataset='wait = "2ms"\nfaults = [{sample = 17, kind = "segv", times = 1}]'))
         self.live("other")
         self.wait_until(lambda: self.answer("deaths", "--session", "crash")["deaths"], "the death")
@@ -207,7 +207,7 @@ class PastTest(PenstockTest):
         self.assertRegex(err, r"^next: penstock (logs worker/\d --previous|describe worker/\d) --session crash\n$")
         self.assertEqual(self.penstock(*err.split()[2:])[0], EXIT_OK)
 
-    def test_the_file_is_for_its_user_alone_and_holds_no_environment(self):
+    def test_the_file_is_private_to_its_user_and_contains_no_environment(self):
         self.crash()
         (path,) = self.records()
         self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
@@ -217,7 +217,7 @@ class PastTest(PenstockTest):
         self.assertNotIn(b"SECRET_TOKEN", text)
         self.assertLess(len(text), 100_000)
 
-    def test_without_a_flag_a_session_that_has_ended_is_gone_and_the_error_says_how_to_read_it(self):
+    def test_without_a_flag_a_session_that_has_ended_is_not_found_and_the_error_says_how_to_read_it(self):
         self.crash()
         for verb in (["status"], ["deaths"], ["events"], ["logs"], ["describe", "all"]):
             code, out, err = self.penstock(*verb)
@@ -234,7 +234,7 @@ class PastTest(PenstockTest):
         self.assertEqual(json.loads(out)["error"]["next"], "penstock logs workers --tail 3 --last")
         self.assertEqual(self.penstock(*json.loads(out)["error"]["next"].split()[1:])[0], EXIT_OK)  # as it stands
 
-    def test_sessions_lists_the_ended_ones_and_their_ids_choose_one(self):
+    def test_sessions_lists_the_ended_ones_and_each_can_be_selected_by_its_id(self):
         self.crash()
         short = self.write("short.toml", synthetic(samples=40, epochs=1))
         self.run_json(short)
@@ -252,7 +252,7 @@ class PastTest(PenstockTest):
         self.answer("status", "--session", "crash@1", expect=EXIT_NO_SESSION)
         self.answer("status", "--last", "--session", "nobody", expect=EXIT_NO_SESSION)
 
-    def test_the_last_session_is_the_one_that_ended_last_not_the_one_that_started_last(self):
+    def test_the_last_session_is_the_one_that_ended_last_and_not_the_one_that_started_last(self):
         self.live("long")
         self.run_json(self.write("short.toml", synthetic(samples=40, epochs=1)))
         self.assertEqual(self.answer("status", "--last")["session"], "short")
@@ -261,7 +261,7 @@ class PastTest(PenstockTest):
         self.assertEqual([s["session"] for s in self.answer("sessions", "--ended")["ended"]], ["long", "short"])
         self.assertRegex(self.penstock("status")[2], r"; 'long' stopped \d+ s ago.*\nnext: penstock status --last\n")
 
-    def test_the_last_event_says_who_asked_for_the_stop(self):
+    def test_the_last_event_names_the_source_of_the_stop(self):
         def last_of(name):
             return [e["text"] for e in self.lines("events", "--last", "--session", name) if e["kind"] in ("stopping", "ended")]
         self.live("told")
@@ -281,7 +281,7 @@ class PastTest(PenstockTest):
         jobs.communicate(timeout=30)
         self.assertEqual(last_of("jobs"), ["the pool was asked to stop by `penstock stop --now`", "stopped: it was stopped by `penstock stop --now`"])
 
-    def test_the_records_of_a_group_s_ranks_are_read_together(self):
+    def test_the_records_of_all_ranks_of_a_group_are_read_together(self):
         config = self.write("stamps.toml", synthetic(samples=400, epochs=1))
         code, _, err = self.penstock("launch", config, "--gpus", "host:2", "--quiet")
         self.assertEqual(code, EXIT_OK, err)
@@ -347,7 +347,7 @@ class PastTest(PenstockTest):
         self.assertEqual([s["workers_ended_unexpectedly"] for s in self.answer("sessions", "--ended")["ended"]], [1])
         self.assertEqual(len(self.answer("deaths", "--last")["deaths"]), 1)
 
-    def test_a_run_that_cannot_begin_leaves_the_reason(self):
+    def test_a_run_that_cannot_start_leaves_the_reason(self):
         config = self.write("gone.toml", '[dataset]\npath = "/nonexistent/photos"\n[gpu]\ndevice = "host"\n')
         self.assertEqual(self.penstock("run", config)[0], EXIT_FAILED)
         (failed,) = [e for e in self.lines("events", "--last") if e["kind"] == "run_failed"]
@@ -382,7 +382,7 @@ class PastTest(PenstockTest):
             process.communicate()
             pids.append(process.pid)
         kept = [int(re.search(r"short@.*-(\d+)\.record$", path).group(1)) for path in self.records() if "/short@" in path]
-        # A session makes room when it begins: one more than eight remain when the last one has ended.
+        # A session makes room when it starts, so one more than eight remain when the last one has ended.
         self.assertEqual(sorted(kept), sorted(pids[-9:]))
         self.assertEqual(len([path for path in self.records() if "/other@" in path]), 1)
 
@@ -398,12 +398,12 @@ class PastTest(PenstockTest):
         self.assertEqual((events[-1]["kind"], events[-1]["outcome"]), ("ended", "stopped"))
         self.assertEqual([e["number"] for e in events], list(range(1, len(events) + 1)))
 
-    def test_log_record_false_leaves_nothing(self):
+    def test_with_log_record_false_no_record_remains(self):
         self.run_json(self.write("silent.toml", synthetic(samples=20, epochs=1) + "[log]\nrecord = false\n"))
         self.assertEqual(self.records(), [])
         self.assertEqual(os.listdir(os.path.join(self.folder, "penstock")), [])
 
-    def test_a_live_session_is_not_among_those_that_have_ended(self):
+    def test_a_live_session_is_not_among_the_ended_ones(self):
         self.crash()
         self.live("alive")
         self.assertEqual([s["session"] for s in self.answer("sessions", "--ended")["ended"]], ["crash"])
@@ -412,7 +412,7 @@ class PastTest(PenstockTest):
 
 
 class StatusTest(PenstockTest):
-    def test_status_shows_progress_rate_time_left_uptime_and_config_file(self):
+    def test_status_shows_progress_rate_remaining_time_uptime_and_config_file(self):
         config = self.write("facts.toml", ENDLESS)
         self.start("run", config, "--quiet", "--workers", 2)
         self.assertEqual(self.penstock("wait", "--session", "facts", "--timeout", "30s")[0], EXIT_OK)
@@ -426,7 +426,7 @@ class StatusTest(PenstockTest):
         self.assertIsNone(s["failure"])
         self.assertRegex(self.penstock("status")[1], r"(?m)^\d+ %  \d+ samples/s  .* left  up for \d+ s  .*facts\.toml$")
 
-    def test_a_stopped_run_exits_with_the_code_that_a_script_asked_for(self):
+    def test_a_stopped_run_exits_with_the_code_that_a_script_requested(self):
         for code in (0, 75):
             process = self.start("run", self.write("stopped.toml", ENDLESS), "--quiet", "--workers", 1, "--stopped-exit-code", code)
             self.assertEqual(self.penstock("wait", "--session", "stopped", "--timeout", "30s")[0], EXIT_OK)

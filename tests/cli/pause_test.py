@@ -53,7 +53,7 @@ class PauseTest(PenstockTest):
         return [process.pid, *descendants_of(process.pid)]
 
     def check_nobody_lost(self, process, ranks, config):
-        self.assertLessEqual(self.rank_pids(process).items(), ranks.items())  # some may have finished
+        self.assertLessEqual(self.rank_pids(process).items(), ranks.items())  # some ranks may have finished
         report, _ = self.report_of(process)
         self.assertEqual((report["restarts"], report["first_cause"]), (0, None))
         self.assertEqual([rank["process"]["pid"] for rank in report["ranks"]], [ranks[rank] for rank in range(RANKS)])
@@ -66,10 +66,10 @@ class PauseTest(PenstockTest):
         ranks = self.rank_pids(process)
         for seconds in pauses:
             self.pause(pids_of(process), seconds)
-            time.sleep(0.3)  # it runs between two pauses
+            time.sleep(0.3)  # the job runs between two pauses
         self.check_nobody_lost(process, ranks, config)
 
-    def test_a_job_that_is_suspended_as_a_whole_loses_no_rank(self):
+    def test_suspending_the_whole_job_loses_no_rank(self):
         self.check_pauses(self.tree_of, [1.5 * LOST_AFTER, 0.6 * LOST_AFTER, 3 * LOST_AFTER])
 
     def test_suspending_only_the_launcher_loses_no_rank(self):
@@ -80,7 +80,7 @@ class PauseTest(PenstockTest):
         self.check_pauses(lambda process: list(self.rank_pids(process).values()), [2.6 * LOST_AFTER], lost_after=2 * LOST_AFTER)
 
     def check_replaced(self, process, config, lost, why):
-        """This rank was replaced once and named; the others were not touched."""
+        """This rank was replaced once and named; the others were not affected."""
         ranks = self.rank_pids(process)
         report, err = self.report_of(process)
         self.assertEqual((report["restarts"], report["outcome"]), (1, "finished"))
@@ -90,7 +90,7 @@ class PauseTest(PenstockTest):
         self.assertEqual(self.digests_in(report), self.expected(config))
         return ranks
 
-    def test_one_rank_that_is_suspended_is_named_and_replaced_and_the_others_are_not(self):
+    def test_a_single_suspended_rank_is_named_and_replaced_and_the_others_are_not(self):
         config = self.stream()
         process = self.start_group(config)
         self.wait_for_batches()
@@ -106,7 +106,7 @@ class PauseTest(PenstockTest):
         self.wait_for_batches()
         ranks = self.rank_pids(process)
         with debugger(ranks[1]):
-            time.sleep(2 * LOST_AFTER)  # the test is how long it is held
+            time.sleep(2 * LOST_AFTER)  # the test is about how long it is held
         self.check_nobody_lost(process, ranks, config)
 
     def stuck(self, rank, place):
@@ -118,7 +118,7 @@ class PauseTest(PenstockTest):
         process = self.start_group(config, "--set", "group.join_timeout=20s", env=self.stuck(3, "start"))
         self.check_replaced(process, config, 3, "sent nothing for 5")
 
-    def test_a_rank_whose_actors_hang_is_replaced_though_its_other_threads_run(self):
+    def test_a_rank_whose_actors_hang_is_replaced_even_if_its_other_threads_run(self):
         config = self.stream(samples=2400)
         process = self.start_group(config, env=self.stuck(1, "actors"))
         self.wait_for_batches()
@@ -137,11 +137,11 @@ class PauseTest(PenstockTest):
             self.assertEqual((report["restarts"], report["first_cause"]), (0, None))
 
     @unittest.skipUnless(PAUSES, "the soak")
-    def test_pauses_of_5_to_60_seconds(self):
+    def test_pauses_of_5_to_60_seconds_lose_no_rank_and_no_batch(self):
         seed = random.randrange(1 << 32)
         random.seed(seed)
         print("seed", seed)
-        config = self.stream(samples=60000 * PAUSES)  # it must not end before the last pause
+        config = self.stream(samples=60000 * PAUSES)  # the job must not end before the last pause
         process = self.start_group(config, lost_after=10)
         self.wait_for_batches()
         ranks, replaced = self.rank_pids(process), 0

@@ -4,7 +4,7 @@ import contextlib
 
 from host_case import *
 
-# A worker counts as hung sooner than its host as lost. On a busy machine a batch may take a second from a session to a worker.
+# A worker counts as hung sooner than its host as lost. On a busy machine a batch may need a second from a session to a worker.
 HANG_AFTER, LOST_AFTER = 2.0, 5.0
 BRIEFLY = 3.0  # longer than HANG_AFTER, shorter than LOST_AFTER
 HANG = '[loader.hang]\nitem_timeout = "%gs"\nheartbeat_timeout = "%gs"\n' % (HANG_AFTER, HANG_AFTER)
@@ -23,7 +23,7 @@ class PausedHostsTest(HostCase):
     def pause(self, pids, seconds):
         for number in (signal.SIGSTOP, signal.SIGCONT):
             for pid in random.sample(pids, len(pids)):
-                # A host that continues first ends workers that are still suspended.
+                # A host that is resumed first ends workers that are still suspended.
                 with contextlib.suppress(*([ProcessLookupError] if number == signal.SIGCONT else [])):
                     signal_process(pid, number)
             if number == signal.SIGSTOP:
@@ -40,11 +40,11 @@ class PausedHostsTest(HostCase):
         self.assertEqual((report["workers"]["ended_unexpectedly"], report["quarantine"]), (0, []))
         self.ends(host, EXIT_OK)
 
-    def test_a_suspended_machine_loses_neither_host_nor_session(self):
+    def test_suspending_the_machine_loses_neither_host_nor_session(self):
         session, host, expected = self.running()
         for seconds in (1.2 * LOST_AFTER, BRIEFLY, 2 * LOST_AFTER):
             self.pause(self.tree_of(session) + self.tree_of(host), seconds)
-            time.sleep(0.3)  # it runs between two pauses
+            time.sleep(0.3)  # the machine runs between two pauses
         self.check(session, host, expected, lost=False)
 
     def test_a_suspended_session_blames_no_sample_and_its_host_joins_again(self):

@@ -67,28 +67,28 @@ class PausedRanksTest(PenstockTest):
             cause = report["group"]["first_cause"]
             self.assertEqual((cause["rank"], cause["pid"], cause["cause"]), (lost, ranks[lost].pid, "nothing heard from it for 1200ms"))
 
-    def test_ranks_that_are_all_suspended_lose_none_and_deliver_the_same(self):
+    def test_suspending_all_ranks_loses_none_and_they_deliver_the_same_batches(self):
         for placement in ("process", "embedded"):
             with self.subTest(placement):
                 ranks = self.begin("--set", "gpu.placement=" + placement)
                 for _ in range(2):
                     self.pause(ranks, LONG)
-                    time.sleep(0.3)  # they run between two pauses
+                    time.sleep(0.3)  # the ranks run between two pauses
                 self.assertEqual(self.check_all_finish(ranks), self.expected())
 
-    def test_a_right_to_hand_out_that_lapses_after_a_pause_and_is_extended_at_once_stops_no_rank(self):
-        """Rank 0 continues first, so its answers arrive before the other ranks have noticed that their right has lapsed."""
+    def test_a_permission_that_lapses_during_a_pause_and_is_extended_at_once_stops_no_rank(self):
+        """Rank 0 continues first, so its answers arrive before the other ranks have noticed that their permission has lapsed."""
         self.file = self.write("slow.toml", synthetic(10**7, "64B", 5, 1, dataset='wait = "2ms"', more="[loader]\nworkers = 1\n[log]\nlevel = \"warn\"\n"))
         lost_after = 2 * LOST_AFTER
         ranks = self.begin("--set", "gpu.placement=process", "--set", "group.lost_after=%gs" % lost_after)
-        pids = [pid for one in ranks for pid in (one.pid, *descendants_of(one.pid))]  # rank 0's come first
+        pids = [pid for one in ranks for pid in (one.pid, *descendants_of(one.pid))]  # the answers of rank 0 come first
         for _ in range(8):
             for pid in pids:
                 signal_process(pid, signal.SIGSTOP)
             time.sleep(random.uniform(0.72, 0.98) * lost_after)  # the test is about this time
             for pid in pids:
                 signal_process(pid, signal.SIGCONT)
-            time.sleep(0.2 * lost_after)  # long enough for the right granted before the pause to lapse
+            time.sleep(0.2 * lost_after)  # long enough for the permission granted before the pause to lapse
             before = [self.delivered_by(rank) for rank in range(RANKS)]
             self.wait_until(lambda: all(self.delivered_by(rank) > before[rank] for rank in range(RANKS)), "all ranks deliver again", 60)
         for one in ranks:
@@ -96,7 +96,7 @@ class PausedRanksTest(PenstockTest):
         for one in ranks:
             self.assertIsNone(self.end(one, EXIT_TERMINATED)["group"]["first_cause"])
 
-    def test_ranks_that_meet_at_a_port_are_suspended_and_lose_none(self):
+    def test_suspending_ranks_that_meet_at_a_port_loses_none(self):
         with socket.create_server(("127.0.0.1", 0)) as one:
             port = one.getsockname()[1]
         ranks = self.begin(PENSTOCK_GROUP_ADDR="127.0.0.1:%d" % port, PENSTOCK_GROUP_SECRET="of these ranks and no others")
@@ -117,7 +117,7 @@ class PausedRanksTest(PenstockTest):
                 self.check_all_name(lost, self.begin(PENSTOCK_GROUP_ADDR="127.0.0.1:%d" % port,
                                                      PENSTOCK_GROUP_SECRET="of these ranks and no others"))
 
-    def test_a_pause_of_one_rank_costs_nothing_under_wait(self):
+    def test_under_wait_a_pause_of_one_rank_loses_no_batch(self):
         for lost in (0, 1):
             with self.subTest(lost):
                 ranks = self.begin("--set", "group.on_lost_rank=wait")

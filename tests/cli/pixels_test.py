@@ -71,7 +71,7 @@ class PixelsTest(PenstockTest):
         pixels = numpy.asarray(image).astype(float)
         return pixels[:, ::-1] if flipped else pixels
 
-    def test_without_augmentation_every_picture_differs_from_pillows_by_at_most_a_level_and_a_half(self):
+    def test_without_augmentation_no_picture_differs_from_pillow_by_more_than_a_level_and_a_half(self):
         count = 0
         for path, image, crop, flipped in self.delivered("none"):
             difference = numpy.abs(image.astype(float) - self.reference(path, crop, flipped))
@@ -81,7 +81,7 @@ class PixelsTest(PenstockTest):
             count += 1
         self.assertEqual(count, len(self.paths))
 
-    def test_random_crops_equal_pillows_resize_of_the_reported_box(self):
+    def test_random_crops_equal_the_reported_box_resized_by_pillow(self):
         ratios, flips = [], 0
         for path, image, crop, flipped in self.delivered("random-resized-crop", flip=0.5):
             error = ((image.astype(float) - self.reference(path, crop, flipped)) ** 2).mean()
@@ -90,7 +90,7 @@ class PixelsTest(PenstockTest):
         self.assertGreaterEqual(sum(ratios) / len(ratios), 34.0)
         self.assertTrue(5 < flips < len(ratios) - 5)
 
-    def test_a_centre_crop_lies_in_the_middle_and_has_the_requested_fraction(self):
+    def test_a_centre_crop_is_in_the_middle_and_has_the_requested_fraction(self):
         for path, image, crop, flipped in self.delivered("centre-crop"):
             width, height = ImageOps.exif_transpose(Image.open(path)).size
             box_h, box_w = (height, height * 128 // 96) if width * 96 >= height * 128 else (width * 96 // 128, width)
@@ -112,7 +112,7 @@ class PixelsTest(PenstockTest):
             expected = expected.astype(numpy.float16).transpose(0, 3, 1, 2)
             numpy.testing.assert_array_equal(numpy.load(os.path.join(out16, os.path.basename(name))), expected)
 
-    def test_bfloat16_in_npy_files_gives_its_values_as_the_documentation_says(self):
+    def test_bfloat16_in_npy_files_gives_its_values_as_documented(self):
         config = self.write("b.toml", CONFIG.format(augment="none", flip=0))
         out32, out16 = os.path.join(self.folder, "f32"), os.path.join(self.folder, "bf16")
         self.run_json(config, "--sink", "npy", "--out", out32, "--set", "gpu.dtype=float32")

@@ -74,7 +74,7 @@ class PreviewTest(PenstockTest):
                 facts, sheet = self.preview(config)
                 self.assertGreater(sheet.std(), 20)
 
-    def test_a_later_batch_is_the_one_that_a_run_delivers_there(self):
+    def test_a_later_batch_is_the_one_that_a_run_delivers_at_that_position(self):
         self.check_sheet(self.config(), ("--batch", "2"), 0, 2)
         self.check_sheet(self.config(), ("--batch", "5"), 1, 1)
 

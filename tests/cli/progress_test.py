@@ -35,7 +35,7 @@ class ProgressTest(PenstockTest):
         self.assertIn("progress_again", [e["kind"] for e in self.events()])
         self.assertEqual(self.penstock("status", "--check")[0], EXIT_OK)
 
-    def test_a_stream_that_moves_is_not_stalled(self):
+    def test_a_stream_that_makes_progress_is_not_stalled(self):
         self.live()
         self.assertIsNone(self.status()["stalled"])
         self.assertEqual(self.penstock("status", "--check")[0], EXIT_OK)
@@ -51,7 +51,7 @@ class ProgressTest(PenstockTest):
         self.assertIn("stalled for", self.penstock("status")[1])
         self.assertRegex(self.penstock("top")[1], r"(?m)^stalled +\d+ s, waiting for an operator, who drained")
         self.assertIn("stalled", [e["kind"] for e in self.events()])
-        # There is no worker left to drain, which is reported; a restart revives the drained ones.
+        # No worker is left to drain, which is reported; a restart revives the drained ones.
         code, _, err = self.penstock("drain", "workers")
         self.assertEqual(code, EXIT_NO_TARGET)
         self.assertIn("no worker to drain", err)
@@ -98,7 +98,7 @@ class ProgressTest(PenstockTest):
         self.assertIn("nothing has moved for", err.decode())
         self.check_sums(json.loads(out))
 
-    def test_two_samples_that_kill_are_tried_alone_though_no_worker_is_restarted(self):
+    def test_two_samples_that_kill_are_tried_alone_even_if_no_worker_is_restarted(self):
         text = synthetic(samples=200, epochs=1, dataset='faults = [{sample = 17, kind = "segv", times = 0}, {sample = 18, kind = "exit", times = 0}]',
                          more='[loader.restart]\ntype = "temporary"\n')
         report = self.run_json(self.write("live.toml", text), "--workers", 6, timeout=60)

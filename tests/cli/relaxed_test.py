@@ -2,7 +2,7 @@
 
 from harness import *
 
-BATCHES = 50  # in an epoch
+BATCHES = 50  # batches in an epoch
 
 
 class RelaxedTest(PenstockTest):
@@ -21,7 +21,7 @@ class RelaxedTest(PenstockTest):
         return [(line["epoch"], line["batch"]) for line in batches], {(line["epoch"], line["batch"]): line["digest"] for line in batches}
 
     def check_order(self, order, window):
-        """Each batch once, at most `window` places before the first that is missing, and none before the previous epoch's end."""
+        """Each batch once, at most `window` places before the first missing one, and none before the previous epoch's end."""
         self.assertEqual(sorted(order), [(e, b) for e in range(2) for b in range(BATCHES)])
         missing = sorted(order)
         for one in order:
@@ -35,7 +35,7 @@ class RelaxedTest(PenstockTest):
         for window in (1, 8):
             with self.subTest(window=window):
                 path = os.path.join(self.folder, "journal-%d" % window)
-                # With more slots, the worker of the late batch may hold the next one too, which alone may pass it.
+                # With more slots, the worker of the late batch may also hold the next one, and only that one could pass it.
                 report = self.run_json(config, "--digest", "--workers", 3, "--slots", 1, "--sink", "journal:" + path,
                                        "--set", "scheduler.window=%d" % window)
                 self.check_sums(report)
@@ -105,18 +105,18 @@ class RelaxedTest(PenstockTest):
         self.check_sums(report)
         self.assertEqual([epoch["digest"] for epoch in report["epochs"]], strict)
         self.assertGreaterEqual(report["gpu"]["restarts"], 1)
-        self.assertEqual(report["workers"]["restarts"], 4)  # both samples kill a worker once an epoch
+        self.assertEqual(report["workers"]["restarts"], 4)  # both samples kill a worker once per epoch
         order, digests = self.journal(path)
         self.assertEqual(len(digests), 2 * BATCHES)
         # The batch in which an owner was killed comes again, with the same bytes.
         self.assertEqual(sorted(set(order)), [(e, b) for e in range(2) for b in range(BATCHES)])
 
-    def test_the_ranks_of_a_group_refuse_relaxed_order(self):
+    def test_ranks_of_a_group_refuse_relaxed_order(self):
         code, out, err = self.penstock("launch", self.config(), "--gpus", "host:2")
         self.assertNotEqual(code, EXIT_OK, out)
         self.assertIn('the 2 ranks of a group take their batches step by step', err)
 
-    def test_a_window_that_has_no_effect_is_a_warning_and_one_beyond_64_an_error(self):
+    def test_a_window_without_effect_is_a_warning_and_one_beyond_64_an_error(self):
         config = self.write("w.toml", synthetic() + "\n[scheduler]\nwindow = 4\n")
         code, _, err = self.penstock("check-config", config)
         self.assertIn("'window' in [scheduler] has no effect with order", err)

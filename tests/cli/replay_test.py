@@ -56,7 +56,7 @@ class ReplayTest(PenstockTest):
         self.assertIn("--out DIR, --png FILE or --verify JOURNAL", err)
         self.assertEqual(self.penstock("replay", config, "--verify", "x", "--batch", 1)[0], EXIT_USAGE)
 
-    def test_a_picture_named_as_another_format_is_refused(self):
+    def test_a_picture_with_the_extension_of_another_format_is_refused(self):
         config = self.photos(4)
         for arguments in (["replay", config, "--png", "a/p.jpg"], ["preview", config, "--out", "a/p.JPEG"], ["preview", config, "--out", "p.webp"]):
             code, _, err = self.penstock(*arguments)
@@ -84,7 +84,7 @@ class ReplayTest(PenstockTest):
         changed = self.verify(config, journal, expect=EXIT_FAILED)
         self.assertIn({"sample": 0, "name": "sample 0"}, changed["suspects"])
 
-    def test_a_worker_program_that_cannot_describe_its_dataset_is_named_with_its_words(self):
+    def test_a_worker_program_that_cannot_describe_its_dataset_is_named_with_its_own_error(self):
         config = self.lines()
         os.remove(os.path.join(self.folder, "poem.txt"))
         for arguments in (["plan"], ["replay", "--out", "x"], ["preview", "--out", "x.png"]):
@@ -92,7 +92,7 @@ class ReplayTest(PenstockTest):
             self.assertEqual(code, EXIT_FAILED, arguments)
             self.assertIn("asking the worker program ([loader] command) for the dataset: opening the dataset: ", err)
 
-    def test_a_custom_dataset_without_an_option_that_it_needs_says_which_there_are(self):
+    def test_a_custom_dataset_that_lacks_an_option_lists_the_options_that_exist(self):
         with open(self.lines()) as file:
             config = self.write("without.toml", file.read().replace("file = ", "files = "))
         code, _, err = self.penstock("plan", config)
@@ -109,7 +109,7 @@ class ReplayTest(PenstockTest):
         self.assertEqual((code, out), (EXIT_OK, ""))
         self.assertIn("5 of 5 batches as in the journal", err)
 
-    def test_missing_doubled_and_contradictory_batches_of_a_journal_are_told(self):
+    def test_missing_duplicate_and_contradictory_batches_of_a_journal_are_reported(self):
         config = self.photos()
         with open(self.journal(config)) as file:
             lines = file.read().splitlines(True)
@@ -131,7 +131,7 @@ class ReplayTest(PenstockTest):
                                                        for at, line in enumerate(lines)] + [lines[place[0, 2]]]))
         self.assertEqual(self.verify(config, journal, expect=EXIT_FAILED)["contradictory_batches"], [{"epoch": 0, "seq": 2}])
 
-    def test_a_killed_run_that_is_resumed_has_lost_nothing_and_its_journal_shows_it(self):
+    def test_a_killed_run_that_is_resumed_has_lost_no_batch_and_its_journal_proves_that(self):
         config = self.write("k.toml", synthetic(samples=400, batch=4, epochs=1, dataset='wait = "5ms"'))
         command = ["run", config, "--state", "k.state", "--sink", "journal:k.journal"]
         process = self.start(*command, "--state-every", "1h")
@@ -148,7 +148,7 @@ class ReplayTest(PenstockTest):
         self.assertEqual((found["batches"], found["missing"], found["contradictory"]), (100, [], 0))
         self.assertGreater(found["repeated"], 3)
 
-    def test_a_changed_picture_is_named_with_the_batches_that_it_was_in(self):
+    def test_a_changed_picture_is_named_with_the_batches_that_contained_it(self):
         config = self.photos()
         journal = self.journal(config)
         photos = sorted(os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(self.folder, "photos")) for name in names)
@@ -165,7 +165,7 @@ class ReplayTest(PenstockTest):
         self.assertEqual(out.count("may have changed: 5\t"), 3)
         self.assertIn("15 of 18 batches as in the journal", err)
 
-    def test_a_picture_that_has_become_unreadable_is_reported_as_gone(self):
+    def test_a_picture_that_has_become_unreadable_is_reported_as_missing(self):
         config = self.photos()
         journal = self.journal(config)
         photos = sorted(os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(self.folder, "photos")) for name in names)
@@ -175,7 +175,7 @@ class ReplayTest(PenstockTest):
         self.assertEqual([[one["sample"] for one in changed["gone"]] for changed in found["changed"]], [[11]] * 3)
         self.assertEqual(found["suspects"], [])
 
-    def test_another_seed_or_dataset_is_not_a_match(self):
+    def test_another_seed_or_dataset_does_not_match_the_journal(self):
         config = self.photos()
         journal = self.journal(config)
         self.assertEqual(len(self.verify(config, journal, "--set", "sampler.seed=4", expect=EXIT_FAILED)["changed"]), 18)
@@ -188,7 +188,7 @@ class ReplayTest(PenstockTest):
         self.assertIn("The journal is of another dataset, batch size or number of ranks", err)
         self.assertNotIn("--batch", err)
 
-    def test_a_journal_that_cannot_be_read_is_refused_with_its_name(self):
+    def test_a_journal_that_cannot_be_read_is_refused_by_name(self):
         config = self.photos(4)
         for text, expected in ((None, "nowhere.journal"), ('{"owner":1}\n{"owner":2,"epoch":0,"batch":0,"samples":[0],"digest":"00"}\n', "is damaged at byte 12"),
                                ('{"owner":1}\n{"owner":1,"epoch":0,"batch":0,"samples":[0],"digest":"f0123456789abcdef"}\n', '"digest":"f0123456789abcdef"}'),

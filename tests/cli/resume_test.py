@@ -5,7 +5,7 @@ import shutil
 
 from harness import *
 
-STREAM = synthetic(samples=403, batch=8, epochs=2)  # 51 batches per epoch, the last one short
+STREAM = synthetic(samples=403, batch=8, epochs=2)  # 51 batches per epoch, of which the last one is short
 
 
 class ResumeTest(PenstockTest):
@@ -26,7 +26,7 @@ class ResumeTest(PenstockTest):
 
     def test_pieces_of_a_stream_with_other_worker_counts_add_up_to_the_stream(self):
         whole = self.piece("whole", "--workers", 2)
-        # In the middle of an epoch, at the end of one, and to the end.
+        # In the middle of an epoch, at the end of one, and to the end of the run.
         for batches, workers in ((20, 3), (31, 1), (7, 4)):
             part = self.piece("parts", "--workers", workers, "--batches", batches, "--state", "state")
             self.assertEqual(part["outcome"], "stopped")
@@ -39,7 +39,7 @@ class ResumeTest(PenstockTest):
         self.assertEqual(last["digest"], whole["epochs"][1]["digest"])
         self.check_same_files("whole", "parts")
 
-    def test_a_run_says_where_it_resumes_and_when_nothing_is_left(self):
+    def test_a_run_reports_where_it_resumes_and_whether_any_batches_are_left(self):
         config = self.write("few.toml", synthetic(samples=40, batch=8, epochs=1))
         command = ["run", config, "--state", os.path.join(self.folder, "few.state")]
         self.assertNotIn("resuming", self.penstock(*command, "--batches", 2)[2])
@@ -55,7 +55,7 @@ class ResumeTest(PenstockTest):
         self.assertNotIn("first batch after", err)
         self.assertIn("24 samples", self.penstock(*command[:2], "--batches", 3, "--state", os.path.join(self.folder, "new.state"))[2])
 
-    def test_a_state_in_which_nothing_is_delivered_binds_no_later_run(self):
+    def test_a_state_without_deliveries_does_not_restrict_a_later_run(self):
         config = self.write("few.toml", synthetic(samples=40, batch=8, epochs=1))
         command = ["run", config, "--state", os.path.join(self.folder, "few.state")]
         code, _, err = self.penstock(*command, "--sink", "journal:/dev/full")
@@ -65,7 +65,7 @@ class ResumeTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertNotIn("resuming", err)
 
-    def test_a_full_disk_is_an_error_that_names_the_file_and_no_death_of_the_owner(self):
+    def test_a_full_disk_is_an_error_that_names_the_file_and_not_a_death_of_the_owner(self):
         full = os.path.join(self.folder, "full.journal")
         os.symlink("/dev/full", full)
         config = self.write("few.toml", synthetic(samples=40, batch=8, epochs=1))
@@ -136,7 +136,7 @@ class ResumeTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED, err)
         self.assertIn("another run is writing the state", err)
         self.assertFalse(os.path.exists(path("report")))
-        for process in (first, second):  # their locks go with them
+        for process in (first, second):  # their locks are released with them
             process.kill()
             process.communicate(timeout=30)
         with open(path("seen")) as journal:
@@ -161,7 +161,7 @@ class ResumeTest(PenstockTest):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
 
-    def test_a_sample_that_only_the_state_knows_as_quarantined_is_in_the_report_of_a_resumed_run(self):
+    def test_a_resumed_run_reports_a_sample_that_only_its_state_knows_as_quarantined(self):
         config = self.write("bad.toml", synthetic(samples=80, batch=8, epochs=2, dataset='faults = [{sample = 3, kind = "exit", times = 0}]'))
         state = os.path.join(self.folder, "state")
         self.run_json(config, "--batches", 10, "--state", state)
@@ -172,7 +172,7 @@ class ResumeTest(PenstockTest):
         quarantine = json.loads(self.read("report"))["quarantine"]
         self.assertEqual([(q["sample"], q["known"], q["attempts"]) for q in quarantine], [(3, True, 0)])
 
-    def test_a_state_from_before_the_first_batch_may_know_quarantined_samples(self):
+    def test_a_state_from_before_the_first_batch_can_contain_quarantined_samples(self):
         config = self.write("bad.toml", synthetic(samples=80, batch=8, epochs=1, dataset='faults = [{sample = 3, kind = "exit", times = 0}]',
                                                   more='[quarantine]\nfile = "quarantine.jsonl"\n'))
         self.run_json(config)
@@ -185,7 +185,7 @@ class ResumeTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("epoch 0, 0 samples delivered", err)
 
-    def test_a_run_that_a_signal_ended_says_that_its_position_is_lost(self):
+    def test_a_run_ended_by_a_signal_reports_that_its_position_is_lost(self):
         config = self.write("slow.toml", synthetic(samples=40000, batch=8, epochs=1, dataset='wait = "2ms"'))
         for options, is_lost in (((), True), (("--state", os.path.join(self.folder, "state")), False)):
             process = self.start("run", config, *options)
@@ -195,7 +195,7 @@ class ResumeTest(PenstockTest):
             self.assertEqual(process.returncode, EXIT_INTERRUPTED)
             self.assertEqual("its position was not saved; with `penstock run --state FILE` a later run continues there\n" in err.decode(), is_lost, err)
 
-    def test_epochs_that_one_message_acknowledges_have_their_own_times(self):
+    def test_epochs_acknowledged_in_one_message_have_their_own_times(self):
         # A batch is ready whenever the sink has taken one, so deliveries are reported 16 at a time: those of 6 epochs at once.
         config = self.write("short.toml", synthetic(samples=16, batch=8, epochs=6))
         environment = dict(self.environment, PENSTOCK_TEST_STEP_MS="20")
@@ -213,14 +213,14 @@ class ResumeTest(PenstockTest):
             return file.read()
 
     def start_that_never_opens(self, *options, **popen):
-        """A run whose workers never send a message: the stream never opens."""
+        """A run whose workers never send a message, so the stream never opens."""
         worker = self.write("silent-worker", "#!/bin/sh\nexec sleep 600\n")
         os.chmod(worker, 0o755)
         config = self.write("silent.toml", STREAM + '\n[loader]\ncommand = ["%s"]\n[supervisor]\nshutdown = "2500ms"\n' % worker)
         process = self.start("run", config, "--digest", "--json", "--quiet", "--state", "state", "--state-every", "20ms",
                              *options, **popen)
         self.wait_until(lambda: any(name_of(pid) == "sleep" for pid in children_of(process.pid)), "a worker")
-        # A few periods of --state-every, during which nothing may be written.
+        # A few periods of --state-every, during which no state may be written.
         before = times_waited(process.pid)
         self.wait_until(lambda: times_waited(process.pid) >= before + 5, "five periods")
         return process
@@ -255,7 +255,7 @@ class ResumeTest(PenstockTest):
         again = self.piece("again", "--workers", 2, "--state", "state")
         self.assertEqual([e["digest"] for e in again["epochs"]], [e["digest"] for e in whole["epochs"]])
 
-    def test_a_hangup_ends_a_run_like_sigterm_and_leaves_its_state_and_nothing_else(self):
+    def test_a_hangup_ends_a_run_like_sigterm_and_leaves_only_its_state(self):
         text = synthetic(samples=40000, batch=8, epochs=1, dataset='wait = "2ms"')
         process = self.start("run", self.write("slow.toml", text), "--json", "--quiet", "--state", "state",
                              "--state-every", "20ms", "--report", "report")
@@ -320,11 +320,11 @@ device = "host"
             self.assertIn(words, err)
             self.assertIn("'state' is the state of another run; give this run another --state, or remove the file to begin again", err)
             self.assertEqual(self.read("state"), before)
-        # Settings that do not change a batch may change.
+        # Settings that do not change any batch can change.
         rest = self.run_json(config, "--state", "state", "--digest", "--set", "image.crop_fraction=0.5", "--workers", 1)
         self.assertEqual(rest["epochs"][0]["digest"], self.run_json(config, "--digest")["epochs"][0]["digest"])
 
-    def test_a_link_next_to_the_state_is_not_followed_and_a_device_is_not_replaced(self):
+    def test_a_link_is_followed_and_a_device_is_not_replaced_when_the_state_is_written(self):
         precious = self.write("precious", "mine")
         for name in ("state.tmp", "report.tmp"):
             os.symlink(precious, os.path.join(self.folder, name))

@@ -1,4 +1,4 @@
-"""[sampler] kind: streams of weighted, balanced, subset and window orders, and what is refused."""
+"""[sampler] kind: streams of weighted, balanced, subset and window orders, and invalid settings."""
 
 from harness import *
 
@@ -35,7 +35,7 @@ class SamplerTest(PenstockTest):
             with self.subTest(kind=kind):
                 yield kind, self.config(sampler)
 
-    def test_the_number_of_workers_does_not_change_the_stream_of_any_kind(self):
+    def test_with_every_kind_the_number_of_workers_does_not_change_the_stream(self):
         seen = set()
         for _, config in self.all_kinds():
             digests = self.digests(config, "--workers", 1)
@@ -43,7 +43,7 @@ class SamplerTest(PenstockTest):
             seen.add(tuple(digests))
         self.assertEqual(len(seen), len(self.KINDS))
 
-    def test_a_resumed_stream_of_any_kind_has_the_digests_of_one_that_was_not_interrupted(self):
+    def test_with_every_kind_a_resumed_stream_has_the_digests_of_an_uninterrupted_one(self):
         for kind, config in self.all_kinds():
             digests = self.digests(config)
             state = os.path.join(self.folder, kind + ".state")
@@ -51,7 +51,7 @@ class SamplerTest(PenstockTest):
             rest = self.run_json(config, "--digest", "--state", state)
             self.assertEqual([epoch["digest"] for epoch in rest["epochs"]], digests)
 
-    def test_the_ranks_of_a_world_of_two_deliver_the_epoch_of_one_rank_between_them(self):
+    def test_two_ranks_together_deliver_the_epoch_of_one_rank(self):
         for _, config in self.all_kinds():
             alone = self.samples_of(config)
             both = [self.samples_of(config, "--set", "sampler.world_size=2", "--set", "sampler.rank=%d" % rank) for rank in (0, 1)]
@@ -72,21 +72,21 @@ class SamplerTest(PenstockTest):
             next_epoch = self.plan(config, "--epoch", 1)["samples"]
             (self.assertEqual if kind == "sequential" else self.assertNotEqual)(next_epoch, delivered[:8])
 
-    def test_a_plan_answers_for_a_rank_of_any_world(self):
+    def test_a_plan_can_be_made_for_a_rank_of_any_world_size(self):
         config = self.config("")
         alone = [i for batch in range(12) for i in self.plan(config, "--batch", batch)["samples"]]
         for rank in range(3):
             mine = [i for batch in range(4) for i in self.plan(config, "--batch", batch, "--rank", rank, "--world", 3)["samples"]]
             self.assertEqual(mine, alone[rank::3])
 
-    def test_a_plan_names_the_files_and_prints_a_line_for_each_sample(self):
+    def test_a_plan_with_names_prints_a_line_with_the_file_of_each_sample(self):
         make_photos(os.path.join(self.folder, "photos"), 6, classes=2, size=(32, 32))
         config = self.write("p.toml", '[dataset]\npath = "photos"\n[sampler]\nshuffle = false\nbatch_size = 4\n')
         found = self.plan(config, "--batch", 1)
         self.assertEqual((found["samples"], found["names"]), ([4, 5], ["class1/00003.jpg", "class1/00005.jpg"]))
         self.assertEqual(self.penstock("plan", config, "--batch", 1)[1], "4\tclass1/00003.jpg\n5\tclass1/00005.jpg\n")
 
-    def test_a_plan_of_a_batch_or_rank_that_does_not_exist_is_a_usage_error(self):
+    def test_planning_a_batch_or_rank_that_does_not_exist_is_a_usage_error(self):
         config = self.config("")
         for options, expected in ((("--batch", 12), "there is no batch 12: epoch 0 of rank 0 of 1 has 12 batches"),
                                   (("--rank", 2, "--world", 2), "rank 2 is not in a world of 2"), (("--epoch", -1), "--epoch")):
@@ -119,7 +119,7 @@ class SamplerTest(PenstockTest):
             self.assertEqual((facts["samples"], facts["rows"]), (list(indices), len(indices)))
             self.assertTrue(all(name.startswith("class") for name in facts["names"]))
 
-    def test_a_replay_with_the_state_of_a_run_leaves_out_what_the_run_had_quarantined(self):
+    def test_a_replay_with_the_state_of_a_run_omits_what_the_run_had_quarantined(self):
         config = self.config('shuffle = false')
         fault = ("--set", 'dataset.faults=[{sample=1, kind="segv", times=0}]', "--set", "loader.restart.backoff.base=1ms")
         state, run = os.path.join(self.folder, "s.state"), os.path.join(self.folder, "run")
@@ -171,7 +171,7 @@ class SamplerTest(PenstockTest):
             if name.endswith(".label.npy"):
                 self.assertEqual(int(numpy.load(os.path.join(out, name)).sum()), 5)
 
-    def test_a_state_of_other_weights_is_refused_with_both(self):
+    def test_a_state_with_other_weights_is_refused_with_both_fingerprints(self):
         self.save("w.npy", numpy.ones(96), "float64")
         config = self.config(self.KINDS["weighted"])
         state = os.path.join(self.folder, "w.state")
@@ -204,7 +204,7 @@ class SamplerTest(PenstockTest):
                 self.assertEqual(code, EXIT_FAILED, err)
                 self.assertIn(expected, err)
 
-    def test_a_kind_without_its_file_and_balanced_without_classes_are_mistakes_of_the_config(self):
+    def test_a_kind_without_its_file_and_balanced_without_classes_are_errors_of_the_config(self):
         for sampler, expected in (('kind = "weighted"', "'weights' in [sampler] is missing"), ('kind = "subset"', "'subset' in [sampler] is missing"),
                                   ('kind = "balanced"', "needs each sample's class before loading it")):
             with self.subTest(sampler):

@@ -13,7 +13,7 @@ CORPUS = os.path.join(TOP, "tests", "runtime", "config", "corpus")
 
 
 def plain(value):
-    """TOML's times as text, because JSON has no times."""
+    """TOML's times as text, because JSON has none."""
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -52,7 +52,7 @@ class SchemaTest(PenstockTest):
         self.assertEqual(tomllib.loads(answer["effective"])["dataset"]["samples"], 17)
         self.assertIn("[loader.hang]", answer["explanation"])
 
-    def test_both_reject_bad_files_except_for_mistakes_that_no_schema_can_see(self):
+    def test_both_reject_bad_files_except_for_mistakes_that_no_schema_can_express(self):
         decided = 0
         for path in glob.glob(os.path.join(CORPUS, "bad", "*.toml")):
             with open(path, "rb") as file:
@@ -65,13 +65,13 @@ class SchemaTest(PenstockTest):
             self.assertEqual(accepted, bool(re.search("^# schema: accepts", head, re.M)), path)
         self.assertGreater(decided, 40)
 
-    def test_the_program_and_the_schema_agree_on_files_that_need_nothing_else(self):
+    def test_the_program_and_the_schema_agree_on_files_that_stand_alone(self):
         files = [path for path in glob.glob(os.path.join(CORPUS, "*", "*.toml"))]
         decided = 0
         for path in files:
             with open(path, "rb") as file:
                 head = file.read(4000).decode("utf-8", "replace")
-            # Environment, overrides, includes and contradictions between keys are beyond a schema.
+            # A schema cannot check environment, overrides, includes and contradictions between keys.
             if re.search("^# (schema: accepts|env|set|strict|override)", head, re.M) or "include" in head or "${" in head:
                 continue
             try:

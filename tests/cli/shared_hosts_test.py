@@ -13,7 +13,7 @@ class SharedHostsTest(HostCase):
         host.terminate()
         return self.ends(host, EXIT_OK)
 
-    def test_two_sessions_get_half_each_and_the_remaining_one_gets_all(self):
+    def test_two_sessions_get_half_of_the_workers_each_and_the_one_that_remains_gets_all(self):
         host, address = self.listening_host(self.WORKERS)
         shapes = {"first": dict(samples=16000, epochs=1), "second": dict(samples=3000, epochs=1, bytes="100B")}
         local = {name: self.local_digests(**shape) for name, shape in shapes.items()}
@@ -26,7 +26,7 @@ class SharedHostsTest(HostCase):
         self.check(first, local["first"])
         self.leaves(host)
 
-    def test_a_session_that_is_paused_leaves_its_workers_to_the_other_and_gets_them_back(self):
+    def test_a_paused_session_lends_its_workers_to_the_other_and_gets_them_back(self):
         host, address = self.listening_host(self.WORKERS)
         sessions = [self.calling(name, address, dataset=self.SLOW, samples=10**6, epochs=1) for name in ("paused", "other")]
         self.share(paused=2, other=2)
@@ -53,7 +53,7 @@ class SharedHostsTest(HostCase):
             self.assertEqual({d["sample"] for d in report["workers"]["deaths"]}, {None})
         self.leaves(again)
 
-    def test_a_session_that_is_killed_leaves_its_workers_to_the_other(self):
+    def test_workers_of_a_killed_session_go_to_the_other_one(self):
         host, address = self.listening_host(self.WORKERS)
         shape = dict(samples=10000, epochs=1)
         local = self.local_digests(**shape)
@@ -65,7 +65,7 @@ class SharedHostsTest(HostCase):
         self.check(other, local)
         self.leaves(host)
 
-    def test_more_sessions_than_workers_take_turns(self):
+    def test_if_there_are_more_sessions_than_workers_they_take_turns(self):
         host, address = self.listening_host(1)
         shape = dict(samples=400, epochs=1)
         local = self.local_digests(**shape)
@@ -74,7 +74,7 @@ class SharedHostsTest(HostCase):
             self.check(process, local)
         self.leaves(host)
 
-    def test_workers_that_rest_for_one_session_work_for_the_other_until_they_are_wanted_again(self):
+    def test_workers_that_rest_for_one_session_work_for_the_other_until_they_are_needed_again(self):
         host, address = self.listening_host(self.WORKERS)
         sessions = [self.calling(name, address, dataset=self.SLOW, samples=10**6, epochs=1) for name in ("first", "second")]
         self.share(first=2, second=2)
@@ -88,7 +88,7 @@ class SharedHostsTest(HostCase):
         self.stop(first=sessions[0], second=sessions[1])
         self.leaves(host)
 
-    def test_a_session_that_sends_a_host_away_leaves_it_to_the_others_and_it_ends_when_the_last_one_does(self):
+    def test_a_session_that_sends_a_host_away_leaves_it_to_the_others_and_the_host_ends_with_the_last_session(self):
         host, address = self.listening_host(self.WORKERS)
         shape = dict(samples=3000, epochs=1)
         local = self.local_digests(**shape)

@@ -47,7 +47,7 @@ class NamesTest(PenstockTest):
             return file.read()
 
     def samples_in(self, journal):
-        """One for each batch, in the order of delivery."""
+        """One digest for each batch, in the order of delivery."""
         lines = [json.loads(line) for line in self.read(journal).splitlines()]
         return [line["samples"] for line in lines if "samples" in line]
 
@@ -66,7 +66,7 @@ class OwnFilesTest(NamesTest):
 
     @staticmethod
     def free_ports(count):
-        """The first of this many consecutive ports that are free now."""
+        """The first of this many consecutive free ports."""
         while True:
             first = random.randrange(20000, 30000)
             sockets = [socket.socket() for _ in range(count)]
@@ -81,11 +81,11 @@ class OwnFilesTest(NamesTest):
                     one.close()
 
     @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
-    def test_ranks_of_mpirun_with_the_same_paths_write_files_of_their_own(self):
+    def test_ranks_of_mpirun_with_the_same_paths_write_separate_files(self):
         self.check_files("mpirun")
 
     @unittest.skipUnless(TORCHRUN, "there is no torchrun (apt: python3-torch)")
-    def test_ranks_of_torchrun_with_the_same_paths_write_files_of_their_own(self):
+    def test_ranks_of_torchrun_with_the_same_paths_write_separate_files(self):
         self.need_torchrun()
         self.check_files("torchrun")
 
@@ -115,7 +115,7 @@ class OwnFilesTest(NamesTest):
         process.communicate(timeout=60)
 
     @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
-    def test_a_path_that_names_the_rank_already_stays_as_it_is(self):
+    def test_a_path_that_already_names_the_rank_is_unchanged(self):
         process = subprocess.Popen(
             [MPIRUN, "-n", "2", "sh", "-c", 'exec "$0" run photos.toml --quiet --set sampler.rank=auto --set gpu.device=host '
              '--report "report-$OMPI_COMM_WORLD_RANK.json" --sink "journal:seen.$OMPI_COMM_WORLD_RANK"', PENSTOCK],
@@ -131,7 +131,7 @@ class OwnFilesTest(NamesTest):
 class GroupStateTest(NamesTest):
     """--state FILE, the same in all ranks: one position for all of them."""
 
-    def test_a_group_that_was_stopped_continues_with_another_number_of_ranks_where_it_was(self):
+    def test_a_group_that_was_stopped_continues_at_its_position_with_another_number_of_ranks(self):
         config = self.stream(samples=2000, wait="10ms")
         process = self.start_ranks("mpirun", 4, config, "--state", "photos.state", "--state-every", "50ms", "--sink", "journal:first")
         self.wait_until(lambda: os.path.exists(os.path.join(self.folder, "photos.state")), "the group has a state")
@@ -145,7 +145,7 @@ class GroupStateTest(NamesTest):
         delivered = [sample for batches in first for batch in batches for sample in batch]
         delivered += [sample for rank in range(2) for batch in self.samples_in("second-rank%d" % rank) for sample in batch]
         self.assertEqual(sorted(delivered), list(range(2000)), "each sample once")
-        # The third run has nothing left to do, and a single process can report that.
+        # The third run has no batches left, and a single process can report that.
         report = self.run_json(quick, "--state", "photos.state", "--set", "sampler.epochs=1")
         self.assertEqual(sum(epoch["batches"] for epoch in report["epochs"]), 0)
 
@@ -175,7 +175,7 @@ class GroupStateTest(NamesTest):
         self.assertEqual(len(delivered), 3 * 2 * 2 * 10)
         self.assertEqual(len(set(delivered)), len(delivered), "no sample twice")
 
-    def test_ranks_whose_state_paths_name_them_continue_from_their_own(self):
+    def test_ranks_with_separate_state_paths_continue_from_their_own_states(self):
         self.stream(samples=400)
         for turn, batches in (("first", 2), ("second", 3)):
             process = subprocess.Popen(
@@ -195,10 +195,10 @@ class GroupStateTest(NamesTest):
         _, err = process.communicate(timeout=60)
         self.assertNotEqual(process.returncode, EXIT_OK)
         self.assertRegex(err.decode(), r"--state 'run_2\.state' names rank 2, but this is rank [01] of 3: give all ranks one path that does not")
-        # Rank 2 may have saved its beginning before the others ended the group.
+        # Rank 2 may have saved its start position before the others ended the group.
         self.assertLessEqual({name for name in os.listdir(self.folder) if name.startswith("run_")}, {"run_2.state"})
 
-    def test_a_state_of_launch_is_continued_by_mpirun(self):
+    def test_a_state_written_by_launch_can_be_resumed_under_mpirun(self):
         config = self.stream(samples=400)
         code, _, err = self.penstock("launch", config, "--gpus", "host:2", "--quiet", "--batches", 5, "--state", "photos.state",
                                      "--sink", "journal:first")
@@ -237,7 +237,7 @@ class TwoLaunchesTest(NamesTest):
         self.assertEqual(sorted(pids), sorted(self.rank_pids(launch).values()))
         return [rank["status"]["state"] for rank in group["ranks"]]
 
-    def test_a_verb_acts_on_the_ranks_of_one_launch_and_is_refused_where_it_could_mean_two(self):
+    def test_a_verb_acts_on_the_ranks_of_one_launch_and_is_refused_if_it_could_mean_two(self):
         for words in (["status"], ["pause"], ["stop"], ["deaths"], ["logs", "gpu"], ["scale", "2"], ["restart", "workers"]):
             code, _, err = self.penstock(*words, "--group", "photos")
             self.assertEqual(code, EXIT_NO_SESSION, err)
@@ -265,11 +265,11 @@ class TwoLaunchesTest(NamesTest):
 
 
 class SecretTest(NamesTest):
-    def test_a_secret_is_drawn_into_a_file_that_only_its_owner_may_read(self):
+    def test_a_secret_is_generated_into_a_file_that_only_its_owner_can_read(self):
         drawn = set()
         for name in ("a", "b"):
             path = os.path.join(self.folder, name)
-            before = os.umask(0o022)  # a usual shell's
+            before = os.umask(0o022)  # a usual umask
             try:
                 with open(path, "w") as file:
                     done = subprocess.run([PENSTOCK, "secret"], stdout=file, stderr=subprocess.PIPE, env=self.environment)

@@ -45,7 +45,7 @@ class SiegeTest(PenstockTest):
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS:"))
 
     def besiege(self, number, path, stop, opened):
-        """One hostile client; reconnects until it is stopped."""
+        """One hostile client, which reconnects until it is stopped."""
         while not stop.is_set():
             try:
                 with socket.socket(socket.AF_UNIX) as client:
@@ -54,7 +54,7 @@ class SiegeTest(PenstockTest):
                     opened.append(number)
                     kind = number % 6
                     if kind == 0:
-                        stop.wait(2)  # sends nothing
+                        stop.wait(2)  # sends no bytes
                     elif kind == 1:
                         client.sendall(b"\x00\xff garbage\n" * 50)
                         client.recv(1000)
@@ -140,7 +140,7 @@ class SiegeTest(PenstockTest):
         self.assertNotIn(b"PermissionError", heard.stderr)
         self.assertTrue(self.ask({"verb": "status"})["ok"])
 
-    def test_a_stopped_session_times_out_and_its_socket_is_not_stolen(self):
+    def test_a_request_to_a_stopped_session_times_out_and_its_socket_is_not_taken_over(self):
         process = self.live()
         process.send_signal(signal.SIGSTOP)
         try:

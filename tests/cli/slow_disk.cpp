@@ -23,7 +23,7 @@ struct settings {
   std::string failing_folder;
 };
 
-/// The number before the next colon of `text`, which is left behind it.
+/// Parses the number before the next colon of `text` and removes both.
 long take_number(const char*& text) {
   char* rest = nullptr;
   const long number = std::strtol(text, &rest, 10);

@@ -76,7 +76,7 @@ bool send_text(int to, const std::string& text) {
   return send_all(to, text.data(), text.size());
 }
 
-/// Whether the connection stays open.
+/// Returns whether the connection stays open.
 bool answer(int to, std::string_view request) {
   std::this_thread::sleep_for(given.latency);
   const double drawn = draw();

@@ -54,7 +54,7 @@ def free_port():
 @unittest.skipUnless(os.geteuid() == 0, "slurmd has to be root")
 @unittest.skipIf(MISSING, "there is no %s (apt: slurmctld slurmd slurm-client munge)" % ", ".join(MISSING))
 class RealSlurm(PenstockTest):
-    MORE_NODES = ()  # names of further nodes on this machine
+    MORE_NODES = ()  # names of more nodes on this machine
 
     def setUp(self):
         super().setUp()
@@ -72,7 +72,7 @@ class RealSlurm(PenstockTest):
         self.write("slurm.conf", CONFIG.format(folder=self.folder, host=host, controller_port=free_port(), node_port=free_port(),
                                                more_nodes=more))
         for number in range(4):
-            self.write("gpu%d" % number, "")  # job files ask for GPUs; nothing opens these
+            self.write("gpu%d" % number, "")  # job files ask for GPUs, but no process opens these
         self.write("gres.conf", "Name=gpu File=%s/gpu[0-3]\n" % self.folder)
         key = self.write("munge.key", "k" * 1024)
         os.chmod(key, 0o400)
@@ -159,12 +159,12 @@ class SlurmTest(RealSlurm):
         self.assertNotIn("group", report)
         self.assertEqual(report["outcome"], "finished")
 
-    def test_a_task_that_is_killed_ends_the_step_and_nothing_is_left(self):
+    def test_when_a_task_is_killed_the_step_ends_and_no_process_is_left(self):
         process, below = self.start_slow()
         signal_process(below[0], signal.SIGKILL)
         self.check_end(process, below)
 
-    def test_a_job_that_is_cancelled_leaves_nothing_behind(self):
+    def test_a_cancelled_job_leaves_no_process_behind(self):
         process, below = self.start_slow()
         job = self.slurm("squeue", "-h", "-o", "%i").stdout.decode().split()
         self.slurm("scancel", *job)
@@ -172,7 +172,7 @@ class SlurmTest(RealSlurm):
 
 
 class JobFile(RealSlurm):
-    """The job files of examples/launchers, unchanged except for the size of nodes and their number. Stand-in programs leave out the GPUs."""
+    """The job files of examples/launchers, unchanged except for the size and number of nodes. Stand-in programs omit the GPUs."""
 
     def stand_in(self, name, script):
         self.environment["PATH"] = os.path.join(self.folder, "bin") + ":" + self.environment["PATH"]
@@ -236,7 +236,7 @@ class JobFilesTest(JobFile):
 
 
 class HostsJobTest(JobFile):
-    """photos-hosts.sbatch: the parts of a heterogeneous job are on different nodes."""
+    """photos-hosts.sbatch: the parts of a heterogeneous job run on different nodes."""
 
     MORE_NODES = ("loaders",)
 
@@ -278,7 +278,7 @@ class HostsJobTest(JobFile):
             return report if report["outcome"] == "finished" else None
         return self.wait_until(finished, self.what_the_job_said, seconds=120)
 
-    def test_the_half_of_a_heterogeneous_job_with_the_hosts_drains_at_sigterm_and_the_session_goes_on(self):
+    def test_the_half_of_a_heterogeneous_job_with_the_hosts_drains_at_sigterm_and_the_session_continues(self):
         self.begin_with_hosts()
         with open(os.path.join(self.folder, "job.out")) as file:
             command = re.search("^to let all hosts leave.*: (scancel .*)$", file.read(), re.M)[1]
@@ -290,7 +290,7 @@ class HostsJobTest(JobFile):
         self.assertEqual([epoch["digest"] for epoch in report["epochs"]], self.digests(os.path.join(self.folder, "photos.toml")))
         self.wait_until(lambda: not self.slurm("squeue", "-h").stdout.strip(), self.what_the_job_said, seconds=60)
 
-    def test_a_heterogeneous_job_that_is_requeued_continues_with_its_hosts_where_it_was(self):
+    def test_a_requeued_heterogeneous_job_continues_with_its_hosts_where_it_stopped(self):
         job = self.begin_with_hosts()
         done = self.slurm("scontrol", "requeue", job)
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -301,7 +301,7 @@ class HostsJobTest(JobFile):
         self.assertEqual(before["outcome"], "stopped")
 
         def runs_again():
-            # Only Slurm's backfill scheduler starts heterogeneous jobs. It does nothing while nothing changes in the cluster.
+            # Only Slurm's backfill scheduler starts heterogeneous jobs, and it runs only when the cluster changes.
             self.slurm("sbatch", "--output=/dev/null", "--wrap=true")
             time.sleep(1)
             return len(self.hosts_workers()) == 2

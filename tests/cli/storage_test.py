@@ -65,7 +65,7 @@ class StorageTest(StoreTest):
                      "s3://bucket/shards/t-{000..002}.tar"):
             self.assertEqual(self.digests(self.config(path, epochs=2), "--workers", 2), expected, path)
         signed = ["Authorization" in headers for _, headers in server.requests]
-        self.assertTrue(any(signed) and not all(signed))  # those of s3:// are, those of http:// are not
+        self.assertTrue(any(signed) and not all(signed))  # the digests of s3:// are, those of http:// are not
 
     def test_a_session_suspended_while_a_store_answers_continues(self):
         server = self.serve()
@@ -80,7 +80,7 @@ class StorageTest(StoreTest):
         process = self.start("run", self.config("s3://bucket/shards"), "--digest", "--json", "--quiet")
         self.assertTrue(asked.wait(60))
         signal_process(process.pid, signal.SIGSTOP)
-        time.sleep(13)  # all attempts at a request may take 12 s
+        time.sleep(13)  # all attempts at one request may take 12 s
         go.set()
         signal_process(process.pid, signal.SIGCONT)
         out, err = process.communicate(timeout=60)
@@ -122,7 +122,7 @@ class StorageTest(StoreTest):
         self.assertEqual({one["path"].partition(":")[0] for one in report["failures"]}, {"t-002.tar.zst"})
         self.assertIn("its shard changed since it was indexed", report["failures"][0]["error"])
 
-    def test_a_prefix_is_listed_once_by_run_plan_replay_preview_and_inspect(self):
+    def test_run_plan_replay_preview_and_inspect_list_a_prefix_once(self):
         server = self.serve()
         config = self.config("s3://bucket/shards")
         for built in (False, True):
@@ -145,7 +145,7 @@ class StorageTest(StoreTest):
             path, begin, end, _ = request
             if end is not None and end - begin > 1:
                 waiting.add((path, begin))
-                if len(waiting) >= 4:  # of batches of 8 neighbours: a request each
+                if len(waiting) >= 4:  # of batches of 8 neighbours: one request each
                     reached.set()
                 reached.wait(20)
 
@@ -154,7 +154,7 @@ class StorageTest(StoreTest):
                          self.digests(self.config(self.shards, name="local.toml"), "--set", "sampler.shuffle=false"))
         self.assertTrue(reached.is_set())
 
-    def test_errors_cut_answers_and_closed_connections_change_nothing(self):
+    def test_errors_truncated_answers_and_closed_connections_do_not_change_the_stream(self):
         server = self.serve()
         expected = self.local(epochs=3)
         faults = [lambda handler: handler.error(503, "SlowDown"), lambda handler: handler.error(500, "InternalError"),
@@ -164,11 +164,11 @@ class StorageTest(StoreTest):
         self.assertEqual([epoch["digest"] for epoch in report["epochs"]], expected)
         self.assertEqual(report["failures"], [])
 
-    def test_a_stalled_answer_is_asked_for_a_second_time(self):
+    def test_a_stalled_answer_is_requested_again(self):
         server = self.serve()
         expected = self.local()
         config = self.config("s3://bucket/shards")
-        self.digests(config)  # the index is there
+        self.digests(config)  # the index exists
 
         def fault(request):
             if request[2] and request[2] - request[1] > 1 and request[3] % 20 == 0:
@@ -180,7 +180,7 @@ class StorageTest(StoreTest):
         self.assertEqual(self.digests(config, "--workers", 2), expected)
         self.assertLess(time.monotonic() - begin, 5)
 
-    def test_a_stopped_stream_continues_from_disk_and_from_a_store_alike(self):
+    def test_a_stopped_stream_continues_from_disk_or_from_a_store(self):
         server = self.serve()
         config = self.config("s3://bucket/shards", epochs=2)
         whole = self.digests(config)
@@ -191,7 +191,7 @@ class StorageTest(StoreTest):
 
     # ---- the index ------------------------------------------------------------------------------------------------
 
-    def test_the_index_is_kept_by_version_and_built_again_when_an_object_changes(self):
+    def test_the_index_is_kept_by_version_and_rebuilt_when_an_object_changes(self):
         server = self.serve()
         config = self.config("s3://bucket/shards")
         self.run_json(config)
@@ -207,7 +207,7 @@ class StorageTest(StoreTest):
         self.assertIn("building it again", err)
         self.assertGreater(server.count("t-001.tar"), before)
 
-    def test_the_samples_of_an_object_that_changes_under_the_reader_fail_and_are_named(self):
+    def test_samples_of_an_object_that_changes_under_the_reader_fail_and_are_named(self):
         server = self.serve()
         config = self.config("s3://bucket/shards")
         self.run_json(config)
@@ -232,7 +232,7 @@ class StorageTest(StoreTest):
         self.assertEqual([path for path, headers in server.requests if "list-type" not in path], [])
         self.assertEqual(os.stat(os.path.join(self.folder, "cache")).st_mode & 0o777, 0o700)
 
-    def test_a_damaged_cache_changes_nothing(self):
+    def test_a_damaged_cache_does_not_change_the_stream(self):
         self.serve()
         cache = os.path.join(self.folder, "cache")
         config = self.config("s3://bucket/shards", cache=cache)
@@ -266,9 +266,9 @@ class StorageTest(StoreTest):
         self.environment["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
         self.assertRegex(self.refused("s3://bucket/shards/t-000.tar"), r"'s3://bucket/shards/t-000\.tar' cannot be fetched: .*127\.0\.0\.1.* \(5 attempts\)")
 
-    def test_an_untrusted_server_is_named_and_asked_once(self):
+    def test_an_untrusted_server_is_named_and_contacted_once(self):
         server = self.serve()
-        # It speaks no TLS at all.
+        # The server does not speak TLS at all.
         self.assertRegex(self.refused(server.address.replace("http:", "https:") + "/bucket/shards/t-000.tar"), r"cannot be fetched over TLS: ")
 
     def test_a_damaged_shard_is_refused_with_shard_offset_and_member(self):
@@ -290,12 +290,12 @@ class StorageTest(StoreTest):
         for _, headers in second.requests:
             self.assertFalse({"authorization", "x-amz-security-token"} & {name.lower() for name in headers})
 
-    def test_a_redirect_in_a_circle_ends(self):
+    def test_a_redirect_loop_ends_with_an_error(self):
         server = self.serve()
         server.fault = lambda request: lambda handler: handler.answer(302, [("Location", request[0])])
         self.assertIn("is redirected more than 5 times", self.refused("s3://bucket/shards/t-000.tar"))
 
-    def test_credentials_that_expire_are_read_again_and_named_if_there_are_no_others(self):
+    def test_expired_credentials_are_read_again_and_named_if_there_are_no_others(self):
         server = self.serve()
         expected = self.local()
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -308,7 +308,7 @@ class StorageTest(StoreTest):
         def fault(request):
             if request[3] < 20 or "OLD" not in server.requests[request[3] - 1][1].get("Authorization", ""):
                 return None
-            with lock:  # the new ones are there before anybody hears that the old ones have expired
+            with lock:  # the new ones exist before any process learns that the old ones have expired
                 self.write(".aws/credentials", keys % "NEW")
             return lambda handler: handler.error(403, "ExpiredToken")
 
@@ -345,7 +345,7 @@ class StorageTest(StoreTest):
 
 
 def threading_flag(server, action):
-    """Runs `action` before the server answers its 5th range request from now on. The returned list is then not empty."""
+    """Runs `action` before the server answers its 5th range request from now on. After that the returned list is not empty."""
     done = []
     begin = server.count()
 

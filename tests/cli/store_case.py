@@ -25,8 +25,8 @@ class StoreTest(PenstockTest):
         return server
 
     def serve_moto(self):
-        """A client of a server by others."""
-        try:  # importing them takes longer than most of the tests that do not need them
+        """A client of an independent S3 server."""
+        try:  # importing these modules takes longer than most of the tests that do not need them
             import boto3
             from moto.server import ThreadedMotoServer
         except ImportError:

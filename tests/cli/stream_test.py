@@ -28,11 +28,11 @@ class StreamTest(PenstockTest):
         other = self.digests(self.config, "--set", "sampler.seed=99")
         self.assertEqual(len(set(first + other)), 4)
 
-    def test_twenty_kills_of_random_workers_change_nothing(self):
+    def test_twenty_kills_of_random_workers_do_not_change_the_stream(self):
         slow = self.write("slow.toml", synthetic(samples=1000, epochs=2, dataset='wait = "10ms"'))
         expected = self.digests(slow, "--workers", 4)
         process = self.start("run", slow, "--workers", 4, "--digest", "--json", "--quiet")
-        killed = set()  # one that is not reaped yet can be signalled again
+        killed = set()  # a worker that is not reaped yet can be signalled again
         choose = random.Random(20261120)
         next_kill = time.monotonic() + 0.2
         while len(killed) < 20 and process.poll() is None:
@@ -55,7 +55,7 @@ class StreamTest(PenstockTest):
         self.assertEqual(report["workers"]["restarts"], len(killed))
         self.check_sums(report)
 
-    def test_the_index_files_of_an_epoch_hold_every_sample_once(self):
+    def test_the_index_files_of_an_epoch_contain_every_sample_once(self):
         import numpy
         out = os.path.join(self.folder, "out")
         self.run_json(self.config, "--sink", "npy", "--out", out)
@@ -76,7 +76,7 @@ class StreamTest(PenstockTest):
             seen += [int(i) for f in glob.glob(out + "/*.index.npy") for i in numpy.load(f)]
         self.assertEqual(sorted(seen), list(range(400)))
 
-    def test_ranks_are_made_even_as_the_key_uneven_says_and_report_their_rank(self):
+    def test_ranks_follow_the_key_uneven_and_report_their_rank(self):
         config = self.write("odd.toml", synthetic(samples=101, epochs=2))
         for uneven, expected, padded in (("pad", (34, 34, 34), (0, 0, 1)), ("drop", (33, 33, 33), (0, 0, 0)),
                                          ("allow", (34, 34, 33), (0, 0, 0))):
@@ -94,7 +94,7 @@ class StreamTest(PenstockTest):
                 self.assertEqual((plan["expected_samples"], plan["padded_samples"]), (expected[rank], padded[rank]))
         self.assertNotIn("world_size", self.run_json(config))
 
-    def test_a_stream_without_a_batch_is_refused_with_the_numbers(self):
+    def test_a_stream_without_batches_is_refused_with_the_numbers(self):
         config = self.write("few.toml", synthetic(samples=3, batch=8))
         for options, words in ((["--set", "sampler.world_size=7", "--set", "sampler.rank=5", "--set", 'sampler.uneven="drop"'],
                                 r'3 samples for 7 ranks, .*uneven = "drop" leaves out'),
@@ -109,7 +109,7 @@ class StreamTest(PenstockTest):
         self.assertEqual(self.run_json(config, *allowed)["outcome"], "finished")  # others have batches
         self.assertEqual(self.penstock("check-config", config, *allowed)[0], EXIT_OK)
 
-    def test_a_run_that_is_stopped_continues_where_it_ended_with_other_workers(self):
+    def test_a_stopped_run_continues_at_its_position_with_other_workers(self):
         expected = self.digests(self.config)
         state = os.path.join(self.folder, "state")
         for batches in (7, 30, 1, 40):
@@ -135,7 +135,7 @@ class StreamTest(PenstockTest):
         self.assertEqual(report["outcome"], "stopped")
         self.assertEqual([(e["epoch"], e["batches"], e["complete"]) for e in report["epochs"]], [(0, 50, True), (1, 10, False)])
 
-    def test_a_sample_that_crashes_once_is_delivered_and_one_that_always_does_is_quarantined(self):
+    def test_a_sample_that_crashes_once_is_delivered_and_one_that_always_crashes_is_quarantined(self):
         faults = ('faults = [{sample = 17, kind = "segv", times = 1}, {sample = 30, kind = "abort", times = 0}, '
                   '{sample = 31, kind = "exit", times = 0}, {sample = 32, kind = "throw", times = 0}]')
         config = self.write("faults.toml", synthetic(epochs=1, dataset=faults))
@@ -149,7 +149,7 @@ class StreamTest(PenstockTest):
             again = self.run_json(config, "--digest", "--workers", workers)
             self.assertEqual(again["epochs"][0]["digest"], epoch["digest"])
 
-    def test_replace_fills_the_rows_of_bad_samples_and_is_the_same_for_any_number_of_workers(self):
+    def test_replace_fills_the_rows_of_bad_samples_in_the_same_way_for_any_number_of_workers(self):
         faults = 'faults = [{sample = 5, kind = "throw", times = 0}, {sample = 9, kind = "segv", times = 0}]'
         config = self.write("r.toml", synthetic(epochs=1, dataset=faults, more='[loader]\non_bad_sample = "replace"'))
         expected = None
@@ -159,14 +159,14 @@ class StreamTest(PenstockTest):
             expected = expected or report["epochs"][0]["digest"]
             self.assertEqual(report["epochs"][0]["digest"], expected)
 
-    def test_fail_ends_the_run_naming_the_sample(self):
+    def test_fail_ends_the_run_and_names_the_sample(self):
         config = self.write("f.toml", synthetic(dataset='faults = [{sample = 5, kind = "throw", times = 0}]',
                                                 more='[loader]\non_bad_sample = "fail"'))
         report = self.run_json(config, expect=EXIT_FAILED)
         self.assertEqual(report["outcome"], "failed")
         self.assertIn("sample 5", report["error"])
 
-    def test_drop_last_leaves_the_rest_out_and_does_not_expect_it(self):
+    def test_drop_last_omits_the_remainder_and_does_not_expect_it(self):
         report = self.run_json(self.config, "--epochs", 1, "--set", "sampler.drop_last=true", "--set", "sampler.batch_size=64")
         self.assertEqual(report["epochs"][0]["expected"], 384)
         self.assertEqual(report["epochs"][0]["delivered"], 384)

@@ -63,7 +63,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(self.penstock("logs", "worker/77")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("logs", "nonsense")[0], EXIT_NO_TARGET)
 
-    def test_where_the_present_process_is_silent_logs_show_what_its_predecessor_wrote(self):
+    def test_if_the_present_process_has_written_nothing_logs_show_the_output_of_its_predecessor(self):
         process = self.live(text=ENDLESS)
         signal_process(self.workers_of(process)[0], signal.SIGSEGV)
         self.wait_until(lambda: self.status_of("live")["workers"][0]["incarnation"] == 2, "a successor")
@@ -87,7 +87,7 @@ class SupervisionTest(PenstockTest):
     def status_of(self, name):
         return json.loads(self.penstock("status", "--session", name, "--json")[1])
 
-    def test_a_flood_of_output_that_is_not_read_delays_nothing(self):
+    def test_a_flood_of_output_that_is_not_read_delays_no_batch(self):
         # The flood comes from a child of the worker, so it continues while the worker works; our stderr is not read.
         text = synthetic(samples=400, dataset='wait = "1ms"', epochs=1) + self.worker_program("yes flooding &")
         calm = self.digests(self.write("calm.toml", synthetic(samples=400, dataset='wait = "1ms"', epochs=1)))
@@ -114,7 +114,7 @@ class SupervisionTest(PenstockTest):
         # The frame of the crash is the newest.
         self.assertRegex(death["stack"][0], r"/penstock-worker\+0x[0-9a-f]+ in penstock::")
 
-    def test_a_worker_that_hangs_leaves_its_stack_and_where_it_waits(self):
+    def test_a_worker_that_hangs_leaves_its_stack_and_its_place(self):
         text = synthetic(samples=100, dataset='faults = [{sample = 17, kind = "hang"}]', epochs=1, more=QUICK_HANGS)
         report = self.run_json(self.write("h.toml", text), "--workers", 2)
         (death,) = report["workers"]["deaths"]
@@ -123,8 +123,8 @@ class SupervisionTest(PenstockTest):
         self.assertTrue(any("penstock-worker+0x" in frame for frame in death["stack"]), death["stack"])
         self.assertLess(death["lived_seconds"], 6)
 
-    def test_a_worker_that_is_stopped_is_found_by_its_heartbeat(self):
-        # With two equal limits, the sample's may pass one poll before the heartbeat's.
+    def test_a_stopped_worker_is_found_by_its_missing_heartbeat(self):
+        # With equal limits, the sample's could pass one poll before the heartbeat's.
         hang = '[loader.hang]\nitem_timeout = "30s"\nheartbeat_timeout = "1s"\n'
         text = synthetic(samples=400, dataset='wait = "5ms"', epochs=1, more=hang)
         process = self.live("stopped", text)
@@ -142,8 +142,8 @@ class SupervisionTest(PenstockTest):
         self.assertRegex(self.penstock("metrics")[1], r'ended_last_death_info\{.*cause="heartbeat".*reason="no heartbeat for 1')
         self.check_sums(report)
 
-    def test_a_worker_that_is_suspended_between_two_samples_is_called_suspended(self):
-        # The device program needs 100 ms for a batch, so that the worker has nothing to do most of the time.
+    def test_a_worker_suspended_between_two_samples_is_reported_as_suspended(self):
+        # The device program needs 100 ms for a batch, so that the worker is idle most of the time.
         text = synthetic(samples=100000, epochs=1, more='[loader.hang]\nheartbeat_timeout = "60s"\n')
         self.start("run", self.write("calm.toml", text), "--workers", 1, "--quiet", "--sink", "plugin:" + os.path.join(BIN, "slow_program.so"))
         status = lambda: json.loads(self.penstock("status", "--json")[1])
@@ -154,7 +154,7 @@ class SupervisionTest(PenstockTest):
         self.assertIn("is suspended", self.penstock("why")[1])
         self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
 
-    def test_a_worker_with_leases_that_never_begins_is_found_though_it_touches_no_sample(self):
+    def test_a_worker_with_leases_that_never_begins_is_found_even_if_it_touches_no_sample(self):
         text = synthetic(samples=400, dataset='wait = "5ms"', epochs=1, more=QUICK_HANGS + '[loader.env]\nPENSTOCK_CHAOS = "1"\n')
         process = self.live("idle", text)
         # It may hang between two samples or during one.
@@ -174,7 +174,7 @@ class SupervisionTest(PenstockTest):
                                preexec_fn=lambda: open(os.path.join(group, "cgroup.procs"), "w").write(str(os.getpid())))
         deaths = report["workers"]["deaths"]
         self.assertEqual({(death["cause"], death["signal"]) for death in deaths}, {("oom", "SIGKILL")})
-        # The kernel may kill another one while it takes the memory of the first one back.
+        # The kernel may kill another worker while it reclaims the memory of the first one.
         self.assertIn(17, [death["sample"] for death in deaths])
 
     def test_the_oom_killer_chooses_a_worker_although_session_and_owner_map_the_whole_arena(self):
@@ -187,7 +187,7 @@ class SupervisionTest(PenstockTest):
         deaths, of_owner = report["workers"]["deaths"], report["gpu"]["deaths"]
         self.assertEqual({d["cause"] for d in deaths + of_owner}, {"oom"})
         self.assertEqual(report["epochs"][0]["delivered"], 400)
-        # The kernel kills again while it takes memory back. It turns to the owner only when it has killed all workers.
+        # The kernel kills again while it reclaims memory. It turns to the owner only when it has killed all workers.
         for death in of_owner:
             self.assertGreaterEqual(sum(one["time"] <= death["time"] for one in deaths), 4, report)
 
@@ -201,7 +201,7 @@ class SupervisionTest(PenstockTest):
         self.assertGreater(death["rss_bytes"], 60 << 20)
 
     def test_a_worker_that_outgrows_its_limit_leaves_its_other_leases_to_its_successor(self):
-        # Its leases are 3 batches of 2 s; it finishes the current one.
+        # Its leases are 3 batches of 2 s each; it finishes the current one.
         text = synthetic(samples=120, batch=40, epochs=1, dataset='wait = "50ms"\nfaults = [{sample = 0, kind = "leak", times = 1}]',
                          more='[loader.limits]\nmemory = "60MiB"')
         report = self.run_json(self.write("m.toml", text), "--workers", 1, "--set", "sampler.shuffle=false", "--digest")
@@ -210,14 +210,14 @@ class SupervisionTest(PenstockTest):
         self.assertLess(death["lived_seconds"], 4)
         self.assertEqual(report["epochs"][0]["delivered"], 120)
 
-    def test_workers_are_recycled_after_their_share_of_samples_and_nothing_is_lost(self):
+    def test_workers_are_recycled_after_their_share_of_samples_and_no_batch_is_lost(self):
         text = synthetic(samples=300, dataset='wait = "20ms"', epochs=1, more="[loader.limits]\nrecycle_after_samples = 20")
         report = self.run_json(self.write("r.toml", text), "--workers", 2)
         self.assertGreaterEqual(report["workers"]["restarts"], 2)
         self.assertEqual({d["cause"] for d in report["workers"]["deaths"]}, {"stopped"})
         self.assertEqual(report["epochs"][0]["delivered"], 300)
 
-    def test_a_worker_under_a_debugger_is_left_alone_and_has_a_whole_timeout_afterwards(self):
+    def test_a_worker_under_a_debugger_is_not_killed_and_has_a_full_timeout_afterwards(self):
         text = synthetic(samples=8, epochs=1, dataset='wait = "60s"', more='[loader.hang]\nitem_timeout = "1s"')
         process = self.start("run", self.write("d.toml", text), "--workers", 1, "--json", "--quiet")
         (worker,) = self.wait_until(lambda: self.workers_of(process), "a worker")
@@ -235,11 +235,11 @@ class SupervisionTest(PenstockTest):
 
     # ---- quarantine ------------------------------------------------------------------------------------------
 
-    def test_the_quarantine_file_makes_the_next_run_equal_without_a_death(self):
+    def test_with_the_quarantine_file_the_next_run_is_equal_and_without_deaths(self):
         text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}, {sample = 90, kind = "exit", times = 0}]',
                          more='[quarantine]\nfile = "bad.jsonl"')
         config = self.write("q.toml", text)
-        # With few slots, no batch of the second epoch is lent before both samples are known.
+        # With few slots, no batch of the second epoch is leased before both samples are known.
         first = self.run_json(config, "--workers", 2, "--slots", 3, "--digest")
         self.assertEqual({q["sample"] for q in first["quarantine"]}, {17, 90})
         self.assertEqual(len(first["workers"]["deaths"]), 6)
@@ -274,13 +274,13 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(run(samples=60, length="batch"), ([60, 0], 0))
         self.assertEqual(run(samples=60), ([59, 1], 0))
 
-    def test_a_quarantine_file_that_cannot_be_used_is_refused_before_anything_is_loaded(self):
+    def test_an_unusable_quarantine_file_is_refused_before_any_sample_is_loaded(self):
         config = self.write("n.toml", synthetic(more='[quarantine]\nfile = "/nonexistent/bad.jsonl"'))
         code, out, err = self.penstock("run", config, "--json", "--quiet")
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("/nonexistent/bad.jsonl", json.loads(out)["error"])
 
-    def test_an_operator_lists_and_releases_samples_of_a_live_session(self):
+    def test_an_operator_can_list_and_release_samples_of_a_live_session(self):
         self.live("l", synthetic(samples=3000, batch=4, dataset='wait = "2ms"\nfaults = [{sample = 1, kind = "exit", times = 0}]',
                                  epochs=1000, more='[quarantine]\nfile = "live.jsonl"'))
         def listed():
@@ -339,7 +339,7 @@ class SupervisionTest(PenstockTest):
         self.assertIn("waiting for a licence", why)
         self.assertIn("hang", why)
 
-    def test_a_worker_program_whose_file_system_does_not_answer_ends_the_run_and_is_named(self):
+    def test_a_worker_program_on_an_unresponsive_file_system_ends_the_run_and_is_named(self):
         path = self.write("leased-worker", "#!/bin/sh\nexit 1\n")
         os.chmod(path, 0o755)
         self.hold_up(path)
@@ -359,7 +359,7 @@ class SupervisionTest(PenstockTest):
         why = self.gives_up(synthetic(samples=40, batch=4, dataset="faults = [%s]" % faults))
         self.assertIn("systematic", why)
 
-    def test_the_quarantine_cap_is_a_share_of_the_dataset_and_never_less_than_eight(self):
+    def test_the_quarantine_limit_is_a_share_of_the_dataset_and_at_least_eight(self):
         def run(bad, expect, more):
             faults = ", ".join('{sample = %d, kind = "exit", times = 0}' % i for i in range(bad))
             text = synthetic(samples=100, batch=1, epochs=1, dataset="faults = [%s]" % faults, more=more)
@@ -370,7 +370,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(len(run(10, EXIT_OK, "[quarantine]\nmax_fraction = 0.095\n")["quarantine"]), 10)
         self.assertIn("allows only 3", run(4, EXIT_FAILED, "[quarantine]\nmax_samples = 3\n")["error"])
 
-    def test_a_pool_of_workers_that_are_never_restarted_ends_the_run_when_none_is_left(self):
+    def test_a_pool_whose_workers_are_never_restarted_ends_the_run_when_none_is_left(self):
         text = synthetic(samples=400, epochs=1, dataset='faults = [{sample = 17, kind = "segv"}, {sample = 90, kind = "kill"}]',
                          more='[loader.restart]\ntype = "temporary"')
         begin = time.monotonic()
@@ -379,7 +379,7 @@ class SupervisionTest(PenstockTest):
         self.assertIn("no loader worker is left", report["error"])
         self.assertEqual((report["workers"]["started"], len(report["workers"]["deaths"])), (2, 2))
 
-    def test_stop_keeps_its_deadline_with_one_worker_stopped_and_one_hung(self):
+    def test_stop_keeps_its_deadline_with_one_worker_stopped_and_another_hung(self):
         text = synthetic(samples=4000, dataset='wait = "60s"', epochs=1)
         process = self.start("run", self.write("st.toml", text), "--workers", 3, "--json", "--quiet")
         self.wait_until(lambda: len(self.workers_of(process)) == 3, "workers")
@@ -392,7 +392,7 @@ class SupervisionTest(PenstockTest):
         self.assertLess(time.monotonic() - begin, 8)
         self.assertFalse([pid for pid in family if alive(pid)])
 
-    def test_an_orderly_end_takes_no_longer_than_shutdown_says_even_if_a_process_does_not_exit(self):
+    def test_an_orderly_shutdown_takes_no_longer_than_configured_even_if_a_process_does_not_exit(self):
         more = '[supervisor]\nshutdown = "2500ms"\n' + self.worker_program("trap '' TERM INT HUP")
         for placement in ("embedded", "process"):
             text = synthetic(samples=4000, dataset='wait = "60s"', epochs=1, more=more)
@@ -407,11 +407,11 @@ class SupervisionTest(PenstockTest):
             took = time.monotonic() - begin
             self.assertEqual(process.returncode, EXIT_INTERRUPTED)
             self.assertEqual(json.loads(out)["outcome"], "stopped")
-            self.assertGreater(took, 0.9, placement)  # workers had their share
+            self.assertGreater(took, 0.9, placement)  # workers had their share of the time
             self.assertLess(took, 5, placement)
             self.assertFalse([pid for pid in family if alive(pid)])
 
-    def test_a_worker_that_computes_forever_and_ignores_sigterm_is_killed_and_shows_its_stack(self):
+    def test_a_worker_that_computes_forever_and_ignores_sigterm_is_killed_and_its_stack_is_shown(self):
         text = synthetic(samples=2, batch=1, dataset='work = "10m"', epochs=1, more=QUICK_HANGS + self.worker_program("trap '' TERM INT HUP"))
         report = self.run_json(self.write("spin.toml", text), "--workers", 2)
         self.assertEqual({d["cause"] for d in report["workers"]["deaths"]}, {"hang"})

@@ -41,7 +41,7 @@ def add(archive, name, contents):
 
 
 def grouped(path):
-    """The samples of a shard as WebDataset's reader groups them."""
+    """The samples of a shard, as WebDataset's reader groups them."""
     samples = {}
     with tarfile.open(path) as archive:
         for member in archive:
@@ -143,13 +143,13 @@ class TarTest(PenstockTest):
             picture = numpy.asarray(Image.open(io.BytesIO(members["png"])).convert("RGB"))
             self.assertTrue((tensors["image"] == picture).all())
 
-    def test_samples_equal_those_that_tarfile_and_pillow_read(self):
+    def test_samples_equal_those_read_by_tarfile_and_pillow(self):
         samples = self.some_samples()
         self.write_with_tarfile(samples)
         self.check_samples(samples)
 
     @unittest.skipIf(webdataset is None, "webdataset is not installed")
-    def test_samples_of_shards_that_webdataset_wrote_equal_those_of_its_own_reader(self):
+    def test_samples_of_shards_written_by_webdataset_equal_those_of_its_own_reader(self):
         samples = self.some_samples()
         self.write_with_webdataset(samples)
         self.check_samples(samples)
@@ -159,11 +159,11 @@ class TarTest(PenstockTest):
         for sample, members in zip(read, ours):
             self.assertEqual({name: value for name, value in sample.items() if not name.startswith("__")}, members)
 
-    def test_twenty_kills_of_workers_change_nothing(self):
+    def test_twenty_kills_of_workers_do_not_change_the_stream(self):
         self.photographs(80)
         self.survive_kills(self.config(epochs=40))
 
-    def test_twenty_kills_of_workers_change_nothing_about_compressed_shards(self):
+    def test_twenty_kills_of_workers_do_not_change_the_stream_of_compressed_shards(self):
         self.photographs(80)
         self.compress("--frame-size", "16KiB")
         self.survive_kills(self.config(path="compressed", epochs=40))
@@ -188,7 +188,7 @@ class TarTest(PenstockTest):
         self.assertEqual([epoch["digest"] for epoch in report["epochs"]], expected)
         self.check_sums(report)
 
-    def test_a_stopped_stream_continues_and_one_of_other_shards_does_not(self):
+    def test_a_stopped_stream_continues_with_its_shards_and_not_with_others(self):
         self.photographs()
         config = self.config(epochs=2)
         whole = self.digests(config)
@@ -201,7 +201,7 @@ class TarTest(PenstockTest):
         code, _, err = self.penstock("run", config, "--state", "other")
         self.assertEqual(code, EXIT_FAILED, err)
 
-    def test_bad_samples_are_named_by_shard_and_key_and_the_sum_holds(self):
+    def test_bad_samples_are_named_by_shard_and_key_and_the_totals_add_up(self):
         with tarfile.open(os.path.join(self.shards, "x.tar"), "w") as archive:
             for number in range(20):
                 add(archive, "d/%02d.cls" % number, b"1")
@@ -223,7 +223,7 @@ class TarTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertRegex(err, r"the shard 'train-001\.tar' is damaged at offset \d+(, member 'class\d/\d+\.(jpg|cls)')?: ")
 
-    def test_an_index_is_built_again_when_a_shard_changes_and_run_says_so(self):
+    def test_an_index_is_rebuilt_when_a_shard_changes_and_run_says_so(self):
         self.photographs()
         config = self.config()
         self.run_json(config)
@@ -263,7 +263,7 @@ class TarTest(PenstockTest):
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("mixes members of different kinds", out + err)
 
-    def test_check_config_says_which_members_the_first_samples_have_if_a_tensor_finds_none(self):
+    def test_check_config_names_the_members_of_the_first_samples_if_a_tensor_finds_none(self):
         self.photographs()
         good = self.config(more='members = { image = "png;jpg", label = "cls" }')
         self.assertEqual(self.penstock("check-config", good), (EXIT_OK, "", "%s: ok\n" % good))
@@ -281,7 +281,7 @@ class TarTest(PenstockTest):
             add(archive, "one.txt", b"words")
         err = self.penstock("check-config", self.config())[2]
         self.assertRegex(err, r"have no member \.jpg, \.jpeg, \.png, \.webp for the tensor 'image': 'one' has \.txt")
-        # What cannot be read is for `penstock run` to say.
+        # Unreadable files are reported by `penstock run`.
         with open(os.path.join(self.shards, "train-000.tar"), "wb") as file:
             file.write(b"no archive" * 100)
         self.assertEqual(self.penstock("check-config", self.config())[0], EXIT_OK)
@@ -302,7 +302,7 @@ class TarTest(PenstockTest):
         self.assertEqual(self.digests(self.config(path="compressed/*.tar.zst", epochs=2), "--workers", 1), plain)
         self.assertNotIn("building it again", self.penstock("run", self.config(path="compressed"))[2])
 
-    def test_inspect_plan_replay_and_preview_read_compressed_shards(self):
+    def test_inspect_plan_replay_and_preview_can_read_compressed_shards(self):
         paths = self.photographs()
         folder = self.compress()
         config = self.config(path="compressed")
@@ -328,7 +328,7 @@ class TarTest(PenstockTest):
         self.run_json(config, "--digest", "--batches", 7, "--state", "state", "--workers", 1)
         self.assertEqual(self.run_json(config, "--digest", "--state", "state", "--workers", 3)["epochs"][-1]["digest"], whole[-1])
 
-    def test_damaged_frames_fail_their_samples_and_without_a_seek_table_the_error_says_what_to_do(self):
+    def test_damaged_frames_fail_their_samples_and_an_error_about_a_missing_seek_table_names_the_remedy(self):
         self.photographs()
         folder = self.compress("--frame-size", "4KiB")
         config = self.config(path="compressed")
@@ -370,7 +370,7 @@ class TarTest(PenstockTest):
                 if name.endswith(".index"):
                     os.remove(os.path.join(self.folder, "compressed", name))
 
-    def test_eight_sessions_at_once_build_one_index(self):
+    def test_eight_sessions_that_start_at_once_build_one_index(self):
         self.photographs(80)
         config = self.config()
         processes = [self.start("run", config, "--digest", "--json", "--quiet", "--workers", 1, "--set", 'name="s%d"' % i) for i in range(8)]

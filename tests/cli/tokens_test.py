@@ -1,4 +1,4 @@
-"""tokens datasets: what a run delivers against slices of NumPy arrays."""
+"""tokens datasets: what a run delivers, compared with slices of NumPy arrays."""
 
 import shutil
 
@@ -48,7 +48,7 @@ class TokensTest(PenstockTest):
                 rows[int(sample)] = (tokens[row], targets[row])
         return rows
 
-    def test_sequences_equal_slices_of_the_files_in_a_row(self):
+    def test_sequences_equal_slices_of_the_concatenated_files(self):
         rows = self.delivered(self.config())
         self.assertEqual(len(rows), 19999 // 64)
         for sample, (tokens, targets) in rows.items():
@@ -56,20 +56,20 @@ class TokensTest(PenstockTest):
             numpy.testing.assert_array_equal(tokens, self.tokens[sample * 64:sample * 64 + 64])
             numpy.testing.assert_array_equal(targets, self.tokens[sample * 64 + 1:sample * 64 + 65])
 
-    def test_the_stream_is_the_same_with_any_number_of_workers_and_slots(self):
+    def test_the_stream_is_the_same_for_any_number_of_workers_and_slots(self):
         for boundaries in ("ignore", "mask", "pack"):
             config = self.config(more='boundaries = "%s"\neos = 7' % boundaries, epochs=2)
             one = self.digests(config, "--workers", 1)
             self.assertEqual(self.digests(config, "--workers", 3), one)
             self.assertEqual(self.digests(config, "--workers", 2, "--set", "loader.slots_per_worker=4"), one)
 
-    def test_inspect_shows_the_sequences_and_the_tail(self):
+    def test_inspect_shows_the_sequences_and_the_rest(self):
         code, out, err = self.penstock("inspect", self.config())
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("312", out)
         self.assertIn("do not fill a sequence of 64", out + err)
 
-    def test_a_resumed_stream_has_the_digests_of_one_that_was_not_interrupted(self):
+    def test_a_resumed_stream_has_the_digests_of_an_uninterrupted_one(self):
         for boundaries in ("ignore", "mask", "pack"):
             config = self.config(more='boundaries = "%s"\neos = 7' % boundaries, epochs=2)
             state = os.path.join(self.folder, boundaries + ".state")
@@ -94,7 +94,7 @@ class TokensTest(PenstockTest):
             self.assertIn(said, err)
 
     def preview(self, tokenizer=None, words=()):
-        """The texts of a batch of files that hold these words' ids in a row."""
+        """The texts of a batch from files that contain these words' ids one after another."""
         numpy.tile(numpy.arange(len(words), dtype=numpy.uint16), 3000)[:9000].tofile(os.path.join(self.folder, "few.bin"))
         options = ["--set", "sampler.shuffle=false", "--set", "dataset.sequence_length=%d" % len(words)]
         if tokenizer is not None:
@@ -119,7 +119,7 @@ class TokensTest(PenstockTest):
         pieces = {"model": {"type": "WordPiece", "vocab": {"hel": 0, "##lo": 1}}}
         self.assertEqual(self.preview(pieces, words), {" hello<2>"})
 
-    def test_a_preview_of_tokens_is_not_written_as_a_picture(self):
+    def test_preview_refuses_to_write_a_picture_of_tokens(self):
         code, _, err = self.penstock("preview", self.config(), "--out", "batch.PNG")
         self.assertEqual(code, EXIT_USAGE)
         self.assertIn("--out 'batch.PNG': token ids are written as text, so name it .txt", err)
@@ -131,7 +131,7 @@ class TokensTest(PenstockTest):
             self.assertEqual(code, EXIT_FAILED, err)
             self.assertIn("the tokenizer '%s' %s" % (path, said), err)
 
-    def test_a_trillion_tokens_in_ten_thousand_files_open(self):
+    def test_a_trillion_tokens_in_ten_thousand_files_can_be_opened(self):
         sparse = os.path.join(self.folder, "sparse")
         os.mkdir(sparse)
         for number in range(10000):

@@ -19,7 +19,7 @@ class Training(harness.PenstockTest):
         self.assertEqual(len(losses), 20, done.stdout)
         self.assertLess(losses[-1], 0.9 * losses[0], done.stdout)
 
-    def test_a_training_loop_without_a_gpu_says_in_plain_words_what_is_missing(self):
+    def test_a_training_loop_without_a_gpu_says_plainly_what_is_missing(self):
         photos = os.path.join(self.folder, "photos")
         subprocess.run([harness.PENSTOCK, "sample-photos", photos, "20"], check=True)
         done = subprocess.run([os.path.join(harness.BIN, "03_train_softmax"), photos], capture_output=True, text=True,

@@ -2,7 +2,7 @@
 
 from harness import *
 
-# A worker sleeps for most of its time, so cores are idle on any machine.
+# A worker sleeps most of the time, so cores are idle on any machine.
 SLEEPY = synthetic(samples=100000, batch=2, epochs=1, dataset='wait = "100ms"', more="[loader.limits]\nmax = 6\n")
 
 
@@ -15,7 +15,7 @@ class TuningTest(PenstockTest):
     def status(self):
         return json.loads(self.ok("status", "--json"))
 
-    def test_the_pool_grows_while_the_consumer_waits_and_says_why(self):
+    def test_the_pool_grows_while_the_consumer_waits_and_the_reason_is_shown(self):
         run = self.start("run", self.write("sleepy.toml", SLEEPY), "--quiet", "--set", 'loader.workers="auto"')
         self.ok("wait", "--for=ready", "--timeout", "20s")
         self.assertIn(self.status()["tuning"]["state"], ("searching", "settled"))
@@ -42,7 +42,7 @@ class TuningTest(PenstockTest):
         self.ok("drain", "worker/0")
         self.assertEqual(self.status()["tuning"]["why"], "worker/0 was drained; `penstock scale auto` resumes tuning")
 
-    def test_a_number_in_the_config_is_kept_until_an_operator_says_auto(self):
+    def test_a_number_in_the_config_stays_until_an_operator_sets_auto(self):
         self.start("run", self.write("sleepy.toml", SLEEPY), "--quiet", "--workers", 1)
         self.ok("wait", "--for=ready", "--timeout", "20s")
         self.assertEqual(self.status()["tuning"], {"state": "off", "workers": None, "why": "[loader] workers is a number", "steps": []})

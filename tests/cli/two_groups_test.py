@@ -48,8 +48,8 @@ class TwoGroupsTest(PenstockTest):
         self.wait_until(delivers, "both ranks of %s deliver" % name)
 
     def test_a_paused_group_ends_at_once_while_another_one_uses_the_same_cores(self):
-        # Reaping a process must not wait in the kernel for its threads: that is a busy wait, for seconds on a core that both
-        # groups use. Measured as CPU time, and compared with that of the start: both depend on the machine and its other load.
+        # Reaping a process must not wait in the kernel for its threads: that would be a busy wait, for seconds on a core that both groups
+        # use. Measured as CPU time and compared with that of the start, because both depend on the machine and its other load.
         for turn in range(ROUNDS):
             with self.subTest(turn=turn):
                 groups = {name: self.start_group(name) for name in ("first", "second")}
@@ -65,7 +65,7 @@ class TwoGroupsTest(PenstockTest):
                     self.assertEqual(self.penstock("stop", "--group", name)[0], EXIT_OK)
                     self.assertEqual(process.wait(timeout=30), EXIT_OK, name)
                 to_end = resource.getrusage(resource.RUSAGE_CHILDREN).ru_stime - before - to_start
-                self.assertLess(to_end, MUCH_MORE * max(to_start, 0.02))  # two ticks
+                self.assertLess(to_end, MUCH_MORE * max(to_start, 0.02))  # two clock ticks
 
 
 if __name__ == "__main__":

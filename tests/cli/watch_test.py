@@ -90,7 +90,7 @@ class WatchTest(PenstockTest):
     def test_a_worker_killed_during_the_trace_leaves_it_valid_and_is_marked_in_it(self):
         process = self.live()
         recording = self.start("trace", "--seconds", "1.5", "--out", "t.json", "--json")
-        time.sleep(0.3)  # during the recording; checked below by means of the trace
+        time.sleep(0.3)  # during the recording; the trace itself is checked below
         self.kill_a_worker(process)
         recording.communicate(timeout=30)
         self.assertEqual(recording.returncode, EXIT_OK)
@@ -100,7 +100,7 @@ class WatchTest(PenstockTest):
         marks = [(names[e["tid"]], e["name"]) for e in events if e["ph"] == "i"]
         self.assertTrue(any(who.startswith("worker/") and what == "worker_died" for who, what in marks), marks)
 
-    def test_a_trace_that_cannot_be_written_is_refused_before_it_is_recorded(self):
+    def test_a_trace_that_cannot_be_written_is_refused_before_recording(self):
         self.live()
         code, out, _ = self.penstock("trace", "--seconds", "600", "--out", "/nonexistent/t.json", "--json", timeout=20)
         self.assertEqual(code, EXIT_FAILED)
@@ -111,7 +111,7 @@ class WatchTest(PenstockTest):
     def test_events_show_deaths_and_restarts_and_follow_until_the_end(self):
         process = self.live()
         following = self.start("events", "-f", "--json", bufsize=0)
-        first = following.stdout.readline()  # attached before the session may end
+        first = following.stdout.readline()  # attached before the session can end
         self.kill_a_worker(process)
         self.penstock("stop")
         out, err = following.communicate(timeout=20)
@@ -125,7 +125,7 @@ class WatchTest(PenstockTest):
         self.assertEqual(died["death"]["signal"], "SIGKILL")
         self.assertTrue(all(e["pid"] is None or e["pid"] > 0 for e in events))
 
-    def test_events_since_a_time_leave_the_older_ones_out(self):
+    def test_events_since_a_time_exclude_older_ones(self):
         self.live()
         code, out, _ = self.penstock("events", "--since", "1h")
         self.assertIn("run_started", out)
@@ -133,7 +133,7 @@ class WatchTest(PenstockTest):
         self.assertEqual((code, out), (EXIT_OK, ""))
         self.assertEqual(self.penstock("events", "--since", "yesterday-ish")[0], EXIT_USAGE)
 
-    def test_describe_shows_a_workers_sample_and_its_last_death(self):
+    def test_describe_shows_the_sample_of_a_worker_and_its_last_death(self):
         process = self.live(text=synthetic(samples=100000, dataset='wait = "50ms"'))
         self.kill_a_worker(process)
         self.wait_until(lambda: all(w["current_sample"] for w in self.answer("describe", "workers")["workers"]), "a current sample for each worker")
@@ -146,7 +146,7 @@ class WatchTest(PenstockTest):
         self.assertEqual(self.penstock("describe", "worker/99")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("describe", "nonsense")[0], EXIT_NO_TARGET)
 
-    def test_a_slow_sink_is_named_wherever_the_owner_lives(self):
+    def test_a_slow_sink_is_named_in_both_placements(self):
         config = self.write("sink.toml", synthetic(samples=2000, more='[gpu.hang]\nbatch_timeout = "10m"'))
         for placement in ("embedded", "process"):
             process = self.start("run", config, "--quiet", "--set", "name=" + placement, "--set", "gpu.placement=" + placement,
@@ -160,7 +160,7 @@ class WatchTest(PenstockTest):
             process.kill()
             process.communicate()
 
-    def test_deliveries_to_a_slow_sink_are_known_before_there_are_sixteen(self):
+    def test_deliveries_to_a_slow_sink_are_reported_even_if_there_are_fewer_than_sixteen(self):
         config = self.write("slow.toml", synthetic(samples=2000))
         self.start("run", config, "--quiet", "--set", "gpu.placement=process", "--workers", 2, "--sink", "plugin:" + os.path.join(BIN, "slow_program.so"))
 
@@ -172,13 +172,13 @@ class WatchTest(PenstockTest):
             return seen[-2] > 0 and 0 < seen[-1] - seen[-2] < 16
         self.wait_until(grows_by_few, lambda: "steps below 16: %s" % seen)
 
-    def test_describe_scheduler_says_what_the_device_waits_for(self):
+    def test_describe_scheduler_names_what_the_device_waits_for(self):
         self.live(text=synthetic(samples=100000, dataset='wait = "20ms"'), workers=1)
         self.wait_until(lambda: self.answer("describe", "scheduler")["scheduler"]["waits_for"].startswith("worker/0, which has "), "worker/0")
         self.penstock("pause")
         self.wait_until(lambda: "paused" in self.answer("describe", "scheduler")["scheduler"]["waits_for"], "the operator")
 
-    def test_a_hanging_sample_shows_its_age(self):
+    def test_describe_shows_how_long_a_sample_has_been_hanging(self):
         self.live(text=synthetic(samples=1000, dataset='faults = [{sample = 5, kind = "hang", times = 0}]', more='[loader.hang]\nitem_timeout = "60s"'), workers=1)
         def hung():
             return [w for w in self.answer("status")["workers"] if (w["current_sample_seconds"] or 0) > 0.5]
@@ -234,7 +234,7 @@ class WatchTest(PenstockTest):
         self.wait_until(lambda: not self.showing(), "the screen of before")
         self.assertIn("ready", self.screen())
 
-    def test_top_fills_200_by_50_and_follows_a_change_of_size(self):
+    def test_top_fills_200_by_50_and_adapts_to_a_new_size(self):
         self.live()
         self.start_top(200, 50)
         self.check_screen(200, 50)
@@ -274,7 +274,7 @@ class WatchTest(PenstockTest):
             self.tmux("send-keys", "clear; stty -a | grep -c ' icanon.* echo '; stty -a | grep -o -w 'icanon\\|echo' | tr '\\n' '='", "Enter")
             self.wait_until(lambda: any("icanon=echo=" in line.replace(" ", "") for line in self.screen()), "a sane terminal")
 
-    def test_top_without_a_terminal_prints_one_screen_and_json_is_lines(self):
+    def test_top_without_a_terminal_prints_one_screen_and_with_json_prints_lines(self):
         self.live()
         code, out, err = self.penstock("top")
         self.assertEqual(code, EXIT_OK, err)
@@ -291,7 +291,7 @@ class WatchTest(PenstockTest):
 
 
 class StuckTest(PenstockTest):
-    def test_describe_of_a_stuck_worker_says_what_it_stalls_and_what_it_wrote_last(self):
+    def test_describe_of_a_stuck_worker_shows_what_it_stalls_and_its_last_output(self):
         text = synthetic(samples=64, epochs=1, dataset='faults = [{sample = 5, kind = "hang", times = 0}]',
                          more='[loader.hang]\nitem_timeout = "10m"').replace("[sampler]", "[sampler]\nshuffle = false")
         program = self.worker_program("echo about to hang")
@@ -328,7 +328,7 @@ class MetricsTest(PenstockTest):
         lines = [line for line in self.ask()[1].splitlines() if not line.startswith("#")]
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
-    def test_promtool_finds_no_fault(self):
+    def test_promtool_finds_no_fault_in_the_page(self):
         self.live()
         answer, text = self.ask()
         self.assertEqual(answer.status, 200)
@@ -385,7 +385,7 @@ class MetricsTest(PenstockTest):
                 pass  # cut off, as it should be
         self.assertEqual(self.ask()[0].status, 200)
 
-    def test_nothing_listens_unless_it_is_asked_for(self):
+    def test_no_port_is_opened_unless_requested(self):
         process = self.start("run", self.write("quiet.toml", FAULTY), "--quiet")
         self.assertEqual(self.penstock("wait", "--timeout", "20s")[0], EXIT_OK)
         inodes = set()
@@ -393,13 +393,13 @@ class MetricsTest(PenstockTest):
             try:
                 inodes.add(os.readlink("/proc/%d/fd/%s" % (process.pid, fd)))
             except FileNotFoundError:
-                pass  # it has been closed since
+                pass  # the port has been closed since
         for table in ("tcp", "tcp6", "udp", "udp6"):
             with open("/proc/net/" + table) as file:
                 for line in file.readlines()[1:]:
                     self.assertNotIn("socket:[%s]" % line.split()[9], inodes)
 
-    def test_a_port_that_is_taken_is_a_warning(self):
+    def test_a_port_in_use_is_a_warning(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()

@@ -34,7 +34,7 @@ class WatchedHostsTest(HostCase):
             for name, line in zip(("alpha", "beta"), lines[head + 1:]):
                 self.assertRegex(line, r"^%s +ready +2/2 +[\d.]+ +[\d.]+ +[\d.]+ [mu]?s +\d+\.\d +127\.0\.0\.1:\d+$" % name)
         self.assertIn("hosts join at %s\n" % address, self.text("status"))
-        def remote_memory():  # shown, and as the kernel counts it
+        def remote_memory():  # as shown, and as the kernel counts
             shown = {w["pid"]: w["rss_bytes"] for w in self.status()["workers"] if w["pid"] and w["id"] in self.status()["hosts"][0]["workers"]}
             return [(rss, int(re.search(r"VmRSS:\s+(\d+) kB", open("/proc/%d/status" % pid).read())[1]) * 1024) for pid, rss in shown.items()]
         self.wait_until(lambda: all(0.7 * kernel < shown < 1.3 * kernel for shown, kernel in remote_memory()), lambda: "memory: %s" % remote_memory())
@@ -43,7 +43,7 @@ class WatchedHostsTest(HostCase):
         self.assertIsNone(look["status"]["waits_for_hosts"])
         self.stop(process, *hosts)
 
-    def test_a_session_that_waits_for_its_first_host_says_so_and_where_it_listens(self):
+    def test_a_session_that_waits_for_its_first_host_says_so_and_shows_its_address(self):
         process = self.begin(self.config(hosts=INSECURE + 'wait = "45s"\n', **ENDLESS))
         address = self.address()
         waits = self.wait_until(lambda: self.status().get("waits_for_hosts"), "it waits")
@@ -98,7 +98,7 @@ class WatchedHostsTest(HostCase):
         self.stop(process, host)
 
     def why_of_working_hosts(self):
-        """The answer to why, once its 10 s hold nothing of the time before the workers of the hosts were ready."""
+        """The answer to why, once its 10 s exclude the time before the workers of the hosts were ready."""
         asked = []
 
         def is_measured():
@@ -107,8 +107,8 @@ class WatchedHostsTest(HostCase):
         self.wait_until(is_measured, lambda: "a measurement without the start: %s" % asked[-1:], 60)
         return asked[-1]
 
-    def test_why_names_a_slow_link_to_the_hosts_and_what_to_do_about_it(self):
-        # Two workers could make 60 MB/s, and need few cores for that; the link carries one of them.
+    def test_why_names_a_slow_link_to_the_hosts_and_the_remedy(self):
+        # Two workers could deliver 60 MB/s with few cores; the link carries the data of only one.
         shape = dict(samples=1000000, bytes="64KiB", dataset='wait = "2ms"', epochs=1)
         process = self.begin(self.config(**shape))
         host = self.host(Relay(self.address(), Bandwidth(1e6)).address, 2, "alpha")

@@ -1,4 +1,4 @@
-"""`penstock why`, and `limits` in status: what limits a stream, on sessions with a planted bottleneck.
+"""`penstock why`, and `limits` in status: what limits a stream, in sessions with a planted bottleneck.
 
 A handful runs with the process tests. All 40 of bottlenecks.py: PENSTOCK_TEST_BOTTLENECKS=40 tests/cli/why_test.py
 WhyTest.test_planted_bottlenecks_are_named_with_the_key_to_change, which prints a table.
@@ -29,7 +29,7 @@ class WhyTest(PenstockTest):
         return process
 
     def slow_down(self, worker, over):
-        """Lets a worker run a tenth of the time until `over` is set; then it runs normally."""
+        """Lets a worker run only a tenth of the time until `over` is set, and then normally."""
         pid = self.wait_until(lambda: next((w["pid"] for w in self.answer("status")["workers"]
                                             if w["id"] == worker and w["state"] == "ready"), None), "the worker")
 
@@ -96,7 +96,7 @@ class WhyTest(PenstockTest):
     def test_a_slow_conversion_is_named_convert(self):
         self.plant(FEW[4])
 
-    def test_slow_steps_are_named_consumer_and_no_key(self):
+    def test_slow_steps_are_named_consumer_and_no_key_is_named(self):
         self.assertGreater(self.plant(FEW[5])["limits"]["consumer"], 0.7)
 
     def test_a_slow_start_is_named_start(self):
@@ -107,7 +107,7 @@ class WhyTest(PenstockTest):
         connection.request("GET", "/metrics")
         return connection.getresponse().read().decode()
 
-    def test_status_metrics_and_text_say_the_same(self):
+    def test_status_metrics_and_text_report_the_same_limits(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -128,19 +128,19 @@ class WhyTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_TARGET)
         self.assertIn("there is no worker/9", err)
 
-    def test_for_a_paused_session_it_says_only_that(self):
+    def test_for_a_paused_session_why_says_only_that_it_is_paused(self):
         self.start("run", self.write("planted.toml", synthetic(samples=ENDLESS, epochs=1, dataset='wait = "2ms"')), "--workers", 1, "--quiet")
         self.assertEqual(self.penstock("wait", "--session", "planted", "--timeout", "30s")[0], EXIT_OK)
         self.assertEqual(self.penstock("pause", "--session", "planted")[0], EXIT_OK)
         _, out, _ = self.penstock("why", "--session", "planted")
         self.assertEqual(out, "An operator has paused the session.\n  `penstock resume --session planted` ends the pause.\n")
 
-    def test_a_pool_of_jobs_says_what_its_workers_do(self):
+    def test_for_a_pool_of_jobs_why_says_what_its_workers_do(self):
         process = self.start("map", "--workers", 2, "--quiet", "--set", "name=planted", "--command", "sleep {}", stdin=subprocess.PIPE)
         process.stdin.write(b"\n".join(b"0.01" for _ in range(400)) + b"\n")
         process.stdin.flush()
         self.wait_until(lambda: self.penstock("status", "--session", "planted")[0] == EXIT_OK, "the pool")
-        # Processes that sleep use no core: their worker waits.
+        # Processes that sleep use no core, and their worker waits.
         why = self.wait_until(lambda: next((w for w in [self.answer("why")] if w["limits"]["decode"] > 0.3), None), "waiting jobs")
         self.assertEqual((why["of"], why["limit"]), ("jobs", "decode"))
         self.assertNotIn("torage", why["verdict"] + " ".join(why["more"]))

@@ -41,7 +41,7 @@ class WorkerByHand(PenstockTest):
     def odd(self, options=""):
         return self.write("odd.toml", ODD.format(options=options))
 
-    def test_a_sample_is_what_a_session_delivers_and_the_same_each_time(self):
+    def test_a_sample_equals_the_one_that_a_session_delivers_and_is_the_same_each_time(self):
         make_photos(os.path.join(self.folder, "photos"), 6, classes=2)
         config = self.write("p.toml", PHOTOS)
         out = os.path.join(self.folder, "out")
@@ -62,7 +62,7 @@ class WorkerByHand(PenstockTest):
         other = self.worker("penstock-worker", "--config", config, "--load", "0-2,5", "--epoch", 1)[1]
         self.assertNotEqual(digests(text), digests(other))
 
-    def test_a_custom_program_loads_in_the_foreground_and_failures_have_names(self):
+    def test_a_custom_program_loads_in_the_foreground_and_failures_are_named(self):
         code, out, err = self.worker("odd-worker", "--config", self.odd('throw = "13"'), "--load", "12-14")
         self.assertEqual(code, 1, err)
         self.assertIn("dataset 'odd': 60 samples, fingerprint 'odd/1'\n  tokens  uint16 [10, 2]\n  number  int64 []\n", out)
@@ -71,12 +71,12 @@ class WorkerByHand(PenstockTest):
                               r"  number  int64 \[\]  digest [0-9a-f]{16}  = 14\n  loaded in [0-9.]+ ms\n")
         self.assertIn("odd-worker: 1 sample failed", err)
 
-    def test_a_crash_leaves_the_name_of_its_sample_behind(self):
+    def test_after_a_crash_the_name_of_the_sample_is_shown(self):
         code, out, _ = self.worker("odd-worker", "--config", self.odd('segv = "13"'), "--load", 13)
         self.assertEqual(code, -11)
         self.assertEqual(out.splitlines()[-1], "sample 13 (page-13), epoch 0")
 
-    def test_setup_alone_loads_nothing(self):
+    def test_setup_alone_loads_no_sample(self):
         code, out, _ = self.worker("odd-worker", "--config", self.odd('segv = "0"'), "--setup-only")
         self.assertEqual(code, 0)
         self.assertTrue(out.endswith("set up; no sample was loaded\n"), out)
@@ -84,7 +84,7 @@ class WorkerByHand(PenstockTest):
         self.assertEqual(code, 78)
         self.assertIn("setting up the dataset: no licence", err)
 
-    def test_mistakes_are_reported_with_what_to_do(self):
+    def test_mistakes_are_reported_with_the_remedy(self):
         config = self.odd()
         for arguments, code, words in [
                 (["--config", config, "--load", "60"], 2, "--load 60: the dataset has 60 samples, counted from 0"),
@@ -97,7 +97,7 @@ class WorkerByHand(PenstockTest):
             self.assertEqual(done, code, err)
             self.assertIn(words, err)
 
-    def test_help_says_what_the_program_is_and_lists_every_option(self):
+    def test_help_explains_the_program_and_lists_every_option(self):
         for program in "penstock-worker", "odd-worker":
             code, out, _ = self.worker(program, "--help")
             self.assertEqual(code, 0)
