@@ -8,7 +8,7 @@
 
 namespace penstock::testing {
 
-/// PENSTOCK_TEST_SEED, or a random one. `what` is tried.
+/// PENSTOCK_TEST_SEED, or a random one. `what` names the test.
 inline std::uint64_t seed_of_this_run(const char* what) {
   const char* const given = std::getenv("PENSTOCK_TEST_SEED");  // NOLINT(concurrency-mt-unsafe)
   const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();

@@ -137,7 +137,7 @@ class PauseTest(PenstockTest):
             self.assertEqual((report["restarts"], report["first_cause"]), (0, None))
 
     @unittest.skipUnless(PAUSES, "the soak")
-    def test_pauses_of_5_to_60_seconds_lose_no_rank_and_no_batch(self):
+    def test_in_pauses_of_5_to_60_seconds_only_a_rank_suspended_alone_is_replaced(self):
         seed = random.randrange(1 << 32)
         random.seed(seed)
         print("seed", seed)

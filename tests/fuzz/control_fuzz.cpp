@@ -1,5 +1,4 @@
-// Requests on the control socket: any JSON gets an answer that is a result object, and only well-formed
-// orders reach the session.
+// Requests on the control socket: any JSON gets a result object as its answer, and only well-formed orders reach the session.
 #include "actors/host/control_verbs.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 

@@ -1,5 +1,5 @@
-// Bytes that an unknown peer may send to the ranks of a group: however they are split, they yield the same
-// frames or are refused. An accepted payload can be sent again and arrives unchanged.
+// Bytes that an unknown peer may send to the ranks of a group: however they are split, they yield the same frames or are refused. An
+// accepted payload can be sent again and arrives unchanged.
 #include "runtime/group/group_wire.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 

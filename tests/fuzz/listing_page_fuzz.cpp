@@ -1,4 +1,4 @@
-// Answers of S3 servers: lists of objects and errors are read or refused, whatever comes.
+// Answers of S3 servers: arbitrary bytes in place of lists and errors are read or refused.
 #include "runtime/storage/listing_page.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 

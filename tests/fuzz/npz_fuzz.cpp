@@ -123,7 +123,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 std::vector<std::string> fuzz_seeds() {
-  // A seed that is refused would test nothing.
+  // A refused seed would test nothing.
   for (const bool compressed : {false, true}) {
     const std::string whole = archive(compressed);
     const archive_reader read = [&whole](std::uint64_t at, std::span<std::byte> into) -> result<void> {

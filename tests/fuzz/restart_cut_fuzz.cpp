@@ -1,5 +1,5 @@
-// JPEGs with restart markers: whatever the bytes are, the part that is cut out for a window is a JPEG that is decoded or
-// refused, and if the whole file can be decoded, the part has the same pixels.
+// JPEGs with restart markers: for any bytes, the part that is cut out for a window is decoded or refused as a JPEG. If the whole file can
+// be decoded, the part has the same pixels.
 #include "runtime/dataset/picture/jpeg_transcoder.hpp"
 #include "runtime/dataset/picture/jpeg_writer.hpp"
 #include "runtime/dataset/picture/probe.hpp"
@@ -55,8 +55,8 @@ const std::string& good_picture() {
   return picture;
 }
 
-/// The good picture with a few bytes changed: four bytes of the input say where and how. Most changes of the file itself would
-/// leave nothing to cut.
+/// The good picture with a few bytes changed: four bytes of the input select where and how. Most changes of the file itself would leave
+/// nothing to cut.
 std::string edited(std::span<const std::uint8_t> edits) {
   std::string file = good_picture();
   for (; edits.size() >= 4; edits = edits.subspan(4)) {

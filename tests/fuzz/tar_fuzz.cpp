@@ -1,6 +1,6 @@
-// Tar archives: the parser takes or refuses any bytes, asks only for bytes within the archive, moves forward,
-// and finds only members whose contents lie within it. Seek tables of compressed ones: any bytes are refused, or name frames that
-// lie within the file and decompress to what they say, or are refused then.
+// Tar archives: the parser accepts or refuses any bytes, asks only for bytes within the archive, moves forward, and finds only members
+// whose contents are within it. Seek tables of compressed archives: any bytes are refused, or describe frames that lie within the file and
+// decompress to the stated sizes, or are refused then.
 #include "runtime/dataset/tar/frame_reader.hpp"
 #include "runtime/dataset/tar/frame_writer.hpp"
 #include "runtime/dataset/tar/tar_parser.hpp"
@@ -21,7 +21,7 @@ void must(bool condition) {
   if (!condition) std::abort();
 }
 
-/// Corrects every header's checksum, so that mutations get past it.
+/// Corrects every header's checksum, so that mutations pass it.
 void mend_checksums(std::string& archive) {
   for (std::size_t at = 0; at + tar_block <= archive.size(); at += tar_block) {
     if (archive.compare(at + 257, 5, "ustar") != 0) continue;
@@ -34,7 +34,7 @@ void mend_checksums(std::string& archive) {
   }
 }
 
-/// Taken in large pieces, archives have the same members.
+/// Read in large pieces, archives have the same members.
 void walk_plain(std::string_view archive, const std::vector<std::uint64_t>& expected) {
   tar_parser parser(archive.size());
   std::vector<std::uint64_t> found;
@@ -98,7 +98,7 @@ void read_as_frames(std::string_view text) {
   std::vector<std::byte> piece(std::min<std::uint64_t>(bytes, 5000));
   constexpr std::size_t frames_tried = 8;
   for (const zstd_frame& frame : std::span(*frames).first(std::min(frames->size(), frames_tried))) {
-    if (frame.archive_bytes > 1U << 20U) continue;  // memory that takes longer than all else
+    if (frame.archive_bytes > 1U << 20U) continue;  // a size whose allocation would take longer than everything else
     const auto into = std::span(piece).first(std::min<std::uint64_t>(piece.size(), bytes - frame.archive_at));
     static_cast<void>(reader.read(0, file, *frames, frame.archive_at, into));
   }

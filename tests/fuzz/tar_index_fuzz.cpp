@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   auto file = create_memory_file("fuzz", "an index");
   must(file.has_value() && ::write(file->get(), data, size) == static_cast<ssize_t>(size));
   read_all(file->get());
-  // Only if the size fits does the code read what follows the header.
+  // The code reads what follows the header only if the size fits.
   const std::uint64_t bytes = size;
   constexpr std::size_t total_bytes_at = 24;
   if (size >= total_bytes_at + sizeof bytes) {

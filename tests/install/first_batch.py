@@ -1,4 +1,4 @@
-"""Prints the rows of a config file's first batch: what a wheel runs right after its installation."""
+"""Prints the rows of a config file's first batch; run right after a wheel was installed."""
 
 import sys
 

@@ -119,7 +119,7 @@ class Tree(unittest.TestCase):
             self.assertNotIn(STAGE, text)
             self.assertNotIn(os.path.dirname(BUILD), text)
 
-    def test_there_are_programs_libraries_headers_examples_and_licences(self):
+    def test_the_tree_has_programs_libraries_headers_examples_and_licences(self):
         for path in ("bin/penstock", "libexec/penstock/penstock-worker", "libexec/penstock/penstock-gpu", "lib/libpenstock.so", "lib/libpenstock_worker.so",
                      "include/penstock/session.hpp", "include/penstock/config_keys.def", "share/penstock/examples/photos.toml",
                      "share/doc/penstock/LICENSE", "share/doc/penstock/docs/semantics/README.md"):
@@ -141,7 +141,7 @@ class Packages(unittest.TestCase):
             self.assertEqual(len(found), 1)
             yield found[0]
 
-    def test_the_archive_holds_the_tree_in_one_folder(self):
+    def test_the_archive_has_the_tree_in_one_folder(self):
         for path in self.packed("TGZ", ".tar.gz"):
             with tarfile.open(path) as archive:
                 names = archive.getnames()
@@ -152,7 +152,7 @@ class Packages(unittest.TestCase):
                 self.assertIn(os.path.relpath(os.path.join(folder, name), TREE), inside)
 
     @unittest.skipUnless(shutil.which("dpkg-deb"), "no dpkg-deb")
-    def test_the_debian_package_keeps_to_opt_and_needs_glibc_and_the_compiler_s_libraries(self):
+    def test_the_debian_package_installs_into_opt_and_needs_only_glibc_and_the_compiler_libraries(self):
         for path in self.packed("DEB", ".deb"):
             needs = run("dpkg-deb", "-f", path, "Depends")[0]
             listing = run("dpkg-deb", "-c", path)[0]
@@ -163,7 +163,7 @@ class Packages(unittest.TestCase):
 
 
 class Version(unittest.TestCase):
-    def test_every_part_names_the_version_of_the_project(self):
+    def test_every_part_has_the_version_of_the_project(self):
         self.assertIn("penstock %s " % VERSION, run(in_tree("bin/penstock"), "version")[0])
         self.assertEqual(json.loads(run(in_tree("bin/penstock"), "version", "--json")[0])["version"], VERSION)
         with open(in_tree("share/man/man1/penstock.1")) as page:
@@ -174,7 +174,7 @@ class Version(unittest.TestCase):
         with open(os.path.join(BUILD, "CPackConfig.cmake")) as file:
             self.assertIn('set(CPACK_PACKAGE_VERSION "%s")' % VERSION, file.read())
 
-    def test_the_changelog_s_newest_section_is_the_version_or_what_follows_it(self):
+    def test_the_newest_section_of_the_changelog_is_the_version_or_the_one_after_it(self):
         with open(os.path.join(HERE, "..", "..", "CHANGELOG.md")) as file:
             sections = re.findall(r"^## \[([^\]]+)\]", file.read(), re.M)
         self.assertEqual(sections[0], "Unreleased")
@@ -213,7 +213,7 @@ class PkgConfig(unittest.TestCase):
         return run("pkg-config", kind, package, PKG_CONFIG_PATH=in_tree("lib/pkgconfig"))[0].split()
 
     @unittest.skipUnless(shutil.which("pkg-config"), "no pkg-config")
-    def test_programs_build_and_start_with_what_pkg_config_says(self):
+    def test_programs_build_and_start_with_the_flags_of_pkg_config(self):
         for package, source in (("penstock", "feed.cpp"), ("penstock-worker", "counting_worker.cpp")):
             program = os.path.join(STAGE, "pkg-config-" + package)
             run(*COMPILER, "-std=c++20", "-c", os.path.join(HERE, "consumer", source), "-o", program + ".o",
@@ -272,7 +272,7 @@ class Examples(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    def test_an_embedding_program_finds_the_tree_s_worker_through_the_library(self):
+    def test_an_embedding_program_finds_the_worker_of_the_tree_through_the_library(self):
         workers = re.findall(r"worker (.*)", run(in_consumer("feed"))[0])
         self.assertEqual(set(workers), {in_tree("libexec/penstock/penstock-worker")})
 
@@ -314,9 +314,9 @@ class Programs(unittest.TestCase):
             report = json.loads(run(link, "run", config_file(folder, SYNTHETIC), "--json")[0])
         self.assertEqual(report["outcome"], "finished")
 
-    def test_the_environment_says_where_the_worker_is_before_anything_else(self):
+    def test_the_environment_variable_for_the_worker_takes_precedence(self):
         with tempfile.TemporaryDirectory() as folder:
-            # In a separate tree: the programs find their libraries relative to themselves.
+            # In a separate tree, because programs find their libraries relative to themselves.
             elsewhere = os.path.join(folder, "penstock")
             shutil.copytree(TREE, elsewhere, symlinks=True)
             out, _ = run(in_consumer("feed"), PENSTOCK_LIBEXEC=os.path.join(elsewhere, "libexec/penstock"))

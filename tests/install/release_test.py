@@ -107,7 +107,7 @@ class Packing(unittest.TestCase):
         with open(self.path("out"), "rb") as file:
             return file.read()
 
-    def test_an_archive_s_bytes_do_not_depend_on_order_time_owner_or_umask(self):
+    def test_bytes_of_an_archive_do_not_depend_on_order_time_owner_or_umask(self):
         one = self.packed("archive", tar_bytes(FILES, 1, 0, 0o755))
         self.assertEqual(one, self.packed("archive", tar_bytes(reversed(FILES), 2, 1000, 0o700)))
         with tarfile.open(fileobj=io.BytesIO(one)) as archive:
@@ -122,7 +122,7 @@ class Packing(unittest.TestCase):
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             self.assertEqual([oct(m.mode) for m in archive], ["0o644"])
 
-    def test_a_debian_package_s_bytes_do_not_depend_on_order_time_or_file_system(self):
+    def test_bytes_of_a_debian_package_do_not_depend_on_order_time_or_file_system(self):
         one = self.packed("deb", deb_bytes(1, list(FILES), 11))
         self.assertEqual(one, self.packed("deb", deb_bytes(2, list(reversed(FILES)), 12)))
         if shutil.which("dpkg-deb"):
@@ -132,7 +132,7 @@ class Packing(unittest.TestCase):
             with open(self.path("tree/opt/program"), "rb") as file:
                 self.assertEqual(file.read(), FILES["./opt/program"])
 
-    def test_a_wheel_s_bytes_do_not_depend_on_order_or_time_and_its_record_comes_last(self):
+    def test_bytes_of_a_wheel_do_not_depend_on_order_or_time_and_its_record_comes_last(self):
         names = ["p/b.py", "p/a.py", "p/program", "p-1.dist-info/METADATA"]
         one = self.packed("wheel", wheel_bytes(names, (2020, 1, 1, 0, 0, 0)))
         self.assertEqual(one, self.packed("wheel", wheel_bytes(names[::-1], (2021, 1, 1, 0, 0, 0))))
@@ -141,7 +141,7 @@ class Packing(unittest.TestCase):
             self.assertEqual([oct(i.external_attr >> 16) for i in wheel.infolist()[1:3]], ["0o100644", "0o100755"])
             self.assertEqual(wheel.infolist()[0].date_time, (2023, 11, 14, 22, 13, 20))
 
-    def test_a_library_without_a_known_licence_is_not_part_of_a_release(self):
+    def test_a_library_without_a_known_licence_is_excluded_from_a_release(self):
         lines = ["%s 1.0\n" % name for name in self.pack.MATERIALS]
         with open(self.path("materials"), "w") as file:
             file.writelines(lines)
@@ -189,7 +189,7 @@ class Release(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
     def run_bare(self, *command, path="", timeout=120):
-        """Runs a command with nothing but `path` on PATH. Returns the output."""
+        """Runs a command with only `path` on PATH. Returns the output."""
         settings = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_"))}
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=timeout,
                               env={"PATH": path, "HOME": self.folder, "XDG_RUNTIME_DIR": self.folder, "LC_ALL": "C.UTF-8", **settings})

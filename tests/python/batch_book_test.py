@@ -113,14 +113,14 @@ class World:
         return True
 
     def expected(self):
-        """All batches once, in the order of the sampler or of the shards' turns."""
+        """All batches once, in the order of the sampler, or in the shards' turns."""
         if self.lengths is None:
             return [tuple(range(at, min(at + self.size, self.total))) for at in range(0, self.total, self.size)]
         return None
 
 
 class BatchBookTest(PackageTest):
-    def test_each_batch_is_delivered_once_in_order_whatever_fails_and_wherever_it_is_resumed(self):
+    def test_each_batch_is_delivered_once_and_in_order_whatever_fails_and_wherever_the_epoch_is_resumed(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
         draw, steps, round_ = random.Random(SEED), 0, 0
         while steps < STEPS:
@@ -148,7 +148,7 @@ class BatchBookTest(PackageTest):
                 self.assertEqual(world.progress.shards["given"] if world.progress.shards else [0] * len(lengths),
                                  [len([1 for of, _ in world.seen if of == shard]) for shard in range(len(lengths))], where)
 
-    def test_shards_that_have_ended_lose_their_turn_and_all_others_keep_theirs(self):
+    def test_shards_that_have_ended_lose_their_turn_and_all_others_keep_their_turns(self):
         shards = Shards(3)
         self.assertEqual([shards.plan() for _ in range(4)], [(0, 0), (1, 0), (2, 0), (0, 1)])
         shards.active[1] = False
@@ -156,7 +156,7 @@ class BatchBookTest(PackageTest):
         shards.active = [False] * 3
         self.assertIsNone(shards.plan())
 
-    def test_a_resumed_book_begins_with_the_shard_that_would_have_followed(self):
+    def test_a_resumed_book_starts_with_the_shard_that_would_have_come_next(self):
         shards = Shards(3, {"given": [4, 3, 3], "active": [True, False, True], "next": 1})
         self.assertEqual([shards.plan() for _ in range(3)], [(2, 3), (0, 4), (2, 4)])
 

@@ -27,7 +27,7 @@ class BatchTest(PackageTest):
                     batches[os.path.relpath(os.path.join(folder, name), out)] = numpy.load(os.path.join(folder, name))
         return batches
 
-    def test_the_bytes_match_those_of_penstock_run(self):
+    def test_the_batches_have_the_bytes_that_penstock_run_writes(self):
         expected = sorted(hashlib.sha256(a.tobytes()).hexdigest() for a in self.written(STREAM).values() if a.nbytes >= 8 * 4096)
         with self.session() as session:
             seen = sorted(hashlib.sha256(b["data"].tobytes()).hexdigest() for b in session.epoch(0))
@@ -43,14 +43,14 @@ class BatchTest(PackageTest):
         for array, digest in kept:
             self.assertEqual(hashlib.sha256(array.tobytes()).hexdigest(), digest)
 
-    def test_a_list_of_all_batches_is_right_afterwards(self):
+    def test_a_list_of_all_batches_is_still_correct_after_the_epoch(self):
         with self.session() as session:
             batches = list(session.epoch(0))
             digests = [hashlib.sha256(b["data"].tobytes()).hexdigest() for b in batches]
             self.assertEqual(len(set(digests)), 8)
         self.assertEqual([hashlib.sha256(b["data"].tobytes()).hexdigest() for b in batches], digests)
 
-    def test_an_array_is_a_view_that_may_be_written(self):
+    def test_an_array_is_a_writable_view_of_the_batch(self):
         with self.session() as session:
             batch = session.next()
             array = batch["data"].numpy()
@@ -58,7 +58,7 @@ class BatchTest(PackageTest):
             self.assertEqual(array.ctypes.data, batch["data"].numpy().ctypes.data)
             self.assertEqual(batch["data"].numpy()[0, 0], array[0, 0])
 
-    def test_dlpack_supports_both_versions_of_the_protocol(self):
+    def test_batches_support_both_versions_of_the_dlpack_protocol(self):
         with self.session() as session:
             tensor = session.next()["data"]
         self.assertEqual(tensor.__dlpack_device__(), (1, 0))
@@ -74,7 +74,7 @@ class BatchTest(PackageTest):
         with self.assertRaises(AttributeError):
             tensor.__cuda_array_interface__
 
-    def test_a_capsule_that_is_never_taken_frees_its_batch(self):
+    def test_a_capsule_that_no_consumer_takes_frees_its_batch(self):
         with self.session() as session:
             for _ in range(3):
                 tensor = session.next()["data"]
@@ -100,7 +100,7 @@ class BatchTest(PackageTest):
             tensor.numpy()
         self.assertEqual(len(tensor.tobytes()), 8 * 3 * 2)
 
-    def test_a_batch_behaves_as_a_dict_of_tensors(self):
+    def test_a_batch_behaves_like_a_dict_of_tensors(self):
         with self.session() as session:
             batch = session.next()
         self.assertEqual(list(batch), batch.keys())
@@ -111,7 +111,7 @@ class BatchTest(PackageTest):
         self.assertEqual((batch.rows, batch.index, batch.epoch, batch.device), (8, 0, 0, "cpu"))
         self.assertIn("8 rows", repr(batch))
 
-    def test_without_numpy_there_are_buffers_and_an_error_that_says_what_to_install(self):
+    def test_without_numpy_a_batch_gives_buffers_and_an_error_that_says_what_to_install(self):
         self.ran("""
             import sys
             sys.modules["numpy"] = None

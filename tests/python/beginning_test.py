@@ -1,11 +1,11 @@
-"""The first of a loader's workers starts before the others, however it ends. Needs no torch: the code that would import it is a stand-in."""
+"""The first of a loader's workers starts before the others, however it ends. Needs no torch: a stand-in replaces the code that imports it."""
 
 import unittest
 
 from package import *
 from penstock import _beginning
 
-POLL = 7  # as /proc/PID/syscall has it, on x86-64
+POLL = 7  # in the format of /proc/PID/syscall on x86-64
 
 
 class BeginningTest(PackageTest):
@@ -46,19 +46,19 @@ class BeginningTest(PackageTest):
         second = self.worker(1)
         self.waits(second)
         first = self.worker(0)
-        self.assertEqual(self.said(first, "begins"), "False")  # no collections meanwhile
+        self.assertEqual(self.said(first, "begins"), "False")  # no garbage collection meanwhile
         with open(self.enough, "w") as file:
             file.write("\n")
         self.assertEqual(self.said(first, "ready"), "True False")
         self.said(second, "begins")
-        self.said(self.worker(2), "begins")  # at once: a worker is ready
+        self.said(self.worker(2), "begins")  # at once, because a worker is ready
 
-    def test_as_many_workers_begin_as_are_allowed(self):
+    def test_the_allowed_number_of_workers_starts_at_once(self):
         self.said(self.worker(1, 2), "begins")
         self.said(self.worker(0, 2), "begins")
         self.waits(self.worker(2, 2))
 
-    def test_the_replacement_of_a_worker_that_died_takes_its_turn(self):
+    def test_the_replacement_of_a_worker_that_died_waits_for_its_turn(self):
         first = self.worker(0)
         self.said(first, "begins")
         first.kill()

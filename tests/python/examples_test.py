@@ -1,4 +1,4 @@
-"""The examples that train, on small data: a killed worker changes no loss, and a killed program continues after its checkpoint.
+"""The examples that train, on small data: a killed worker changes no loss, and a killed program continues from its checkpoint.
 
 A test is skipped where the libraries of its example are not installed: `tools/test-training` installs them all.
 """
@@ -12,7 +12,7 @@ import socket
 from package import *
 
 EXAMPLES = os.path.join(TOP, "examples")
-PATIENCE = 500  # seconds: importing these libraries takes that long on a machine that is busy with other things
+PATIENCE = 500  # seconds: importing these libraries takes that long on a busy machine
 
 
 class TrainingExample(PackageTest):
@@ -35,7 +35,7 @@ class TrainingExample(PackageTest):
         return self.begin(sys.executable, "-B", os.path.join(EXAMPLES, name), *arguments)
 
     def said(self, process, expect=0):
-        """The lines of a program that ends by itself."""
+        """The output lines of a program that ends by itself."""
         out, _ = process.communicate(timeout=PATIENCE)
         self.log.seek(0)
         self.errors = self.log.read()
@@ -43,7 +43,7 @@ class TrainingExample(PackageTest):
         return out.splitlines()
 
     def line_with(self, process, text):
-        """Waits for it."""
+        """Waits for the program to end."""
         before = []
         for line in process.stdout:
             before.append(line)
@@ -111,7 +111,7 @@ class ExamplesTest(TrainingExample):
         self.assertEqual([re.search(r"epoch (\d): loss of the last batch \d+\.\d{6}, accuracy", line)[1] for line in epochs], ["0", "1"])
         self.assertEqual(len([line for line in lines if "saved" in line]), 1)  # after 3 of 4 steps
 
-    def test_a_classifier_of_hugging_face_has_the_same_losses_though_workers_are_killed(self):
+    def test_a_classifier_of_hugging_face_has_the_same_losses_even_if_workers_are_killed(self):
         self.need("torch", "transformers", "datasets", "accelerate")
         good, bad = "a good film of joy", "a bad film of gloom"
         rows = [json.dumps({"text": "%s %d" % ((bad, good)[n % 2], n), "label": n % 2}) for n in range(80)]
@@ -145,7 +145,7 @@ class ExamplesTest(TrainingExample):
             (("--checkpoints", "a"), ("--checkpoints", "b")), "saved after step 3")
         self.assertEqual([line.split(":")[0] for line in lines], ["epoch 0", "epoch 1"])
 
-    def test_shards_of_webdataset_get_another_order_in_each_epoch_and_a_killed_worker_changes_nothing(self):
+    def test_shards_of_webdataset_get_another_order_in_each_epoch_and_a_killed_worker_does_not_change_it(self):
         self.need("webdataset")
         self.photos("photos")
         self.ran("""
@@ -173,7 +173,7 @@ class ExamplesTest(TrainingExample):
             self.skipTest("it needs torch's headers, and an installed penstock (tools/test-training)")
         for color in ("red", "blue"):
             self.one_color(color, 20)
-        build = os.path.join(os.path.dirname(tree), "libtorch")  # stays: compiling it takes half a minute
+        build = os.path.join(os.path.dirname(tree), "libtorch")  # kept, because compiling it takes half a minute
         cache = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
         for command in (["cmake", "-S", os.path.join(EXAMPLES, "libtorch"), "-B", build, *cache,
                          "-DCMAKE_PREFIX_PATH=%s;%s" % (tree, package)], ["cmake", "--build", build]):
@@ -232,7 +232,7 @@ class ExamplesTest(TrainingExample):
         self.assertEqual([len(self.epochs(lines)) for lines in said], [2, 0])
         self.assertTrue(os.path.exists(os.path.join(self.folder, "resnet50.pt")))
 
-    def test_every_example_is_short_enough_to_be_read_and_says_how_to_run_it(self):
+    def test_every_example_is_short_enough_to_read_and_says_how_to_run_it(self):
         for path in [*glob.glob(os.path.join(EXAMPLES, "*.py")), *glob.glob(os.path.join(EXAMPLES, "libtorch", "*"))]:
             name = os.path.basename(path)
             with open(path) as file:

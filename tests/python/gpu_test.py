@@ -48,7 +48,7 @@ class GpuTest(PackageTest):
             self.assertEqual([digest_of(b["data"].torch()) for b in session], expected[1:])
             self.assertEqual([epoch["digest"] for epoch in session.report()["epochs"]], digests)
 
-    def test_an_epoch_that_is_kept_is_right_after_the_end_of_its_session_and_reported_once(self):
+    def test_an_epoch_that_is_kept_is_correct_after_the_end_of_its_session_and_reported_once(self):
         expected = self.expected(0)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -59,7 +59,7 @@ class GpuTest(PackageTest):
         self.assertEqual([digest_of(batch["data"].torch()) for batch in kept], expected)
         self.assertEqual(len([w for w in said if "buffers" in str(w.message)]), 1)
 
-    def test_a_view_outlives_its_session_and_a_batch_without_one_does_not_hold_the_device(self):
+    def test_a_view_outlives_its_session_but_a_batch_without_a_view_does_not_hold_the_device(self):
         expected = self.expected(0)
         with self.session() as session:
             batch = session.next()
@@ -68,7 +68,7 @@ class GpuTest(PackageTest):
         self.assertEqual(digest_of(batch["data"].torch()), expected[0])
         self.assertEqual(digest_of(view), expected[0])
 
-    def test_a_view_that_is_kept_with_its_batch_is_right_after_the_end_of_its_session(self):
+    def test_a_view_that_is_kept_with_its_batch_is_correct_after_the_end_of_its_session(self):
         expected = self.expected(0)
         with self.session() as session:
             batch = session.next()
@@ -81,7 +81,7 @@ class GpuTest(PackageTest):
         self.assertEqual(batch["data"].torch().data_ptr(), view.data_ptr())
         del others
 
-    def test_views_of_a_closed_session_do_not_keep_its_device_from_the_next_one(self):
+    def test_views_of_a_closed_session_do_not_keep_its_device_from_the_next_session(self):
         expected = self.expected(0)
         views = []
         for _ in range(3):
@@ -89,7 +89,7 @@ class GpuTest(PackageTest):
                 views.append(session.next()["data"].torch())
         self.assertEqual([digest_of(view) for view in views], [expected[0]] * 3)
 
-    def test_a_session_that_needs_the_device_of_an_earlier_one_of_the_program_names_it(self):
+    def test_a_session_that_needs_the_device_of_an_earlier_session_in_the_same_program_names_that_session(self):
         with self.session() as session:
             session.next()
             with self.session() as other, self.assertRaisesRegex(penstock.device_busy_error, "in use by 'stream', an earlier session"):
@@ -97,7 +97,7 @@ class GpuTest(PackageTest):
         with self.session() as session:
             session.next()
 
-    def test_a_lack_of_memory_names_the_tensors_of_closed_sessions(self):
+    def test_the_error_about_a_lack_of_memory_names_the_tensors_of_closed_sessions(self):
         with self.session() as session:
             view = session.next()["data"].torch()
         torch.cuda.empty_cache()
@@ -109,7 +109,7 @@ class GpuTest(PackageTest):
         with self.session() as session:
             session.next()
 
-    def test_a_buffer_is_written_again_only_after_every_stream_that_used_it(self):
+    def test_a_buffer_is_rewritten_only_after_every_stream_that_used_it(self):
         streams = [torch.cuda.Stream() for _ in range(3)]
         with self.session() as session:
             for epoch in (0, 1):

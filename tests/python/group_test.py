@@ -11,7 +11,7 @@ from package import *
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PENSTOCK_GROUP",
              "PENSTOCK_GROUP_ADDR", "PENSTOCK_GROUP_SECRET", "PENSTOCK_GROUP_STARTS", "TORCHELASTIC_RUN_ID")
 
-# A training program: a loader in each rank, whose part of the dataset DistributedSampler chooses.
+# A training program: a loader in each rank, whose part of the dataset DistributedSampler selects.
 TRAINS = """
     import json, os, signal, sys, time
     import torch
@@ -82,7 +82,7 @@ SESSION = """
     """
 
 
-# Sums numbers of both ranks through a communicator; rank 1 may die before its part.
+# Sums numbers from both ranks through a communicator; rank 1 may die before its part.
 COMMUNICATES = """
     import ctypes, os, signal, sys
     import penstock
@@ -104,7 +104,7 @@ COMMUNICATES = """
     """
 
 
-# Rank 0 closes its group on request; rank 1 waits for that in close(), is interrupted, and closes again or not.
+# Rank 0 closes its group on request; rank 1 waits for that in close(), is interrupted, and then closes again or does not.
 CLOSES = """
     import signal, sys, threading
     import penstock
@@ -185,7 +185,7 @@ class GroupTest(PackageTest):
         self.assertEqual(code, 0, out + err)
         self.check_training(out, 2)
 
-    def test_ranks_whose_loaders_differ_report_both_values(self):
+    def test_if_loaders_of_ranks_differ_the_error_has_both_values(self):
         for what, said in (("batch_size", "the loader's batch_size is [45] at rank . .*, but [45] at rank ."),
                            ("seed", "the sampler's seed is [45] at rank . .*, but [45] at rank .")):
             for process in self.start_ranks(2, TRAINS, what):
@@ -193,7 +193,7 @@ class GroupTest(PackageTest):
                 self.assertEqual(code, 1, out + err)
                 self.assertRegex(err, "group_failed_error: .*" + said)
 
-    def test_loaders_that_differ_end_a_torchrun(self):
+    def test_loaders_that_differ_end_a_job_of_torchrun(self):
         code, out, err = self.ended(self.torchrun(2, TRAINS, "batch_size"))
         self.assertNotEqual(code, 0)
         self.assertIn("the loader's batch_size is", out + err)
@@ -215,7 +215,7 @@ class GroupTest(PackageTest):
             self.assertEqual(code, 1, out + err)
             self.assertRegex(err, r"group_failed_error: rank 1 \(.*, pid %d\): its process has ended" % processes[1].pid)
 
-    def test_a_rank_that_waits_for_a_batch_learns_at_once_that_another_is_lost(self):
+    def test_a_rank_that_waits_for_a_batch_learns_at_once_that_another_rank_is_lost(self):
         processes = self.start_ranks(2, WAITS)
         self.said(processes[0], "WAITS")
         processes[1].kill()
@@ -223,7 +223,7 @@ class GroupTest(PackageTest):
         self.assertEqual(code, 1, out + err)
         self.assertRegex(err, r"group_failed_error: rank 1 \(.*, pid %d\): its process has ended" % processes[1].pid)
 
-    def test_what_a_rank_raises_is_the_first_cause(self):
+    def test_an_exception_in_one_rank_is_the_first_cause_for_all(self):
         processes = self.start_ranks(2, TRAINS, "raises")
         code, out, err = self.ended(processes[1])
         self.assertEqual(code, 1, out + err)
@@ -243,7 +243,7 @@ class GroupTest(PackageTest):
         for each in told:
             self.assertEqual(each[4], list(range(60)))
 
-    def test_sessions_that_differ_report_both_values(self):
+    def test_if_sessions_of_ranks_differ_the_error_has_both_values(self):
         configs = [self.write("numbers.toml", synthetic(60, "64B", size, 1, more="[loader]\nworkers = 1\n")) for size in (5,)]
         text = SESSION.replace("group=True)", 'group=True, sampler={"batch_size": 5 + int(__import__("os").environ["RANK"])})')
         for process in self.start_ranks(2, text, *configs):
@@ -251,7 +251,7 @@ class GroupTest(PackageTest):
             self.assertEqual(code, 1, out + err)
             self.assertRegex(err, "sampler.batch_size is [56] at rank . .*, but [56] at rank .")
 
-    def test_without_a_launcher_the_error_names_the_known_ones(self):
+    def test_without_a_launcher_the_error_lists_the_known_launchers(self):
         out = self.ran("""
             import penstock
             try:
@@ -262,7 +262,7 @@ class GroupTest(PackageTest):
         self.assertIn("the environment has no rank from a launcher", out)
         self.assertIn("torchrun", out)
 
-    def test_numbers_are_summed_by_the_communicator_of_a_group(self):
+    def test_the_communicator_of_a_group_sums_numbers(self):
         self.environment["PENSTOCK_NCCL"] = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
         for process in self.start_ranks(2, COMMUNICATES):
             code, out, err = self.ended(process)
@@ -289,7 +289,7 @@ class GroupTest(PackageTest):
             self.assertEqual(code, 0, out + err)
             self.assertIn("CLOSED True", out)
 
-    def test_a_program_that_ctrl_c_ends_in_close_is_the_first_cause(self):
+    def test_a_program_that_is_ended_by_ctrl_c_in_close_is_the_first_cause(self):
         self.environment["PENSTOCK_NCCL"] = os.path.join(os.path.dirname(BIN), "lib", "libfake_nccl.so")
         ranks = self.start_ranks(2, CLOSES, "ends")
         self.said(ranks[1], "WAITS")
@@ -301,14 +301,14 @@ class GroupTest(PackageTest):
         self.assertEqual(code, 1, out + err)
         self.assertRegex(err, r"group_failed_error: rank 1 \(.*\): KeyboardInterrupt")
 
-    def test_without_a_gpu_a_communicator_is_refused_with_an_explanation(self):
+    def test_a_communicator_without_a_gpu_is_refused_with_an_explanation(self):
         self.environment.pop("PENSTOCK_NCCL", None)
         self.environment["CUDA_VISIBLE_DEVICES"] = ""
         code, _, err = self.ended(self.start_ranks(1, COMMUNICATES)[0])
         self.assertEqual(code, 1)
         self.assertIn('config_error: group.communicator: "nccl" needs a GPU for each rank, but this process has none', err)
 
-    def test_two_groups_of_one_program_need_two_names(self):
+    def test_two_groups_in_one_program_need_two_names(self):
         (process,) = self.start_ranks(1, """
             import penstock
             with penstock.Group("a") as first, penstock.Group("b") as second:

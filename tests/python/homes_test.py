@@ -30,7 +30,7 @@ class HomesTest(unittest.TestCase):
         homes.spread([])
         self.assertEqual({homes.of(shard) for shard in range(3)}, {NOWHERE})
 
-    def test_a_new_worker_takes_over_no_more_than_its_even_share(self):
+    def test_a_new_worker_takes_over_at_most_its_even_share(self):
         homes = Homes(4, NOWHERE)
         self.assertEqual(moved(homes, 4, [65]), [0, 1, 2, 3])
         self.assertEqual(len(moved(homes, 4, [65, 66])), 2)
@@ -38,17 +38,17 @@ class HomesTest(unittest.TestCase):
         self.assertEqual(len(moved(homes, 4, [65, 66, 67])), 1)
         self.assertEqual(moved(homes, 4, [65, 66, 67]), [])
 
-    def test_shards_of_workers_that_are_gone_move_and_others_stay(self):
+    def test_shards_of_lost_workers_move_and_the_others_stay(self):
         homes = Homes(4, NOWHERE)
         homes.spread([65, 66])
         stays = {shard for shard in range(4) if homes.of(shard) == 66}
         left = moved(homes, 4, [66, 70])
         self.assertFalse(stays & set(left))
         self.assertEqual(loads(homes, 4)[70], left)
-        self.assertEqual(moved(homes, 4, []), [])  # all are gone: nowhere to go
+        self.assertEqual(moved(homes, 4, []), [])  # all workers are gone, so the shards cannot move
         self.assertEqual(set(loads(homes, 4)), {66, 70})
 
-    def test_shards_are_spread_evenly_whoever_comes_and_goes(self):
+    def test_shards_are_spread_evenly_as_workers_come_and_go(self):
         seed = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
         print("PENSTOCK_TEST_SEED=%d" % seed, flush=True)
         draw = random.Random(seed)
@@ -62,22 +62,22 @@ class HomesTest(unittest.TestCase):
                 self.assertEqual(sum(counts), 7)
                 self.assertLess(max(counts) - min(counts), 2)
 
-    def test_workers_that_load_no_further_batch_have_no_shard(self):
+    def test_workers_that_load_no_more_batches_have_no_shard(self):
         states = ["ready", "starting", "backoff", "draining", "stopped", "failed"]
         pool = PoolWithHosts([{"id": 65 + at, "state": state} for at, state in enumerate(states)])
         self.assertEqual(SeenWorkers(pool, 0).on_hosts(), [65, 66, 67])
 
-    def test_a_new_pass_gets_the_workers_last_seen_without_asking_again(self):
+    def test_a_new_pass_gets_the_workers_seen_last_without_asking_again(self):
         pool = PoolWithHosts([{"id": 65, "state": "ready"}])
         seen = SeenWorkers(pool, 0)
-        self.assertEqual(seen.last_seen_on_hosts(), [65])  # there was no look yet
+        self.assertEqual(seen.last_seen_on_hosts(), [65])  # the pool was not asked yet
         pool.status = None
         self.assertIsNone(seen.on_hosts())
         self.assertEqual(seen.last_seen_on_hosts(), [65])
 
 
 class PoolWithHosts:
-    """What SeenWorkers reads of a pool."""
+    """The part of a pool that SeenWorkers reads."""
 
     _config = {"loader.limits.max": 64}
     _has_hosts = True

@@ -22,7 +22,7 @@ SCALE = 3.0  # a global of the program
 
 
 class Drawing(torch.utils.data.Dataset):
-    """A dataset of the program itself, which draws from every generator and says which process has loaded a sample."""
+    """A dataset of the program itself, which draws from every generator and records which process has loaded a sample."""
 
     def __init__(self, length=60, wait=0.0, poison=()):
         self.length, self.wait, self.poison = length, wait, poison
@@ -53,7 +53,7 @@ class DrawingShards(torch.utils.data.IterableDataset):
 
 
 class Resuming(torch.utils.data.IterableDataset):
-    """Knows its position, which is all that its values depend on besides the shard and the generators."""
+    """Knows its position. Apart from the shard and the generators, its values depend only on that."""
 
     def __init__(self, length, wait=0.0):
         self.length, self.wait, self.at = length, wait, 0
@@ -127,21 +127,21 @@ class HostsTest(LoaderCase):
             self.same(list(loader), expected)
 
     def test_large_batches_match_local_ones(self):
-        big = torch.arange(3_000_000, dtype=torch.int64)  # 24 MB of dataset; 6 MB a sample: more than a slot
+        big = torch.arange(3_000_000, dtype=torch.int64)  # 24 MB of dataset; 6 MB per sample, which is more than a slot
         dataset = [(big[: 750_000 + index], index) for index in range(6)]
         loader = self.loader(dataset, batch_size=None)
         self.host(loader.hosts_join_at)
         self.same(list(loader), self.local(dataset, batch_size=None))
 
     def listening_host(self):
-        """Its address."""
+        """The address of the host."""
         host = subprocess.Popen([sys.executable, "-m", "penstock", "host", "--listen", "127.0.0.1:0", "--workers", "2", "--secret-file", self.secret],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/")
         self.hosts.append(host)
         waits = next(line.decode() for line in host.stderr if b"waiting for a session at " in line)
         return waits.split("waiting for a session at ")[1].split()[0]
 
-    def test_loaders_call_hosts_that_listen_one_after_the_other(self):
+    def test_loaders_call_listening_hosts_one_after_the_other(self):
         address = self.listening_host()
         options = dict(batch_size=7, shuffle=True, seed=5)
         expected = self.local(Drawing(), **options)
@@ -152,7 +152,7 @@ class HostsTest(LoaderCase):
             self.made.pop()
             del loader
 
-    def test_two_loaders_share_a_host_that_listens(self):
+    def test_two_loaders_share_a_listening_host(self):
         address = self.listening_host()
         given = [dict(batch_size=4, shuffle=True, seed=seed) for seed in (5, 6)]
         loaders = [DataLoader(Drawing(200, wait=0.02), num_workers=0, hosts=[address], hosts_secret_file=self.secret, **options) for options in given]
@@ -165,7 +165,7 @@ class HostsTest(LoaderCase):
 
     # ---- deaths --------------------------------------------------------------------------------------------------
 
-    def test_hosts_and_their_workers_may_be_killed_at_any_time(self):
+    def test_hosts_and_their_workers_can_be_killed_at_any_time(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
         draw = random.Random(SEED)
         options = dict(batch_size=4, shuffle=True, seed=9)
@@ -218,7 +218,7 @@ class HostsTest(LoaderCase):
         self.assertEqual(told(loader), told(local))
         self.assertEqual([each["index"] for each in loader.bad_samples], [7])
 
-    def test_a_host_that_is_asked_to_leave_ends_with_0_and_the_loader_continues(self):
+    def test_a_host_that_is_asked_to_leave_exits_with_0_and_the_loader_continues(self):
         options = dict(batch_size=4, seed=1)
         loader = self.loader(Drawing(120, wait=0.01), **options)
         leaving, other = (self.host(loader.hosts_join_at) for _ in range(2))
@@ -248,7 +248,7 @@ class HostsTest(LoaderCase):
                 self.skipTest("no network namespaces here: " + made.stderr)
         return name, part + "1", far
 
-    def test_a_host_in_another_network_loads_and_one_that_falls_silent_is_lost(self):
+    def test_a_host_in_another_network_loads_batches_and_one_that_falls_silent_is_lost(self):
         name, address, interface = self.network()
         options = dict(batch_size=4, shuffle=True, seed=2)
         expected = self.local(Drawing(240), **options)
@@ -264,7 +264,7 @@ class HostsTest(LoaderCase):
         subprocess.run(["ip", "-n", name, "link", "set", interface, "down"], check=True)
         since = time.monotonic()
         self.same(first + list(batches), expected)
-        self.assertLess(time.monotonic() - since, 120)  # no longer wait than Python needs to start on a busy machine
+        self.assertLess(time.monotonic() - since, 120)  # no longer than Python needs to start on a busy machine
         self.assertEqual(loader.bad_samples, [])
 
     # ---- who may join --------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class HostsTest(LoaderCase):
         self.host(address)
         self.same(list(loader), self.local(Squares(20), batch_size=4))
 
-    def test_code_needs_a_secret(self):
+    def test_hosts_that_run_code_need_a_secret(self):
         with self.assertRaisesRegex(penstock.config_error, "hosts_secret_file"):
             DataLoader(Squares(4), hosts="127.0.0.1:0")
         with self.assertRaisesRegex(penstock.config_error, "there is no secret"):
@@ -306,16 +306,16 @@ class HostsTest(LoaderCase):
     # ---- iterable datasets ---------------------------------------------------------------------------------------
 
     def shards(self, dataset, **options):
-        """The batches with as many shards here, and a loader whose shards hosts load."""
+        """The batches with as many shards here, and a loader whose shards are loaded by hosts."""
         options = dict(num_workers=3, batch_size=3, seed=4, **options)
         return list(SharingLoader(dataset, **options)), self.loader(dataset, pool=RESTARTS, **options)
 
     def two_epochs(self, loader):
         return [list(loader) for _ in range(2)]
 
-    def test_an_iterable_dataset_has_the_shards_of_local_workers_whatever_hosts_there_are(self):
+    def test_an_iterable_dataset_has_the_shards_of_local_workers_whatever_hosts_exist(self):
         options = dict(num_workers=3, batch_size=3, seed=4)
-        expected = self.two_epochs(SharingLoader(DrawingShards(40), **options))  # once: each start of workers imports torch
+        expected = self.two_epochs(SharingLoader(DrawingShards(40), **options))  # only once, because each start of workers imports torch
         for hosts, workers in ((1, 1), (1, 4), (2, 2)):
             with self.subTest(hosts=hosts, workers=workers):
                 loader = self.loader(DrawingShards(40), pool=RESTARTS, **options)
@@ -324,7 +324,7 @@ class HostsTest(LoaderCase):
                 for epoch in expected:
                     self.same(list(loader), epoch)
 
-    def test_a_pass_begins_with_the_workers_that_the_previous_one_saw(self):
+    def test_a_pass_starts_with_the_workers_that_the_previous_one_saw(self):
         options = dict(num_workers=3, batch_size=3, seed=4)
         first, second = self.two_epochs(SharingLoader(DrawingShards(40), **options))
         loader = self.loader(DrawingShards(40), pool=RESTARTS, **options)
@@ -366,9 +366,9 @@ class HostsTest(LoaderCase):
         self.host(loader.hosts_join_at)
         self.assertEqual(plain(got + list(batches)), expected)
         again = [value for value, times in dataset.made().items() if times > 1]
-        self.assertLess(len(again), 40)  # what was under way: at most two batches of each shard, or a little more
+        self.assertLess(len(again), 40)  # batches in progress: at most two of each shard, or a little more
 
-    def test_a_loader_resumes_an_iterable_dataset_on_hosts_from_a_state_of_local_workers(self):
+    def test_a_loader_with_hosts_resumes_an_iterable_dataset_from_a_state_of_local_workers(self):
         for dataset in (DrawingShards(40), Resuming(40)):
             with self.subTest(dataset=type(dataset).__name__):
                 options = dict(num_workers=3, batch_size=3, seed=4)
@@ -383,7 +383,7 @@ class HostsTest(LoaderCase):
                 self.host(loader.hosts_join_at)
                 self.same(list(loader), rest)
 
-    def test_a_shard_that_kills_its_remote_worker_is_named_with_the_position(self):
+    def test_a_shard_that_kills_its_remote_worker_is_named_with_its_position(self):
         def die(shard, value):
             if (shard, value) == (1, 5):
                 kill()
@@ -393,7 +393,7 @@ class HostsTest(LoaderCase):
         with self.assertRaisesRegex(penstock.sample_error, "sample 2 of shard 1"):
             list(loader)
 
-    def test_arguments_that_hosts_cannot_follow_are_refused_with_what_to_pass(self):
+    def test_arguments_that_hosts_cannot_support_are_refused_with_what_to_pass(self):
         with self.assertRaisesRegex(penstock.config_error, "set it to the number of shards"):
             self.loader(Shards(4))
         with self.assertRaisesRegex(penstock.config_error, 'pass seeding="sample", which worker_init_fn changes'):

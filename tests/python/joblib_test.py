@@ -41,7 +41,7 @@ class JoblibTest(PackageTest):
             self.assertEqual(joblib.Parallel()(joblib.delayed(square)(x) for x in range(200)), [x * x for x in range(200)])
             self.assertEqual(joblib.Parallel()(joblib.delayed(lambda x: -x)(x) for x in range(3)), [0, -1, -2])
 
-    def test_a_job_may_use_the_backend_itself(self):
+    def test_a_job_can_use_the_backend_itself(self):
         def inner(x):
             return sum(joblib.Parallel(n_jobs=2, backend="penstock")(joblib.delayed(abs)(y) for y in (x, x)))
         with joblib.parallel_backend("penstock", n_jobs=2):
@@ -64,15 +64,15 @@ class JoblibTest(PackageTest):
                 joblib.Parallel()(joblib.delayed(fail)(x) for x in range(10))
         self.no_children_left()
 
-    def test_an_argument_that_cannot_be_pickled_is_refused_in_joblib_s_words(self):
+    def test_an_argument_that_cannot_be_pickled_is_refused_with_the_error_of_joblib(self):
         with joblib.parallel_backend("penstock", n_jobs=2):
             with self.assertRaisesRegex(pickle.PicklingError, "the task to send") as caught:
                 joblib.Parallel()(joblib.delayed(id)(threading.Lock()) for x in range(10))
         self.assertIsInstance(caught.exception.__cause__, TypeError)
         self.no_children_left()
 
-    def test_workers_print_nothing_of_their_own(self):
-        for threads in 1, 4:  # 4: NumPy may have threads, so that workers cannot be forked
+    def test_workers_print_no_lines_of_their_own(self):
+        for threads in 1, 4:  # 4: NumPy may have threads, so workers cannot be forked
             process = self.program(f"""
                 import joblib, penstock.joblib
                 with joblib.parallel_backend("penstock", n_jobs=2, inner_max_num_threads={threads}):
@@ -86,7 +86,7 @@ class JoblibTest(PackageTest):
             with self.assertRaises(penstock.job_poisoned_error):
                 joblib.Parallel()(joblib.delayed(leave)(x) for x in range(10))
 
-    def test_an_initializer_that_raises_is_named_as_in_the_caller_s_code(self):
+    def test_an_initializer_that_raises_is_named_as_in_the_code_of_the_caller(self):
         options = {"initializer": fail, "initargs": (7,), "loader": {"restart": {"intensity": {"max": 1}}}}
         with joblib.parallel_backend("penstock", n_jobs=2, **options):
             with self.assertRaisesRegex(penstock.error, r"^the initializer fail \(.*joblib_test.py:\d+\) raised ValueError: of job 7\. "):

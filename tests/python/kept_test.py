@@ -1,4 +1,4 @@
-"""Functions of the program that are pickled once: a job sees what the program has at that time, and nothing of other jobs."""
+"""Functions of the program that are pickled once: a job sees the program's state at that time, and no state of other jobs."""
 
 import math
 import os
@@ -29,7 +29,7 @@ def scale_by_helper(value, more=1):
 
 
 def annotated(value: int) -> "int":
-    """Looks at a global with a nested function."""
+    """Reads a global in a nested function."""
     return [(lambda: factor)() for _ in range(value)]
 
 
@@ -93,7 +93,7 @@ def factorial(value):
 
 
 def received(function, *arguments):
-    """The call as a worker gets it."""
+    """The call as a worker receives it."""
     parts = _parts.pickled_call(function, arguments, {})
     whole = bytes(parts[0])
     return _parts.unpickled(_parts.split(struct.pack("<2Q", 1, len(whole)) + bytes(48) + whole))
@@ -115,16 +115,16 @@ class KeptTest(unittest.TestCase):
             self.assertIs(received(each, 3)[0], received(each, 4)[0], each)
             self.assertEqual(in_a_worker(each, 5), each(5))
 
-    def test_what_may_change_unseen_is_pickled_with_each_job(self):
+    def test_a_function_whose_state_can_change_unseen_is_pickled_with_each_job(self):
         offset = 1
         for each in (sum_listed, counts, remembers, through_globals, looks_up, draws, through_its_dictionary, sums_large, lambda: 1, lambda: offset):
             self.assertFalse(is_kept(each), each)
         listed.append(5)
         self.assertEqual(in_a_worker(sum_listed), sum(listed))
-        for each in (counts, remembers, through_globals, through_its_dictionary):  # a job sees nothing of the one before
+        for each in (counts, remembers, through_globals, through_its_dictionary):  # a job sees no state of the previous job
             self.assertEqual([in_a_worker(each), in_a_worker(each)], [1, 1], each)
 
-    def test_a_function_shares_its_globals_with_what_its_arguments_refer_to(self):
+    def test_a_function_shares_its_globals_with_the_objects_in_its_arguments(self):
         self.assertEqual([in_a_worker(calls, bumps), in_a_worker(calls, bumps)], [1, 1])
         self.assertTrue(in_a_worker(is_scale, scale))
 
@@ -136,7 +136,7 @@ class KeptTest(unittest.TestCase):
                 in_a_worker(warns)
         self.assertEqual(len(seen), 3)
 
-    def test_a_pickle_from_before_a_change_does_not_outlive_it(self):
+    def test_a_pickle_from_before_a_change_is_not_used_after_it(self):
         program = {"__name__": "__main__"}
         exec("limit = 1\ndef job(): return limit", program)
         dumped, go_on = threading.Event(), threading.Event()
@@ -164,7 +164,7 @@ class KeptTest(unittest.TestCase):
             self.assertEqual(in_a_worker(program["numbered"]), number)
         self.assertLessEqual(max(len(_kept._received), len(_kept._known)), _kept.MOST)
 
-    def test_a_job_sees_the_program_as_it_is_whatever_changes_in_between(self):
+    def test_a_job_sees_the_current_state_of_the_program_whatever_changes_in_between(self):
         print("seed", SEED)
         draw = random.Random(SEED)
         program = {"__name__": "__main__", "math": math}
@@ -202,7 +202,7 @@ class KeptTest(unittest.TestCase):
         for _ in range(3000):
             if draw.random() < 0.3:
                 draw.choice(changes)()
-            if draw.random() < 0.1:  # back to something that can be kept
+            if draw.random() < 0.1:  # back to a state that can be kept
                 program.update(limit=draw.randrange(100), math=math)
                 exec("def helper(value): return value * limit", program)
                 redefine()

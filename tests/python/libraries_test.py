@@ -1,4 +1,4 @@
-"""Libraries that take an executor, on penstock.Pool: the parts of ProcessPoolExecutor that they use exist, and a killed worker costs nothing.
+"""Libraries that take an executor, on penstock.Pool: it has what they use of ProcessPoolExecutor, and a killed worker costs no result.
 
 Each test is skipped without its library (tools/python-venv installs dask).
 """
@@ -43,7 +43,7 @@ class LibrariesTest(PackageTest):
             if importlib.util.find_spec(name) is None:
                 self.skipTest("%s is not installed" % name)
 
-    def test_a_pool_says_how_many_workers_it_has_as_executors_do(self):
+    def test_a_pool_reports_its_number_of_workers_as_executors_do(self):
         pool = self.pool(3)
         self.assertEqual(pool._max_workers, 3)
         pool.scale(2)
@@ -63,7 +63,7 @@ class LibrariesTest(PackageTest):
         with self.assertRaisesRegex(ZeroDivisionError, "by zero"):
             dask.compute(dask.delayed(divmod)(1, 0), scheduler=pool)
 
-    def test_dask_takes_a_pool_for_its_processes(self):
+    def test_dask_can_use_a_pool_for_its_processes(self):
         self.need("dask")
         import dask
         import dask.bag

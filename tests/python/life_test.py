@@ -9,10 +9,10 @@ import penstock
 from package import *
 
 STREAM = synthetic(samples=64, batch=8, epochs=1)
-LONG = synthetic(samples=512, batch=8, epochs=1)  # more than can be prepared
+LONG = synthetic(samples=512, batch=8, epochs=1)  # more batches than can be prepared
 ENDLESS = synthetic(samples=64, batch=8, epochs=1000)
 
-# Waits for a batch that does not arrive, and takes more after a KeyboardInterrupt.
+# Waits for a batch that does not arrive, and takes more batches after a KeyboardInterrupt.
 WAITING = """
     import sys, time
     import penstock
@@ -44,7 +44,7 @@ class LifeTest(PackageTest):
     def config(self, text=STREAM):
         return self.write("stream.toml", text)
 
-    def test_stop_wait_returns_when_the_record_of_a_pool_is_complete_while_its_program_runs_on(self):
+    def test_stop_wait_returns_when_the_record_of_a_pool_is_complete_even_if_its_program_continues(self):
         program = self.program("""
             import penstock
             for _ in range(5):
@@ -95,7 +95,7 @@ class LifeTest(PackageTest):
     def test_sessions_that_are_made_and_dropped_leave_no_descriptor_thread_or_process(self):
         self.nothing_grows(int(os.environ.get("PENSTOCK_TEST_SESSIONS", "24")))
 
-    def test_ctrl_c_interrupts_a_wait_at_once_and_loses_nothing(self):
+    def test_ctrl_c_interrupts_a_wait_at_once_and_loses_no_batch(self):
         process = self.program(WAITING, self.config(LONG))
         self.said(process, "paused")
         # It takes the prepared batches; then it waits, and checks for signals every 50 ms.
@@ -108,7 +108,7 @@ class LifeTest(PackageTest):
         self.assertEqual(self.said(process, "taken").split(), [str(index) for index in range(64)])
         self.assertEqual(process.wait(20), 0)
 
-    def test_an_exit_with_a_live_session_keeps_its_code_and_leaves_no_worker(self):
+    def test_a_program_that_exits_with_a_live_session_keeps_its_exit_code_and_leaves_no_worker(self):
         process = self.program("""
             import sys, penstock
             session = penstock.Session(sys.argv[1], loader={"workers": 2}, on_event=lambda event: None)
@@ -153,7 +153,7 @@ class LifeTest(PackageTest):
         self.assertIsNone(gone())
         self.no_children_left()
 
-    def test_a_signal_handler_may_close_the_session_that_waits(self):
+    def test_a_signal_handler_can_close_the_session_that_waits(self):
         out = self.ran("""
             import os, signal, sys, threading, penstock
             session = penstock.Session(sys.argv[1], loader={"workers": 1})
@@ -166,7 +166,7 @@ class LifeTest(PackageTest):
             """, self.config(ENDLESS))
         self.assertIn("ended True", out)
 
-    def test_a_forked_child_that_exits_disturbs_nothing(self):
+    def test_a_forked_child_that_exits_does_not_disturb_its_session(self):
         out = self.ran("""
             import os, sys, penstock
             with penstock.Session(sys.argv[1], loader={"workers": 2}) as session:
@@ -183,7 +183,7 @@ class LifeTest(PackageTest):
             """, self.config())
         self.assertEqual(out.split(), ["3", "8"])
 
-    def test_the_import_is_light_and_asks_for_no_gpu(self):
+    def test_the_import_is_fast_and_does_not_look_for_a_gpu(self):
         out = self.ran("""
             import sys, penstock
             print([name for name in ("numpy", "torch", "penstock._core") if name in sys.modules])

@@ -1,4 +1,4 @@
-"""A loader never loses a sample silently: its log, its exceptions and the verbs of `penstock` name what was left out, and why."""
+"""A loader never loses a sample silently: its log, its exceptions and the verbs of `penstock` name omitted samples and the reason."""
 
 import json
 import pickle
@@ -51,7 +51,7 @@ COLLATING = """
 
 
 class LoaderBadSamplesTest(LoaderCase):
-    """Programs write the log, so the tests of its lines run one."""
+    """Programs write the log, so tests of log lines run a program."""
 
     def log_of(self, text, *arguments):
         process = self.program(text, *arguments)
@@ -84,7 +84,7 @@ class LoaderBadSamplesTest(LoaderCase):
         (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
         self.assertEqual((listed["sample"], listed["work"], listed["causes"], listed["known"]), (7, "sample 7", ["SIGABRT"] * 2, False))
 
-    def test_the_lines_that_raised_are_found_after_the_end(self):
+    def test_the_lines_that_raised_can_be_found_after_the_end(self):
         self.log_of(PROGRAM)
         raised = {"type": "ValueError", "message": "no line 3", "frames": ["<string>:8, in __getitem__"]}
         self.assertEqual([e["exception"] for e in self.events("--last") if e["kind"] == "sample_failed" and e["sample"] == 3], [raised] * 2)
@@ -116,7 +116,7 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertEqual((failed["sample"], failed["exception"]["type"], failed["exception"]["message"]), (5, "KeyError", "'no 5'"))
         self.assertRegex("\n".join(failed["exception"]["frames"]), r"in __getitem__\n.*loader_bad_samples_test\.py:\d+, in give\n.*loader_bad_samples_test\.py:\d+, in read$")
 
-    def test_a_pass_without_any_good_sample_raises_with_the_first_samples_exception(self):
+    def test_a_pass_without_any_good_sample_raises_with_the_exception_of_the_first_sample(self):
         def fail(index):
             return 1 // (index - index)
         for policy in ("skip", "replace"):
@@ -135,7 +135,7 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertEqual(list(SharingLoader(Values(give, 0), batch_size=4, num_workers=2, on_bad_sample="skip")), [])
 
     @notes_are_shown
-    def test_an_exception_has_torchs_text_and_a_note_that_names_the_sample(self):
+    def test_an_exception_has_the_text_of_torch_and_a_note_that_names_the_sample(self):
         def give(index):
             if index == 5:
                 raise KeyError("no five")
@@ -184,7 +184,7 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertRegex(raised.where, r"loader_bad_samples_test\.py:\d+, in test_the_exception")
         self.assertEqual(str(raised_in("nothing of that kind")), "nothing of that kind")
 
-    def test_samples_that_were_left_out_are_listed_even_if_collate_fn_raises_then(self):
+    def test_samples_that_were_omitted_are_listed_even_if_collate_fn_raises_then(self):
         def give(index):
             if index == 1:
                 raise ValueError("no one")
@@ -201,7 +201,7 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertEqual(list(batches), [[4, 5, 6, 7]])
         self.assertEqual([(bad["index"], bad["error"]) for bad in loader.bad_samples], [(1, "ValueError: no one")])
 
-    def test_a_pass_resumed_at_its_beginning_of_which_nothing_is_left_raises_too(self):
+    def test_a_pass_that_is_resumed_at_its_beginning_and_has_no_batch_left_raises_too(self):
         def fail(index):
             raise ValueError(index)
         options = {"batch_size": 4, "num_workers": 2, "on_bad_sample": "skip"}
@@ -234,9 +234,9 @@ class LoaderBadSamplesTest(LoaderCase):
         listed.clear()
         self.assertEqual((listed.total, repr(BadSampleList())), (2, "[]"))
 
-    # ---- what is no sample's fault --------------------------------------------------------------------------------
+    # ---- not the fault of a sample --------------------------------------------------------------------------------
 
-    def test_a_crash_in_collate_fn_is_blamed_on_collate_fn_by_log_and_verbs_too(self):
+    def test_log_and_verbs_blame_a_crash_in_collate_fn_on_collate_fn(self):
         out, err = self.log_of(COLLATING)
         lines = out.splitlines()
         self.assertEqual(lines[0], "[0, 1, 2, 3]")
@@ -250,7 +250,7 @@ class LoaderBadSamplesTest(LoaderCase):
 
     # ---- the quarantine file --------------------------------------------------------------------------------------
 
-    def test_a_run_says_which_samples_a_quarantine_file_leaves_out(self):
+    def test_a_run_reports_which_samples_a_quarantine_file_excludes(self):
         path = os.path.join(self.folder, "bad.jsonl")
         self.log_of(PROGRAM, path)
         out, err = self.log_of(PROGRAM, path)
@@ -268,7 +268,7 @@ class LoaderBadSamplesTest(LoaderCase):
         with self.assertRaisesRegex(penstock.sample_error, "sample 1 is in quarantine.*SIGSEGV.*`penstock quarantine release 1 --file %s`" % path):
             list(loader)
 
-    def test_two_datasets_that_a_quarantine_file_cannot_tell_apart_are_reported(self):
+    def test_two_datasets_that_a_quarantine_file_cannot_distinguish_are_reported(self):
         path = os.path.join(self.folder, "bad.jsonl")
         train, val = Values(int, 8), Values(int, 8)
         DataLoader(train, num_workers=1, quarantine=path)
@@ -278,7 +278,7 @@ class LoaderBadSamplesTest(LoaderCase):
         with self.assertWarnsRegex(UserWarning, "two datasets of this program use .*bad.jsonl.*its own file.*`fingerprint`"):
             DataLoader(val, num_workers=1, quarantine=path)
 
-    def test_a_dataset_may_name_itself_with_a_fingerprint(self):
+    def test_a_dataset_can_name_itself_with_a_fingerprint(self):
         path = os.path.join(self.folder, "bad.jsonl")
         train, val = Values(int, 8), Values(int, 8)
         train.fingerprint, val.fingerprint = "train", "val"
@@ -288,9 +288,9 @@ class LoaderBadSamplesTest(LoaderCase):
         val.fingerprint = "train"
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            DataLoader(val, num_workers=1, quarantine=path)  # the program says that they are the same
+            DataLoader(val, num_workers=1, quarantine=path)  # the program declares them to be the same
 
-    def test_a_quarantine_that_cannot_be_written_is_refused_at_once(self):
+    def test_a_quarantine_file_that_cannot_be_written_is_refused_at_once(self):
         for path, why in ((os.path.join(self.folder, "none", "bad.jsonl"), "there is no folder"), (self.folder, "this is a folder")):
             with self.assertRaisesRegex(penstock.config_error, "quarantine is .*" + why):
                 DataLoader(Values(int, 8), num_workers=1, quarantine=path)
@@ -299,7 +299,7 @@ class LoaderBadSamplesTest(LoaderCase):
 
     # ---- status ---------------------------------------------------------------------------------------------------
 
-    def test_each_sample_counts_once_and_those_of_a_batch_that_raised_are_not_delivered(self):
+    def test_each_sample_counts_once_and_samples_of_a_batch_that_raised_do_not_count_as_delivered(self):
         def give(index):
             if index == 1:
                 raise ValueError(index)
@@ -321,7 +321,7 @@ class LoaderBadSamplesTest(LoaderCase):
             self.assertEqual([now - then for now, then in zip(after[:3], before)], expected, policy)
             self.assertEqual(after[3], 2, policy)
 
-    def test_the_time_beside_a_sample_is_its_own_and_not_that_of_its_batch(self):
+    def test_the_time_shown_with_a_sample_is_that_of_the_sample_and_not_of_its_batch(self):
         process = self.program("""
             import time, torch
             from penstock.torch import DataLoader

@@ -47,13 +47,13 @@ class LoaderContentTest(LoaderCase):
         return equal(batch, other)
 
     def same_batches(self, mine, theirs, where=""):
-        """Two loaders give the same batches. Returns how many."""
+        """Two loaders give the same batches. Returns the number of batches."""
         count = 0
         for count, (batch, other) in enumerate(itertools.zip_longest(mine, theirs), 1):
             self.assertTrue(self.equal(batch, other), "batch %d differs; %s" % (count - 1, where))
         return count
 
-    def test_labels_after_a_last_batch_that_is_not_full_are_right_in_each_epoch(self):
+    def test_labels_after_an_incomplete_last_batch_are_correct_in_each_epoch(self):
         generator = torch.Generator().manual_seed(1)
         images = torch.randint(0, 256, (500, 3, 32, 32), dtype=torch.uint8, generator=generator)
         dataset = torch.utils.data.TensorDataset(images, torch.arange(500, dtype=torch.int64))
@@ -64,7 +64,7 @@ class LoaderContentTest(LoaderCase):
                     self.assertEqual(self.same_batches(mine, TorchLoader(dataset, batch_size=128), "epoch %d, %d workers" % (epoch, workers)), 4)
                 del mine
 
-    def test_batches_that_grow_from_one_to_the_next_are_right(self):
+    def test_batches_that_grow_one_after_another_are_correct(self):
         def image(index):  # multi-scale training: 64, 72, 80, ... pixels, of 8 images each
             side = 64 + 8 * (index // 8 % 12)
             return torch.full((3, side, side), index % 251, dtype=torch.uint8), torch.tensor(index)
@@ -78,7 +78,7 @@ class LoaderContentTest(LoaderCase):
                 for _ in range(2):
                     self.same_batches(mine, TorchLoader(dataset, batch_size=size))
 
-    def test_batches_of_two_sizes_in_turn_are_right(self):
+    def test_batches_of_two_alternating_sizes_are_correct(self):
         dataset = Values(lambda index: (torch.full((3, 16, 16), index % 251, dtype=torch.uint8), index, numpy.full(5, index)), 1152)
         sampler, at = [], 0
         while at < 1152:
@@ -89,7 +89,7 @@ class LoaderContentTest(LoaderCase):
         for _ in range(3):
             self.same_batches(mine, TorchLoader(dataset, batch_sampler=sampler))
 
-    def test_a_batch_that_outgrows_its_slot_after_one_that_did_not_is_right(self):
+    def test_a_batch_that_outgrows_its_slot_after_one_that_fitted_is_correct(self):
         sizes = (100_000, 900_000, 1_100_000, 200_000, 3_000_000, 50_000, 1_048_000)
         dataset = Values(lambda index: {"data": torch.full((sizes[index % len(sizes)],), index, dtype=torch.uint8), "index": index,
                                         "text": "y" * sizes[index % len(sizes)]}, 21)
@@ -98,7 +98,7 @@ class LoaderContentTest(LoaderCase):
             self.assertEqual(self.same_batches(mine, TorchLoader(dataset, batch_size=1)), 21)
         self.assertEqual(mine._workers.pool.report()["workers"]["restarts"], 0)
 
-    def test_random_structures_that_grow_and_shrink_match_those_of_torchs_loader(self):
+    def test_random_structures_that_grow_and_shrink_match_those_of_the_torch_loader(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
         draw, left = random.Random(SEED), BATCHES
         kept = []
@@ -143,7 +143,7 @@ class LoaderContentTest(LoaderCase):
                 for given, result in kept[-50:]:
                     self.assertTrue(self.equal(result, random_value(*given)), "a kept result changed; seed %d" % SEED)
 
-    def test_a_collate_function_of_the_programs_own_and_one_of_torchs_for_its_type_are_right(self):
+    def test_a_collate_function_of_the_program_and_one_registered_in_torch_for_its_type_are_correct(self):
         def joined(samples):
             return torch.cat([sample.reshape(-1) for sample in samples]), [len(sample) for sample in samples]
 
@@ -153,7 +153,7 @@ class LoaderContentTest(LoaderCase):
         for how in ({"collate_fn": joined, "batch_size": 9}, {"batch_size": 1}):
             self.same_batches(self.loader(dataset, num_workers=1, **how), TorchLoader(dataset, **how))
 
-    def test_a_batch_that_is_not_what_its_worker_made_is_an_error(self):
+    def test_a_batch_that_differs_from_what_its_worker_made_is_an_error(self):
         def spoil(samples):
             return torch.stack(samples)
         loader = self.loader(Values(lambda index: torch.full((100,), index), 8), batch_size=4, num_workers=1, collate_fn=spoil)
@@ -179,7 +179,7 @@ class RoomTest(LoaderCase):
     def views(self, *tensors):
         return [memoryview(b"pickle"), *[memoryview(tensor.numpy()).cast("B") for tensor in tensors]]
 
-    def test_parts_in_separate_memory_are_added_after_the_tensors_and_change_none(self):
+    def test_parts_in_separate_memory_are_appended_to_the_tensors_and_do_not_change_them(self):
         room = self.room()
         first, second = room.tensor(torch.int64, (10,)), room.tensor(torch.uint8, (3, 5))
         first.fill_(7)
@@ -187,7 +187,7 @@ class RoomTest(LoaderCase):
         self.assertIsNotNone(room.finished(self.views(first, second, torch.full((100,), 3, dtype=torch.uint8))))
         self.assertEqual((first.unique().tolist(), second.unique().tolist()), ([7], [9]))
 
-    def test_a_part_of_a_tensors_range_is_accepted_and_one_that_leaves_it_is_refused(self):
+    def test_a_part_within_the_range_of_a_tensor_is_accepted_and_one_that_leaves_it_is_refused(self):
         room = self.room()
         first, second = room.tensor(torch.uint8, (64,)), room.tensor(torch.uint8, (64,))
         self.assertIsNotNone(room.finished(self.views(first[8:16], second)))
@@ -205,7 +205,7 @@ class RoomTest(LoaderCase):
         self.assertEqual(bytes(self.memory), before)
         self.assertIsNone(room.tensor(torch.uint8, (640,)))
 
-    def test_a_batch_whose_part_leaves_its_range_is_an_error_that_names_its_samples(self):
+    def test_a_batch_with_a_part_outside_its_range_is_an_error_that_names_its_samples(self):
         def broken(worker):
             def finished(self, parts):
                 raise _tensors.PartOutsideRangeError("part 1 is out of the range of its tensor")

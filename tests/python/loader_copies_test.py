@@ -22,7 +22,7 @@ class LoaderCopiesTest(LoaderCase):
         sampler = torch.utils.data.DistributedSampler(loader.dataset, 1, 0, shuffle=False)
         return type(loader)(**{**given, "dataset": loader.dataset, "sampler": sampler, "shuffle": False, "batch_sampler": None})
 
-    def test_a_loader_that_is_made_from_the_attributes_of_another_one_keeps_its_arguments(self):
+    def test_a_loader_made_from_the_attributes_of_another_one_keeps_its_arguments(self):
         loader = DataLoader(Squares(12), batch_size=3, shuffle=True, num_workers=1, quarantine=os.path.join(self.folder, "bad.jsonl"), **OPTIONS)
         again = self.made_again(self.made_again(loader))
         self.assertEqual(again._options, loader._options)
@@ -46,7 +46,7 @@ class LoaderCopiesTest(LoaderCase):
         self.assertEqual([batch["index"].tolist() for batch in copy.copy(again)], epochs[0])
         self.assertEqual([[batch["index"].tolist() for batch in again] for _ in range(2)], epochs)
 
-    def test_the_multiprocessing_context_is_what_was_given_in_all_but_name(self):
+    def test_the_multiprocessing_context_is_the_given_one_except_for_its_name(self):
         loader = DataLoader(Squares(), num_workers=1, multiprocessing_context="spawn")
         self.assertEqual(loader.multiprocessing_context.get_start_method(), "spawn")
         self.assertIsInstance(loader.multiprocessing_context, multiprocessing.context.BaseContext)
@@ -55,7 +55,7 @@ class LoaderCopiesTest(LoaderCase):
         self.assertIsNone(DataLoader(Squares()).multiprocessing_context)
         self.assertIsNone(pickle.loads(pickle.dumps(DataLoader(Squares(), num_workers=1).multiprocessing_context)))
 
-    def test_a_plain_loader_that_is_made_from_ours_warns_when_its_workers_begin(self):
+    def test_a_plain_loader_that_is_made_from_ours_warns_when_its_workers_start(self):
         out = self.ran("""
             import warnings
             import torch.utils.data
@@ -70,8 +70,8 @@ class LoaderCopiesTest(LoaderCase):
             """)
         self.assertEqual(out.split(), ["66", "True"] * 2)
 
-    def test_an_adapter_like_accelerates_gets_a_loader_of_our_class_from_the_plain_one(self):
-        # A module with accelerate's name and what its DataLoaderAdapter does; training_test.py has accelerate itself.
+    def test_an_adapter_like_that_of_accelerate_makes_a_loader_of_our_class_from_the_plain_one(self):
+        # A module with accelerate's name that does what its DataLoaderAdapter does; training_test.py uses accelerate itself.
         out = self.ran("""
             import os, sys, types, warnings
             import torch

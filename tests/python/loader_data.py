@@ -20,10 +20,10 @@ __all__ = ["Counting", "DataLoader", "LoaderCase", "SharingLoader", "Shards", "S
 
 
 class SharingLoader(DataLoader):
-    """A loader that reuses the workers of earlier tests with the same number of workers: a new one takes a second to import torch.
+    """A loader that reuses the workers of earlier tests with the same number of workers: a new worker takes a second to import torch.
     For tests in which no worker dies and its process does not matter."""
 
-    _of_all = {}  # by _kind()
+    _of_all = {}  # indexed by _kind()
 
     def _kind(self):
         return self.num_workers
@@ -37,7 +37,7 @@ class SharingLoader(DataLoader):
 
     @classmethod
     def pids(cls):
-        """The pids of their workers, and of the templates that fork these."""
+        """The pids of the loaders' workers, and of the templates that fork them."""
         workers = {each["pid"] for workers in cls._of_all.values() for each in workers.pool.status()["workers"]}
         templates = {pid for pid in children_of(os.getpid()) if is_template(pid)}
         return workers | templates if len(templates) <= len(cls._of_all) else workers
@@ -49,7 +49,7 @@ class SharingLoader(DataLoader):
 
 
 def is_template(pid):
-    """Workers have its environment, but not its socket."""
+    """Workers have the test's environment, but not its socket."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = dict(each.split(b"=", 1) for each in file.read().split(b"\0") if b"=" in each)
@@ -103,7 +103,7 @@ class Squares(torch.utils.data.Dataset):
 
 
 class Values(torch.utils.data.Dataset):
-    """What `give(index)` returns."""
+    """A dataset of what `give(index)` returns."""
 
     def __init__(self, give, length=64):
         self.give, self.length = give, length

@@ -1,4 +1,4 @@
-"""Failures that torch's loader does not survive: workers may die or hang and samples be left out, and no other sample is affected."""
+"""Failures that torch's loader does not survive: workers may die or hang and samples may be omitted, without an effect on other samples."""
 
 import fcntl
 import hashlib
@@ -63,7 +63,7 @@ class Disturbed(Once):
             return len(file.readlines())
 
 
-# Two attempts instead of three: each death costs a new worker, which imports torch. One test shows the three.
+# Two attempts instead of three: each death costs a new worker, which imports torch. One test uses three.
 TWICE = {"quarantine": {"max_attempts": 2}}
 
 
@@ -87,7 +87,7 @@ def digest(batches):
 
 
 class LoaderDeathsTest(LoaderCase):
-    # ---- what dies ------------------------------------------------------------------------------------------------
+    # ---- deaths ---------------------------------------------------------------------------------------------------
 
     def test_whatever_kills_a_worker_costs_no_sample_and_changes_none(self):
         terrible = {11: crash, 42: leave, 87: kill, 120: exhaust, 160: hang}
@@ -136,7 +136,7 @@ class LoaderDeathsTest(LoaderCase):
         self.assertEqual(len(caught.exception.causes), 3)
         self.assertEqual([batch.tolist() for batch in loader], [[8, 9, 10, 11], [12, 13, 14, 15]])
 
-    def test_a_sample_that_always_hangs_raises_torchs_timeout_and_is_named(self):
+    def test_a_sample_that_always_hangs_raises_the_timeout_of_torch_and_is_named(self):
         def give(index):
             if index == 1:
                 hang()
@@ -200,18 +200,18 @@ class LoaderDeathsTest(LoaderCase):
     def test_the_command_line_lists_and_releases_what_a_loader_quarantined(self):
         path = os.path.join(self.folder, "quarantine")
         Quarantine(path, "these").add(17, ["exit 7", "SIGABRT"])
-        Quarantine(path, "these").add("cat.jpg", ["exit 7"])  # a key of a dictionary: only for loaders
+        Quarantine(path, "these").add("cat.jpg", ["exit 7"])  # in single quotes, as a key of a dictionary: only for loaders
         code, out, err = self.penstock("quarantine", "list", "--file", path, "--json")
         (entry,) = json.loads(out)["quarantine"]
         self.assertEqual((code, entry["sample"], entry["attempts"], entry["causes"]), (0, 17, 2, ["exit 7", "SIGABRT"]), err)
         self.assertEqual(self.penstock("quarantine", "release", 17, "--file", path)[0], 0)
         self.assertEqual(Quarantine(path, "these").indices, {"cat.jpg": ["exit 7"]})
 
-    def test_a_quarantine_of_an_earlier_version_is_read(self):
+    def test_a_quarantine_file_of_an_earlier_version_can_be_read(self):
         path = self.write("quarantine", '{"index": 4, "causes": ["exit 7"], "dataset": "these"}\n')
         self.assertEqual(Quarantine(path, "these").indices, {4: ["exit 7"]})
 
-    def test_a_full_disk_leaves_no_half_line_in_a_quarantine(self):
+    def test_a_full_disk_leaves_no_incomplete_line_in_a_quarantine_file(self):
         path = os.path.join(self.folder, "quarantine")
         Quarantine(path, "these").add(1, ["exit 7"])
         whole = os.path.getsize(path)
@@ -226,7 +226,7 @@ class LoaderDeathsTest(LoaderCase):
         Quarantine(path, "these").add(2, ["exit 8"])
         self.assertEqual(Quarantine(path, "these").indices, {1: ["exit 7"], 2: ["exit 8"]})
 
-    def test_half_a_line_that_a_crash_left_in_a_quarantine_is_removed(self):
+    def test_an_incomplete_line_that_a_crash_left_in_a_quarantine_file_is_removed(self):
         path = os.path.join(self.folder, "quarantine")
         Quarantine(path, "these").add(1, ["exit 7"])
         with open(path, "a") as file:

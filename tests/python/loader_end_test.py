@@ -1,4 +1,4 @@
-"""The end of a loader and of its program: nothing is left behind, and nothing grows."""
+"""The end of a loader and of its program: no processes, descriptors or memory remain, and nothing grows."""
 
 import gc
 import os
@@ -25,7 +25,7 @@ def threads_of(pid):
 
 
 class LoaderEndTest(LoaderCase):
-    def test_classes_of_a_program_without_a_main_guard_reach_workers_and_return(self):
+    def test_classes_of_a_program_without_a_main_guard_reach_workers_and_come_back(self):
         out = self.ran("""
             import torch
             from penstock.torch import DataLoader
@@ -39,7 +39,7 @@ class LoaderEndTest(LoaderCase):
             """)
         self.assertEqual(out.split(), ["True", "3", "True", "12"])
 
-    def test_an_iterator_that_lives_at_the_interpreters_end_does_not_delay_it(self):
+    def test_an_iterator_that_lives_until_the_interpreter_ends_does_not_delay_that(self):
         out = self.ran("""
             import time, torch
             from penstock.torch import DataLoader
@@ -53,7 +53,7 @@ class LoaderEndTest(LoaderCase):
             """, timeout=100)
         self.assertEqual(out.strip(), "0")
 
-    def test_a_loader_whose_pool_was_stopped_raises_at_most_once_for_each_batch_and_ends(self):
+    def test_a_loader_whose_pool_was_stopped_raises_at_most_once_for_each_batch_and_then_ends(self):
         loader = DataLoader(Values(int, 40), batch_size=4, num_workers=1)
         batches = iter(loader)
         next(batches)
@@ -71,7 +71,7 @@ class LoaderEndTest(LoaderCase):
         self.assertEqual(delivered + raised, 10)
 
     def test_a_consumer_that_waits_for_a_batch_gets_stopped_error_when_the_loader_is_stopped(self):
-        for length in (2, 40):  # all batches are under way; some are not
+        for length in (2, 40):  # all batches are in progress, or only some
             begun = os.path.join(self.folder, "begun-%d" % length)
 
             def wait(index):
@@ -109,7 +109,7 @@ class LoaderEndTest(LoaderCase):
         process.wait()
         self.wait_until(lambda: not alive(worker), "the end of the worker", seconds=3)
 
-    def test_iterations_leak_nothing(self):
+    def test_iterations_leak_no_descriptors_threads_or_memory(self):
         many = int(os.environ.get("PENSTOCK_TEST_ITERATIONS", "60"))
 
         def give(index):
@@ -122,24 +122,24 @@ class LoaderEndTest(LoaderCase):
         def turn(times):
             for at in range(times):
                 for place, batch in enumerate(loader):
-                    if at % 3 == 0 and place == 4:  # an iteration that is given up
+                    if at % 3 == 0 and place == 4:  # an iteration that is abandoned
                         break
             del batch
             gc.collect()
             return grown_from([os.getpid(), *children_of(os.getpid())])
         seen = set()
-        while len(seen) < 2:  # the second one imports torch when the first one has
+        while len(seen) < 2:  # the second worker imports torch when the first one has
             seen |= {int(facts["worker"][0]) for _, facts in loader}
         before = turn(30)
         after = turn(many)
         self.assertEqual(sorted(before), sorted(after))
         for pid, (descriptors, threads, memory) in before.items():
             self.assertEqual(after[pid][1], threads)
-            self.assertLessEqual(after[pid][0], descriptors + 2, "descriptors")  # those of the current order and of the last one
+            self.assertLessEqual(after[pid][0], descriptors + 2, "descriptors")  # open for the current order and the last one
             self.assertLess(after[pid][2], memory + (8 << 10), "kilobytes")
         print("%d iterations; descriptors, threads, kB at first and at last:" % many, list(before.values()), list(after.values()))
 
-    def test_loaders_that_are_made_and_dropped_leave_nothing_behind(self):
+    def test_loaders_that_are_made_and_dropped_leave_no_processes_or_descriptors(self):
         def turn(times):
             for at in range(times):
                 loader = DataLoader(Squares(64), batch_size=4, num_workers=1)

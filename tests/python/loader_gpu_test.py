@@ -29,11 +29,11 @@ class LoaderGpuTest(LoaderCase):
         self.wait_until(lambda: not children_of(os.getpid()), "the end of the workers", seconds=30)
         return batches, list(torch.utils.data.DataLoader(Values(give, length), batch_size=8))
 
-    def test_an_epoch_that_is_kept_is_right_after_the_end_of_its_loader(self):
+    def test_an_epoch_that_is_kept_is_correct_after_the_end_of_its_loader(self):
         # Many more batches than the workers have slots.
         self.right(*self.kept(lambda index: {"value": torch.full((1000,), float(index)), "name": "n%d" % index}, 800))
 
-    def test_batches_that_fit_no_slot_are_right_too(self):
+    def test_batches_that_fit_no_slot_are_correct_too(self):
         self.right(*self.kept(lambda index: {"value": torch.full((100000,), float(index)), "name": "n%d" % index}, 80, slot_bytes="1MiB"))
 
     def test_a_crash_changes_no_kept_batch(self):
@@ -47,7 +47,7 @@ class LoaderGpuTest(LoaderCase):
         self.right(*self.kept(give, 800))
         self.assertTrue(os.path.exists(mark))
 
-    def test_another_stream_may_use_a_batch_as_soon_as_it_is_given(self):
+    def test_another_stream_can_use_a_batch_as_soon_as_it_is_delivered(self):
         loader = DataLoader(Values(lambda index: torch.full((100000,), float(index)), 400), batch_size=8, num_workers=2, device="cuda")
         stream, sums = torch.cuda.Stream(), []
         for batch in loader:

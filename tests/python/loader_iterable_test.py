@@ -1,4 +1,4 @@
-"""Iterable datasets: sharded as by torch; a worker that dies costs and repeats nothing."""
+"""Iterable datasets: sharded as in torch; a worker that dies loses and repeats no sample."""
 
 import collections
 import random
@@ -11,7 +11,7 @@ from package import children_of
 
 
 def kill_one(candidates):
-    """SIGKILL for one of these processes, chosen at random. Any of them may end meanwhile: then another one."""
+    """Sends SIGKILL to one of these processes, chosen at random. A chosen process may have ended; then another one is killed."""
     while True:
         try:
             return signal_process(random.choice(list(candidates())), signal.SIGKILL)
@@ -20,13 +20,13 @@ def kill_one(candidates):
 
 
 class LoaderIterableTest(LoaderCase):
-    def test_iterable_datasets_are_sharded_and_ordered_as_torch_does_it(self):
+    def test_iterable_datasets_are_sharded_and_ordered_as_in_torch(self):
         for workers, options in ((3, {"batch_size": 3}), (2, {"batch_size": 3, "drop_last": True}), (2, {"batch_size": None})):
             mine = list(SharingLoader(Shards(10), num_workers=workers, **options))
             theirs = list(torch.utils.data.DataLoader(Shards(10), num_workers=workers, multiprocessing_context="fork", **options))
             self.same(mine, theirs)
 
-    def test_a_worker_that_dies_in_an_iterable_dataset_loses_and_repeats_nothing(self):
+    def test_a_worker_that_dies_in_an_iterable_dataset_loses_and_repeats_no_sample(self):
         mark = os.path.join(self.folder, "mark")
 
         def die(shard, value):
@@ -39,7 +39,7 @@ class LoaderIterableTest(LoaderCase):
         del loader
         self.assertEqual(first, [batch.tolist() for batch in SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=3)])
 
-    def test_a_replacement_resumes_a_stateful_dataset_and_repeats_nothing(self):
+    def test_a_replacement_resumes_a_stateful_dataset_and_repeats_no_sample(self):
         mark = os.path.join(self.folder, "mark")
 
         def die(shard, value):
@@ -54,11 +54,11 @@ class LoaderIterableTest(LoaderCase):
         self.assertEqual(plain(DataLoader(dataset, **options)), expected)
         self.assertTrue(os.path.exists(mark))
         again = [value for value, times in dataset.made().items() if times > 1]
-        self.assertLessEqual(set(again), {1029})  # of the batch that was lost
+        self.assertLessEqual(set(again), {1029})  # of the lost batch
 
     def test_kills_at_any_moment_do_not_change_what_a_stateful_dataset_yields(self):
         options = {"num_workers": 2, "batch_size": 3, "seed": 3}
-        length = int(os.environ.get("PENSTOCK_TEST_KILLED", "150"))  # a kill for every 30 of them
+        length = int(os.environ.get("PENSTOCK_TEST_KILLED", "150"))  # one kill for every 30 of them
         dataset = Counting(length, os.path.join(self.folder, "log"), lambda shard, value: time.sleep(0.001))
         expected = plain(SharingLoader(dataset, **options))
         loader = DataLoader(dataset, **options)
@@ -69,7 +69,7 @@ class LoaderIterableTest(LoaderCase):
                 kill_one(lambda: set(children_of(os.getpid())) - SharingLoader.pids())
         self.assertEqual(plain(batches), expected)
 
-    def test_a_worker_that_dies_after_its_shards_last_samples_repeats_none_of_them(self):
+    def test_a_worker_that_dies_after_the_last_samples_of_its_shard_repeats_none_of_them(self):
         dataset = Counting(8, os.path.join(self.folder, "log"))
         loader = DataLoader(dataset, num_workers=1, batch_size=3, prefetch_factor=1)
         iterator = iter(loader)
@@ -87,7 +87,7 @@ class LoaderIterableTest(LoaderCase):
             pids[shard].add(pid)
         self.assertEqual({shard: len(some) for shard, some in pids.items()}, {0: 1, 1: 1, 2: 1})
 
-    def test_a_shard_that_kills_its_worker_is_named_with_the_position(self):
+    def test_a_shard_that_kills_its_worker_is_named_with_its_position(self):
         def die(shard, value):
             if (shard, value) == (0, 5):
                 crash()

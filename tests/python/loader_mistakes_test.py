@@ -7,12 +7,12 @@ import penstock
 from loader_data import DataLoader, LoaderCase, SharingLoader, Squares, torch
 from package import *
 
-# A libcuda for tests that reports whether it was initialised. If torch was built for CUDA, its own libcuda is found first.
+# A libcuda for tests that reports whether it was initialised. A torch that was built for CUDA finds its own libcuda first.
 CUDA = os.path.join(os.path.dirname(os.environ.get("PENSTOCK_BIN", "")), "tests", "actors", "job_worker", "idle_cuda", "libcuda.so.1")
 
 
 class Values(torch.utils.data.Dataset):
-    """What `give(index)` returns."""
+    """A dataset of what `give(index)` returns."""
 
     def __init__(self, give=abs, length=40):
         self.give, self.length = give, length
@@ -65,7 +65,7 @@ class LoaderMistakesTest(LoaderCase):
             thread.join()
         self.assertEqual(sorted(taken), [(at, at + 1) for at in range(0, 40, 2)])
 
-    def test_an_iterator_that_is_dropped_in_the_middle_of_an_epoch_leaves_the_next_one_whole(self):
+    def test_an_iterator_that_is_dropped_in_the_middle_of_an_epoch_leaves_the_next_epoch_complete(self):
         loader = SharingLoader(Values(lambda index: (index, os.getpid())), batch_size=None, num_workers=1)
         iterator = iter(loader)
         first = [next(iterator), next(iterator)]
@@ -74,7 +74,7 @@ class LoaderMistakesTest(LoaderCase):
         self.assertEqual([index for index, _ in whole], list(range(40)))
         self.assertEqual({pid for _, pid in whole}, {pid for _, pid in first})
 
-    def test_ctrl_c_interrupts_a_wait_at_once_and_loses_nothing(self):
+    def test_ctrl_c_interrupts_a_wait_at_once_and_loses_no_batch(self):
         ready = os.path.join(self.folder, "ready")
 
         def wait(index):
@@ -96,11 +96,11 @@ class LoaderMistakesTest(LoaderCase):
         with self.assertRaises(KeyboardInterrupt) as caught:
             waiting.set()
             next(iterator)
-        self.assertIsNone(caught.exception.__context__)  # its traceback shows no exception of ours
+        self.assertIsNone(caught.exception.__context__)  # its traceback shows no exception of penstock
         thread.join()
         self.assertEqual(list(iterator), [1, 2, 3])
 
-    def test_loaders_without_a_name_get_their_own(self):
+    def test_loaders_without_a_name_get_separate_names(self):
         process = self.program("""
             from penstock.torch import DataLoader
             def name_of(loader):
@@ -126,7 +126,7 @@ class LoaderMistakesTest(LoaderCase):
 
     # ---- CUDA in a worker -----------------------------------------------------------------------------------------
 
-    def test_cuda_in_a_worker_fails_that_batch_with_the_rule_and_the_next_one_comes(self):
+    def test_cuda_in_a_worker_fails_that_batch_with_the_rule_and_the_next_one_arrives(self):
         library = "libcuda.so.1" if torch.cuda.is_available() else CUDA
         if library == CUDA and not os.path.exists(CUDA):
             self.skipTest("the library of the tests is not built")
@@ -151,13 +151,13 @@ class LoaderMistakesTest(LoaderCase):
 
     # ---- what a batch may be --------------------------------------------------------------------------------------
 
-    def test_batches_may_be_nested_and_have_strings_and_none(self):
+    def test_batches_can_be_nested_and_contain_strings_and_none(self):
         def collate(samples):
             return {"a": {"b": ["text", None, samples]}, "c": None} if samples[0] else None
         batches = list(SharingLoader(Values(length=4), batch_size=2, num_workers=1, collate_fn=collate))
         self.assertEqual(batches, [None, {"a": {"b": ["text", None, [2, 3]]}, "c": None}])
 
-    def test_none_and_generators_among_samples_are_refused_in_torchs_words_and_in_ours(self):
+    def test_none_and_generators_among_samples_are_refused_with_errors_of_torch_and_of_ours(self):
         with self.assertRaisesRegex(TypeError, "default_collate: batch must contain tensors.*NoneType"):
             next(iter(SharingLoader(Values(lambda index: None), batch_size=2, num_workers=1)))
         with self.assertRaisesRegex(TypeError, "(?s)a batch cannot be pickled.*generator"):
@@ -165,7 +165,7 @@ class LoaderMistakesTest(LoaderCase):
 
     # ---- what cannot be pickled -----------------------------------------------------------------------------------
 
-    def test_the_attribute_that_cannot_be_pickled_is_named_however_deep_it_is(self):
+    def test_an_attribute_that_cannot_be_pickled_is_named_however_deep_it_is(self):
         data = Values()
         data.first = multiprocessing.Value("i", lock=False)  # these can be pickled
         data.lock = threading.Lock()
@@ -184,7 +184,7 @@ class LoaderMistakesTest(LoaderCase):
         with self.assertRaisesRegex(TypeError, "collate_fn's variable lock"):
             iter(SharingLoader(range(3), num_workers=1, collate_fn=lambda samples: lock))
 
-    def test_a_global_that_a_dataset_of_the_program_uses_is_named(self):
+    def test_the_error_names_a_global_that_a_dataset_of_the_program_uses(self):
         self.assertIn("dataset.__getitem__'s global lock (a lock) cannot be pickled", self.ran("""
             import threading
             from penstock.torch import DataLoader
@@ -212,7 +212,7 @@ class LoaderMistakesTest(LoaderCase):
 
     # ---- what workers cannot do -----------------------------------------------------------------------------------
 
-    def test_what_cannot_be_pickled_is_named(self):
+    def test_an_object_that_cannot_be_pickled_is_named(self):
         dataset = Squares()
         dataset.lock = threading.Lock()
         with self.assertRaisesRegex(TypeError, r"dataset\.lock .*cannot.*pickle"):
@@ -222,7 +222,7 @@ class LoaderMistakesTest(LoaderCase):
         with self.assertRaisesRegex(RuntimeError, "stack expects each tensor to be equal size"):
             next(iter(SharingLoader(Values(torch.zeros), batch_size=2, num_workers=1)))
 
-    def test_a_worker_that_cannot_begin_says_why(self):
+    def test_a_worker_that_cannot_start_says_why(self):
         loader = DataLoader(Squares(), num_workers=1, pool={"loader": {"command": [sys.executable, "-c", "raise SystemExit('no torch here')"]}})
         with self.assertRaisesRegex(penstock.error, "no torch here"):
             next(iter(loader))
@@ -233,7 +233,7 @@ class LoaderMistakesTest(LoaderCase):
         with self.assertRaises(KeyboardInterrupt):
             next(iter(SharingLoader(Values(give), num_workers=1)))
 
-    def test_a_worker_of_a_loader_may_have_a_loader(self):
+    def test_a_worker_of_a_loader_can_have_a_loader(self):
         def give(index):
             return sum(int(value) for value in DataLoader(Values(abs, 4), num_workers=1))
         self.assertEqual(list(SharingLoader(Values(give, 2), batch_size=None, num_workers=1)), [6, 6])

@@ -36,7 +36,7 @@ class Drawing:
 
 
 class Turning(Drawing):
-    """Begins one index later in each epoch: its order comes from a number that only its state_dict() has."""
+    """Starts one index later in each epoch: its order comes from a number that only its state_dict() has."""
 
     def __init__(self):
         super().__init__(lambda sampler: [(index + sampler.turns) % 12 for index in range(12)])
@@ -54,7 +54,7 @@ class Turning(Drawing):
 
 
 class Yielding(torch.utils.data.RandomSampler):
-    """Its state is a position, as that of torchdata's samplers."""
+    """Its state is a position, like that of torchdata's samplers."""
 
     def __init__(self):
         super().__init__(range(12))
@@ -76,7 +76,7 @@ class Yielding(torch.utils.data.RandomSampler):
 
 
 class Around:
-    """A batch sampler around another sampler, as libraries have it."""
+    """A batch sampler around another sampler, as some libraries have it."""
 
     def __init__(self, sampler):
         self.sampler = sampler
@@ -155,7 +155,7 @@ class LoaderStateTest(LoaderCase):
         list(begun)
         loader(3, 0, 4).load_state_dict(begun.state_dict())  # between epochs
 
-    def test_a_damaged_state_is_refused_and_what_it_lacks_is_named(self):
+    def test_a_damaged_state_is_refused_and_the_missing_part_is_named(self):
         state = SharingLoader(Squares(), num_workers=1).state_dict()
         for name, value in {"facts": None, "epoch": "x", "samples": -4, "generators": None, "shards": None}.items():
             damaged = {key: each for key, each in state.items() if key != name}
@@ -170,7 +170,7 @@ class LoaderStateTest(LoaderCase):
 
         def loader(workers, **options):
             options = {"batch_size": 4, "shuffle": True, "generator": torch.Generator().manual_seed(9), **options}
-            kind = DataLoader if workers == 3 else SharingLoader  # also in workers that have seen nothing before
+            kind = DataLoader if workers == 3 else SharingLoader  # also in workers without any history
             return kind(Values(give, 30), num_workers=workers, **options)
 
         def flat(batches):
@@ -200,10 +200,10 @@ class LoaderStateTest(LoaderCase):
                     self.assertEqual([index for index, _ in rest], [index for index, _ in epochs[0][begin:]])
                     if size == 4 and workers and begin:
                         again = loader(2, **{**options, **({"generator": torch.Generator()} if not options else {})})
-                        again.load_state_dict(other.state_dict())  # at the epoch's end
+                        again.load_state_dict(other.state_dict())  # at the end of the epoch
                         self.assertEqual([flat(again), flat(again)], epochs[1:])
 
-    def test_a_state_is_small_and_one_of_another_dataset_is_refused(self):
+    def test_a_state_is_small_and_a_state_of_another_dataset_is_refused(self):
         import pickle
         loader = SharingLoader(Squares(1_000_000), batch_size=4, num_workers=1, shuffle=True)
         next(iter(loader))
@@ -225,7 +225,7 @@ class LoaderStateTest(LoaderCase):
                 break
         del loader
         for count, state in states.items():
-            kind = DataLoader if count == 4 else SharingLoader  # also in workers that have seen nothing before
+            kind = DataLoader if count == 4 else SharingLoader  # also in workers without any history
             other = kind(Shards(20), num_workers=2, batch_size=2, seed=1)
             other.load_state_dict(state)
             self.assertEqual([batch.tolist() for batch in other], whole[count:])
@@ -233,7 +233,7 @@ class LoaderStateTest(LoaderCase):
         with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 3"):
             DataLoader(Shards(20), num_workers=3, batch_size=2, seed=1).load_state_dict(state)
 
-    def test_a_stateful_dataset_continues_from_its_state_and_repeats_nothing(self):
+    def test_a_stateful_dataset_continues_from_its_state_and_repeats_no_sample(self):
         for workers in (2, 0):
             options = {"num_workers": workers, "batch_size": 2, "seed": 1}
             log = os.path.join(self.folder, "log")
@@ -249,7 +249,7 @@ class LoaderStateTest(LoaderCase):
                 del iterator, loader
                 dataset.made()
                 dataset = Counting(24, log)
-                other = (DataLoader if count == 1 else SharingLoader)(dataset, **options)  # also in workers that have seen nothing before
+                other = (DataLoader if count == 1 else SharingLoader)(dataset, **options)  # also in workers without any history
                 other.load_state_dict(state)
                 values = [values for values, _ in first + plain(other)]
                 self.assertEqual(values, [values for values, _ in whole])
@@ -260,7 +260,7 @@ class LoaderStateTest(LoaderCase):
                     with self.assertRaisesRegex(penstock.state_mismatch_error, "num_workers was 2 and is 1"):
                         DataLoader(Counting(24, log), num_workers=1, batch_size=2, seed=1).load_state_dict(state)
 
-    def test_an_ended_shard_is_not_repeated_though_its_state_equals_the_initial_one(self):
+    def test_a_shard_that_has_ended_is_not_repeated_even_if_its_state_equals_the_initial_one(self):
         for workers, batches in ((2, 8), (0, 7)):  # the last one of each shard has fewer samples, so the shard is known to have ended
             options = {"num_workers": workers, "batch_size": 3, "seed": 1}
             dataset = Counting(20, os.path.join(self.folder, "log"))
@@ -272,7 +272,7 @@ class LoaderStateTest(LoaderCase):
             self.assertEqual([shard["state"] for shard in state["shards"]["states"]], [{"next": None}] * max(1, workers))
             other = SharingLoader(dataset, **options)
             other.load_state_dict(state)
-            self.assertEqual(len(plain(other)), batches)  # nothing is left of the saved epoch, so this is the whole next one
+            self.assertEqual(len(plain(other)), batches)  # no batch is left of the saved epoch, so this is the whole next one
             self.assertEqual(list(iterator), [])
 
     def test_a_batch_that_was_an_error_is_not_loaded_again_after_resuming(self):
@@ -369,7 +369,7 @@ class LoaderStateTest(LoaderCase):
                         self.assertEqual(comes, rest, where)
                     self.assertEqual([index for index, _ in comes], [index for index, _ in rest], where)
                     self.assertTrue(torch.equal(program, torch.default_generator.get_state()), "the program's generator was touched")
-                    self.assertEqual(len(rows(other)), len(rows(before)) + len(rest))  # the next epoch is a whole one
+                    self.assertEqual(len(rows(other)), len(rows(before)) + len(rest))  # the next epoch is complete here, too
                 loader.load_state_dict(state)  # also in the loader whose state it is
                 self.assertEqual([index for index, _ in rows(loader)], [index for index, _ in rest], where)
 
@@ -381,7 +381,7 @@ class LoaderStateTest(LoaderCase):
         log = os.path.join(self.folder, "log")
         for owner in ("generator", "seed", "program"):
             for workers, persistent in ((0, False), (1, True), (2, True), (2, False)):
-                for kind in (Drawn, Counting) if workers else (Counting,):  # random numbers of the program itself do not belong to the loader
+                for kind in (Drawn, Counting) if workers else (Counting,):  # the program's own random numbers are not the loader's
                     last, count = draw.randrange(1, 3), draw.randrange(1, 7)
                     where = (owner, workers, persistent, kind.__name__, last, count)
 
@@ -408,11 +408,11 @@ class LoaderStateTest(LoaderCase):
                         if workers:
                             self.assertEqual(comes, rest, where)
                         self.assertEqual(numbers(comes), numbers(rest), where)
-                        self.assertEqual(sorted(numbers(plain(other))), sorted(numbers(earlier[0])), where)  # the next one is whole
+                        self.assertEqual(sorted(numbers(plain(other))), sorted(numbers(earlier[0])), where)  # the next one is complete here, too
                     loader.load_state_dict(state)  # also in the loader whose state it is
                     self.assertEqual(numbers(plain(loader)), numbers(rest), where)
 
-    def test_a_state_after_an_iterable_datasets_last_batch_resumes_with_the_next_epoch(self):
+    def test_a_state_after_the_last_batch_of_an_iterable_dataset_resumes_with_the_next_epoch(self):
         for workers in (0, 1, 2):
             for dataset in (Shards(20), Counting(20, os.path.join(self.folder, "log"))):
                 if workers == 0 and type(dataset) is Shards:
@@ -432,7 +432,7 @@ class LoaderStateTest(LoaderCase):
                     next(iterator)
                     self.assertEqual(other.state_dict()["epoch"], 1)
 
-    def test_after_an_epochs_last_batch_a_resumed_loader_uses_the_epoch_that_the_program_sets_on_its_sampler(self):
+    def test_after_the_last_batch_of_an_epoch_a_resumed_loader_uses_the_epoch_that_the_program_sets_on_its_sampler(self):
         data = list(range(12))
 
         def made(state=None):
@@ -465,7 +465,7 @@ class LoaderStateTest(LoaderCase):
         sampler, loader = made(loader.state_dict())
         self.assertEqual([batch.tolist() for batch in loader], whole[2])
 
-    def test_a_state_taken_before_the_first_batch_of_a_resumed_epoch_is_the_resumed_one(self):
+    def test_a_state_taken_before_the_first_batch_of_a_resumed_epoch_equals_the_resumed_state(self):
         loader = SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
         iterator = iter(loader)
         first = [next(iterator).tolist() for _ in range(3)]

@@ -21,9 +21,9 @@ def pid_of_worker(index):
 
 
 class LoaderTest(LoaderCase):
-    # ---- as torch's -----------------------------------------------------------------------------------------------
+    # ---- as in torch ----------------------------------------------------------------------------------------------
 
-    def test_batches_match_those_of_torchs_loader(self):
+    def test_batches_match_those_of_the_torch_loader(self):
         def give(index):
             return {"array": numpy.full((3, 2), index), "pair": Pair(index, "w%d" % index), "flag": index % 2 == 0,
                     "tensors": [torch.arange(4) * index, torch.tensor(0.5, dtype=torch.bfloat16)], "none": torch.empty(0)}
@@ -39,7 +39,7 @@ class LoaderTest(LoaderCase):
             for batch, other in zip(batches, expected):
                 self.same(batch, other)
 
-    def test_a_dataset_may_return_a_batch_in_any_type_that_its_collate_function_takes(self):
+    def test_a_dataset_can_return_a_batch_in_any_type_that_its_collate_function_accepts(self):
         class Together(Values):
             def __getitems__(self, indices):
                 return self.give(indices)
@@ -76,7 +76,7 @@ class LoaderTest(LoaderCase):
         loader = SharingLoader(Values(int, 3), num_workers=numpy.int64(1), worker_init_fn=print)
         self.assertEqual([batch.tolist() for batch in loader], [[0], [1], [2]])
 
-    def test_no_batch_comes_from_a_worker_whose_worker_init_fn_raised(self):
+    def test_no_batch_comes_from_a_worker_in_which_worker_init_fn_raised(self):
         def begin(worker):
             raise LookupError("nothing for worker %d" % worker)
         for options in ({}, {"persistent_workers": True}):
@@ -89,7 +89,7 @@ class LoaderTest(LoaderCase):
                 with self.assertRaises(StopIteration):
                     next(iterator)
 
-    def test_a_shuffled_datapipe_has_the_order_of_torchs_loader(self):
+    def test_a_shuffled_datapipe_has_the_order_of_the_torch_loader(self):
         from torch.utils.data.datapipes.iter import IterableWrapper
 
         def orders(kind):
@@ -98,7 +98,7 @@ class LoaderTest(LoaderCase):
             return [[batch.tolist() for batch in loader] for _ in range(2)]
         self.assertEqual(orders(SharingLoader), orders(torch.utils.data.DataLoader))
 
-    def test_shuffle_gives_the_order_of_torchs_loader_for_the_same_generator(self):
+    def test_shuffle_gives_the_order_of_the_torch_loader_for_the_same_generator(self):
         def orders(kind):
             loader = kind(Squares(), batch_size=8, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(3))
             return [[batch["index"].tolist() for batch in loader] for _ in range(2)]
@@ -106,7 +106,7 @@ class LoaderTest(LoaderCase):
         self.assertEqual(mine, orders(torch.utils.data.DataLoader))
         self.assertNotEqual(mine[0], mine[1])
 
-    def test_an_exception_is_raised_as_torch_does_it_and_the_next_batch_follows(self):
+    def test_an_exception_is_raised_as_in_torch_and_the_next_batch_follows(self):
         def give(index):
             if index == 5:
                 raise KeyError("at five")
@@ -119,7 +119,7 @@ class LoaderTest(LoaderCase):
         with self.assertRaises(StopIteration):
             next(loader)
 
-    def test_a_map_dataset_that_raises_stop_iteration_is_treated_as_by_torchs_workers(self):
+    def test_a_map_dataset_that_raises_stop_iteration_is_treated_as_in_torch(self):
         def give(index):
             if index == 5:
                 raise StopIteration("at five")
@@ -150,8 +150,9 @@ class LoaderTest(LoaderCase):
         self.assertEqual(len({seed - worker for worker, seed, _ in told}), 1)
         self.assertIsNone(torch.utils.data.get_worker_info())
 
-    def test_workers_begin_in_turn(self):
-        # Imported objects are frozen in the worker: _beginning.prepare() has run there, and beginning_test.py shows what it does.
+    def test_workers_start_one_after_another(self):
+        # Imported objects are frozen in the worker, which shows that _beginning.prepare() has run there; beginning_test.py tests what it
+        # does.
         loader = DataLoader(Values(lambda index: gc.get_freeze_count(), 2), batch_size=None, num_workers=1)
         self.assertGreater(min(loader), 0)
 
@@ -207,7 +208,7 @@ class LoaderTest(LoaderCase):
     def test_without_workers_samples_are_loaded_in_the_program(self):
         self.assertEqual(list(DataLoader(Values(pid_of_worker, 2), batch_size=None)), [os.getpid()] * 2)
 
-    def test_out_of_order_a_slow_batch_holds_nothing_up_and_none_is_lost(self):
+    def test_out_of_order_a_slow_batch_delays_no_other_and_none_is_lost(self):
         go_on, mark = os.path.join(self.folder, "go-on"), os.path.join(self.folder, "mark")
 
         def give(index):
@@ -229,7 +230,7 @@ class LoaderTest(LoaderCase):
         batches += [batch.tolist() for batch in iterator]
         self.assertEqual(sorted(batches), [[index, index + 1] for index in range(0, 24, 2)])
 
-    def test_batches_are_pinned_as_torch_does_it_even_those_of_the_user_s_own_class(self):
+    def test_batches_are_pinned_as_in_torch_including_those_of_a_custom_class(self):
         class Pinnable:
             def __init__(self, samples):
                 self.samples = samples
@@ -242,7 +243,7 @@ class LoaderTest(LoaderCase):
 
     # ---- seeds ----------------------------------------------------------------------------------------------------
 
-    def test_randomness_of_a_sample_depends_on_seed_epoch_and_index_only(self):
+    def test_randomness_of_a_sample_depends_only_on_seed_epoch_and_index(self):
         def give(index):
             return index, random.random(), numpy.random.rand(), numpy.random.randn(), random.gauss(0, 1), torch.rand(()).item(), penstock.sample_rng().random()
 
@@ -263,7 +264,7 @@ class LoaderTest(LoaderCase):
 
     def test_nested_tensors_travel_to_workers_and_back(self):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about being a prototype
+            warnings.simplefilter("ignore")  # torch warns that nested tensors are a prototype
             data = [torch.nested.nested_tensor([torch.arange(3.0) + index, torch.arange(2.0)]) for index in range(4)]
             batches = list(DataLoader(data, batch_size=2, num_workers=1, collate_fn=list))
         for index, tensor in enumerate(tensor for batch in batches for tensor in batch):
@@ -271,7 +272,7 @@ class LoaderTest(LoaderCase):
             self.assertEqual([each.tolist() for each in tensor.unbind()], [[index, index + 1.0, index + 2.0], [0.0, 1.0]])
         self.assertEqual(index, 3)
 
-    def test_large_batches_may_be_kept_and_written_to(self):
+    def test_large_batches_can_be_kept_and_written_to(self):
         def give(index):
             return torch.full((300_000,), index, dtype=torch.float32)
         for slot_bytes in ("8MiB", "1MiB"):  # in their slots, and outside them
@@ -282,7 +283,7 @@ class LoaderTest(LoaderCase):
                 batch.zero_()
                 self.assertEqual(batch.count_nonzero().item(), 0)
 
-    def test_batches_that_are_kept_do_not_keep_the_workers(self):
+    def test_batches_that_are_kept_do_not_keep_the_workers_alive(self):
         for slot_bytes in ("8MiB", "1MiB"):  # in their slots, and outside them
             batches = list(DataLoader(Values(lambda index: torch.full((100_000,), float(index)), 16), batch_size=4, num_workers=1,
                                       pool={"loader": {"slot_bytes": slot_bytes}}))
@@ -292,7 +293,7 @@ class LoaderTest(LoaderCase):
                 self.assertEqual(batch[:, -1].tolist(), [4 * place + row for row in range(4)])
                 batch.zero_()
 
-    def test_large_memory_of_a_dataset_exists_once(self):
+    def test_large_memory_of_a_dataset_exists_only_once(self):
         class Large(torch.utils.data.Dataset):
             def __init__(self):
                 self.tensor = torch.zeros(64 << 20, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""What the verbs of `penstock` say of a loader: what it waits for, what it has delivered, and how its program ended."""
+"""What the verbs of `penstock` report about a loader: what it waits for, what it has delivered, and how its program ended."""
 
 import datetime
 import json
@@ -41,7 +41,7 @@ class LoaderWatchTest(PackageTest):
         status = self.asked("status")
         return status and status["stalled"]
 
-    def test_a_sample_that_hangs_stalls_its_loader_and_is_named_wherever_an_operator_looks(self):
+    def test_a_sample_that_hangs_stalls_its_loader_and_is_named_in_every_view_of_an_operator(self):
         process = self.loader(sample="time.sleep(600 if index == 37 else 0)")
         self.wait_until(self.stalled, "the stall", seconds=60)
         stall = self.stalled()
@@ -76,7 +76,7 @@ class LoaderWatchTest(PackageTest):
         self.assertIn(loading, self.penstock("top", "--once")[1])
         self.assertRegex(self.penstock("events")[1], "while loading (sample 9|batch at position 8 of epoch 0)")
 
-    def test_why_names_what_hangs_before_it_counts_as_a_stall(self):
+    def test_why_names_a_hanging_sample_before_it_counts_as_a_stall(self):
         self.loader(sample="time.sleep(600 if index == 37 else 0)")
         now = self.wait_until(lambda: (w := self.asked("why")) and w["now"] and "sample 37" in w["now"]["waits_for"] and w["now"], "the wait", seconds=60)
         self.assertLess(now["seconds"], 10)
@@ -106,7 +106,7 @@ class LoaderWatchTest(PackageTest):
         (text,) = self.wait_until(told, "the event")
         self.assertRegex(text, r"was killed on request, while loading sample 37, for .*; that had hung 1 time before: .*DataLoader\(timeout=60")
 
-    def test_status_shows_how_far_a_pass_is_and_when_it_will_end(self):
+    def test_status_shows_the_progress_of_a_pass_and_when_it_will_end(self):
         self.loader(step="time.sleep(0.2)")
         status = self.wait_until(lambda: (s := self.asked("status")) and s["eta_seconds"] and s["batches_done"] > 1 and s, "a rate", seconds=60)
         self.assertEqual(status["batches_expected"], 16)
@@ -123,7 +123,7 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual([(d["attempt"], d["signal"]) for d in deaths], [(1, "SIGABRT"), (2, "SIGABRT"), (3, "SIGABRT")])
         self.assertEqual([d["work"] for d in deaths[1:]], ["sample 61"] * 2)
 
-    def test_a_batch_of_fast_samples_that_timed_out_names_its_sample_when_it_is_tried_again(self):
+    def test_a_batch_of_fast_samples_that_timed_out_names_its_sample_at_the_next_attempt(self):
         process = self.program("""
             import time, torch
             from penstock.torch import DataLoader
@@ -147,7 +147,7 @@ class LoaderWatchTest(PackageTest):
         self.assertIn("3 batches, 18 % of epoch 0", self.penstock("sessions")[1])
 
     def test_an_exception_that_ends_the_program_is_a_failure_but_its_cancelled_batches_are_not(self):
-        # At the exception, batches 8 and 9 of the second epoch are under way, and perhaps those before them.
+        # At the exception, batches 8 and 9 of the second epoch are in progress, and perhaps those before them.
         process = self.loader(sample="time.sleep(600 if index >= 32 and os.path.exists('second') else 0)",
                               step="epoch == 1 and step == 0 and open('second', 'w').close(); assert epoch == 0 or step < 5, 'the loss is NaN'")
         process.communicate(timeout=100)
@@ -167,7 +167,7 @@ class LoaderWatchTest(PackageTest):
         self.assertRegex(page, r"penstock_session_ended_samples\{[^}]*\} 88\n")
         self.assertRegex(page, r'penstock_session_ended_jobs\{[^}]*outcome="failed"\} 0\n')
 
-    def test_a_program_that_drops_its_loader_or_ends_has_finished(self):
+    def test_a_program_that_drops_its_loader_or_exits_has_finished(self):
         process = self.loader(step="os.environ if epoch < 1 else sys.exit(0)")
         process.communicate(timeout=100)
         ended = json.loads(self.penstock("sessions", "--ended", "--json")[1])["ended"][0]
@@ -182,7 +182,7 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual(ended["outcome"], "stopped")
         self.assertIn("KeyboardInterrupt", ended["reason"])
 
-    def test_a_worker_that_crashes_leaves_the_line_of_python_that_it_ran_and_how_long_it_lived(self):
+    def test_a_worker_that_crashes_leaves_the_line_of_python_that_it_ran_and_its_run_time(self):
         process = self.loader(sample="os.kill(os.getpid(), signal.SIGSEGV) if index == 9 else None")
         process.communicate(timeout=100)
         death = json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"][0]

@@ -23,7 +23,7 @@ class PackageTest(PenstockTest):
         return self._testMethodName.removeprefix("test_").replace("_", " ")
 
     def run(self, result=None):
-        """Runs tests in one process: a test that takes too long prints its stack and ends the run."""
+        """Runs tests in one process; a test that takes too long prints its stack and ends the run."""
         limit = float(os.environ.get("PENSTOCK_TEST_LIMIT", "0"))
         if limit:
             faulthandler.dump_traceback_later(limit, exit=True)
@@ -56,7 +56,7 @@ class PackageTest(PenstockTest):
         return process
 
     def ran(self, text, *arguments, expect=0, timeout=100):
-        """Runs one to its end; returns its stdout."""
+        """Runs a program to its end; returns its stdout."""
         process = self.program(text, *arguments)
         out, err = process.communicate(timeout=timeout)
         self.assertEqual(process.returncode, expect, out + err)

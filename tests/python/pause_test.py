@@ -105,13 +105,13 @@ class PauseTest(PackageTest):
             signal_process(pid, number)
 
     def pause(self, programs, limit):
-        """Pauses the processes twice, for longer than the time limit, and then lets them finish."""
+        """Suspends the processes twice, for longer than the time limit, and then lets them finish."""
         for pause in range(PAUSES or 2):
             seconds = random.uniform(5, 60) if PAUSES else 2.5 * limit
             self.signal(programs, signal.SIGSTOP)
             time.sleep(seconds)  # the test is about this time
             self.signal(programs, signal.SIGCONT)
-            time.sleep(random.uniform(0.1, 0.6))  # and when
+            time.sleep(random.uniform(0.1, 0.6))  # and about when it passes
             self.assertEqual([one.poll() for one in programs], [None] * len(programs), "after the pause of %.1f s" % seconds)
         os.unlink(self.goes_on)
 
@@ -127,7 +127,7 @@ class PauseTest(PackageTest):
     def values(self, out, word):
         return [line.removeprefix(word).split() for line in out.splitlines() if line.startswith(word)]
 
-    def test_ranks_of_programs_that_are_all_suspended_lose_none(self):
+    def test_suspending_the_programs_of_all_ranks_loses_no_rank(self):
         limit = self.limit(1.2)
         ranks = [self.started(GROUP, limit, RANK=str(rank), WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(RANKS),
                               TORCHELASTIC_RUN_ID="test-%d" % os.getpid(), MASTER_ADDR="127.0.0.1", MASTER_PORT="29999")
@@ -139,7 +139,7 @@ class PauseTest(PackageTest):
         self.assertEqual(steps, [steps[0]] * RANKS)
         self.assertEqual(len(steps[0]), 1)
 
-    def test_a_loader_that_is_suspended_with_its_workers_loses_none_and_gives_the_same(self):
+    def test_suspending_a_loader_and_its_workers_loses_no_worker_and_no_batch(self):
         self.need_torch()
         limit = self.limit(2)
         program = self.started(LOADER, limit)
@@ -152,7 +152,7 @@ class PauseTest(PackageTest):
         self.assertEqual(self.values(self.ended(undisturbed), "EPOCH"), digests)
         self.assertEqual(len(set(map(tuple, digests))), len(digests))
 
-    def test_a_pool_that_is_suspended_with_its_workers_loses_none_and_repeats_no_job(self):
+    def test_suspending_a_pool_and_its_workers_loses_no_worker_and_repeats_no_job(self):
         limit = self.limit(1.2)
         program = self.started(POOL, limit)
         self.said(program, "RUNS")

@@ -14,7 +14,7 @@ from package import *
 
 
 def several(count):
-    """Arrays of many kinds, in a structure with other things."""
+    """Arrays of many kinds, in a structure with other objects."""
     order = numpy.arange(count, dtype="float32")
     return {"plain": order, "text": "as it was", "both": (order > 3, order.astype("int64").reshape(-1, 2)),
             "fortran": numpy.asfortranarray(order.reshape(2, -1)), "odd": order.astype("complex128"),
@@ -29,7 +29,7 @@ def frozen():
 
 
 class Holder:
-    """Wants its bytes, and not an array."""
+    """Needs its data as bytes and not as an array."""
 
     def __init__(self, data):
         self.data = bytes(data)
@@ -56,7 +56,7 @@ class PoolGpuTest(PackageTest):
         self.ran("import sys, torch\nsys.path[:0] = %r\n" % ([os.path.dirname(__file__), TOP + "/tests/cli"],) +
                  "import numpy, penstock\nfrom pool_gpu_test import *\ndevice = %r\n" % device + textwrap.dedent(text), timeout=100)
 
-    def test_the_second_half_runs_here_on_one_thread_with_arrays_of_its_own(self):
+    def test_the_second_half_runs_here_on_one_thread_with_separate_arrays(self):
         threads = set()
         kept = []
 
@@ -69,17 +69,17 @@ class PoolGpuTest(PackageTest):
             futures = [each.submit(several, 8, gpu=second) for each in (pool, other) for _ in range(10)]
             self.assertEqual([f.result(30) for f in futures], [36.0] * 20)
         self.assertEqual([t.name for t in threads], ["penstock-gpu"])
-        for value in kept:  # after the pools' end
+        for value in kept:  # after the end of the pools
             numpy.testing.assert_array_equal(value["plain"], numpy.arange(8) + 1)
             self.assertEqual(value["text"], "as it was")
 
-    def test_inputs_of_a_map_with_a_second_half_are_jobs_of_their_own(self):
+    def test_inputs_of_a_map_with_a_second_half_are_separate_jobs(self):
         with self.pool() as pool:
             sums = pool.options(gpu=lambda value: int(value.sum())).map(numpy.arange, range(4), chunksize=4)
             self.assertEqual(list(sums), [0, 0, 1, 3])
             self.assertEqual(pool.report()["jobs"]["submitted"], 4)
 
-    def test_a_second_half_that_raises_fails_its_job_alone(self):
+    def test_a_second_half_that_raises_fails_only_its_job(self):
         with self.pool() as pool:
             bad = pool.submit(several, 8, gpu=lambda value: value["missing"])
             good = pool.options(gpu=lambda value: value["text"]).submit(several, 8)
@@ -127,12 +127,12 @@ class PoolGpuTest(PackageTest):
         thread.join(30)
         self.assertEqual((ended, future.result(0)), ([True], 3))
 
-    def test_a_result_that_does_not_fit_its_slot_says_what_to_raise(self):
+    def test_the_error_about_a_result_that_does_not_fit_its_slot_says_what_to_raise(self):
         with self.pool(1, loader={"slot_bytes": "64KiB"}) as pool:
             with self.assertRaisesRegex(penstock.job_too_large_error, "slot_bytes"):
                 pool.submit(numpy.zeros, 100_000, gpu=len).result(30)
 
-    def test_with_torch_arrays_are_tensors_of_the_same_values(self):
+    def test_with_torch_the_arrays_are_tensors_of_the_same_values(self):
         self.with_torch("""
             with penstock.Pool(1, gpu=True, control_socket=False, **{"gpu.device": device}) as pool:
                 there = pool.submit(several, 8, gpu=lambda value: value).result(60)
@@ -153,7 +153,7 @@ class PoolGpuTest(PackageTest):
             for key in here: same(there[key], here[key])
             """)
 
-    def test_with_torch_objects_that_need_bytes_get_them_and_arrays_stay_tensors(self):
+    def test_with_torch_functions_that_need_bytes_get_them_and_arrays_stay_tensors(self):
         self.with_torch("""
             with penstock.Pool(1, gpu=True, control_socket=False, **{"gpu.device": device}) as pool:
                 holder, array = pool.submit(held, gpu=lambda value: value).result(60)

@@ -73,7 +73,7 @@ def fail(kind, *args):
 
 
 def recurse(turn=True):
-    """Fails with a traceback whose lines differ, so that it is printed whole."""
+    """Fails with a traceback of many different lines, so that it is printed whole."""
     return recurse_in_turn(turn)
 
 
@@ -138,7 +138,7 @@ class PoolTest(PackageTest):
             pieces = [b"a", bytes(1 << 20), bytes(1 << 20), bytes(1 << 20)]
             self.assertEqual(list(pool.map(len, pieces, chunksize=4)), [1, 1 << 20, 1 << 20, 1 << 20])
 
-    def test_inputs_are_jobs_of_their_own_where_each_has_a_timeout_or_is_fresh_or_not_idempotent(self):
+    def test_inputs_are_separate_jobs_if_they_have_timeouts_or_are_fresh_or_not_idempotent(self):
         with self.pool() as pool:
             for options in ({"timeout": 20}, {"fresh": True}, {"idempotent": False}):
                 before = pool.report()["jobs"]["submitted"]
@@ -148,7 +148,7 @@ class PoolTest(PackageTest):
             self.assertEqual(list(pool.map(square, range(4), chunksize=4)), [0, 1, 4, 9])
             self.assertEqual(pool.report()["jobs"]["submitted"], 4)
 
-    def test_an_argument_beyond_the_memory_fails_alone_in_a_map(self):
+    def test_an_argument_beyond_the_memory_limit_is_the_only_one_of_a_map_that_fails(self):
         with self.pool(jobs={"memory": "1MiB"}) as pool:
             values = pool.map(len, [b"a", b"bb", bytes(2 << 20), b"cccc"])
             self.assertEqual([next(values), next(values)], [1, 2])
@@ -164,7 +164,7 @@ class PoolTest(PackageTest):
             with self.assertRaises(penstock.out_of_memory_error):
                 pool.submit(len, bytes(2 << 20))
 
-    def test_submit_map_wait_and_as_completed_work_as_for_any_executor(self):
+    def test_submit_map_wait_and_as_completed_work_as_with_any_executor(self):
         with self.pool() as pool:
             self.assertIsInstance(pool, concurrent.futures.Executor)
             self.assertEqual(pool.submit(square, 12).result(20), 144)
@@ -177,15 +177,15 @@ class PoolTest(PackageTest):
             self.assertEqual((len(done), len(left)), (5, 0))
             self.assertEqual(sorted(pool.map_unordered(square, range(50))), sorted(x * x for x in range(50)))
 
-    def test_functions_of_the_program_may_cache_their_values(self):
+    def test_functions_of_the_program_can_cache_their_values(self):
         with self.pool() as pool:
             self.assertEqual(pool.submit(fibonacci, 30).result(20), 832040)
             self.assertEqual(pool.submit(cached_in_all_ways, 9).result(20), (34, 7, 2, 18))
             self.assertEqual(pool.submit(Caching().twice, 4).result(20), 8)
             self.assertEqual(list(pool.map(fibonacci, range(8), chunksize=3)), [0, 1, 1, 2, 3, 5, 8, 13])
-            self.assertIs(pool.submit(next, iter([fnmatch._compile_pattern])).result(20), fnmatch._compile_pattern)  # a module's: by name
+            self.assertIs(pool.submit(next, iter([fnmatch._compile_pattern])).result(20), fnmatch._compile_pattern)  # a module's: sent by name
 
-    def test_an_exception_ends_no_unordered_map(self):
+    def test_an_exception_does_not_end_an_unordered_map(self):
         with self.pool() as pool:
             values = pool.map_unordered(inverse, [1, 0, 2, 0, 4])
             found = []
@@ -209,14 +209,14 @@ class PoolTest(PackageTest):
             self.assertEqual(sorted(found), ["NoneType", "bytes", "float", "int", "raised", "str"])
             self.assertIsNone(next(values, None))
 
-    def test_asyncio_awaits_its_jobs(self):
+    def test_asyncio_can_await_jobs(self):
         async def main(pool):
             loop = asyncio.get_running_loop()
             return await asyncio.gather(loop.run_in_executor(pool, square, 5), asyncio.wrap_future(pool.submit(square, 6)))
         with self.pool() as pool:
             self.assertEqual(asyncio.run(main(pool)), [25, 36])
 
-    def test_jobs_use_the_proxies_of_a_manager(self):
+    def test_jobs_can_use_the_proxies_of_a_manager(self):
         # A separate program: multiprocessing leaves a process behind.
         self.assertEqual(self.ran("""
             import multiprocessing, penstock
@@ -238,7 +238,7 @@ class PoolTest(PackageTest):
             """)
         self.assertEqual(out.strip(), "[3, 6] 7")
 
-    def test_arrays_arrive_whole_and_may_be_written_and_kept(self):
+    def test_arrays_arrive_whole_and_can_be_written_and_kept(self):
         def double(array):
             array *= 2  # its own copy
             kept.append(array)
@@ -302,7 +302,7 @@ class PoolTest(PackageTest):
             self.assertFalse(running.running())
             self.assertEqual(waiting[0].result(20), "done")
 
-    def test_a_job_that_has_ended_is_not_cancelled_while_its_result_is_unpickled(self):
+    def test_a_job_that_has_ended_cannot_be_cancelled_while_its_result_is_unpickled(self):
         begun, go, unpickled = threading.Event(), threading.Event(), _parts.unpickled
 
         def slowly(parts):
@@ -317,7 +317,7 @@ class PoolTest(PackageTest):
             self.assertIn(future, concurrent.futures.wait([future], 60).done)
             self.assertEqual(future.result(60), 3)
 
-    def test_a_map_of_a_pool_that_is_shut_down_gives_every_outcome_under_way_and_then_the_reason(self):
+    def test_a_map_of_a_pool_that_is_shut_down_gives_every_outcome_in_progress_and_then_the_reason(self):
         for size, mapped in (
             (1, lambda pool: pool.map(square, itertools.count())),
             (10, lambda pool: pool.map(square, itertools.count(), chunksize=10)),
@@ -398,7 +398,7 @@ class PoolTest(PackageTest):
         other.shutdown(wait=False)
         self.assertEqual([f.result(20) for f in futures], [x * x for x in range(50)])
 
-    # ---- what kills -----------------------------------------------------------------------------------------------
+    # ---- deaths ---------------------------------------------------------------------------------------------------
 
     def guilty(self, function, signal_or_code):
         with self.pool() as pool:
@@ -415,13 +415,13 @@ class PoolTest(PackageTest):
                 self.assertIn(signal_or_code, cause)
             self.assertEqual(pool.submit(square, 3).result(20), 9)
 
-    def test_a_job_that_crashes_is_named_and_no_other_job_notices(self):
+    def test_a_job_that_crashes_is_named_and_other_jobs_are_not_affected(self):
         self.guilty(crash, "SIGSEGV")
 
-    def test_a_job_that_ends_its_process_is_named_and_no_other_job_notices(self):
+    def test_a_job_that_ends_its_process_is_named_and_other_jobs_are_not_affected(self):
         self.guilty(leave, "7")
 
-    def test_a_job_that_hangs_is_ended_by_its_timeout_and_no_other_job_notices(self):
+    def test_a_job_that_hangs_is_ended_by_its_timeout_and_other_jobs_are_not_affected(self):
         with self.pool() as pool:
             bad = pool.options(timeout=0.5).submit(hang)
             good = [pool.submit(square, x) for x in range(100)]
@@ -440,7 +440,7 @@ class PoolTest(PackageTest):
             self.assertEqual(pool.submit(square, 5).result(20), 25)
             self.assertFalse(bad.kill())
 
-    def test_a_job_that_may_not_be_repeated_is_begun_once(self):
+    def test_a_job_that_must_not_be_repeated_is_started_once(self):
         marks = os.path.join(self.folder, "marks")
 
         def leave_a_mark():
@@ -453,7 +453,7 @@ class PoolTest(PackageTest):
         with open(marks) as file:
             self.assertEqual(file.read(), "x")
 
-    def test_a_death_in_a_bundle_of_jobs_blames_the_one_that_ran_and_repeats_no_other(self):
+    def test_a_death_in_a_bundle_of_jobs_blames_the_running_one_and_repeats_no_other(self):
         bad, log = 57, os.path.join(self.folder, "began")
 
         def begin(x):
@@ -472,7 +472,7 @@ class PoolTest(PackageTest):
             times = collections.Counter(int(line) for line in file)
         self.assertEqual(times, {x: 3 if x == bad else 1 for x in range(200)})
 
-    def test_workers_killed_among_a_thousand_jobs_lose_none(self):
+    def test_workers_killed_during_a_thousand_jobs_lose_none_of_them(self):
         def slow_square(x):
             time.sleep(0.001)
             return x * x
@@ -487,12 +487,12 @@ class PoolTest(PackageTest):
             self.assertEqual([f.result(60) for f in futures], [x * x for x in range(1000)])
             self.assertGreaterEqual(pool.report()["workers"]["restarts"], killed - 1)
 
-    def test_fresh_jobs_run_in_processes_of_their_own(self):
+    def test_fresh_jobs_run_in_separate_processes(self):
         with self.pool(2) as pool:
             fresh = pool.options(fresh=True)
             self.assertEqual(len({fresh.submit(os.getpid).result(30) for _ in range(3)}), 3)
 
-    def test_a_job_s_changes_to_the_environment_are_undone_for_the_next_one(self):
+    def test_changes_that_a_job_makes_to_the_environment_are_undone_for_the_next_one(self):
         def change():
             os.environ["OF_THE_JOB"] = "1"
             return os.environ.pop("PATH")
@@ -515,7 +515,7 @@ class PoolTest(PackageTest):
             with self.assertRaisesRegex(penstock.error, "of the initializer"):
                 pool.submit(square, 1).result(60)
 
-    def test_an_initializer_that_raises_is_named_with_one_traceback_and_how_often_it_was_tried(self):
+    def test_an_initializer_that_raises_is_named_with_one_traceback_and_the_number_of_attempts(self):
         process = self.program("""
             import penstock
             def begin(path):
@@ -559,7 +559,7 @@ class PoolTest(PackageTest):
             self.assertEqual(pool.submit(square, 3).result(30), 9)
             self.assertEqual(pool.report()["workers"]["restarts"], 1)
 
-    def test_the_lines_that_raised_are_found_after_the_end(self):
+    def test_the_lines_that_raised_can_be_found_after_the_end(self):
         self.ran("""
             import penstock
             def inner(value):
@@ -578,7 +578,7 @@ class PoolTest(PackageTest):
         self.assertRegex(raised[0]["text"], r"^job \d+ raised KeyError: 'no \d+' \(.*:4, in inner\)$")
         self.assertRegex(raised[-1]["text"], "this is the last of 100 exceptions that are listed$")
 
-    def test_pools_without_a_name_get_their_own(self):
+    def test_pools_without_a_name_get_separate_names(self):
         process = self.program("""
             import penstock
             def name_of(pool):
@@ -594,7 +594,7 @@ class PoolTest(PackageTest):
         out, err = process.communicate(timeout=100)
         self.assertEqual((out, err), ("pool pool-2\npool pool-3 pool-4\n", ""))
 
-    def test_mistakes_say_what_to_do(self):
+    def test_mistakes_are_errors_that_say_what_to_do(self):
         with self.assertRaises(ValueError):
             penstock.Pool(0)
         with self.assertRaises(TypeError):
@@ -621,7 +621,7 @@ class PoolTest(PackageTest):
             with self.assertRaisesRegex(penstock.usage_error, "gpu=True"):
                 pool.options(gpu=print)
 
-    def test_pools_that_are_made_and_dropped_leave_nothing_behind(self):
+    def test_pools_that_are_made_and_dropped_leave_no_processes_or_descriptors(self):
         def turn(times):
             for _ in range(times):
                 pool = penstock.Pool(1, control_socket=False)
@@ -661,8 +661,8 @@ class PoolTest(PackageTest):
             """, mark)
         self.assertTrue(os.path.exists(mark))
 
-    def test_an_unreferenced_pool_is_closed_by_a_thread_that_the_interpreter_waits_for(self):
-        # On the callback thread, where its last reference goes, the end of the interpreter would become SIGABRT.
+    def test_a_thread_that_the_interpreter_waits_for_closes_an_unreferenced_pool(self):
+        # If the last reference went away on the callback thread, the end of the interpreter would become a SIGABRT.
         from penstock import _core
         closed_by = []
 
@@ -683,7 +683,7 @@ class PoolTest(PackageTest):
         self.wait_until(lambda: closed_by, "the end of the pool")
         self.assertFalse(closed_by[0].daemon)
 
-    def test_a_forked_child_that_exits_says_nothing_about_the_pool(self):
+    def test_a_forked_child_that_exits_reports_nothing_about_the_pool(self):
         process = self.program("""
             import os, sys, warnings, penstock
             warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of a fork with threads

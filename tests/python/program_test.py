@@ -1,4 +1,4 @@
-"""Functions and classes of the program itself in workers: whatever module the program is, and with their files and lines."""
+"""Functions and classes of the program itself in workers: whichever module the program is, and with their files and lines."""
 
 import penstock
 from package import *
@@ -112,13 +112,13 @@ class ProgramTest(PackageTest):
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
         return process.stdout.split(), process.stderr
 
-    def test_a_spawned_process_uses_its_own_functions_and_classes_in_a_pool(self):
+    def test_a_spawned_process_can_use_its_own_functions_and_classes_in_a_pool(self):
         self.assertEqual(self.run_file(PROGRAM, "spawn")[0], ["True"] * 3)
 
-    def test_a_process_of_a_fork_server_uses_its_own_functions_and_classes_in_a_pool(self):
+    def test_a_process_of_a_fork_server_can_use_its_own_functions_and_classes_in_a_pool(self):
         self.assertEqual(self.run_file(PROGRAM, "forkserver")[0], ["True"] * 3)
 
-    def test_ranks_that_torch_spawns_load_datasets_of_the_program(self):
+    def test_ranks_spawned_by_torch_load_datasets_of_the_program(self):
         self.need_torch()
         self.assertEqual(self.run_file(OF_TORCH, "spawn", self.folder)[0], ["True", "__main__.Squares"] * 2)
 
@@ -126,7 +126,7 @@ class ProgramTest(PackageTest):
         self.need_torch()
         self.assertEqual(self.run_file(OF_TORCH, "forkserver", self.folder)[0], ["True", "__main__.Squares"] * 2)
 
-    def test_a_dataset_of_the_program_may_use_torch_and_attributes_with_the_names_of_torchs_modules(self):
+    def test_a_dataset_of_the_program_can_use_torch_and_attributes_with_names_of_torch_modules(self):
         self.need_torch()
         told = self.ran("""
             import torch
@@ -147,7 +147,7 @@ class ProgramTest(PackageTest):
             """, timeout=270)
         self.assertEqual(told.splitlines(), ["[[0, 1, 2, 2, 2, 2], [3, 4, 5, 2, 2, 2]]", "4"])
 
-    def test_the_program_s_arguments_are_those_of_its_workers(self):
+    def test_workers_have_the_arguments_of_the_program(self):
         out = self.ran("""
             import sys
             import penstock
@@ -158,7 +158,7 @@ class ProgramTest(PackageTest):
 
     # ---- files and lines ------------------------------------------------------------------------------------------
 
-    def test_the_traceback_of_a_function_of_the_program_has_its_file_and_its_line(self):
+    def test_the_traceback_of_a_function_of_the_program_has_its_file_and_line(self):
         file = self.write("failing.py", """
             import penstock
             def fail():
@@ -172,7 +172,7 @@ class ProgramTest(PackageTest):
         told = subprocess.run([sys.executable, "-B", file], capture_output=True, text=True, env=self.environment, cwd="/", timeout=100).stdout
         self.assertIn(f'  File "{file}", line 4, in fail\n    raise ValueError("no")  # this line\n', told)
 
-    def test_the_traceback_of_a_function_of_a_notebook_has_its_cell_and_its_lines(self):
+    def test_the_traceback_of_a_function_of_a_notebook_has_its_cell_and_lines(self):
         told = self.ran(NOTEBOOK + """
             with penstock.Pool(1, control_socket=False) as pool:
                 diver = Deep()
@@ -186,7 +186,7 @@ class ProgramTest(PackageTest):
         self.assertIn('  File "/tmp/ipykernel_17/2044.py", line 10, in shallow\n    return diver.dive(\n', told)
         self.assertIn('  File "/tmp/ipykernel_17/2044.py", line 7, in dive\n    return 1 / (x - self.bottom)  # the line in the class\n', told)
 
-    def test_a_warning_in_a_worker_shows_the_line_that_warns(self):
+    def test_a_warning_in_a_worker_shows_the_line_that_caused_it(self):
         process = self.program(NOTEBOOK + """
             with penstock.Pool(1, control_socket=False) as pool:
                 pool.submit(warn, 1).result()
@@ -196,7 +196,7 @@ class ProgramTest(PackageTest):
         self.assertIn("/tmp/ipykernel_17/2044.py:14: UserWarning: the water is cold", err)
         self.assertIn('warnings.warn("the water is cold", stacklevel=1)  # the line that warns', err)
 
-    def test_the_last_output_of_a_function_of_a_notebook_that_crashes_has_its_cell_and_its_line(self):
+    def test_the_last_output_of_a_notebook_function_that_crashes_has_its_cell_and_line(self):
         told = self.ran(NOTEBOOK + """
             with penstock.Pool(1, control_socket=False, log={"level": "off"}) as pool:
                 print(type(pool.submit(crash).exception()).__name__)
@@ -205,7 +205,7 @@ class ProgramTest(PackageTest):
         self.assertEqual(told.splitlines()[0], "job_poisoned_error")
         self.assertIn('  File "/tmp/ipykernel_17/2044.py", line 17, in crash\n    traceback.print_stack()  # the line that crashes\n', told)
 
-    def test_a_returned_function_leaves_the_source_lines_of_the_program_unchanged(self):
+    def test_a_function_that_is_returned_leaves_the_source_lines_of_the_program_unchanged(self):
         told = self.ran(NOTEBOOK + """
             before = list(linecache.getlines("/tmp/ipykernel_17/2044.py"))
             with penstock.Pool(1, control_socket=False) as pool:
@@ -214,7 +214,7 @@ class ProgramTest(PackageTest):
             """.replace("\n            ", "\n"), CELL)
         self.assertEqual(told.split(), ["/tmp/ipykernel_17/2044.py", "True"])
 
-    def test_the_traceback_of_a_dataset_of_the_program_has_its_file_and_its_line(self):
+    def test_the_traceback_of_a_dataset_of_the_program_has_its_file_and_line(self):
         self.need_torch()
         told = self.ran(NOTEBOOK + """
             from penstock.torch import DataLoader

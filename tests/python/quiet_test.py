@@ -1,4 +1,4 @@
-"""Correct programs print nothing but their own output."""
+"""Correct programs print only their own output."""
 
 from package import *
 

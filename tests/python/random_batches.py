@@ -14,7 +14,7 @@ import torch
 __all__ = ["RandomBatches", "RandomStream", "equal", "random_value", "seed_of_run"]
 
 Point = collections.namedtuple("Point", "x y")
-MOST_SAMPLES = 64  # of a batch
+MOST_SAMPLES = 64  # samples in a batch
 
 TORCH_TYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
                torch.bool, torch.complex64)
@@ -129,7 +129,7 @@ class RandomBatches(torch.utils.data.Dataset):
 
 
 class RandomStream(torch.utils.data.IterableDataset):
-    """The same, batch after batch of `size` samples, divided among the workers."""
+    """The same samples, batch after batch of `size` samples, divided among the workers."""
 
     def __init__(self, seed, count, most_bytes, size):
         self.map, self.size = RandomBatches(seed, count, most_bytes), size

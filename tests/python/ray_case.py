@@ -1,4 +1,4 @@
-"""Sessions whose loader hosts a real Ray places. Whoever imports this is skipped where Ray is not installed."""
+"""Sessions whose loader hosts a real Ray places. Tests that import this are skipped where Ray is not installed."""
 
 from package import *
 

@@ -1,4 +1,4 @@
-"""Loader hosts on a Ray cluster that grows, shrinks and loses machines: Ray's autoscaler with machines that it makes up on this one. Skipped where Ray is not installed."""
+"""Loader hosts on a Ray cluster that grows, shrinks and loses machines: Ray's autoscaler with simulated machines. Skipped without Ray."""
 
 from ray_case import *
 
@@ -8,7 +8,7 @@ IDLE = 6  # seconds, until the autoscaler removes a machine
 
 
 def config_of(address):
-    """Of a cluster whose head has no room for a host, and whose machines are started when they are needed."""
+    """A cluster whose head has no room for a host, and whose machines are started on demand."""
     provider = {"type": "fake_multinode", "gcs_address": address, "launch_multiple": True, "use_node_id_as_ip": True,
                 "disable_node_updaters": True, "disable_launch_config_check": True}
     machine = {"resources": {"CPU": CPUS_OF_A_MACHINE, "object_store_memory": 100 << 20}, "node_config": {}, "min_workers": 0, "max_workers": MOST_MACHINES}
@@ -22,7 +22,7 @@ def config_of(address):
 
 def setUpModule():
     global cluster, of_ray
-    of_ray = tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True)  # short: sockets are in it
+    of_ray = tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True)  # short: contains sockets of Ray's workers
     os.environ["PATH"] = BIN + os.pathsep + os.environ["PATH"]  # for Ray's workers
     os.environ.update(QUICK, RAY_TMPDIR=of_ray.name)
     with socket.create_server(("", 0)) as free:
@@ -31,7 +31,7 @@ def setUpModule():
     config = os.path.join(of_ray.name, "config.json")
     with open(config, "w") as file:
         json.dump(config_of(address), file)
-    # A session of its own: `ray stop` would end every Ray of this machine.
+    # In a separate session, because `ray stop` would end every Ray of this machine.
     with open(os.path.join(of_ray.name, "log"), "wb") as log:
         cluster = subprocess.Popen(
             [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--port=%d" % port, "--num-cpus=1", "--include-dashboard=False",
@@ -58,7 +58,7 @@ def tearDownModule():
 
 class RayScalingTest(RayCase):
     def machines(self):
-        """Those that the autoscaler has started, by the pids of their raylets."""
+        """The machines that the autoscaler has started, by the pids of their raylets."""
         alive = {node["RayletSocketName"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU") == CPUS_OF_A_MACHINE}
         commands = {pid: " ".join(command_of(pid)) for pid in all_pids()}
         return {pid for pid, command in commands.items() for one in alive if "/raylet/raylet " in command and one in command.split("--raylet_socket_name=")[1].split()}
@@ -69,7 +69,7 @@ class RayScalingTest(RayCase):
     def have_joined(self, *names):
         self.wait_until(lambda: self.joined() == sorted(names), lambda: "%s: %s" % (names, self.joined()), seconds=PATIENCE)
 
-    def test_hosts_wait_for_machines_get_more_of_them_survive_the_loss_of_one_and_give_them_back(self):
+    def test_hosts_wait_for_machines_and_get_more_of_them_and_survive_the_loss_of_one_and_give_them_back(self):
         process = self.begin(10**6)
         self.assertEqual(self.machines(), set())
         with LoaderHosts(2, CPUS_OF_A_MACHINE, self.address, insecure=True, workers=1) as hosts:
@@ -80,7 +80,7 @@ class RayScalingTest(RayCase):
             self.have_joined("ray-0", "ray-1", "ray-2")
             self.has_machines(3)
             before = self.machines()
-            signal_process(min(before), signal.SIGKILL)  # with what runs there
+            signal_process(min(before), signal.SIGKILL)  # with the processes that run there
             self.wait_until(lambda: len(self.joined()) < 3, "its host is lost", seconds=PATIENCE)
             self.have_joined("ray-0", "ray-1", "ray-2")
             self.assertEqual(len(self.machines() - before), 1)

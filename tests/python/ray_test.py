@@ -17,7 +17,7 @@ CPUS = 8.0  # the number that Ray gets
 
 def setUpModule():
     global of_ray
-    of_ray = tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp")  # short: sockets are in it
+    of_ray = tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp")  # short, because it contains sockets of Ray's workers
     os.environ["PATH"] = BIN + os.pathsep + os.environ["PATH"]  # for Ray's workers
     os.environ.update(QUICK)
     for attempt in range(4):
@@ -40,7 +40,7 @@ class RayTest(RayCase):
         super().tearDown()
         self.wait_until(lambda: ray.available_resources().get("CPU") == CPUS, lambda: "Ray has its CPUs back: %s" % ray.available_resources())
 
-    def test_the_stream_matches_a_local_one_though_actors_and_hosts_are_killed_and_ray_replaces_them(self):
+    def test_the_stream_matches_a_local_one_while_actors_and_hosts_are_killed_and_ray_replaces_them(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
         draw = random.Random(SEED)
         samples = int(KILLS * BETWEEN * HOSTS * 200 + 1000)  # lasts about as long as the kills
@@ -75,12 +75,12 @@ class RayTest(RayCase):
 
     @contextlib.contextmanager
     def paused(self):
-        """A stream whose end does not come while hosts start, however long that takes."""
+        """A stream that does not end while hosts start, however long that takes."""
         self.assertEqual(self.penstock("pause", "--session", "h")[0], EXIT_OK)
         yield
         self.assertEqual(self.penstock("resume", "--session", "h")[0], EXIT_OK)
 
-    def test_hosts_are_added_and_leave_without_losing_a_batch_and_the_secret_is_in_no_file_or_command(self):
+    def test_hosts_come_and_leave_without_losing_a_batch_and_the_secret_is_in_no_file_or_command(self):
         code, secret, _ = self.penstock("secret")
         path = self.write("secret", secret)
         os.chmod(path, 0o600)
@@ -108,7 +108,7 @@ class RayTest(RayCase):
                 with open(file, "rb") as opened:
                     self.assertNotIn(secret.strip().encode(), opened.read(), file)
 
-    def test_a_refused_host_says_why_and_one_without_room_waits(self):
+    def test_a_refused_host_says_why_and_a_host_without_room_waits(self):
         process = self.begin(400)
         data = self.write("elsewhere/file", "")
         refused = self.hosts(1, 1, insecure=True, data={"/nowhere": os.path.dirname(data)})

@@ -1,4 +1,4 @@
-"""The programs of docs/python-scenarios.md: what fails with torch or the standard library alone fails as the page says, and
+"""The programs of docs/python-scenarios.md: programs that fail with torch or the standard library alone fail as the page says, and
 the same works on penstock. Needs torch for most.
 """
 
@@ -25,7 +25,7 @@ class ScenariosTest(PackageTest):
         return (done.stdout if code == 0 else done.stdout + done.stderr).strip()
 
     def without_gpu(self):
-        """torch's own message depends on whether there is one."""
+        """torch's own message depends on whether there is a GPU."""
         if os.path.exists("/dev/nvidia0"):
             self.skipTest("there is a GPU")
 
@@ -38,7 +38,7 @@ class ScenariosTest(PackageTest):
     def test_s0_alone_a_killed_worker_ends_the_epoch(self):
         self.assertRegex(self.run_one("s0-alone", code=1), "exited unexpectedly|is killed by signal")
 
-    def test_s0_on_penstock_a_killed_worker_costs_nothing(self):
+    def test_s0_on_penstock_a_killed_worker_costs_no_batch(self):
         self.assertEqual(self.run_one("s0-penstock"), self.shown("64 images"))
 
     def test_s0_alone_cuda_in_a_worker_fails(self):
@@ -50,7 +50,7 @@ class ScenariosTest(PackageTest):
 
     # ---- S1 -------------------------------------------------------------------------------------------------------
 
-    def test_s1_alone_the_refusal_has_no_reason(self):
+    def test_s1_alone_the_refusal_gives_no_reason(self):
         self.without_gpu()
         out = self.run_one("s1-alone", code=1)
         self.assertTrue(out.startswith("False\n"), out)
@@ -67,11 +67,11 @@ class ScenariosTest(PackageTest):
 
     # ---- S2 -------------------------------------------------------------------------------------------------------
 
-    def test_s2_alone_workers_are_new_and_have_what_the_program_had(self):
+    def test_s2_alone_workers_are_new_in_each_epoch_and_inherit_the_open_files_of_the_program(self):
         out = self.run_one("s2-alone")
         self.assertEqual(out, self.shown("the same two processes in both epochs: False\nthe program's file is open in them: True"))
 
-    def test_s2_on_penstock_workers_stay_and_have_what_they_were_given(self):
+    def test_s2_on_penstock_workers_stay_and_inherit_no_open_file_of_the_program(self):
         out = self.run_one("s2-penstock")
         self.assertEqual(out, self.shown("the same two processes in both epochs: True\nthe program's file is open in them: False"))
 
@@ -88,7 +88,7 @@ class ScenariosTest(PackageTest):
         self.assertGreaterEqual(time.monotonic() - begun, 10)
         self.assertNotIn("rank 1", out)
 
-    def test_s3_under_penstock_launch_the_others_end_and_the_first_to_fail_is_named(self):
+    def test_s3_under_penstock_launch_the_others_end_and_the_first_failed_rank_is_named(self):
         self.need_torch()
         path = self.write("s3.py", PROGRAMS["s3"])
         done = subprocess.run([os.path.join(os.environ["PENSTOCK_BIN"], "penstock"), "launch", "--gpus", "host:2", "--", sys.executable,
@@ -116,7 +116,7 @@ class ScenariosTest(PackageTest):
             return
         self.skipTest("the standard library's executor hung three times")
 
-    def test_s4_on_penstock_that_job_alone_fails_and_is_named(self):
+    def test_s4_on_penstock_only_that_job_fails_and_is_named(self):
         self.assertEqual(self.run_one("s4-penstock", torch=False),
                          self.shown("1 of 1000 jobs lost: [13] ['SIGSEGV', 'SIGSEGV', 'SIGSEGV']"))
 

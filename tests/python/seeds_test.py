@@ -1,4 +1,4 @@
-"""States of Python's generator that a seed decides. Needs neither torch nor NumPy."""
+"""States of Python's generator that are derived from a seed. Needs neither torch nor NumPy."""
 
 import random
 import unittest
@@ -9,7 +9,7 @@ from penstock import _seeds
 
 
 class SeedsTest(unittest.TestCase):
-    def test_a_state_is_the_same_wherever_the_interpreter_keeps_it(self):
+    def test_a_state_is_the_same_wherever_the_interpreter_stores_it(self):
         direct, by_setstate = random.Random(3), random.Random(4)
         by_setstate.gauss(0, 1)  # keeps a second number for the next call
         known = _seeds.PythonGenerator(direct)
@@ -26,16 +26,16 @@ class SeedsTest(unittest.TestCase):
         generator = random.Random()
         _seeds.PythonGenerator(generator)(1234567)
         state = generator.getstate()[1]
-        # The first two numbers of SplitMix64 from 1234567, as its authors' program prints them.
+        # The first two numbers of SplitMix64 from 1234567, as printed by its authors' program.
         self.assertEqual([state[0] | state[1] << 32, state[2] | state[3] << 32], [6457827717110365317, 3203168211198807973])
         self.assertEqual(state[-1], 624)
 
-    def test_a_generator_of_another_class_is_not_written_to_in_place(self):
+    def test_a_generator_of_another_class_is_not_modified_in_place(self):
         class Mine(random.Random):
             pass
         self.assertIsNone(_seeds._state_address(Mine()))
 
-    def test_numbers_of_neighbouring_seeds_have_nothing_in_common(self):
+    def test_numbers_from_neighbouring_seeds_are_unrelated(self):
         generator, first = random.Random(), []
         seed = _seeds.PythonGenerator(generator)
         for number in range(4000):

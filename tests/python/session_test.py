@@ -82,7 +82,7 @@ class SessionTest(PackageTest):
             seen = [sample for batch in session.epoch(0) for sample in batch.samples]
         self.assertEqual(sorted(seen), list(range(400)))
 
-    def test_a_session_continues_from_the_state_of_another(self):
+    def test_a_session_continues_from_the_state_of_another_one(self):
         with self.session() as whole:
             expected = [batch.samples for batch in whole]
         with self.session() as first:
@@ -102,7 +102,7 @@ class SessionTest(PackageTest):
         with self.assertRaises(penstock.state_mismatch_error):
             self.session(state=b"nonsense")
         with self.assertRaisesRegex(penstock.state_mismatch_error, "empty"):
-            self.session(state=b"")  # of a file that was opened for writing, but not yet written
+            self.session(state=b"")  # of a file that was opened for writing but not written yet
         with self.assertRaises(TypeError):
             self.session(state=3)
 
@@ -143,7 +143,7 @@ class SessionTest(PackageTest):
             return [event["number"] async for event in events]
         self.assertEqual(asyncio.run(main()), [2, 3, 4])
 
-    def test_a_callback_may_use_its_session_and_its_exception_stops_nothing(self):
+    def test_a_callback_can_use_its_session_and_its_exceptions_do_not_stop_the_session(self):
         def on_event(event):
             if event["kind"] == "epoch_done":
                 states.append(session.status()["state"])
@@ -159,7 +159,7 @@ class SessionTest(PackageTest):
         self.assertEqual(len(states), 2)
         self.assertEqual([str(e) for e in unraisable], ["of the callback"] * 2)
 
-    def test_stop_ends_the_stream_and_the_report_says_so(self):
+    def test_stop_ends_the_stream_and_the_report_says_stopped(self):
         events = []
         with self.session(on_event=events.append) as session:
             session.next()
@@ -173,7 +173,7 @@ class SessionTest(PackageTest):
     def ends_of(self, events):
         return [e["text"] for e in events if e["kind"] in ("stopping", "run_stopped", "run_failed")]
 
-    def test_stop_may_say_who_asked(self):
+    def test_stop_can_name_its_source(self):
         events = []
         with self.session(on_event=events.append) as session:
             session.next()
@@ -214,7 +214,7 @@ class SessionTest(PackageTest):
                 raise KeyboardInterrupt
         self.assertEqual(self.ends_of(events)[-1], "it was stopped by an exception in the program: KeyboardInterrupt")
 
-    def test_an_exception_that_ends_the_program_is_in_the_record_of_what_it_ended(self):
+    def test_an_exception_that_ends_the_program_is_in_the_record_of_each_session_that_it_ended(self):
         self.ran("""
             import sys, penstock
             session = penstock.Session(sys.argv[1], loader={"workers": 1}, name="raised")
@@ -227,7 +227,7 @@ class SessionTest(PackageTest):
             lines = self.penstock("events", "--last", "--session", name)[1].splitlines()
             self.assertIn("failed: an exception in the program: ValueError: the loss is NaN", lines[-1])
 
-    def test_a_pool_that_is_left_by_an_exception_says_so_in_its_record(self):
+    def test_a_pool_that_is_left_by_an_exception_records_that(self):
         self.ran("""
             import penstock
             try:
@@ -264,7 +264,7 @@ class SessionTest(PackageTest):
         self.assertEqual([event["text"] for event in events if event["kind"] == "scaled"],
                          ["the number of workers is tuned from now on", "scaled to 4 workers"])
 
-    def test_other_threads_run_while_a_batch_is_waited_for(self):
+    def test_other_threads_run_while_one_waits_for_a_batch(self):
         with self.session(loader={"workers": 2, "slots_per_worker": 3}) as session:
             session.next()
             session.pause()
@@ -314,7 +314,7 @@ class SessionTest(PackageTest):
             with self.assertRaisesRegex(penstock.usage_error, "out of date"):
                 next(first)
 
-    def test_overrides_mean_what_set_means_and_take_python_types(self):
+    def test_overrides_work_like_set_and_accept_python_types(self):
         config = penstock.load_config(self.write("stream.toml", STREAM), loader={"workers": 3, "env": {"A": "b"}},
                                       **{"sampler.batch_size": 16})
         self.assertEqual((config["loader.workers"], config["sampler"]["batch_size"]), (3, 16))
@@ -325,7 +325,7 @@ class SessionTest(PackageTest):
         with penstock.Session(config) as session:
             self.assertEqual(session.next().rows, 16)
 
-    def test_mistakes_say_what_to_do(self):
+    def test_mistakes_are_errors_that_say_what_to_do(self):
         with self.assertRaisesRegex(penstock.config_error, "(?s)worker.*did you mean 'workers'") as caught:
             self.session(**{"loader.worker": 3})
         self.assertEqual(caught.exception.code, "config")
@@ -374,7 +374,7 @@ class SessionTest(PackageTest):
         with self.assertRaises(TypeError):
             penstock.Session()
 
-    def test_help_is_worth_reading(self):
+    def test_every_public_name_has_help(self):
         self.assertIn("KeyboardInterrupt", penstock.Session.next.__doc__)
         for name in penstock.__all__:
             self.assertTrue(getattr(penstock, name).__doc__, name)

@@ -1,4 +1,4 @@
-"""Workers that a template forks: they are like executed ones, and where a fork is unsafe, workers are executed."""
+"""Workers that a template forks: they behave like executed ones, and where a fork is unsafe, workers are executed."""
 
 import contextlib
 import os
@@ -40,7 +40,7 @@ def children():
 
 
 def replaced(pool, pid, limit=60):
-    """Waits until another process than `pid` is ready in its place. Returns the seconds that took."""
+    """Waits until a process other than `pid` is ready in its place. Returns the seconds that took."""
     place = next(each["id"] for each in pool.status()["workers"] if each["pid"] == pid)
     began = time.monotonic()
     os.kill(pid, signal.SIGKILL)
@@ -67,7 +67,7 @@ class Numbers(torch.utils.data.Dataset):
 
 
 class OpensFile(Numbers):
-    """Each process has to open its own."""
+    """Each process must open its own file."""
 
     def __init__(self, path):
         self.path = path
@@ -94,12 +94,12 @@ class TemplateTest(unittest.TestCase):
             self.assertEqual(1, len(template), "there is one template next to the workers")
         self.assertEqual(set(), children(), "the pool's end left a process")
 
-    def test_a_forked_worker_runs_on_the_listed_cores_only(self):
+    def test_a_forked_worker_runs_only_on_the_listed_cores(self):
         core = max(os.sched_getaffinity(0))
         with penstock.Pool(2, loader={**TEMPLATE, "affinity": [core]}) as pool:
             self.assertEqual({core}, pool.submit(lambda: os.sched_getaffinity(0)).result(60))
 
-    def test_a_killed_worker_is_replaced_and_named_as_a_death(self):
+    def test_a_killed_worker_is_replaced_and_reported_as_a_death(self):
         with penstock.Pool(1, loader=TEMPLATE) as pool:
             pid = pool.submit(facts).result(60)[0]
             replaced(pool, pid)
@@ -134,13 +134,13 @@ class TemplateTest(unittest.TestCase):
                 until = time.perf_counter() + choose.random() * 0.02
                 while time.perf_counter() < until:
                     pass
-                with contextlib.suppress(ProcessLookupError):  # the one killed before may not have been replaced yet
+                with contextlib.suppress(ProcessLookupError):  # the worker killed before may not have been replaced yet
                     os.kill(template, signal.SIGKILL)
             pid = pool.submit(facts).result(60)[0]
             wait_for(children, lambda found: len(found) == 2)
         self.assertEqual(set(), children(), "the pool's end left a process")
 
-    def test_a_template_that_keeps_dying_is_abandoned(self):
+    def test_a_template_that_keeps_dying_is_given_up(self):
         with penstock.Pool(1, loader={**TEMPLATE, "restart": {"intensity": {"max": 2}, "backoff": {"max": "1ms", "base": "1ms"}}}) as pool:
             pid = pool.submit(facts).result(60)[0]
             known = {pid}
@@ -183,7 +183,7 @@ class LoaderTest(unittest.TestCase):
 
         self.assertTrue(torch.equal(batches("template"), batches("exec")))
 
-    def test_a_dataset_that_opens_a_file_is_made_by_each_worker(self):
+    def test_a_dataset_that_opens_a_file_is_created_by_each_worker(self):
         with tempfile.NamedTemporaryFile() as file:
             file.write(bytes(range(64)))
             file.flush()

@@ -35,7 +35,7 @@ EXCLUDED = {
     "TestDataLoader2_EventLoop.*": "about torch.utils.data.communication, another class",
 }
 
-# Tests that use a GPU where there is one.
+# Tests that use a GPU if there is one.
 EXCLUDED_WITH_A_GPU = {"*.test_multiprocessing_contexts": "needs workers that use CUDA: GPUs are hidden from them"}
 
 REPLACE = """
@@ -164,7 +164,7 @@ def run(folder, given):
 
 
 def run_part(folder, given, wanted, results):
-    """Runs these tests one after another in a process, and continues in a new one when a test has ended it."""
+    """Runs these tests one after another in a process, and continues in a new process when a test has ended it."""
     while wanted:
         begun = None
         child = subprocess.Popen([sys.executable, "-c", CHILD.format(folder=folder, patience=given.patience)], stdin=subprocess.PIPE,

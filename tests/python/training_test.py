@@ -1,4 +1,4 @@
-"""Third-party training programs with one import changed: their batches and losses are torch's, and a killed worker costs nothing.
+"""Third-party training programs with one import changed: their batches and losses equal torch's, and a killed worker changes none.
 
 Each program runs twice, with torch's DataLoader and with penstock's. The second time the worker that loads sample 13 is killed. Every
 rank writes its batches and losses down, and which program its workers were. A test is skipped where its library is not installed.
@@ -248,7 +248,7 @@ class TrainingTest(PackageTest):
         self.need()
         self.compare(TORCHRUN, self.torchrun(), ranks=2)
 
-    def test_ranks_that_torch_spawns_train_as_with_torch(self):
+    def test_ranks_spawned_by_torch_train_as_with_torch(self):
         self.need()
         self.compare(SPAWNED, ranks=2)
 

@@ -10,7 +10,7 @@ from package import *
 
 class TypingTest(PackageTest):
     def mypy(self, kind, *arguments):
-        """`kind` names its cache in the build tree, which is worth nothing to a call with other options."""
+        """`kind` names its cache in the build tree, which is useless for a call with other options."""
         if importlib.util.find_spec("mypy") is None:
             self.skipTest("mypy is not installed")
         self.need_torch()
@@ -21,13 +21,13 @@ class TypingTest(PackageTest):
     def test_the_examples_and_the_package_pass_mypy_strict(self):
         examples = [os.path.join(TOP, "examples", name) for name in sorted(os.listdir(os.path.join(TOP, "examples"))) if name.endswith(".py")]
         self.assertTrue(examples)
-        # The libraries of the examples may have no types, or not be installed.
+        # The libraries of the examples may have no types or may not be installed.
         libraries = ["--ignore-missing-imports", "--allow-subclassing-any", "--allow-untyped-calls", "--follow-imports", "silent"]
         for done in (self.mypy("package", "--config-file", os.path.join(TOP, "pyproject.toml"), "-p", "penstock"),
                      self.mypy("examples", *libraries, *examples)):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_mistakes_in_a_loaders_arguments_are_found_and_batches_have_types(self):
+    def test_mistakes_in_loader_arguments_are_found_and_batches_have_types(self):
         program = os.path.join(self.folder, "program.py")
         with open(program, "w") as file:
             file.write(textwrap.dedent("""
@@ -54,14 +54,14 @@ class TypingTest(PackageTest):
         for line in (13, 14, 15):
             self.assertTrue([each for each in lines if each.startswith("program.py:%d: error" % line)], done.stdout)
 
-    def test_the_stubs_name_what_the_modules_have(self):
+    def test_the_stubs_contain_what_the_modules_contain(self):
         for name in ("_core", "_group", "_worker"):
             members = json.loads(self.ran("""
                 import importlib, json, sys
                 there = {name: each for name, each in vars(importlib.import_module("penstock." + sys.argv[1])).items() if name[0] != "_"}
                 print(json.dumps({name: [member for member in vars(each) if member[0] != "_"] if isinstance(each, type) else None
                                   for name, each in there.items()}))
-                """, name))  # in a separate process, as in use
+                """, name))  # in a separate process, as users have it
             with open(os.path.join(TOP, "python", "penstock", name + ".pyi")) as file:
                 stub = ast.parse(file.read())
             named = {node.name for node in stub.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}

@@ -18,7 +18,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 BASE = os.environ.get("PENSTOCK_BASE_PYTHON", "python3")
 OPTIONS = [option for option in os.environ.get("PENSTOCK_WHEEL_OPTIONS", "").split("|") if option]
 
-# What every machine has: glibc, the libraries of its compiler, and the interpreter's.
+# Files that every machine has: glibc, the libraries of its compiler, and the interpreter's.
 OF_THE_MACHINE = re.compile(r"^(linux-vdso|ld-linux-x86-64|lib(c|m|pthread|dl|rt|resolv|gcc_s|stdc\+\+|python3[.0-9]*|z|expat|util))\.so|^/lib64/ld-linux")
 
 CONFIG = os.path.join(TOP, "tests", "install", "bare.toml")
@@ -59,7 +59,7 @@ class WheelTest(unittest.TestCase):
             raise AssertionError("%s: exit %d\n%s%s" % (command, done.returncode, done.stdout[-4000:], done.stderr[-4000:]))
         return done.stdout
 
-    def test_a_wheel_for_later_interpreters_has_modules_for_later_interpreters(self):
+    def test_a_wheel_for_later_interpreters_contains_modules_for_later_interpreters(self):
         with zipfile.ZipFile(self.wheel) as wheel:
             modules = {name for name in wheel.namelist() if re.match(r"penstock/_[a-z]+\..*so$", name)}
         with_abi3 = {"penstock/%s.abi3.so" % name for name in ("_core", "_group", "_worker")}
@@ -69,12 +69,12 @@ class WheelTest(unittest.TestCase):
             self.assertEqual(len(modules), 3)
             self.assertFalse(modules & with_abi3)
 
-    def test_neither_numpy_nor_torch_comes_with_it(self):
+    def test_the_wheel_does_not_install_numpy_or_torch(self):
         found = self.run_in([self.bin("python"), "-c", "import importlib.util as u\n"
                              "import penstock\nprint([n for n in ('numpy', 'torch') if u.find_spec(n)])"])
         self.assertEqual(found.strip(), "[]")
 
-    def test_a_session_and_the_command_deliver_the_same(self):
+    def test_a_session_and_the_command_deliver_the_same_batches(self):
         report = json.loads(self.run_in([self.bin("penstock"), "run", CONFIG, "--json", "--quiet", "--digest"]))
         digest = self.run_in([self.bin("python"), "-c",
                               "import sys, penstock\n"
@@ -91,7 +91,7 @@ class WheelTest(unittest.TestCase):
                            "    print(list(pool.map(lambda x: x * x, range(5))), type(crash.exception()).__name__)"])
         self.assertEqual(out.strip(), "[0, 1, 4, 9, 16] job_poisoned_error")
 
-    def test_every_file_needs_the_machine_s_libraries_and_those_of_the_wheel_alone(self):
+    def test_every_file_needs_only_libraries_of_the_machine_and_of_the_wheel(self):
         site = self.run_in([self.bin("python"), "-c", "import penstock, os; print(os.path.dirname(penstock.__file__))"]).strip()
         seen = 0
         for folder, _, names in os.walk(site):

@@ -36,7 +36,7 @@ TEST_CASE("an empty journal has no batches") {
 }
 
 TEST_CASE(
-    "wherever an owner's death cuts a line, that line is not a batch and the next owner's lines are read") {
+    "wherever an owner's death cuts a line, that line is no batch and the next owner's lines are read") {
   for (std::size_t cut = 1; cut + 1 < first_batch.size(); ++cut) {
     const auto got =
         read_journal(first_owner + first_batch.substr(0, cut) + "\n" + second_owner + next_batch);
@@ -50,7 +50,7 @@ TEST_CASE(
   CHECK(at_its_end->torn == 1);
 }
 
-TEST_CASE("an incomplete line in an owner's life, and an unannounced owner, are refused") {
+TEST_CASE("an incomplete line during an owner's life is refused, and so is an unannounced owner") {
   CHECK_FALSE(read_journal(first_owner + "{\"owner\":7,\"ep\n" + first_batch));
   CHECK_FALSE(read_journal(first_owner + next_batch));
   CHECK_FALSE(read_journal(first_batch));
@@ -63,11 +63,11 @@ TEST_CASE("lines of a replaced owner keep that owner's number") {
   CHECK(got->batches.at(0).owner == 1);
 }
 
-TEST_CASE("a reused pid is another owner") {
+TEST_CASE("a reused pid counts as another owner") {
   CHECK(read_journal(first_owner + second_owner + first_owner + first_batch)->batches.at(0).owner == 3);
 }
 
-TEST_CASE("only whole lines lie within the first bytes") {
+TEST_CASE("only whole lines count as being within the first bytes") {
   const auto got = read_journal(first_owner + first_batch + second_owner + next_batch);
   REQUIRE(got);
   const std::uint64_t one = first_owner.size() + first_batch.size();

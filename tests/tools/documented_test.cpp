@@ -1,4 +1,4 @@
-// docs/operating.md names everything that scripts read.
+// docs/operating.md names all fields and kinds that scripts read.
 #include "runtime/telemetry/report_json.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -49,7 +49,7 @@ TEST_CASE("pages of two sessions become one, with each metric once and the sessi
   CHECK(has_line(page, "b_info{session=\"two\",of=\"x\"} 1"));
 }
 
-TEST_CASE("two sessions of one name are told apart, and one that does not answer is down") {
+TEST_CASE("two sessions of one name are distinguished, and one that does not answer is down") {
   const std::string info = "# HELP penstock_session_info x\n# TYPE penstock_session_info gauge\n";
   cli::merged_pages all;
   all.add("photos", info + "penstock_session_info{session=\"photos\"} 1\n");
@@ -72,7 +72,7 @@ TEST_CASE("for a session that does not answer, the page has what is visible from
   CHECK(page.find("process_info{session=\"other\"") == std::string::npos);
 }
 
-TEST_CASE("deaths of a session that has ended are counted by cause") {
+TEST_CASE("deaths of an ended session are counted by cause") {
   json one = ended("photos@1");
   one["deaths"] = {{"worker", {{"signal", 2}, {"heartbeat", 1}}}, {"gpu", json::object()}};
   const std::string page = cli::page_of_ended({one});
@@ -80,7 +80,7 @@ TEST_CASE("deaths of a session that has ended are counted by cause") {
   CHECK(has_line(page, R"(penstock_session_ended_deaths{session="photos",id="photos@1",of="worker",cause="heartbeat"} 1)"));
 }
 
-TEST_CASE("a session that has ended says how, why, when and after how many batches") {
+TEST_CASE("for an ended session the page says how, why and when it ended and after how many batches") {
   const std::string page = cli::page_of_ended({ended("photos@1"), ended("photos@2")});
   CHECK(has_line(page, R"(penstock_session_ended_info{session="photos",id="photos@1",outcome="failed",)"
                        R"(reason="the \"dataset\" is gone",config_file="/data/photos.toml"} 1)"));
@@ -92,7 +92,7 @@ TEST_CASE("a session that has ended says how, why, when and after how many batch
   CHECK(page.find("last_death_info{") == std::string::npos);
 }
 
-TEST_CASE("a pool that has ended says how many of its jobs have a result") {
+TEST_CASE("for an ended pool the page says how many of its jobs have a result") {
   json pool = ended("map@1");
   pool["jobs"] = {{"ok", 20}, {"failed", 1}, {"cancelled", 4}};
   const std::string page = cli::page_of_ended({pool, ended("photos@1")});
@@ -127,7 +127,7 @@ TEST_CASE("the last deaths and the last 16 quarantined samples of an ended sessi
                        R"(sample="cats/tom.jpg",index="19"} 1)"));
 }
 
-TEST_CASE("samples that an ended session could not load are named once each, with the reason, the last 16") {
+TEST_CASE("the last 16 samples that an ended session could not load are named once each, with the reason") {
   json s = ended("photos@1");
   s["failures"] = json::array();
   for (int i = 0; i < 20; ++i)
@@ -139,7 +139,8 @@ TEST_CASE("samples that an ended session could not load are named once each, wit
                        R"(index="19",reason="sample 19 failed: no \"end\""} 1)"));
 }
 
-TEST_CASE("poisoned jobs of a pool that has ended are jobs and no samples, also in the record of an older version") {
+TEST_CASE(
+    "poisoned jobs of an ended pool count as jobs and not as samples, even in the record of an older version") {
   json pool = ended("map@1");
   pool["jobs"] = {{"ok", 20}};
   pool["quarantine"] = {{{"job", 7}, {"work", "./job.sh 7"}, {"sample", 7}, {"path", "./job.sh 7"}}, {{"sample", 9}, {"path", "./job.sh 9"}}};

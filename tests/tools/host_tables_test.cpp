@@ -1,4 +1,4 @@
-// What `penstock status` and `penstock top` say of loader hosts, from a session's answers.
+// What `penstock status` and `penstock top` show about loader hosts, from a session's answers.
 #include "tools/penstock/watch/host_tables.hpp"
 
 #include "runtime/telemetry/report_json.hpp"
@@ -77,20 +77,21 @@ TEST_CASE("the status shows each host with its workers, rates, round trip and co
   CHECK(has(cli::status_for_people(telemetry::as_json(s), {}, 80), text));
 }
 
-TEST_CASE("a session that has ended no longer has hosts") {
+TEST_CASE("a session that has ended shows no hosts") {
   session_status s = with_hosts(2);
   s.state = "ended";
   CHECK(section(s).empty());
 }
 
-TEST_CASE("a host whose cores and round trip are not known yet has dashes") {
+TEST_CASE("a host whose cores and round trip are not known yet shows dashes") {
   session_status s = with_hosts(1);
   s.hosts[0].cpu_cores.reset();
   s.hosts[0].round_trip_seconds = 0;
   CHECK(has(section(s), "177     -      -  10.0.0.7:41234"));
 }
 
-TEST_CASE("a session that waits for its first host says for how long, and where it listens or whom it calls") {
+TEST_CASE(
+    "a session that waits for its first host shows for how long, and where it listens or which hosts it calls") {
   session_status s = with_hosts(0);
   s.waits_for_hosts = hosts_wait{12.4, 60};
   CHECK(section(s) == "hosts join at 0.0.0.0:7077; waiting for a loader host for 12 s, at most 60 s\n");
@@ -106,7 +107,7 @@ TEST_CASE("a session that waits for its first host says for how long, and where 
   CHECK(cli::host_lines(telemetry::as_json(s), 4, 0).at(0) == "hosts    none: calling loader-1:7077 and 2 others");
 }
 
-TEST_CASE("lost hosts are named with the reason, the last ones first, and the others are counted") {
+TEST_CASE("lost hosts are named with the reason, the latest first, and the others are counted") {
   session_status s = with_hosts(0);
   for (int i = 0; i < 5; ++i) {
     host_record& lost = s.host_records.emplace_back();
@@ -123,7 +124,7 @@ TEST_CASE("lost hosts are named with the reason, the last ones first, and the ot
   CHECK_FALSE(has(text, "left"));
 }
 
-TEST_CASE("top shows as many hosts as there is room for, unhealthy ones first, and sums up the rest") {
+TEST_CASE("top shows as many hosts as fit, unhealthy ones first, and sums up the rest") {
   session_status s = with_hosts(100);
   s.hosts[70].state = "draining";
   s.workers[2 * 80].state = "starting";

@@ -6,7 +6,7 @@
 using namespace penstock::cli;
 using samples = std::vector<std::uint64_t>;
 
-TEST_CASE("samples that are in a batch whose bytes are equal are not suspected") {
+TEST_CASE("samples in a batch with equal bytes are not suspected") {
   const std::vector<delivered_batch> lines{
       {0, 0, {1, 2}, 10, 1}, {0, 1, {3, 4}, 11, 1}, {1, 0, {2, 3}, 12, 1}, {1, 1, {4, 1}, 13, 1}};
   journal_check check(lines);
@@ -18,7 +18,7 @@ TEST_CASE("samples that are in a batch whose bytes are equal are not suspected")
   CHECK(check.suspects() == std::set<std::uint64_t>{3});
 }
 
-TEST_CASE("samples that are gone or new are named, and nothing else of their batch is suspected") {
+TEST_CASE("missing and new samples are named, and no other sample of their batch is suspected") {
   const std::vector<delivered_batch> lines{{0, 0, {1, 2, 2}, 10, 1}};
   journal_check check(lines);
   check.take(0, {{1, 2, 5}, 99});
@@ -48,7 +48,7 @@ TEST_CASE("batches with several lines are counted, and contradict each other onl
   CHECK(check.contradictory()[0].sequence == 1);
 }
 
-TEST_CASE("gaps between the first batch and the last are named, and those before and after are not") {
+TEST_CASE("gaps between the first and the last batch are named, and those before and after are not") {
   const auto extent = [](std::uint64_t) { return epoch_extent{0, 4}; };
   const std::vector<delivered_batch> whole{
       {0, 2, {}, 0, 1}, {0, 3, {}, 0, 1}, {1, 0, {}, 0, 1}, {1, 1, {}, 0, 1}};
@@ -61,7 +61,7 @@ TEST_CASE("gaps between the first batch and the last are named, and those before
   CHECK(journal_check(cut).missing(extent) == std::vector<missing_batches>{{0, 2, 3}, {1, 0, 1}});
 }
 
-TEST_CASE("an epoch that a group entered in its middle has no gap before its first batch") {
+TEST_CASE("an epoch that a group entered midway has no gap before its first batch") {
   const std::vector<delivered_batch> lines{{0, 3, {}, 0, 1}, {1, 2, {}, 0, 1}};
   const journal_check check(lines);
   CHECK(check.missing([](std::uint64_t epoch) { return epoch_extent{epoch == 1 ? 2U : 0U, 4}; }).empty());

@@ -82,7 +82,7 @@ TEST_CASE("the last status counts, and says when the session ended") {
   CHECK(past.summary().at("pid") == 17);
 }
 
-TEST_CASE("workers of an ended session have ended, and keep the pid and the counts that they had") {
+TEST_CASE("workers of an ended session have ended, and keep their pids and counts") {
   session_status running;
   running.outcome = run_outcome::running;
   running.workers.resize(1);
@@ -105,7 +105,7 @@ TEST_CASE("workers of an ended session have ended, and keep the pid and the coun
   CHECK(worker.at("next_restart_seconds").is_null());
 }
 
-TEST_CASE("the device of an ended session is closed, and only files that there are count as written") {
+TEST_CASE("the device of an ended session is closed, and only existing files count as written") {
   session_status s;
   s.gpu_state = "ready";
   json status = telemetry::as_json(s);
@@ -128,7 +128,7 @@ TEST_CASE("a worker that was killed at a stop is a death of the ended session") 
   CHECK(cli::deaths_in(past.summary()) == "1");
 }
 
-TEST_CASE("a session without an end died, at the time of its last line") {
+TEST_CASE("a session without an end has died at the time of its last line") {
   const cli::past_session past({header, status_line(7, run_outcome::running)}, "2026-11-24T02:00:00.000000Z");
   const json status = result_of(past, {{"verb", "status"}});
   CHECK(status.at("outcome") == "died");
@@ -174,7 +174,7 @@ TEST_CASE("events are read after a number, and following ends at once") {
   CHECK(result_of(past, {{"verb", "events"}, {"after", 7}, {"follow", true}}).at("events").empty());
 }
 
-TEST_CASE("logs are those of the target; previous ones are of the process before the last one") {
+TEST_CASE("logs are those of the target, and previous logs those of the process before the last one") {
   death_report death;
   death.worker = 1;
   death.incarnation = 1;
@@ -202,7 +202,7 @@ TEST_CASE("logs are those of the target; previous ones are of the process before
   CHECK(texts({{"target", "all"}, {"follow", true}, {"after", json::object()}}).empty());
 }
 
-TEST_CASE("orders to an ended session are refused, and so is the status of one that never had any") {
+TEST_CASE("orders to an ended session are refused, and so is the status of one that never had a status") {
   const cli::past_session past({header, event_line(1, event_kind::run_started)}, "");
   for (const char* verb : {"stop", "scale", "status"}) {
     const json answer = past.answer({{"verb", verb}});
@@ -212,7 +212,7 @@ TEST_CASE("orders to an ended session are refused, and so is the status of one t
   }
 }
 
-TEST_CASE("a rank says which one of which launch it was") {
+TEST_CASE("a rank's record says which rank of which launch it was") {
   CHECK_FALSE(cli::past_session({header}, "").rank());
   const std::string of_rank = line_of(
       "record",
@@ -220,7 +220,7 @@ TEST_CASE("a rank says which one of which launch it was") {
   CHECK(cli::past_session({of_rank}, "").rank() == control::rank_note{"launch-7", "photos", 1});
 }
 
-TEST_CASE("torn, unknown and nonsensical lines are skipped") {
+TEST_CASE("incomplete, unknown and nonsensical lines are skipped") {
   const cli::past_session past({header, R"({"event": {"number")", "[]", "{}", R"({"status": 7})",
                                 R"({"new_kind": {"x": 1}})", event_line(1, event_kind::paused)},
                                "");
@@ -276,7 +276,7 @@ TEST_CASE("for a killed session the age of its last status is known") {
   const cli::past_session past({header, line.dump()}, "2026-11-24T02:13:07.000000Z");
   CHECK(past.status_age_seconds() == 3.5);
   CHECK(result_of(past, {{"verb", "status"}}).at("status_time") == "2026-11-24T02:13:03.500000Z");
-  // An older penstock wrote no time.
+  // An older penstock recorded no time.
   const cli::past_session old({header, status_line(7, run_outcome::running)}, "2026-11-24T02:13:07.000000Z");
   CHECK_FALSE(old.status_age_seconds());
   CHECK(result_of(old, {{"verb", "status"}}).at("status_time").is_null());

@@ -12,7 +12,7 @@ TEST_CASE("a rate of one a second has a singular noun") {
   CHECK(rate_for_people(249.6, "sample") == "250 samples/s");
 }
 
-TEST_CASE("the time left is shown while something is left") {
+TEST_CASE("the remaining time is shown while batches remain") {
   CHECK(time_left(10, 2) == "  5 s left");
   CHECK(time_left(0.1, 2) == "  1 s left");
   CHECK(time_left(0, 2).empty());
@@ -20,7 +20,7 @@ TEST_CASE("the time left is shown while something is left") {
 }
 
 TEST_CASE(
-    "a run is done when each expected sample was delivered or left out, and its restarts are the report's") {
+    "a run is done when each expected sample was delivered or omitted, and its restarts are the report's") {
   penstock::session_status s;
   s.state = "ok";
   s.samples_expected = 100;
@@ -38,7 +38,7 @@ TEST_CASE(
   CHECK(progress_line(s, s, 1, 200, false).find("stalled for 8 s") != std::string::npos);
 }
 
-TEST_CASE("the progress of a resumed run is that of the whole stream, and the time left that of the rest") {
+TEST_CASE("a resumed run shows the progress of the whole stream and the time that remains") {
   penstock::session_status s;
   s.state = "ok";
   s.samples_before = 300;
@@ -49,7 +49,7 @@ TEST_CASE("the progress of a resumed run is that of the whole stream, and the ti
   CHECK(line.find("  5 s left") != std::string::npos);
 }
 
-TEST_CASE("on 80 columns a line leaves out its details, but never what went wrong") {
+TEST_CASE("on 80 columns a line omits details, but never a failure") {
   penstock::session_status s;
   s.state = "degraded";
   s.samples_expected = 100'000;

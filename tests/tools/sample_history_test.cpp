@@ -19,7 +19,7 @@ json failed_event() {
 
 }  // namespace
 
-TEST_CASE("a target may be a sample, by number or by name") {
+TEST_CASE("a target can be a sample, by number or by name") {
   CHECK(sample_in_target("sample/51") == "51");
   CHECK(sample_in_target("sample/cats/tom.jpg") == "cats/tom.jpg");
   CHECK_FALSE(sample_in_target("sample/"));
@@ -46,7 +46,7 @@ TEST_CASE("a sample's history has the frames of its exception, the raising line 
         "    called from     data.py:12, in __getitem__\n");
 }
 
-TEST_CASE("a sample that an earlier run has quarantined has no events") {
+TEST_CASE("a sample quarantined by an earlier run has no events") {
   const json listed{{"sample", 7}, {"path", "cats/tom.jpg"}, {"causes", {"SIGABRT", "SIGABRT"}}, {"known", true}};
   CHECK(history_for_people({{"events", json::array()}, {"quarantine", listed}}, 0) ==
         "sample 7 (cats/tom.jpg)\n"

@@ -32,7 +32,7 @@ std::string gpu_lines(const session_status& s) {
 
 }  // namespace
 
-TEST_CASE("the processes on the GPU are shown with pid and memory, and null when they are unknown") {
+TEST_CASE("the processes on the GPU are shown with pid and memory, and as null when they are unknown") {
   const auto known =
       telemetry::as_json(status_with({{{4127, 1U << 30U}, {77, 0}}})).at("gpu").at("processes");
   REQUIRE(known.size() == 2);
@@ -52,7 +52,7 @@ TEST_CASE("pids that cannot be the owner's are shown as belonging to another pid
   CHECK(gpu_lines(status_with({{{9, 1U << 30U}}})).find("another pid namespace") != std::string::npos);
 }
 
-TEST_CASE("without an answer from NVML the line is left out") {
+TEST_CASE("without an answer from NVML the line is omitted") {
   CHECK(gpu_lines(status_with(std::nullopt)).find("NVML") == std::string::npos);
 }
 
@@ -188,7 +188,7 @@ session_status loader_status() {
   return s;
 }
 
-/// Whether the text has words of pools, whose jobs a newcomer with a data loader has never heard of.
+/// Whether the text uses words about pools, whose jobs are unknown to a newcomer with a data loader.
 bool has_words_of_pools(const std::string& text) {
   return text.find("job") != std::string::npos || text.find("poison") != std::string::npos || text.find("pool") != std::string::npos ||
          text.find("submitted") != std::string::npos || text.find("call ") != std::string::npos;
@@ -196,7 +196,7 @@ bool has_words_of_pools(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the tables about a data loader show batches and samples, and use no word of pools") {
+TEST_CASE("the tables about a data loader show batches and samples, and use no word about pools") {
   const auto status = telemetry::as_json(loader_status());
   std::string text = cli::status_for_people(status, {}, 0);
   INFO(text);
@@ -223,7 +223,7 @@ TEST_CASE("the tables about a data loader show batches and samples, and use no w
   CHECK_FALSE(has_words_of_pools(text));
 }
 
-TEST_CASE("the event of a data loader's batch that failed does not call it a job, and an event is one line") {
+TEST_CASE("the event of a failed batch of a data loader does not call it a job, and an event is one line") {
   nlohmann::ordered_json e{{"time", "2026-11-24T18:33:44.123456Z"}, {"kind", "job_failed"}, {"worker", nullptr}, {"text", "sample 61 killed 3 workers\nand more"}};
   CHECK(cli::event_for_people(e, 0).find("  job_failed  ") != std::string::npos);
   e["of"] = "batches";
@@ -271,7 +271,7 @@ TEST_CASE("without a width no line of the status is broken, and with one all are
 }
 
 TEST_CASE(
-    "on 80 columns the last death can be read, with a sacrificial worker and when it is no longer needed") {
+    "on 80 columns the last death is readable, with a sacrificial worker and when none is needed any longer") {
   auto answer = telemetry::as_json(pool_status());
   answer.erase("jobs");
   auto& workers = answer.at("workers");
@@ -307,7 +307,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a run whose bad samples were left out reaches 100 %") {
+TEST_CASE("a run whose bad samples were omitted reaches 100 %") {
   session_status s = status_with(std::nullopt);
   s.samples_expected = s.samples_done = 100;
   s.samples_delivered = 90;
@@ -326,12 +326,12 @@ TEST_CASE("the progress of a resumed run is that of the whole stream") {
   CHECK(cli::status_for_people(status, {}, 0).find("384 samples delivered, 3184 before this run") != std::string::npos);
 }
 
-TEST_CASE("a percentage is not rounded down because its share is not exact in binary") {
+TEST_CASE("a percentage is not rounded down because its share is inexact in binary") {
   CHECK(cli::percent_of({{"progress", 0.29}}) == "29 %");
   CHECK(cli::percent_of({{"progress", 0.2999}}) == "29 %");
 }
 
-TEST_CASE("a pool that is stalled says so in its status") {
+TEST_CASE("a stalled pool says so in its status") {
   session_status s = pool_status();
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock logs worker/1 --previous");
   s.stalled = stall_report{"worker", "waiting for worker/1, which is starting", 8.4, 1};
@@ -342,7 +342,7 @@ TEST_CASE("a pool that is stalled says so in its status") {
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock describe gpu");
 }
 
-TEST_CASE("the rate and the time left are shown only while something moves") {
+TEST_CASE("rate and remaining time are shown only while the stream makes progress") {
   session_status s = status_with(std::nullopt);
   s.rate = 62;
   s.eta_seconds = 314;
@@ -352,7 +352,7 @@ TEST_CASE("the rate and the time left are shown only while something moves") {
   CHECK_FALSE(cli::seconds_left(telemetry::as_json(s)));
 }
 
-TEST_CASE("commands that why recommends name the session if why did") {
+TEST_CASE("commands recommended by why name the session if the why command did") {
   const nlohmann::ordered_json why{{"state", "ok"},
                                    {"verdict", "Nothing moves; see `penstock doctor`."},
                                    {"more", {"`penstock describe worker/3` shows it; `penstock restart worker/3 --now` ends it."}},
@@ -362,7 +362,7 @@ TEST_CASE("commands that why recommends name the session if why did") {
         "`penstock restart worker/3 --now --session photos` ends it.\n");
 }
 
-TEST_CASE("a session that is over says so while its program holds it") {
+TEST_CASE("a session that has ended says so while its program still holds it") {
   session_status s;
   s.pid = 4711;
   s.state = "ok";
@@ -424,7 +424,7 @@ TEST_CASE("why of a pool has no row for storage") {
   CHECK(text.find("jobs ran, or waited for something") != std::string::npos);
 }
 
-TEST_CASE("on a narrow terminal why breaks its lines and cuts none") {
+TEST_CASE("on a narrow terminal why breaks its lines without cutting any") {
   std::string whole = cli::why_for_people(why_of_two_workers(), 0);
   for (const std::size_t width : {std::size_t{64}, std::size_t{90}}) {
     const std::string text = cli::why_for_people(why_of_two_workers(), width);
@@ -461,7 +461,7 @@ TEST_CASE("a worker about to be restarted shows no time") {
   CHECK(text.find("0.0 s") == std::string::npos);
 }
 
-TEST_CASE("a death without a known sample has none in the list") {
+TEST_CASE("a death without a known sample shows none in the list") {
   death_report died;
   died.cause = death_cause::heartbeat;
   died.phase = "loading";
@@ -494,7 +494,7 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
   CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples).empty());
 }
 
-TEST_CASE("status gives no advice to limit the time of a job that its time limit ended") {
+TEST_CASE("status does not advise limiting the time of a job that its time limit ended") {
   session_status s;
   s.jobs.emplace();
   s.hung.push_back({"./job.sh", 501, {{0, 2, std::chrono::system_clock::time_point(std::chrono::hours(12)), true}}});
@@ -504,7 +504,7 @@ TEST_CASE("status gives no advice to limit the time of a job that its time limit
   CHECK(told().find("a time limit does: [jobs] timeout") != std::string::npos);
 }
 
-TEST_CASE("status names a sample that has hung, and so does describe for the worker that now has it") {
+TEST_CASE("status names a sample that has hung before, and so does describe for the worker that now has it") {
   session_status s = status_with(std::nullopt);
   s.hung.push_back({"cats/tom.jpg", {}, {{0, 40, std::chrono::system_clock::time_point(std::chrono::hours(12))}}});
   s.workers.resize(2);
@@ -520,10 +520,10 @@ TEST_CASE("status names a sample that has hung, and so does describe for the wor
   one.worker = 0;
   CHECK(cli::description_for_people(cli::description_of(pipeline, one), 0).find("hung") == std::string::npos);
   s.stalled = stall_report{"sample", "waiting for worker/1; it hung before", 6, 1, "", 1};
-  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(words) == std::string::npos);  // the stall says it
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(words) == std::string::npos);  // the stall reports it
 }
 
-TEST_CASE("restarts and drains on request are no deaths, but what was killed at a stop is one") {
+TEST_CASE("requested restarts and drains are no deaths, but a process killed at a stop is one") {
   death_report asked;
   asked.cause = death_cause::stopped;
   death_report late = asked;
@@ -538,13 +538,13 @@ TEST_CASE("restarts and drains on request are no deaths, but what was killed at 
   CHECK_FALSE(cli::is_unexpected_death(all[0]));
 }
 
-TEST_CASE("a worker that was lost with its host was not ended by it") {
+TEST_CASE("a worker that was lost with its host is reported as such") {
   death_report lost;
   lost.cause = death_cause::host;
   CHECK(cli::ending_of(telemetry::as_json(lost)) == "lost with its host");
 }
 
-TEST_CASE("a data loader shows how far its pass is and when that will end") {
+TEST_CASE("a data loader shows the progress of its pass and when that will end") {
   session_status s = status_with(std::nullopt);
   s.jobs.emplace();
   s.jobs->of_batches = true;
@@ -561,7 +561,7 @@ TEST_CASE("a data loader shows how far its pass is and when that will end") {
   CHECK(cli::progress_of_jobs(status) == "75 batches, 36 % of epoch 2");
 }
 
-TEST_CASE("why says what is awaited now, and when that becomes a stall") {
+TEST_CASE("why names what is awaited now, and when that becomes a stall") {
   nlohmann::ordered_json why = why_of_two_workers();
   why["now"] = {{"seconds", 3.2}, {"waits_for", "worker/1, which has been loading sample 37 for 3.2 s"}, {"worker", 1}, {"verdict_after_seconds", 5}};
   CHECK(cli::why_for_people(why, 0).find("The consumer has been waiting 3.2 s for its next batch: for worker/1, which has been loading sample 37 for 3.2 s. "

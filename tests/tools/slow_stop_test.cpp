@@ -1,4 +1,4 @@
-// What `stop --wait` says while a session takes long to stop.
+// What `stop --wait` reports while a session takes long to stop.
 #include "tools/penstock/control/slow_stop.hpp"
 
 #include "runtime/telemetry/report_json.hpp"
@@ -33,7 +33,7 @@ std::vector<cli::awaited_end> awaited(const session_status& s) {
 TEST_CASE("a stop says at once which busy worker it waits for, until when, and how to be faster") {
   session_status s = stopping();
   s.workers[0].current_sample = "sample 37 (job 78)";
-  s.workers[0].current_sample_seconds = 20;  // of its batch
+  s.workers[0].current_sample_seconds = 20;  // samples of its batch
   s.workers[0].current_work_seconds = 7;
   s.jobs.emplace();
   s.jobs->of_batches = true;
@@ -44,11 +44,11 @@ TEST_CASE("a stop says at once which busy worker it waits for, until when, and h
         "`penstock stop --now`\n");
   status["killed_in_seconds"] = 0;
   CHECK(cli::awaited_ends(status)[0].words.ends_with("; it is being killed"));
-  status["workers"][0]["current_sample_seconds"] = 0.5;  // as any worker that is not stuck
+  status["workers"][0]["current_sample_seconds"] = 0.5;  // like any worker that is not stuck
   CHECK(cli::held_up_by(status).empty());
 }
 
-TEST_CASE("a worker that is loading a sample is named with it, any other with its pid") {
+TEST_CASE("a worker that loads a sample is named with it, and any other worker with its pid") {
   session_status s = stopping();
   REQUIRE(awaited(s).size() == 1);
   CHECK(awaited(s)[0].words ==
@@ -74,7 +74,7 @@ TEST_CASE("after the workers the owner's process is named, then the group, then 
   CHECK(awaited(s)[0].words.starts_with("its program (pid 4711)"));
 }
 
-TEST_CASE("status and why say what a stopping session waits for, and say nothing about a running one") {
+TEST_CASE("status and why name what a stopping session waits for, and do not for a running one") {
   session_status s = stopping();
   const auto told = cli::stopping_for(telemetry::as_json(s));
   REQUIRE(told.size() == 1);

@@ -1,4 +1,4 @@
-// What `stop --wait` says of processes that were killed and of a position that was not saved.
+// What `stop --wait` reports about processes that were killed and a position that was not saved.
 #include "tools/penstock/control/stop_cost.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -36,7 +36,7 @@ TEST_CASE("only a stopped run without a state file has lost its position") {
   CHECK(says(run("stopped"), "parent").starts_with("its position was not saved"));
   CHECK(says(run("stopped"), "parent").find("`penstock launch --state FILE`") != std::string::npos);
   CHECK(says(run("finished"), "process").empty());
-  CHECK(says(run("stopped"), "session").empty());  // a program saves its own
+  CHECK(says(run("stopped"), "session").empty());  // a program saves its own position
   json with_state = run("stopped");
   with_state["files"]["state"] = "run.state";
   CHECK(says(with_state, "process").empty());

@@ -13,13 +13,13 @@ std::vector<delivered_batch> good() {
 
 }  // namespace
 
-TEST_CASE("the same stream has no faults") {
+TEST_CASE("equal streams have no faults") {
   const stream_check check(good());
   CHECK(check.of_undisturbed().none());
   CHECK(check.check(good()).none());
 }
 
-TEST_CASE("a batch that is missing is lost, sample by sample") {
+TEST_CASE("a missing batch is lost, sample by sample") {
   auto batches = good();
   batches.erase(batches.begin() + 1);
   const stream_faults found = stream_check(good()).check(batches);
@@ -35,7 +35,7 @@ TEST_CASE("a sample that left its batch is lost") {
   CHECK(found.stale == 0);
 }
 
-TEST_CASE("a batch that comes twice is delivered twice and out of order") {
+TEST_CASE("a batch that occurs twice is delivered twice and out of order") {
   auto batches = good();
   batches.insert(batches.begin() + 2, batches[1]);
   const stream_faults found = stream_check(good()).check(batches);
@@ -65,7 +65,7 @@ TEST_CASE("other bytes, foreign samples and another order of samples are stale")
   CHECK(stream_check(good()).check(batches).stale == 1);
 }
 
-TEST_CASE("an undisturbed run that repeats a sample is found too") {
+TEST_CASE("a sample that an undisturbed run repeats is found, too") {
   auto batches = good();
   batches[2].samples = {1};
   CHECK(stream_check(batches).of_undisturbed().duplicated == 1);
@@ -75,8 +75,7 @@ TEST_CASE("an undisturbed run that repeats a sample is found too") {
 
 namespace {
 
-/// The good stream; the first `taken` batches by the first owner, the rest by a second one that starts at
-/// `again`.
+/// The good stream: the first `taken` batches by the first owner, the rest by a second one that starts at `again`.
 std::vector<delivered_batch> with_two_owners(std::size_t taken, std::size_t again) {
   auto batches = good();
   batches.resize(taken);
@@ -106,11 +105,11 @@ TEST_CASE("a promised batch that a second owner delivers again is delivered twic
   CHECK(found.lost + found.out_of_order + found.stale == 0);
 }
 
-TEST_CASE("a batch that is promised only after it came again was not delivered twice") {
+TEST_CASE("a batch that is promised only after its repetition was not delivered twice") {
   CHECK(stream_check(good()).check(with_two_owners(3, 1), {{1, 1}, {5, 3}, {8, 6}}).none());
 }
 
-TEST_CASE("a batch that comes again with other bytes or other samples is stale, whichever is right") {
+TEST_CASE("a batch that is repeated with other bytes or samples is stale, whichever version is right") {
   auto batches = with_two_owners(3, 1);
   batches[3].digest = 99;  // the second time
   CHECK(stream_check(good()).check(batches).stale == 2);
@@ -124,7 +123,7 @@ TEST_CASE("a batch that comes again with other bytes or other samples is stale, 
   CHECK(found.lost == 1);
 }
 
-TEST_CASE("a batch that one owner delivers twice is delivered twice, under the second owner too") {
+TEST_CASE("a batch that one owner delivers twice is delivered twice, even if a second owner follows") {
   auto batches = with_two_owners(3, 1);
   batches.insert(batches.begin() + 4, batches[3]);
   const stream_faults found = stream_check(good()).check(batches);
@@ -132,13 +131,13 @@ TEST_CASE("a batch that one owner delivers twice is delivered twice, under the s
   CHECK(found.out_of_order == 1);
 }
 
-TEST_CASE("a second owner that leaves a batch out has lost it") {
+TEST_CASE("a batch that the second owner omits is lost") {
   const stream_faults found = stream_check(good()).check(with_two_owners(2, 3));
   CHECK(found.lost == 1);
   CHECK(found.duplicated + found.out_of_order + found.stale == 0);
 }
 
-TEST_CASE("a batch that one owner left out and the next brings is out of order") {
+TEST_CASE("a batch that one owner omitted and the next one delivers is out of order") {
   auto batches = with_two_owners(2, 3);
   batches.push_back(good()[2]);
   batches.back().owner = 3;
@@ -153,7 +152,7 @@ TEST_CASE("batches that change places under the second owner are out of order") 
   CHECK(stream_check(good()).check(batches).out_of_order == 1);
 }
 
-TEST_CASE("an owner that delivers when the next one has begun is stale") {
+TEST_CASE("an owner that delivers after the next one has started is stale") {
   auto batches = with_two_owners(3, 3);
   batches.push_back(good()[5]);
   const stream_faults found = stream_check(good()).check(batches);
@@ -161,15 +160,15 @@ TEST_CASE("an owner that delivers when the next one has begun is stale") {
   CHECK(found.duplicated == 1);
 }
 
-TEST_CASE("a batch promised before any owner had it is lost, even if it comes later") {
+TEST_CASE("a batch promised before any owner had it is lost, even if it is delivered later") {
   CHECK(stream_check(good()).check(good(), {{2, 3}}).lost == 1);
   CHECK(stream_check(good()).check(good(), {{2, 2}, {6, 6}}).none());
   auto batches = good();
   batches.pop_back();
-  CHECK(stream_check(good()).check(batches, {{5, 6}}).lost == 1);  // once, though promised too
+  CHECK(stream_check(good()).check(batches, {{5, 6}}).lost == 1);  // once, although it is promised too
 }
 
-TEST_CASE("a batch without rows is missed, and found when it comes twice") {
+TEST_CASE("a batch without rows is detected when it is missing or repeated") {
   auto stream = good();
   stream[2].samples.clear();
   auto batches = stream;

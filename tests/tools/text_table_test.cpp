@@ -1,4 +1,4 @@
-// Text on a narrow terminal: continued below instead of cut.
+// Text on a narrow terminal is continued on the next line instead of cut.
 #include "tools/penstock/text_table.hpp"
 
 #include "tools/penstock/watch/session_tables.hpp"
@@ -22,7 +22,7 @@ std::size_t widest_line(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("text continues between words, and inside a word that is longer than a line") {
+TEST_CASE("text wraps between words, and inside a word that is longer than a line") {
   CHECK(wrapped("one two three", 8, 2) == "one two\n  three");
   CHECK(wrapped("one two three", 13, 2) == "one two three");
   CHECK(wrapped("one two three", 0, 2) == "one two three");
@@ -31,7 +31,7 @@ TEST_CASE("text continues between words, and inside a word that is longer than a
   CHECK(wrapped("aaaa\xC3\xA4\xC3\xA4 b", 6, 0) == "aaaa\xC3\xA4\xC3\xA4\nb");
 }
 
-TEST_CASE("a column that is not shown takes no space") {
+TEST_CASE("a hidden column takes no space") {
   CHECK(text_table({{"a"}, {.title = "long title", .shown = false}, {"c"}}, {{"1", "2", "3"}}, 6) == "a  c\n1  3\n");
 }
 
@@ -40,7 +40,7 @@ TEST_CASE("hanging text stays to the right of its column, or goes below if there
   CHECK("kind: " + hanging("it was stopped by its program", 20, 6) == "kind: \n    it was stopped\n    by its program");
 }
 
-TEST_CASE("a cell that wraps is whole, and the columns after and before it stay in line") {
+TEST_CASE("a cell that wraps is complete, and the columns before and after it stay aligned") {
   const std::string text = text_table({{"id", column_side::right}, {.title = "why", .wraps = true}, {"n"}},
                                       {{"1", "/photos/a/very/long/name.jpg", "x"}, {"2", "short", "y"}}, 23);
   CHECK(text == "id  why               n\n 1  /photos/a/very/l  x\n    ong/name.jpg\n 2  short             y\n");
@@ -56,7 +56,7 @@ TEST_CASE("on 80 columns no event is cut, and its text stays under its column") 
   CHECK(event_for_people(e, 0).starts_with("2026-11-26 18:39:44.123  worker/0   worker_died         worker 0 (pid 10395) ended: SIGSEGV, while"));
 }
 
-TEST_CASE("on 80 columns the table of deaths leaves out the pid before it shortens a path") {
+TEST_CASE("on 80 columns the table of deaths omits the pid before it shortens a path") {
   const json death{{"worker", 12}, {"pid", 1234567}, {"cause", "signal"}, {"signal", "SIGSEGV"}, {"code", nullptr}, {"ignored_stop_seconds", nullptr},
                    {"time", "2026-11-26T18:39:44.123456Z"}, {"lived_seconds", 12.5}, {"sample", 1234567}, {"attempt", 2},
                    {"path", "/data/photographs/class_17/ILSVRC2012_val_00000259.jpg"}};

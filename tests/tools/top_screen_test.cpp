@@ -65,7 +65,7 @@ bool has(const std::vector<std::string>& screen, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the rate is that of the last seconds, with the mean of ten next to it") {
+TEST_CASE("the rate is that of the last seconds, next to the mean of ten seconds") {
   const json then = look(0, 0, 1);
   const json lately = look(7, 700, 1);
   const json now = look(10, 2200, 1);
@@ -75,12 +75,12 @@ TEST_CASE("the rate is that of the last seconds, with the mean of ten next to it
 }
 
 TEST_CASE(
-    "a single screen shows the rate of the status, because nothing may be delivered between two polls") {
+    "a single screen shows the rate of the status, because there may be no delivery between two polls") {
   json then = look(100, 3200, 1);
   then.at("status").update({{"rate", 102.4}, {"uptime_seconds", 100}, {"batches_delivered", 200}, {"bytes_uploaded", 320'000}});
   const auto screen = top_screen({then, then, then, true}, "", {100, 24}, 0, false);
   CHECK(has(screen, "102 samples/s  6.4 batches/s  10.0 KiB/s  (mean of 10 s: 102)"));
-  then.at("status")["rate"] = nullptr;  // it has just begun
+  then.at("status")["rate"] = nullptr;  // session has just begun
   CHECK(has(top_screen({then, then, then, true}, "", {100, 24}, 0, false), "0.0 samples/s"));
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("the worker that the device waits for comes first, not one with a simi
   CHECK(workers_of(top_screen({other, other, other}, "", {100, 60}, 0, false)).front() == "worker/33");
 }
 
-TEST_CASE("workers beyond the screen are reached by scrolling, to the last one and no further") {
+TEST_CASE("workers beyond the screen are reached by scrolling, down to the last one and no further") {
   const json now = look(0, 0, 40);
   const screen_size size{100, 24};
   const std::size_t rows = rows_for_workers(size);
@@ -214,7 +214,7 @@ TEST_CASE("the screen of a pool shows jobs per second and the functions with the
 
 namespace {
 
-/// A busy session of three workers, and the sacrificial one in this state.
+/// A busy session of three workers, and the sacrificial worker in this state.
 json after_a_quarantine(const std::string& state) {
   json all = look(10, 33'333, 3, 1);
   all.at("status")["bytes_uploaded"] = 10 * 1'048'575;
@@ -245,12 +245,13 @@ std::string line_with(const std::vector<std::string>& screen, const std::string&
 
 }  // namespace
 
-TEST_CASE("on 80 columns the bar is there and samples are told apart, during a probation and after it") {
+TEST_CASE(
+    "on 80 columns the bar is visible and samples are distinguishable, during a probation and after it") {
   const json before = look(0, 0, 3, 1);
   for (const char* const state : {"stopped", "ready"}) {
     CAPTURE(state);
     json now = after_a_quarantine(state);
-    now["status"]["eta_seconds"] = 31;  // of a longer time than that between the looks
+    now["status"]["eta_seconds"] = 31;  // over a longer time than that between the looks
     const auto screen = top_screen({before, before, now}, "", {80, 24}, 0, false);
     CHECK(screen.size() == 24);
     CHECK(line_with(screen, "progress [").find(" 33 %  31 s left") != std::string::npos);
@@ -265,7 +266,7 @@ TEST_CASE("on 80 columns the bar is there and samples are told apart, during a p
   }
 }
 
-TEST_CASE("a stall is on the screen of a session and of a pool, with what is waited for") {
+TEST_CASE("a stall is on the screen of a session and of a pool, with what it waits for") {
   json now = look(10, 0, 1);
   now.at("status")["stalled"] = {{"kind", "worker"},
                                  {"seconds", 8.2},
@@ -278,7 +279,7 @@ TEST_CASE("a stall is on the screen of a session and of a pool, with what is wai
             "stalled  8 s, waiting for worker/0, which is starting"));
 }
 
-TEST_CASE("for a data loader, top shows batches, and counts those that are loading as status does") {
+TEST_CASE("for a data loader top shows batches, and counts those in progress like status") {
   json now = look(10, 0, 1);
   json& s = now.at("status");
   s["jobs"] = {{"of_batches", true}, {"submitted", 9}, {"waiting", 1}, {"running", 2}, {"ok", 6}, {"failed", 0}, {"cancelled", 0},

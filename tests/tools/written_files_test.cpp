@@ -1,4 +1,4 @@
-// Which files of a session were written when it had ended.
+// Which files a session has written by its end.
 #include "tools/penstock/control/written_files.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -12,7 +12,7 @@
 using namespace penstock;
 namespace fs = std::filesystem;
 
-TEST_CASE("files that exist were written, but a report only if it is new") {
+TEST_CASE("existing files count as written, but a report only if it is new") {
   const fs::path folder = fs::temp_directory_path() / ("penstock-written-" + std::to_string(::getpid()));
   fs::create_directory(folder);
   const auto path = [&folder](const char* name) { return (folder / name).string(); };
@@ -36,7 +36,7 @@ TEST_CASE("files that exist were written, but a report only if it is new") {
   fs::remove_all(folder);
 }
 
-TEST_CASE("a quarantine file is named only if there is one") {
+TEST_CASE("a quarantine file is named only if it exists") {
   cli::written_files files;
   files.are({{"files", {{"quarantine", "/nonexistent/quarantine"}, {"state", "/nonexistent/state"}}}});
   CHECK(files.as_json() == nlohmann::ordered_json{{"files", nlohmann::ordered_json::object()},

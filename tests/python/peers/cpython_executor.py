@@ -40,7 +40,7 @@ EXCLUDED = {
     "test_map_exception_with_submit": "is about a private method",
 }
 
-# Where the standard executor breaks, ours fails that job alone: what its future raises instead of BrokenProcessPool.
+# The standard executor breaks where ours fails only that job: what its future raises instead of BrokenProcessPool.
 INSTEAD = {
     "test_crash_at_task_unpickle": "job_poisoned_error",
     "test_crash_during_func_exec_on_worker": "job_poisoned_error",
@@ -104,10 +104,10 @@ concurrent.futures.__getattr__ = replaced
 
 
 def replace_in_programs(folder):
-    """The same in the programs that the tests start, which inherit no path."""
+    """The same in programs that the tests start, which inherit no path."""
     from test.support import script_helper
 
-    # When the program itself imports it: functions for the interpreter's exit run in the reverse order of registration.
+    # When the program itself imports it, because the interpreter's exit functions run in the reverse order of their registration.
     begin = LATER % (
         [folder, os.path.dirname(os.path.abspath(__file__)), *os.environ.get("PYTHONPATH", "").split(os.pathsep)],)
     start = script_helper.assert_python_ok
@@ -120,7 +120,7 @@ def replace_in_programs(folder):
 
 
 def modules():
-    """The tests' modules: one module up to Python 3.11, a package since. The shared one comes first."""
+    """The tests' modules: one module up to Python 3.11, a package since then. The shared one comes first."""
     import test.test_concurrent_futures as tests
     if not hasattr(tests, "__path__"):
         return [tests]
@@ -129,12 +129,12 @@ def modules():
 
 
 def replaced_broken(test, error):
-    """A test method that sees another class as BrokenProcessPool."""
+    """A test method in which BrokenProcessPool is another class."""
     import penstock
     module = sys.modules[type(test).__module__]
     method = getattr(test, test._testMethodName)
     stand_in = getattr(penstock, error) if isinstance(error, str) else error
-    for base in type(test).__mro__:  # the module where the test itself is
+    for base in type(test).__mro__:  # the module that contains the test itself
         if test._testMethodName in vars(base):
             module = sys.modules[base.__module__]
 
@@ -156,7 +156,7 @@ def collect(wanted):
     shared, *_ = all_of_them = modules()
     for module in all_of_them:
         if hasattr(module, "FutureTests"):
-            # Tests that make futures by hand make ours.
+            # Tests that create futures by hand create ours.
             util = shared if hasattr(shared, "create_future") else module
             for each in {module, util}:
                 if getattr(each, "Future", None) is concurrent.futures._base.Future:
@@ -166,7 +166,7 @@ def collect(wanted):
                 continue
             if name != "FutureTests" and not issubclass(kind, shared.ProcessPoolSpawnMixin):
                 continue
-            # What type() made has the name of the module with the function that made it.
+            # A class made by type() gets the module of the function that made it.
             setattr(sys.modules[kind.__module__], name, kind)
             for test in unittest.defaultTestLoader.loadTestsFromTestCase(kind):
                 method = test._testMethodName

@@ -25,7 +25,7 @@ EXCLUDED = {
 
 
 class Ours:
-    """A plugin of pytest that puts our backend in place, and counts."""
+    """A plugin of pytest that installs our backend and counts tests."""
 
     def __init__(self):
         import joblib._parallel_backends
@@ -39,7 +39,7 @@ class Ours:
             self.used += 1
             return configure(backend, *arguments, **named)
         penstock.joblib.PenstockBackend.configure = counted
-        # Under loky's names, by which tests ask for it.
+        # Under loky's names, which the tests use.
         joblib.parallel.BACKENDS["loky"] = joblib._parallel_backends.LokyBackend = penstock.joblib.PenstockBackend
         penstock.joblib.PenstockBackend.__name__ = "LokyBackend"
         joblib.parallel.BACKENDS.pop("penstock")

@@ -324,7 +324,7 @@ TEST_CASE("a healthy machine with a job that fits passes every row") {
   }
 }
 
-TEST_CASE("each fault changes its own row, and what cannot be checked without it is skipped") {
+TEST_CASE("each fault changes its own row, and rows that cannot be checked without it are skipped") {
   const auto before = by_id(healthy());
   for (const mutation& m : mutations()) {
     INFO(m.id << ": " << m.says);
@@ -344,7 +344,7 @@ TEST_CASE("each fault changes its own row, and what cannot be checked without it
   }
 }
 
-TEST_CASE("every row that can fail is broken by one of these faults") {
+TEST_CASE("every row that can fail fails with one of these faults") {
   std::set<std::string_view> broken;
   for (const mutation& m : mutations()) broken.insert(m.id);
   for (const check& c : checks()) {
@@ -353,7 +353,7 @@ TEST_CASE("every row that can fail is broken by one of these faults") {
   }
 }
 
-TEST_CASE("every documented code of cuInit fails its row alone, with its own remedy") {
+TEST_CASE("every documented code of cuInit fails only its row, with its own remedy") {
   std::set<std::string> remedies;
   for (const int code : {3, 34, 35, 46, 100, 209, 222, 802, 803, 804, 805, 999}) {
     INFO(code);
@@ -389,7 +389,7 @@ TEST_CASE("a broken GPU with a working loader is reported as such") {
   CHECK(summary(examine(healthy())) == "nothing is broken");
 }
 
-TEST_CASE("without any trace of a GPU, auto skips its rows and cuda fails them, each time with a remedy") {
+TEST_CASE("without any trace of a GPU, auto skips the GPU rows and cuda fails them, each with a remedy") {
   facts f = healthy();
   f.gpu = {};
   f.gpu.cuda.child.ending = f.gpu.nvml.child.ending = child_outcome::how::finished;
@@ -413,7 +413,7 @@ TEST_CASE("without any trace of a GPU, auto skips its rows and cuda fails them, 
   CHECK(rows.at("gpu.cuinit").why == "libcuda could not be loaded (see gpu.libcuda)");
 }
 
-TEST_CASE("a module that answers counts as loaded where the kernel does not show it") {
+TEST_CASE("a module that answers counts as loaded even if the kernel does not show it") {
   facts f = healthy();
   f.gpu.module_version.clear();
   f.gpu.module_answers = true;
@@ -451,7 +451,7 @@ TEST_CASE("the driver's report on the link takes precedence over the bus's") {
 
 namespace {
 
-/// What a machine with these GPUs told: a row for each, as `nvidia-smi topo -m` prints it, and pairs without peer access.
+/// The answers of a machine with these GPUs: a row for each, as `nvidia-smi topo -m` prints it, and pairs without peer access.
 facts machine_with(const std::vector<std::vector<std::string>>& topology,
                    const std::set<std::pair<int, int>>& apart = {}) {
   static const std::map<std::string, int> ancestors{
@@ -479,7 +479,7 @@ facts machine_with(const std::vector<std::vector<std::string>>& topology,
 
 }  // namespace
 
-TEST_CASE("the connections between GPUs are listed, with whether they reach each other's memory") {
+TEST_CASE("the connections between GPUs are listed, including whether GPUs reach each other's memory") {
   SECTION("one GPU has no other to reach") {
     const row links = by_id(machine_with({{"X"}})).at("gpu.links");
     CHECK(links.is == status::ok);
@@ -507,7 +507,7 @@ TEST_CASE("the connections between GPUs are listed, with whether they reach each
     CHECK(links.is == status::warn);
     CHECK(links.observed.ends_with("; no peer access: 0-2, 0-3, 1-2, 1-3"));
     CHECK(links.remedy.find("NCCL copies through host memory") != std::string::npos);
-    f.group.wants_nccl = false;  // nothing of ours needs it then
+    f.group.wants_nccl = false;  // our programs do not need it then
     CHECK(by_id(f).at("gpu.links").is == status::info);
   }
   SECTION("CUDA_VISIBLE_DEVICES numbers them differently from NVML") {
@@ -516,12 +516,12 @@ TEST_CASE("the connections between GPUs are listed, with whether they reach each
     f.gpu.cuda.peers = {{0, 1, true}};
     CHECK(by_id(f).at("gpu.links").observed ==
           "2 GPUs; SYS (the link between NUMA nodes): all; peer access: all");
-    f.gpu.nvml = {};  // no NVML: what CUDA says is left
+    f.gpu.nvml = {};  // without NVML, what CUDA reports is left
     CHECK(by_id(f).at("gpu.links").observed == "2 GPUs; unknown: all; peer access: all");
   }
 }
 
-TEST_CASE("ranks need a GPU each, unless they may share one") {
+TEST_CASE("each rank needs its own GPU, unless ranks may share one") {
   facts f = healthy();
   f.gpu.cuda.devices.push_back(f.gpu.cuda.devices.front());
   f.group.ranks_here = 2;
@@ -535,7 +535,7 @@ TEST_CASE("ranks need a GPU each, unless they may share one") {
     CHECK(by_id(f).at(id).is == status::skip);
 }
 
-TEST_CASE("with --cpu-only no row about the GPU is checked") {
+TEST_CASE("with --cpu-only no GPU row is checked") {
   facts f = healthy();
   f.job.demand = gpu_demand::none;
   f.job.why_no_gpu = "--cpu-only";
@@ -544,7 +544,7 @@ TEST_CASE("with --cpu-only no row about the GPU is checked") {
   }
 }
 
-TEST_CASE("machine code runs on the same major version, PTX on everything newer") {
+TEST_CASE("machine code runs on the same major version, and PTX on all newer ones") {
   const std::vector<std::string> built{"80-real", "86-real", "90-virtual"};
   CHECK_FALSE(has_code_for(built, 7, 5));
   CHECK(has_code_for(built, 8, 0));

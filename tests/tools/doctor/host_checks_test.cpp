@@ -63,7 +63,8 @@ TEST_CASE("a machine that can join has no failed row, and only rows about hosts"
   CHECK(rows.at("host.cores").observed.find("16 cores here") != std::string::npos);
 }
 
-TEST_CASE("each fault between a session and a host fails its own row with a remedy, and skips what it hides") {
+TEST_CASE(
+    "each fault between a session and a host fails its own row with a remedy, and skips the rows that it hides") {
   using peer = hosts_facts::peer;
   const std::vector<fault> faults{
       {"host.reach", status::fail, "HOST:PORT", [](hosts_facts& h) { h.address_trouble = "'trainer' is not an address"; h.who = peer::none; }},
@@ -103,7 +104,7 @@ TEST_CASE("each fault between a session and a host fails its own row with a reme
   for (const check& c : host_checks()) CHECK(broken.contains(std::string(c.id)));
 }
 
-TEST_CASE("a loader host that listens is asked for no dataset, and a Python session for versions only") {
+TEST_CASE("a listening loader host is asked for no dataset, and a Python session only for versions") {
   facts f = joinable();
   f.hosts->who = hosts_facts::peer::host;
   f.hosts->workers = 8;
@@ -121,7 +122,7 @@ TEST_CASE("a loader host that listens is asked for no dataset, and a Python sess
   CHECK(rows.at("host.fingerprint").is == status::ok);
 }
 
-TEST_CASE("without a secret the row says that anyone may join") {
+TEST_CASE("without a secret the row says that any host may join") {
   facts f = joinable();
   f.hosts->encrypted = false;
   CHECK(host_rows(f).at("host.secret").is == status::ok);

@@ -44,7 +44,7 @@ RANK  STATE  PID  EPOCH  BATCHES  DONE  SAMPLES/S  WORKERS  WAITS FOR
 )");
 }
 
-TEST_CASE("the ranks of an ended group are not live, and the table says how each ended") {
+TEST_CASE("the ranks of an ended group are not live, and the table shows how each ended") {
   json finished = rank(0, 400);
   finished["status"].update({{"state", "ended"}, {"outcome", "finished"}});
   json died = rank(1, 100);
@@ -120,7 +120,7 @@ lost: loader-2 (10.0.0.8:7077) 10 s ago: it was silent for 5 s
 )");
 }
 
-TEST_CASE("hosts that join one rank each are lines of their own") {
+TEST_CASE("hosts that each join one rank have separate lines") {
   json first = rank_with_host(0);
   json second = rank_with_host(1);
   for (json* one : {&first, &second}) {

@@ -14,7 +14,7 @@ std::vector<named_session> sessions(std::initializer_list<const char*> names) {
 
 }  // namespace
 
-TEST_CASE("a rank is named after its group; other names are not ranks") {
+TEST_CASE("a rank is named after its group, and other names are not ranks") {
   const auto rank = parse_rank_name("a-rank1-rank12");
   REQUIRE(rank);
   CHECK(rank->group == "a-rank1");
@@ -33,7 +33,7 @@ TEST_CASE("the ranks of a group are found among other sessions, in their order")
   CHECK(groups[0].ranks[1].session.socket == "/run/a-rank10");
 }
 
-TEST_CASE("two launches of one file are two groups, whatever their sessions are called") {
+TEST_CASE("two launches of one file are two groups, whatever names their sessions have") {
   using penstock::control::rank_note;
   const std::vector<named_session> live{
       {"photos-rank0", "/a", rank_note{"launch-1", "photos", 0}},
@@ -61,10 +61,10 @@ TEST_CASE("two launches of one file are two groups, whatever their sessions are 
   CHECK(groups_named(groups, "photos").size() == 3);
 }
 
-TEST_CASE("without a name a verb means the group only if nothing else is live") {
+TEST_CASE("without a name a verb means the group only if no other session is live") {
   CHECK(only_group(sessions({"a-rank0", "a-rank1"})));
   CHECK_FALSE(only_group(sessions({})));
-  CHECK_FALSE(only_group(sessions({"a-rank0"})));  // one rank alone: the verbs show its session
+  CHECK_FALSE(only_group(sessions({"a-rank0"})));  // a single rank alone: verbs show its session
   CHECK_FALSE(only_group(sessions({"a-rank0", "a-rank1", "other"})));
   CHECK_FALSE(only_group(sessions({"a-rank0", "b-rank0"})));
 }

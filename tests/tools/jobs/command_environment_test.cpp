@@ -7,7 +7,7 @@ using namespace penstock::cli;
 using config_file::provenance_kind;
 using strings = std::vector<std::string>;
 
-TEST_CASE("commands get the GPUs and cores that workers of a pool do not get, but not a group's secret") {
+TEST_CASE("commands get the GPUs and cores that workers of a pool do not get, but never a group's secret") {
   const config_file::loaded_config loaded;
   config settings;
   CHECK(give_callers_environment(
@@ -17,12 +17,12 @@ TEST_CASE("commands get the GPUs and cores that workers of a pool do not get, bu
   CHECK(settings.gpu.exclusive == exclusive_rule::off);
 }
 
-TEST_CASE("commands lack the variables that the caller lacks") {
+TEST_CASE("commands lack variables that the caller lacks") {
   config settings;
   CHECK(give_callers_environment({}, {}, settings) == strings{"CUDA_VISIBLE_DEVICES"});
 }
 
-TEST_CASE("variables that the config sets reach commands too") {
+TEST_CASE("variables that the config sets reach commands, too") {
   config_file::loaded_config loaded;
   loaded.sources["loader.env.OMP_NUM_THREADS"] = {provenance_kind::file, "jobs.toml", 3};
   loaded.sources["gpu.exclusive"] = {provenance_kind::file, "jobs.toml", 4};

@@ -15,7 +15,7 @@ protocol::command_outcome exited(int code, const std::string& out = "", const st
 
 }  // namespace
 
-TEST_CASE("a command's result has its exit code and what it wrote") {
+TEST_CASE("a command's result has its exit code and its output") {
   const job_outcome outcome = outcome_of(exited(0, "a\n\"b\"", "\xff"), exit_rule::must_be_0);
   CHECK(outcome.status == job_status::ok);
   CHECK(outcome.error == "null");
@@ -26,7 +26,7 @@ TEST_CASE("a command's result has its exit code and what it wrote") {
         json{{"exit", 0}, {"stdout", "a\n\"b\""}, {"stderr", "\xEF\xBF\xBD"}, {"stderr_base64", "/w=="}});
 }
 
-TEST_CASE("an exit code other than 0 is ok unless it must be 0, and may be tried again either way") {
+TEST_CASE("a nonzero exit code is ok unless it must be 0, and can be retried in both cases") {
   const job_outcome lenient = outcome_of(exited(3), exit_rule::any_is_ok);
   CHECK(lenient.status == job_status::ok);
   CHECK(json::parse(lenient.result)["exit"] == 3);
@@ -52,7 +52,7 @@ TEST_CASE("bytes that were not kept are counted") {
   CHECK_FALSE(result.contains("stderr_bytes"));
 }
 
-TEST_CASE("an exit code other than 0 is reported to the pool, as a failure if it must be 0") {
+TEST_CASE("a nonzero exit code is reported to the pool, as a failure if it must be 0") {
   CHECK(verdict_on(outcome_of(exited(0), exit_rule::any_is_ok)) == job_verdict::ok);
   CHECK(verdict_on(outcome_of(exited(3), exit_rule::any_is_ok)) == job_verdict::nonzero_exit);
   CHECK(verdict_on(outcome_of(exited(3), exit_rule::must_be_0)) == job_verdict::failed);

@@ -23,12 +23,12 @@ std::string refusal(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the item is one argument, whatever it consists of") {
+TEST_CASE("the item is one argument, whatever it contains") {
   for (const std::string item : {"a", "", "two words", "$(rm -rf /)", "'\"\\", "{}", "*", "-x", "\xff\xfe"})
     CHECK(split("convert {} out", item) == words{"convert", item, "out"});
 }
 
-TEST_CASE("the item may be a part of a word, occur more than once, and be the program") {
+TEST_CASE("the item can be part of a word, occur more than once, and be the program") {
   CHECK(split("cp {} out/{}.{}", "a b") == words{"cp", "a b", "out/a b.a b"});
   CHECK(split("{} --version", "gcc") == words{"gcc", "--version"});
   CHECK(split("--in={}{}", "x") == words{"--in=xx"});
@@ -39,12 +39,12 @@ TEST_CASE("without a placeholder the item becomes the last argument") {
   CHECK(split("true", "") == words{"true", ""});
 }
 
-TEST_CASE("quotes keep blanks together and vanish") {
+TEST_CASE("quotes group words and are removed") {
   CHECK(split("a 'b c' \"d e\" f' 'g '' {}", "i") == words{"a", "b c", "d e", "f g", "", "i"});
   CHECK(split("  a \t b\n", "i") == words{"a", "b", "i"});
 }
 
-TEST_CASE("single quotes are literal, in double quotes a backslash escapes four characters") {
+TEST_CASE("single quotes are literal, and in double quotes a backslash escapes four characters") {
   CHECK(split(R"(sh -c 'echo "$1" \n | wc > x' sh {})", "i") ==
         words{"sh", "-c", R"(echo "$1" \n | wc > x)", "sh", "i"});
   CHECK(split(R"(e "\"\\\$\`\n$1" {})", "i") == words{"e", R"("\$`\n$1)", "i"});
@@ -54,7 +54,7 @@ TEST_CASE("a backslash escapes the next character") {
   CHECK(split(R"(a\ b \' \| \\ {})", "i") == words{"a b", "'", "|", "\\", "i"});
 }
 
-TEST_CASE("the item is replaced in quotes too; literal braces are escaped") {
+TEST_CASE("the item is replaced in quotes too, and literal braces are escaped") {
   CHECK(split(R"(a '{}' "{}" '-{}-')", "i") == words{"a", "i", "i", "-i-"});
   CHECK(split(R"(awk \{} {''} '{'} {})", "i") == words{"awk", "{}", "{}", "{}", "i"});
   CHECK(split("a { } {x} {}", "i") == words{"a", "{", "}", "{x}", "i"});
@@ -70,7 +70,7 @@ TEST_CASE("shell syntax is refused, with how to use a shell") {
   CHECK(split("a b~ b#c", "i") == words{"a", "b~", "b#c", "i"});
 }
 
-TEST_CASE("a command without a program, and one that does not end, are refused") {
+TEST_CASE("a command without a program is refused, and so is an unterminated one") {
   CHECK(refusal("").find("names no program") != std::string::npos);
   CHECK(refusal("  \t ").find("names no program") != std::string::npos);
   CHECK(refusal("'' {}").find("names no program") != std::string::npos);
@@ -79,7 +79,7 @@ TEST_CASE("a command without a program, and one that does not end, are refused")
   CHECK(refusal("a \\").find("backslash") != std::string::npos);
 }
 
-TEST_CASE("the program is known unless the item is a part of its name") {
+TEST_CASE("the program is known unless the item is part of its name") {
   CHECK(command_template::parse("gcc -c {}")->program() == "gcc");
   CHECK(command_template::parse("'my program' {}")->program() == "my program");
   CHECK(command_template::parse("./{}.sh")->program().empty());

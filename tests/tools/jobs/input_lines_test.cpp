@@ -77,17 +77,17 @@ TEST_CASE("a byte order mark before the first line is not part of it") {
                   .too_long());
 }
 
-TEST_CASE("the hash of a line depends on all of its bytes and on nothing else") {
+TEST_CASE("the hash of a line depends on all of its bytes and on no others") {
   const auto whole = split("one line\nother line\none line\n", 1000);
   CHECK(whole[0].hash == whole[2].hash);
   CHECK(whole[0].hash != whole[1].hash);
   CHECK(split("one line", 3)[0].hash == whole[0].hash);
-  // Also if only the beginning is kept.
+  // This holds even if only the beginning is kept.
   CHECK(split("one line\n", 3, 4)[0].hash == whole[0].hash);
   CHECK(split("one life\n", 3, 4)[0].hash != whole[0].hash);
 }
 
-TEST_CASE("only the beginning of an overlong line is kept, and the next line is whole") {
+TEST_CASE("only the beginning of an overlong line is kept, and the next line is complete") {
   const auto lines = split(std::string(1 << 20, 'x') + "\nabcd\nabcde\n", 4096, 4);
   REQUIRE(lines.size() == 3);
   CHECK(lines[0].too_long());
@@ -126,7 +126,7 @@ TEST_CASE("an unreadable input is refused and named") {
   CHECK(line_source::open("/tmp", 10).error().message.find("is a folder") != std::string::npos);
 }
 
-TEST_CASE("lines may end with a NUL byte, and then contain line feeds") {
+TEST_CASE("lines can end with a NUL byte, and then contain line feeds") {
   line_splitter lines(100, line_end::nul);
   lines.feed(std::string_view("a\nb\0\0c", 6));
   CHECK(lines.next()->text == "a\nb");

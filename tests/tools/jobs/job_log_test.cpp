@@ -19,7 +19,7 @@ const std::chrono::system_clock::time_point then{std::chrono::seconds(1'800'000'
 
 }  // namespace
 
-TEST_CASE("a command's line in the job log says when it ended, how, how long it ran, and its input") {
+TEST_CASE("a command's line in the job log says when and how it ended, how long it ran, and its input") {
   job_outcome outcome;
   outcome.attempts = 2;
   outcome.exit_code = 3;
@@ -39,7 +39,7 @@ TEST_CASE("a command's line in the job log says when it ended, how, how long it 
                                   {"signal", nullptr}});
 }
 
-TEST_CASE("facts that a job lacks are null in the job log") {
+TEST_CASE("unknown facts of a job are null in the job log") {
   job_outcome outcome;
   outcome.status = job_status::poisoned;
   outcome.text = "it killed 3 workers";

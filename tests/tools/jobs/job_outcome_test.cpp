@@ -7,7 +7,7 @@ using namespace penstock;
 using namespace penstock::cli;
 using nlohmann::json;
 
-TEST_CASE("a result that is JSON stands in the output as it is, on one line") {
+TEST_CASE("a JSON result is written to the output unchanged, on one line") {
   CHECK(json_of_bytes(R"({"a": 12345678901234567890123.10})") == R"({"a": 12345678901234567890123.10})");
   CHECK(json_of_bytes("[1,\n 2,\r\n 3]\n") == "[1,  2,   3] ");
   CHECK(json_of_bytes("null") == "null");
@@ -60,7 +60,7 @@ TEST_CASE("an exception keeps its type and traceback, and people see type and te
   CHECK(outcome.text == "ValueError: not a number");
 }
 
-TEST_CASE("only outcomes that another try may change are retried") {
+TEST_CASE("only outcomes that another attempt can change are retried") {
   const auto again = [](job_status status) {
     job_failure why;
     why.status = status;
@@ -75,7 +75,7 @@ TEST_CASE("only outcomes that another try may change are retried") {
   CHECK_FALSE(again(job_status::too_large));
 }
 
-TEST_CASE("a function that does not exist ends the run; one that throws the same word does not") {
+TEST_CASE("a function that does not exist ends the run, and one that throws the same word does not") {
   job_failure why;
   why.type = "unknown_function";
   CHECK(outcome_of(why).ends_run);
@@ -99,7 +99,7 @@ TEST_CASE("the signal of a failed job is that of its last death") {
   CHECK(signal_in("exit 3").empty());
 }
 
-TEST_CASE("text is UTF-8 only if a JSON string keeps every byte of it") {
+TEST_CASE("text counts as UTF-8 only if a JSON string keeps every byte of it") {
   CHECK(is_utf8(""));
   CHECK(is_utf8(std::string("a\0\n", 3)));
   CHECK(is_utf8("\xEF\xBF\xBD \xc3\xa4"));

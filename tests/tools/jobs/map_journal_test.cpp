@@ -50,7 +50,7 @@ std::unique_ptr<map_journal> opened(const folder& f) {
 
 }  // namespace
 
-TEST_CASE("a journaled job is found by the next run, as its output line") {
+TEST_CASE("a job in the journal is found by the next run, with its output line") {
   const folder f;
   {
     const auto journal = opened(f);
@@ -73,7 +73,7 @@ TEST_CASE("a journaled job is found by the next run, as its output line") {
   for (const std::uint64_t i : {0, 1, 3, 4, 6, 1000000}) CHECK_FALSE(journal->find(i)->has_value());
 }
 
-TEST_CASE("the later line of a job counts") {
+TEST_CASE("the later of two lines of a job counts") {
   const folder f;
   REQUIRE(opened(f)->append(1, line_of(0, "1", job_status::timed_out)));
   REQUIRE(opened(f)->append(1, line_of(0, "2")));
@@ -99,7 +99,7 @@ TEST_CASE("wherever a crash cuts the last line, earlier lines are known and the 
   }
 }
 
-TEST_CASE("wherever a crash cuts the first line off, the journal begins again") {
+TEST_CASE("wherever a crash cuts off the first line, the journal starts again") {
   const folder f;
   static_cast<void>(opened(f));
   const std::string whole = f.text();
@@ -127,7 +127,7 @@ TEST_CASE("a garbled line in the middle is counted, and its job is unknown") {
   CHECK(journal->find(2)->has_value());
 }
 
-TEST_CASE("a journal of other work is refused and stays as it is") {
+TEST_CASE("a journal of other work is refused and not changed") {
   const folder f;
   REQUIRE(opened(f)->append(1, line_of(0)));
   const std::string before = f.text();
@@ -138,7 +138,7 @@ TEST_CASE("a journal of other work is refused and stays as it is") {
   CHECK(f.text() == before);
 }
 
-TEST_CASE("a file that is not a journal is refused and stays as it is") {
+TEST_CASE("a file that is not a journal is refused and not changed") {
   const folder f;
   for (const std::string& text :
        {std::string("precious"), std::string("precious\n"), std::string("{}\n"),
@@ -162,7 +162,7 @@ TEST_CASE("two runs cannot use one journal at a time") {
   CHECK(second.error().message.find("is writing the journal") != std::string::npos);
 }
 
-TEST_CASE("lines longer than what is read at a time are found") {
+TEST_CASE("lines longer than one read are found") {
   const folder f;
   const std::string large = '"' + std::string(3 << 20, 'x') + '"';
   {
@@ -194,7 +194,7 @@ TEST_CASE("a line that does not fit on the disk leaves the journal unchanged") {
   CHECK(f.text() == before + journal_line(3, line_of(2)));
 }
 
-TEST_CASE("only lines that the journal writes are read") {
+TEST_CASE("only lines that the journal itself writes are accepted") {
   const std::string line = journal_line(0x1234, line_of(7));
   const std::string_view good(line.data(), line.size() - 1);
   REQUIRE(parse_journal_line(good));
@@ -213,7 +213,7 @@ TEST_CASE("a journaled command has its exit code, and a function's result has no
   CHECK_FALSE(entry("1")->exit_code);
 }
 
-TEST_CASE("a journal of other work says what differs and what to do") {
+TEST_CASE("the error about a journal of other work says what differs and what to do") {
   const folder f;
   static_cast<void>(opened(f));
   const auto refused = map_journal::open(f.file(), R"({"function":"g"})");

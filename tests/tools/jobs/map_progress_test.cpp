@@ -19,13 +19,13 @@ map_status after(std::uint64_t ok, std::uint64_t bytes) {
 
 }  // namespace
 
-TEST_CASE("progress is measured in bytes of the input, speed in jobs of the last seconds") {
+TEST_CASE("progress is measured in bytes of the input, and speed in jobs of the last seconds") {
   CHECK(map_progress_line(after(50, 500), after(10, 100), 4, 200, true) ==
         "[==========>         ]  50 %  50 jobs  10 jobs/s  5 s left  0 workers");
   CHECK(map_progress_line(after(0, 0), after(0, 0), 0, 200, false) == "  0 %  0 jobs  0 jobs/s  0 workers");
 }
 
-TEST_CASE("if the input's size is unknown, no share and no time left are shown") {
+TEST_CASE("without a known input size, no share and no remaining time are shown") {
   map_status now = after(1, 500);
   now.input_bytes.reset();
   CHECK(map_progress_line(now, after(0, 0), 1, 200, true) == "1 job  1 job/s  0 workers");
@@ -45,7 +45,7 @@ TEST_CASE("failed jobs, skipped lines, restarts and the pool's state are shown")
         "100 %  7 jobs  2 jobs/s  2 failed  1 skipped  1 worker  3 restarts  degraded");
 }
 
-TEST_CASE("a line is not longer than the terminal is wide") {
+TEST_CASE("a line is never wider than the terminal") {
   CHECK(map_progress_line(after(50, 500), after(10, 100), 4, 30, true).size() == 30);
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("the closing line has each status that occurred") {
   CHECK(map_counts_line({}) == "0 jobs");
 }
 
-TEST_CASE("the closing line counts commands that exited with a code other than 0, and names the option that makes them fail") {
+TEST_CASE("the closing line counts nonzero exit codes, and names the option that makes them failures") {
   map_counts counts = after(20, 0).counts;
   counts.nonzero_exits = 20;
   CHECK(map_counts_line(counts) ==

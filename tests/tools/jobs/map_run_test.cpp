@@ -92,7 +92,7 @@ class bench {
   }
 
   std::string written() { return contents_of(output_.get()); }
-  /// What commands wrote to stderr since the last call.
+  /// Everything that commands wrote to stderr since the last call.
   std::string passed_on() {
     std::string text = contents_of(errors_.get());
     REQUIRE(::ftruncate(errors_.get(), 0) == 0);
@@ -203,7 +203,7 @@ using strings = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("each line has its line in the output") {
+TEST_CASE("each input line has its line in the output") {
   bench b;
   b.input("a\n\nb c");
   map_run& run = b.make({}, at_once);
@@ -251,7 +251,7 @@ TEST_CASE("no more lines are read than may be in progress, until the first of th
   map_run& run = b.make(rules, [&](const auto&, auto settled) -> result<void> {
     open.push_back(std::move(settled));
     if (open.size() == 3) {
-      // The others are done, and still nothing can be written.
+      // The others are done, but no line can be written yet.
       open[1](ok("2"));
       open[2](ok("3"));
       later = std::jthread([&first_ended, first = open[0]] {
@@ -268,7 +268,7 @@ TEST_CASE("no more lines are read than may be in progress, until the first of th
   CHECK(b.column("result") == strings{"1", "2", "3", "later", "later"});
 }
 
-TEST_CASE("no more lines are read while results of many bytes wait for one before them") {
+TEST_CASE("no more lines are read while results of many bytes wait for an earlier one") {
   bench b;
   b.input("a\nb\nc\nd\n");
   map_rules rules;
@@ -294,7 +294,7 @@ TEST_CASE("no more lines are read while results of many bytes wait for one befor
   CHECK(b.lines().size() == 4);
 }
 
-TEST_CASE("a result is written while the input has not ended") {
+TEST_CASE("a result is written before the input has ended") {
   bench b;
   int in[2];
   int out[2];
@@ -317,7 +317,7 @@ TEST_CASE("a result is written while the input has not ended") {
   runner.join();
 }
 
-TEST_CASE("a line that is not JSON ends the run and is named by its number; the jobs before it finish") {
+TEST_CASE("a line that is not JSON ends the run and is named by its number, and the jobs before it finish") {
   bench b;
   b.input("1\n[2]\n{three}\n4\n");
   b.journal();
@@ -336,7 +336,7 @@ TEST_CASE("a line that is not JSON ends the run and is named by its number; the 
   CHECK(b.column("result") == strings{"1", "[2]", "3", "4"});
 }
 
-TEST_CASE("bad lines are skipped on request, are named by number, and leave a gap in the indices") {
+TEST_CASE("bad lines can be skipped, are named by number, and leave a gap in the indices") {
   bench b;
   b.input("1\nx\n\n4\n");
   map_rules rules;
@@ -365,7 +365,7 @@ TEST_CASE("a few of thousands of bad lines are reported, and all are counted") {
   CHECK(b.told.size() == 11);
 }
 
-TEST_CASE("text may be anything but a NUL byte, which no argument can hold") {
+TEST_CASE("text can contain any bytes but NUL, which no argument can hold") {
   bench b;
   b.input(std::string("{x\n\xff\n", 5));
   REQUIRE(b.make({}, at_once).run());
@@ -416,7 +416,7 @@ TEST_CASE("a job is retried as often as requested, and its attempts add up") {
   CHECK(tries["kills"] == 1);
 }
 
-TEST_CASE("the pool is told once of each job that it ran, and nothing of a try that is repeated") {
+TEST_CASE("the pool hears once of each job that it ran, and not of attempts that are repeated") {
   bench b;
   b.input("works the third time\nexits with 3\nfails\nis cancelled\nnever reached the pool\n");
   map_rules rules;
@@ -436,7 +436,7 @@ TEST_CASE("the pool is told once of each job that it ran, and nothing of a try t
   CHECK(b.judged == std::vector{job_verdict::ok, job_verdict::nonzero_exit, job_verdict::failed});
 }
 
-TEST_CASE("the job log has no line for a job that was cancelled before it began") {
+TEST_CASE("the job log has no line for a job that was cancelled before it started") {
   bench b;
   b.input("began\nnever began\n");
   b.log = std::move(*job_log::open(b.path("log")));
@@ -476,7 +476,7 @@ TEST_CASE("an interrupted run continues where it stopped, and its output is comp
         return {};
       }
       open.emplace_back(*line.text, std::move(settled));
-      // Finish one of the jobs in flight.
+      // Finishes one of the jobs in flight.
       const auto which = open.begin() + static_cast<std::ptrdiff_t>(random() % open.size());
       ++finished[which->first];
       which->second(ok(which->first));
@@ -613,7 +613,7 @@ TEST_CASE("a closed output ends the run") {
   CHECK(b.abandoned);
 }
 
-TEST_CASE("the output has the input of each job, as JSON where lines are JSON") {
+TEST_CASE("the output has the input of each job, as JSON if lines are JSON") {
   bench b;
   b.input("a \"b\"\n1\n");
   REQUIRE(b.make({}, at_once).run());
@@ -627,9 +627,7 @@ TEST_CASE("the output has the input of each job, as JSON where lines are JSON") 
   CHECK(b.lines()[1]["input"] == 1);
 }
 
-TEST_CASE(
-    "on request the output of commands is written as it is, and what they wrote to stderr is "
-    "passed on") {
+TEST_CASE("the output of commands can be written unchanged, with their stderr passed on") {
   bench b;
   b.input("a\nb\nc\n");
   const auto command = [](const auto& line, const auto& settled) -> result<void> {
@@ -670,7 +668,7 @@ TEST_CASE("a run ends with the failure that exceeds the limit, and reports it") 
   CHECK(b.column("status") == strings{"exception", "ok", "exception"});
 }
 
-TEST_CASE("files of a result that cannot be written end the run") {
+TEST_CASE("if files of a result cannot be written, the run ends") {
   bench b;
   b.input("a\nb\n");
   const auto ended = b.make({}, [](const auto& line, const auto& settled) -> result<void> {

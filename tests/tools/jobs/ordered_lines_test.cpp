@@ -49,7 +49,7 @@ TEST_CASE("a line waits for every line before it") {
   CHECK(lines.next() == "five");
 }
 
-TEST_CASE("the memory that a line holds is freed when the line is taken, not before") {
+TEST_CASE("a line's memory is freed when the line is taken, and not before") {
   ordered_lines lines;
   lines.expect(0);
   lines.expect(1);

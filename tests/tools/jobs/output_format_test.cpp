@@ -26,7 +26,7 @@ std::string line_of_command(const std::string& out) {
 
 }  // namespace
 
-TEST_CASE("any bytes that a command writes survive a line of JSON") {
+TEST_CASE("any bytes that a command writes survive in a JSON line") {
   std::mt19937_64 random(1);
   for (std::size_t count = 0; count < 200; ++count) {
     const std::string bytes = any_bytes(random, count);
@@ -46,7 +46,8 @@ TEST_CASE("base64 follows RFC 4648") {
   CHECK(from_base64("Zm9vYg==") == "foob");
 }
 
-TEST_CASE("a function's result is written as text if it is a string, else as JSON, each on its line") {
+TEST_CASE(
+    "a function's result is written as text if it is a string, and otherwise as JSON, on its own line") {
   job_outcome outcome;
   outcome.result = R"("a\nb")";
   CHECK(written_as(output_format::raw, line_rule::json, output_line(0, outcome, "1")).out == "a\nb\n");
@@ -55,7 +56,7 @@ TEST_CASE("a function's result is written as text if it is a string, else as JSO
         "[1]\t{\"exit\":1,\"stdout\":\"x\"}\n");
 }
 
-TEST_CASE("a job without a result writes nothing, and an input that is too long is named by its line") {
+TEST_CASE("a job without a result writes no line, and an input that is too long is named by its line") {
   job_outcome outcome;
   outcome.status = job_status::poisoned;
   CHECK(written_as(output_format::raw, line_rule::text, output_line(0, outcome, "1")).out.empty());

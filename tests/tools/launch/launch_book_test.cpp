@@ -76,7 +76,7 @@ struct group {
 
 }  // namespace
 
-TEST_CASE("all ranks are started, and the group has finished when each has exited with 0") {
+TEST_CASE("when all ranks have exited with 0 the group has finished") {
   group g({.ranks = 3});
   CHECK(only<start_rank>(g.go()).size() == 3);
   for (std::uint32_t r = 0; r < 3; ++r) g.book.started(r, static_cast<pid_t>(100 + r));
@@ -109,8 +109,7 @@ TEST_CASE("a rank that fails ends the others: SIGTERM, and SIGKILL four seconds 
   CHECK(g.book.first_cause()->text == "SIGSEGV");
 }
 
-TEST_CASE(
-    "failed ranks are started again together, as often as allowed; the last round's cause is reported") {
+TEST_CASE("failed ranks restart together, as often as allowed, and the last round's cause is reported") {
   group g({.ranks = 2, .max_restarts = 1});
   g.begin();
   g.exit(0, exit_code(3));
@@ -132,7 +131,7 @@ TEST_CASE(
   CHECK(g.book.ranks()[1].starts == 2);
 }
 
-TEST_CASE("the user's first signal is passed on; the second kills; no rank restarts") {
+TEST_CASE("the user's first signal is passed on, the second one kills, and no rank restarts") {
   group g({.ranks = 2, .max_restarts = 5});
   g.begin();
   g.book.stop(SIGINT, false, g.now);
@@ -149,7 +148,7 @@ TEST_CASE("the user's first signal is passed on; the second kills; no rank resta
   CHECK_FALSE(g.book.first_cause());
 }
 
-TEST_CASE("a rank that cannot be started ends the others, also those whose start is under way") {
+TEST_CASE("a rank that cannot be started ends the others, including those whose start is in progress") {
   group g({.ranks = 3});
   (void)g.go();
   g.book.started(0, 100);
@@ -165,7 +164,7 @@ TEST_CASE("a rank that cannot be started ends the others, also those whose start
   CHECK(g.book.first_cause()->text == "no such file");
 }
 
-TEST_CASE("a rank whose start is reported after the user's signal gets that signal") {
+TEST_CASE("a rank whose start is reported only after the user's signal gets that signal") {
   group g({.ranks = 2});
   (void)g.go();
   g.book.started(0, 100);
@@ -175,7 +174,7 @@ TEST_CASE("a rank whose start is reported after the user's signal gets that sign
   CHECK(g.signals() == std::vector<int>{0, SIGINT});
 }
 
-TEST_CASE("a process that survives SIGKILL is left behind, and no other round starts") {
+TEST_CASE("a process that survives SIGKILL is left behind, and no further round starts") {
   group g({.ranks = 2, .max_restarts = 3});
   g.begin();
   g.exit(0, exit_code(1));
@@ -200,7 +199,7 @@ launch_rules one_by_one(std::uint32_t ranks) {
 
 }  // namespace
 
-TEST_CASE("a killed session restarts alone, at once if it had delivered") {
+TEST_CASE("a killed session restarts alone, and at once if it had delivered batches") {
   group g(one_by_one(3));
   g.begin();
   g.hear(1, 5);
@@ -220,7 +219,7 @@ TEST_CASE("a killed session restarts alone, at once if it had delivered") {
   CHECK_FALSE(g.book.first_cause());
 }
 
-TEST_CASE("the group is not over while its only remaining rank waits for its restart") {
+TEST_CASE("the group continues while its only remaining rank waits for a restart") {
   group g(one_by_one(2));
   g.begin();
   g.exit(0, exit_code(0));
@@ -254,7 +253,7 @@ TEST_CASE("a rank that keeps dying without a batch is given up, and the group fa
   CHECK(g.book.first_cause()->text.starts_with("SIGABRT; giving up: it ended 3 times within"));
 }
 
-TEST_CASE("a SIGKILL from outside does not count towards giving up; the OOM killer's does") {
+TEST_CASE("a SIGKILL from outside does not count towards giving up, and the OOM killer's does") {
   group g(one_by_one(1));
   g.begin();
   const auto die = [&](oom_killer oom) {
@@ -274,7 +273,8 @@ TEST_CASE("a SIGKILL from outside does not count towards giving up; the OOM kill
   CHECK_FALSE(die(oom_killer::did_it));
 }
 
-TEST_CASE("a session that fails with its own error ends the group, and one stopped alone stops the group") {
+TEST_CASE(
+    "a session that fails with its own error ends the group, and one that is stopped alone stops the group") {
   group failing(one_by_one(2));
   failing.begin();
   failing.exit(0, exit_code(1));
@@ -289,7 +289,7 @@ TEST_CASE("a session that fails with its own error ends the group, and one stopp
   CHECK(stopping.book.outcome() == launch_outcome::stopped);
 }
 
-TEST_CASE("a silent session is aborted like every child, and restarts") {
+TEST_CASE("a silent session gets SIGABRT like every child, and restarts") {
   group g(one_by_one(2));
   g.begin();
   g.look();
@@ -334,7 +334,7 @@ TEST_CASE("a session that hangs before its first line is replaced at the start d
   CHECK(again[0].rank == 1);
 }
 
-TEST_CASE("a start that does not return is given up at the start deadline, of a program's rank too") {
+TEST_CASE("a start that does not return is given up at the start deadline, even for a rank of a program") {
   for (const launch_rules& rules : {launch_rules{.ranks = 1}, one_by_one(1)}) {
     group g(rules);
     (void)g.go();
@@ -380,8 +380,7 @@ TEST_CASE("a rank held by a debugger is not silent, and has its full time again 
 }
 
 TEST_CASE(
-    "ranks that had no time to learn the end of their group, or are held by a debugger, are not killed for "
-    "it") {
+    "a rank that had no time to learn its group's end is not killed for that, nor is one held by a debugger") {
   group g(one_by_one(3));
   g.begin();
   g.traced = 2;
@@ -393,7 +392,7 @@ TEST_CASE(
   CHECK(g.signals_after(2s) == std::vector<int>{0, SIGKILL, 0});
 }
 
-TEST_CASE("a rank that hangs and survives SIGKILL ends the group: its successor would need its GPU") {
+TEST_CASE("a rank that hangs and survives SIGKILL ends the group, because its successor would need its GPU") {
   group g(one_by_one(2));
   g.begin();
   for (std::uint32_t r = 0; r < 2; ++r) g.hear(r, 1);
@@ -426,7 +425,7 @@ TEST_CASE("time in which the launcher was suspended does not shorten the ranks' 
   CHECK(g.signals_after(2s) == std::vector<int>{SIGKILL});
 }
 
-TEST_CASE("a rank that is lost when its group has finished is started to deliver the rest alone") {
+TEST_CASE("a rank lost when its group has finished is started to deliver its remaining batches alone") {
   group g(one_by_one(3));
   g.begin();
   for (std::uint32_t r = 0; r < 3; ++r) g.hear(r, 5);
@@ -441,7 +440,7 @@ TEST_CASE("a rank that is lost when its group has finished is started to deliver
   CHECK(said[0].alone);
   g.book.started(2, 202);
   g.exit(0, exit_code(0));
-  // Rank 1 may have come too late to learn it; it would then look for the group for minutes.
+  // Rank 1 may have been too late to learn it; it would then look for the group for minutes.
   g.now += 1s;
   CHECK(g.signals() == std::vector<int>{0, 0, 0});
   CHECK(g.book.next_deadline() == g.now + 1s);
@@ -472,8 +471,7 @@ TEST_CASE("a rank that knows how its group ended may take any time to exit") {
   CHECK(g.signals() == std::vector<int>{0, 0});
 }
 
-TEST_CASE(
-    "a rank that is lost when its group was stopped is not started again, nor is one that waits for it") {
+TEST_CASE("when its group was stopped, a lost rank does not restart, nor does one that waits for that") {
   group g(one_by_one(4));
   g.begin();
   for (int i = 0; i < 2; ++i) {  // the second start has to wait
@@ -491,7 +489,7 @@ TEST_CASE(
     for (const signal_rank& one : only<signal_rank>(said)) sent.push_back(one);
   }
   REQUIRE(sent.size() == 1);
-  CHECK(sent[0].rank == 3);  // it does not know the end
+  CHECK(sent[0].rank == 3);  // it does not know how the group ended
   g.exit(3, by_signal(SIGKILL));
   g.exit(0, exit_code(0));
   (void)g.go();
@@ -512,7 +510,8 @@ TEST_CASE("a rank that waits for its restart is not started after the user's sig
   CHECK(g.book.over());
 }
 
-TEST_CASE("whatever happens, a group ends, only running ranks get signals, and no restart is one too many") {
+TEST_CASE(
+    "whatever happens, a group ends, only running ranks get signals, and there is no restart too many") {
   const std::uint64_t seed = testing::seed_of_this_run("launch book");
   std::mt19937_64 random(seed);
   const auto below = [&](std::uint64_t bound) { return random() % bound; };

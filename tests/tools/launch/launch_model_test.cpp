@@ -1,6 +1,5 @@
-// The launcher's decisions under random orders of events; launch_book_test.cpp has the single ones. The ranks
-// of this world work, hang in every way, are suspended, and are held in a debugger. The launcher may be
-// suspended alone, or with the whole job.
+// The launcher's decisions under random orders of events; launch_book_test.cpp has single events. The ranks of this world work, hang in
+// every way, are suspended, and are held in a debugger. The launcher is suspended alone, or with the whole job.
 #include "tests/runtime/schedule/random_scripts.hpp"
 #include "tools/penstock/launch/launch_book.hpp"
 
@@ -34,7 +33,7 @@ using script = testing::script_of<act>;
 
 struct world_settings {
   std::uint32_t ranks = 4;
-  bool keeps_lines_back = false;  // an injected bug: lines of ranks that work do not arrive
+  bool keeps_lines_back = false;  // an injected bug: lines of working ranks do not arrive
   bool forgets_ends = false;      // another one: every third end is not reported
 };
 
@@ -42,10 +41,10 @@ constexpr nanoseconds lost_after = 2s;
 constexpr nanoseconds start_deadline = 5s;
 constexpr nanoseconds left_behind_after = 2s;
 constexpr nanoseconds killing = 5s;
-// A longer pause of the launcher is recognised as one.
+// A longer pause of the launcher is recognised as a pause.
 constexpr nanoseconds late_look = 1s;
-// The hang detector holds its decision for one more timeout where over half of the ranks seem to hang together, and then gives
-// half a timeout to those that recover after the others.
+// If over half of the ranks seem to hang together, the hang detector delays its decision by one more timeout. It then gives half a timeout
+// to those that recover later than the others.
 constexpr nanoseconds found_within = start_deadline + start_deadline + start_deadline / 2 + 1s;
 
 class world {
@@ -287,7 +286,7 @@ class world {
   }
   void carry_out(clear_round&) { require(here_.empty(), "the round was over with a process left"); }
 
-  /// The effects of the signals, noticed a moment later.
+  /// The effects of the signals, which are noticed a moment later.
   void notice_ends() {
     for (const auto& [rank, signal] : std::exchange(due_, {})) {
       if (!here_.contains(rank)) continue;
@@ -372,12 +371,11 @@ const testing::model<act, world_settings> model{.name = "launch model",
 }  // namespace
 
 TEST_CASE(
-    "whatever is suspended, no working rank is killed, each hung one is replaced in time, and none starts "
-    "after a stop") {
+    "despite suspensions no working rank is killed, hung ranks are replaced in time, and none starts after a stop") {
   testing::explore(model);
 }
 
-TEST_CASE("the model test of the launcher finds planted mistakes") {
+TEST_CASE("the model test of the launcher finds injected bugs") {
   CHECK(testing::finds_a_mistake(model, {.keeps_lines_back = true}));
   CHECK(testing::finds_a_mistake(model, {.forgets_ends = true}));
 }

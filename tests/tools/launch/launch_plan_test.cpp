@@ -28,7 +28,7 @@ std::string value_of(const std::vector<std::string>& environment, const std::str
   std::string found = "(unset)";
   for (const std::string& variable : environment) {
     if (!variable.starts_with(name + "=")) continue;
-    CHECK(found == "(unset)");  // set twice, it would be up to the program which one counts
+    CHECK(found == "(unset)");  // if it were set twice, each program would decide which one counts
     found = variable.substr(name.size() + 1);
   }
   return found;
@@ -61,7 +61,7 @@ TEST_CASE("ranks share the cores near their GPUs, in whole cores and without ove
   CHECK(two[1].cores == cores(0, 8));
 }
 
-TEST_CASE("only cores that we may use are shared; no rank is bound with too few cores or only one rank") {
+TEST_CASE("only cores that we may use are shared, and no rank is bound with too few cores or only one rank") {
   const auto places = plan_places({gpu_choice::kind::host, {}, 3}, {}, {1, 3, 5, 7}).value();
   CHECK(places[0].cores == std::vector<int>{1, 3});
   CHECK(places[1].cores == std::vector<int>{5});
@@ -71,7 +71,7 @@ TEST_CASE("only cores that we may use are shared; no rank is bound with too few 
   CHECK(plan_places({gpu_choice::kind::host, {}, 1}, {}, cores(0, 8)).value()[0].cores.empty());
 }
 
-TEST_CASE("ranks whose near cores are unknown or not ours share all cores with the others") {
+TEST_CASE("ranks whose near cores are unknown or forbidden share all cores with the others") {
   auto gpus = four_gpus();
   gpus[3].cores.clear();
   const auto places = plan_places({}, gpus, cores(0, 16)).value();
@@ -84,7 +84,7 @@ TEST_CASE("ranks whose near cores are unknown or not ours share all cores with t
   CHECK(seen == cores(0, 16));
 }
 
-TEST_CASE("a GPU that does not exist is refused with those that do") {
+TEST_CASE("a GPU that does not exist is refused with a list of those that do") {
   const auto none = plan_places({gpu_choice::kind::some, {4}, 0}, four_gpus(), cores(0, 16));
   REQUIRE_FALSE(none);
   CHECK(none.error().message ==
@@ -94,7 +94,7 @@ TEST_CASE("a GPU that does not exist is refused with those that do") {
   CHECK(no_gpu.error().message.find("--gpus host:N") != std::string::npos);
 }
 
-TEST_CASE("a rank's environment is torchrun's, and device LOCAL_RANK is its own GPU") {
+TEST_CASE("a rank's environment equals torchrun's, and device LOCAL_RANK is its own GPU") {
   const auto places = plan_places({gpu_choice::kind::some, {2, 1}, 0}, four_gpus(), cores(0, 16)).value();
   const auto rank = rank_environment({"HOME=/root", "RANK=7", "CUDA_VISIBLE_DEVICES=0,1,2,3"},
                                      {"job", "127.0.0.1", 29500, 1, 3}, places, 1);

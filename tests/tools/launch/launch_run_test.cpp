@@ -43,16 +43,15 @@ class held_program {
 
 }  // namespace
 
-TEST_CASE(
-    "a rank that ends before its start is known has its own exit code: it is not reaped as a stray process") {
+TEST_CASE("a rank that ends before its start is known has its own exit code and is not reaped as a stray") {
   held_program before;
   if (!before.held()) SKIP("no lease on files of the temporary folder");
   process::io_thread io;
   io.spawner().start({before.path(), {}, {}, {}, {}}, [](result<process::unclaimed_child>) {});
   boost::asio::steady_timer before_the_look(io.context());
 
-  // The launcher looks for strays 500 ms after its first look. The rank's end is handled on
-  // that thread just before, and its start is queued behind it.
+  // The launcher looks for strays 500 ms after its first look. The rank's end is handled on that thread just before, and its start is
+  // queued behind it.
   const auto let_it_end = [&] {
     std::promise<void> posted;
     before.release();

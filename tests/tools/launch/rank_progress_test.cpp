@@ -78,7 +78,7 @@ TEST_CASE("a rank that was killed resumes from its last state, and its epochs be
   CHECK(report["epochs"][1] == epoch(1, 0, 10, 1.25));
 }
 
-TEST_CASE("work of a killed rank after its last state does not count and is delivered again") {
+TEST_CASE("what a killed rank did after its last state does not count and is delivered again") {
   rank_history history;
   history.heard({9, state_at(0, 9), {epoch(0, 0, 10), epoch(1, 0, 1)}});
   history.begin_again();

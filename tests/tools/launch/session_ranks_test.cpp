@@ -8,7 +8,7 @@ using namespace penstock::cli;
 
 namespace {
 
-/// What follows an option; the last one counts.
+/// The value of an option; the last one counts.
 std::string value_of(const std::vector<std::string>& words, const std::string& option,
                      const std::string& key = {}) {
   std::string found = "(none)";
@@ -35,7 +35,7 @@ TEST_CASE("each rank runs the same file, with its own name, device, files and po
   CHECK(value_of(words, "--report") == "/tmp/x/rank3.json");
 }
 
-TEST_CASE("ranks without a GPU use the host device; a port that the kernel chooses stays so") {
+TEST_CASE("ranks without a GPU use the host device, and a port that the kernel chooses is unchanged") {
   const session_work work{"bytes.toml", "bytes", "127.0.0.1:0", {}, "journal:j", "", "/tmp/x"};
   const auto words = rank_arguments(work, {}, 1);
   CHECK(value_of(words, "--device") == "host");
@@ -44,7 +44,7 @@ TEST_CASE("ranks without a GPU use the host device; a port that the kernel choos
   CHECK(value_of(words, "--out") == "(none)");
 }
 
-TEST_CASE("a rank's report is its session's, with rank and world size; one that wrote none has failed") {
+TEST_CASE("a rank's report is its session's, with rank and world size, and a rank without one has failed") {
   const auto report =
       rank_report(R"({"schema":"penstock.run/1","outcome":"finished"})", 1, 4, {{"end", "exit code 0"}});
   CHECK(report["outcome"] == "finished");
@@ -75,7 +75,7 @@ TEST_CASE("a session that ends with its group reports the group's first cause") 
   CHECK(why.pid == 4711);
 }
 
-TEST_CASE("a rank that never came is reported with the error of one that waited for it") {
+TEST_CASE("a rank that never arrived is reported with the error of a rank that waited for it") {
   const reported_cause why = cause_in(
       R"({"error":"rank 1 did not arrive within 2m",)"
       R"("group":{"first_cause":{"rank":1,"host":"","pid":0,"cause":"rank 1 did not arrive within 2m"}}})");

@@ -14,7 +14,7 @@ def program():
 
 
 class ProtocolError(Exception):
-    """Chromium has refused a command."""
+    """An error that Chromium returned for a command."""
 
 
 class Browser:
@@ -23,7 +23,7 @@ class Browser:
         to_read, self._to = os.pipe()
         self._from, to_write = os.pipe()
 
-        def pass_on():  # the protocol's pipes are descriptors 3 and 4
+        def pass_on():  # the protocol uses descriptors 3 and 4
             first, second = os.dup(to_read), os.dup(to_write)
             os.dup2(first, 3)
             os.dup2(second, 4)
@@ -54,7 +54,7 @@ class Browser:
     # ---- pages -----------------------------------------------------------------------------------------------------------
 
     def open(self, path):
-        """Loads a file; returns what went wrong: errors of the console, exceptions, requests to other hosts."""
+        """Loads a file; returns the problems: errors of the console, exceptions, requests to other hosts."""
         self._events.clear()
         self.call("Page.navigate", url="file://" + path)
         self.wait_for_event("Page.loadEventFired")
@@ -89,7 +89,7 @@ class Browser:
                     return
                 self.evaluate("new Promise(resolve => setTimeout(resolve, 50))")
             except ProtocolError:
-                pass  # the page was just left, and its scripts are gone
+                pass  # navigation has just begun, so its scripts are gone
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {seconds} s: {script}; {self.troubles()}")
 

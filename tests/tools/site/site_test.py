@@ -48,7 +48,7 @@ class SiteTest(unittest.TestCase):
     def pages(self):
         return sorted(path for path in glob.glob(os.path.join(self.site, "**/*.html"), recursive=True) if not path.endswith("404.html"))
 
-    def test_the_documentation_has_no_fault(self):
+    def test_the_documentation_has_no_faults(self):
         self.assertEqual(self.built.returncode, 0, self.built.stdout + self.built.stderr)
 
     def test_every_verb_key_and_public_name_is_on_a_page(self):
@@ -67,7 +67,7 @@ class SiteTest(unittest.TestCase):
         for name in ("run_for", "group_state", "struct session_options", "class Session"):
             self.assertIn(name, cpp)
 
-    def test_a_link_to_a_page_or_an_anchor_that_does_not_exist_is_found(self):
+    def test_a_link_to_a_missing_page_or_anchor_is_found(self):
         with tempfile.TemporaryDirectory() as other:
             with open(os.path.join(other, "a.html"), "w") as file:
                 file.write('<p id="here"><a href="#here"></a><a href="b.html"></a><a href="#gone"></a><script src="https://example.org/x.js"></script>')
@@ -104,7 +104,7 @@ class SiteTest(unittest.TestCase):
             self.assertRegex(picture, r"class-\d/\d+\.jpg")
             self.assertNotIn(tempfile.gettempdir(), picture)
 
-    def test_a_folder_that_holds_something_else_is_left_alone(self):
+    def test_a_folder_with_other_contents_is_not_touched(self):
         with tempfile.TemporaryDirectory() as other:
             kept = os.path.join(other, "thesis.txt")
             with open(kept, "w") as file:
@@ -115,7 +115,7 @@ class SiteTest(unittest.TestCase):
             self.assertTrue(os.path.exists(kept))
 
     @unittest.skipUnless(browser.program(), "there is no Chromium")
-    def test_pages_render_without_an_error_of_the_console_and_ask_no_host(self):
+    def test_pages_render_without_console_errors_and_contact_no_host(self):
         chromium = browser.Browser()
         try:
             chosen = [self.page(name) for name in ("index.html", "reference/cpp/session.html", "reference/python.html", "measurements.html",
