@@ -113,7 +113,7 @@ class LifecycleTest(PenstockTest):
         process = self.with_samples_at_hand("1s")
         for _ in range(4):
             process.send_signal(signal.SIGHUP)
-            self.wait_until(lambda: not signals_pending(process.pid), "it is taken: signals that are pending are one")
+            self.wait_until(lambda: not signals_pending(process.pid), "the SIGHUP to be handled: pending ones merge")
         out, err = process.communicate(timeout=15)
         self.assertEqual(process.returncode, EXIT_TERMINATED, err)
         self.assertEqual(json.loads(out)["outcome"], "stopped")

@@ -504,7 +504,7 @@ class LifeTest(MapTest):
         self.assertIn(b"cancelling running jobs", err)
         self.assertEqual(json.loads(out)["counts"]["cancelled"], 10)
         self.assertEqual({line["status"] for line in self.lines()}, {"cancelled"})
-        self.wait_until(lambda: not any(alive(pid) for pid in below), "the end of the processes beside the workers", 5)
+        self.wait_until(lambda: not any(alive(pid) for pid in below), "the end of the processes next to the workers", 5)
 
     def test_verbs_for_sessions_show_jobs(self):
         process = self.live("--quiet", "--json")

@@ -231,7 +231,7 @@ class WatchTest(PenstockTest):
         self.start_top(80, 24)
         self.check_screen(80, 24)
         self.tmux("send-keys", "q")
-        self.wait_until(lambda: not self.showing(), "the screen of before")
+        self.wait_until(lambda: not self.showing(), "the previous screen")
         self.assertIn("ready", self.screen())
 
     def test_top_fills_200_by_50_and_adapts_to_a_new_size(self):

@@ -82,7 +82,7 @@ protocol::from_worker fake_pool::hear() {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     pollfd news{link_.get(), POLLIN, 0};
     if (::poll(&news, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))) <= 0)
-      FAIL("it says nothing");
+      FAIL("it sends no message");
     std::array<char, 4096> piece{};
     const ssize_t bytes = ::recv(link_.get(), piece.data(), piece.size(), 0);
     if (bytes <= 0) FAIL("it closed the link");

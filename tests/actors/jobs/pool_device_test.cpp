@@ -188,7 +188,7 @@ TEST_CASE("an exception or an impossible request of a program fails only its own
 }
 
 TEST_CASE("a CUDA error left by a program fails its own job, not the next one") {
-  if (tested_device() == "host") SKIP("there are no such errors");
+  if (tested_device() == "host") SKIP("the host device has no such errors");
   Pool pool(with_programs(either_placement()), quietly());
   const job_failure left = failure_of(odd(pool, "leave_error"));
   CHECK(left.status == job_status::device);

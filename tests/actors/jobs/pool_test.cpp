@@ -378,7 +378,7 @@ TEST_CASE("a full queue refuses try_submit at once and submit at its deadline, s
   CHECK(jobs.size() == 4);
   try {
     pool.submit("sleep", "1", {}, 20ms);
-    FAIL("it was let in");
+    FAIL("it was admitted");
   } catch (const error& refused) {
     CHECK(refused.code() == errc::timed_out);
     CHECK(std::string(refused.what()).find("4 of at most 4 jobs wait ([jobs] queue)") != std::string::npos);

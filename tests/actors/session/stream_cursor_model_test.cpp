@@ -115,8 +115,8 @@ class world {
   bool take(stream_position expected) {
     while (true) {
       if (queue_.empty() && !prepare()) {
-        require(expected >= end_, "the stream ends before a batch that was asked for");
-        require(cursor_.end() != ended_, "an end is reported twice, or not at all");
+        require(expected >= end_, "the stream ends before a requested batch");
+        require(cursor_.end() != ended_, "an end is reported twice or never");
         ended_ = true;
         ++ends_in_all;
         return false;
@@ -129,7 +129,7 @@ class world {
         continue;
       }
       require(one.seek == seek_, "a batch of an earlier seek is handed out");
-      require(one.position == expected, "a batch is handed out twice, late or not at all");
+      require(one.position == expected, "a batch is handed out twice, late or never");
       next_ = one.position + 1;
       if (settings_.planted != bug::skips_a_batch || one.position != 8) cursor_.taken(one.position);
       return true;
@@ -141,12 +141,12 @@ class world {
     try {
       first = cursor_.enter(r.epoch, r.iteration);
     } catch (const error&) {
-      require(r.begun != iterations_, "the newest range may not continue");
+      require(r.begun != iterations_, "the newest range is not allowed to continue");
       ++stale_in_all;
       return;
     }
     if (first) r.begun = ++iterations_;
-    require(r.begun == iterations_, "a range continues although another iteration has begun");
+    require(r.begun == iterations_, "a range continues although another iteration has started");
     const auto epoch = cursor_.wait_for_epoch(r.epoch);
     const stream_position begin = r.epoch * batches + (entered_ && r.epoch == 1 ? 2 : 0);
     require(epoch && epoch->first == begin && epoch->end == (r.epoch + 1) * batches,
@@ -158,17 +158,17 @@ class world {
     }
     switch (cursor_.step_in(*epoch, first)) {
       case next_step::seek:
-        require(first && next_ != begin, "a range seeks that could continue");
+        require(first && next_ != begin, "a range that could continue seeks");
         seek(*epoch);
         break;
       case next_step::take:
-        require(next_ == r.next && r.next < epoch->end, "a range takes another batch than its next");
+        require(next_ == r.next && r.next < epoch->end, "a range takes a batch that is not its next one");
         break;
       case next_step::epoch_over:
-        require(r.next == epoch->end && next_ < end_, "an epoch is over before its end, or the stream is");
+        require(r.next == epoch->end && next_ < end_, "an epoch or the stream ends too early");
         return;
       case next_step::stream_over:
-        require(r.next == epoch->end && next_ >= end_, "the stream is over before its end");
+        require(r.next == epoch->end && next_ >= end_, "the stream ends too early");
         return;
     }
     if (take(r.next)) ++r.next;
@@ -177,7 +177,7 @@ class world {
   void seek(schedule::stream_range epoch) {
     ++seeks_in_all;
     const auto order = cursor_.begin_seek(epoch);
-    require(order.number == seek_ + 1, "a seek has no number of its own");
+    require(order.number == seek_ + 1, "a seek has no unique number");
     require(order.range.first == epoch.first && order.range.end >= epoch.end,
             "a seek leads to another epoch");
     const bool back = entered_ && epoch.first < batches;

@@ -76,7 +76,7 @@ class world {
     leaving_ = false;
     process_ = process_here{++incarnations_};
     process_.given = process_.step = one_.introduced();
-    require(process_.given == kept_, "a process starts from another snapshot than the newest that counts");
+    require(process_.given == kept_, "a process starts from a snapshot that is not the newest valid one");
   }
 
   void end(bool finished) {
@@ -144,7 +144,7 @@ class world {
         require(!process_.was_member && process_.number != order.number,
                 "a process makes a second communicator");
         require(process_.given == kept_, "a process with another snapshot makes a communicator");
-        require(order.number == make_, "a communicator is made that the group does not want");
+        require(order.number == make_, "a communicator is made although the group does not want it");
         require(!settings_.draws || drawn_by_[order.number] == process_.incarnation,
                 "a communicator is made by another process than the one that drew its id");
         process_.number = order.number;

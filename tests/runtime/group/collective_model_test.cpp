@@ -73,7 +73,7 @@ class world {
     if (over_) return;
     for (const rank& r : ranks_) {
       if (r.member.done() != settings_.operations)
-        throw violation{fmt::format("rank {} is left at operation {}", r.number, r.member.done())};
+        throw violation{fmt::format("rank {} stays at operation {}", r.number, r.member.done())};
     }
   }
 
@@ -120,11 +120,11 @@ class world {
       if (theirs && theirs->number == result->number && *theirs != *result)
         throw violation{fmt::format("operation {} has two results", result->number)};
     }
-    if (result->values.size() != settings_.ranks) throw violation{"a result without a value of each rank"};
+    if (result->values.size() != settings_.ranks) throw violation{"a result without a value from each rank"};
     for (std::uint32_t one = 0; one < settings_.ranks; ++one) {
       if (!offered_[result->number][one].contains(result->values[one]))
         throw violation{
-            fmt::format("rank {} has not given what operation {} has of it", one, result->number)};
+            fmt::format("rank {} has not passed the value that operation {} has for it", one, result->number)};
     }
   }
   void exchange() {
@@ -173,7 +173,7 @@ class world {
       for (std::uint32_t one = 0; one < settings_.ranks; ++one) {
         if (offered_[r.member.done()][one].empty())
           throw violation{
-              fmt::format("operation {} is over before rank {} has entered it", r.member.done(), one)};
+              fmt::format("operation {} ended before rank {} entered it", r.member.done(), one)};
       }
     }
   }

@@ -126,13 +126,13 @@ void communicator_world::move_coordinator() {
         if (s.session && s.process == order->process) s.orders.push_back(std::move(order->order));
       }
     } else if (auto* draw = std::get_if<draw_communicator_id>(&c)) {
-      must(!ids_.contains(draw->number), "a number is given twice");
+      must(!ids_.contains(draw->number), "a number is assigned twice");
       ids_[draw->number] = fmt::format("id {}", draw->number);
       book_->communicator_id(draw->number, ids_[draw->number]);
     }
   }
-  must(book_->view().outcome == group_outcome::none, "a group that waits for its ranks has ended");
-  must(book_->view().agreed >= agreed_, "what was agreed is taken back");
+  must(book_->view().outcome == group_outcome::none, "a group that should wait for its ranks has ended");
+  must(book_->view().agreed >= agreed_, "an agreed step is taken back");
   if (book_->view().agreed > agreed_) ++tally_.agreed;
   agreed_ = book_->view().agreed;
 }
@@ -176,7 +176,7 @@ void communicator_world::follow_agreement(rank_state& s) {
   const std::uint64_t agreed = s.member->view().agreed;
   if (agreed <= s.settled) return;
   // A rank that has just restarted learns what the others have agreed on; every other rank needs a snapshot.
-  must(s.held.contains(agreed) || s.step <= agreed, "a step is agreed of which a rank has no snapshot");
+  must(s.held.contains(agreed) || s.step <= agreed, "a step is agreed although a rank has no snapshot of it");
   s.settled = agreed;
   s.step = std::max(s.step, agreed);
   std::erase_if(s.held, [&](std::uint64_t step) { return step <= agreed; });
@@ -193,10 +193,10 @@ void communicator_world::move_owner(std::uint32_t r) {
   }
   for (communicator_command& c : s.owner->advance(now_)) {
     if (auto* make = std::get_if<begin_making>(&c)) {
-      must(!s.library_makes && !s.library_aborts, "one is made next to another");
+      must(!s.library_makes && !s.library_aborts, "a communicator is made while another one exists");
       s.library_makes = *make;
     } else if (auto* abort = std::get_if<begin_abort>(&c)) {
-      must(s.scopes == 0, "an abort begins while a scope is open");
+      must(s.scopes == 0, "an abort starts while a scope is open");
       ++tally_.aborts;
       s.library_makes.reset();
       s.library_aborts = abort->number;
@@ -257,7 +257,7 @@ void communicator_world::check() const {
   for (const rank_state& s : ranks_) {
     if (s.session && s.scopes > 0 && s.owner->usable() && s.member->may_communicate())
       used.insert(s.owner->number());
-    must(s.settled <= agreed_, "a rank has settled what is not agreed");
+    must(s.settled <= agreed_, "a rank has settled a step that is not agreed");
   }
 }
 

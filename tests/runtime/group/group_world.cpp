@@ -254,7 +254,7 @@ bool group_world::hands_out(const process& p) const {
 
 void group_world::hand_over(process& p) {
   if (!hands_out(p)) return;
-  must(!settings_.odd && !settings_.odd_data, "a rank hands out although the ranks disagree");
+  must(!settings_.odd && !settings_.odd_data, "a rank hands out batches although the ranks disagree");
   p.handed_out = true;
   const std::uint64_t steps = p.book().steps() + 1;
   p.book().delivered(steps);
@@ -274,7 +274,7 @@ void group_world::do_nccl(process& p) {
     ++tally_.aborts;
   } else if (p.to_make) {
     const make_communicator make = *std::exchange(p.to_make, std::nullopt);
-    must(p.made == 0, "a communicator is made next to another one");
+    must(p.made == 0, "a communicator is made while another one exists");
     for (const auto& other : alive_) {
       must(former(p) || former(*other) || other->made != make.number || other->made_id == make.id,
            "two communicators have one number");
@@ -332,7 +332,7 @@ void group_world::ended(process& p) {
     // Another process of this rank may have delivered the batch: the previous one if steps need all ranks, otherwise a twin.
     const bool another = settings_.communicator || launched.twins;
     const bool whole = (another ? launched.delivered : p.book().steps()) == settings_.batches;
-    must(whole, "a group has finished, and a rank has not delivered everything");
+    must(whole, "a group has finished, but a rank has not delivered all batches");
   }
   const bool undisturbed = !launched.stop_disturbed && !settings_.communicator && !left_;
   if (p.end->how == group_outcome::stopped && known.limit && undisturbed && p.handed_out)
@@ -425,7 +425,7 @@ void group_world::check() {
     const bool rest = ranks_[p->rank].twins && p->book().delivers_the_rest();
     const std::uint64_t by = rest ? p->let_in_by : 0;
     if (!former(*p) && hands_out(*p) && ++handing[{p->rank, by}] > 1)
-      throw violation{"two processes of one rank may hand out at the same time"};
+      throw violation{"two processes of one rank may hand out batches at the same time"};
     if (!p->end && p->book().may_communicate()) {
       must(p->made != 0, "a rank uses a communicator that it has not made");
       must(made_by_[p->made_id].size() == settings_.ranks,
@@ -593,7 +593,7 @@ void group_world::finish() {
     bool over = true;
     for (std::uint32_t rank = 0; rank < settings_.ranks; ++rank) {
       if (starts_again(rank)) start(rank);
-      must(ranks_[rank].starts < 1000, "a rank is started forever");
+      must(ranks_[rank].starts < 1000, "a rank is restarted forever");
     }
     for (auto& p : alive_) {
       p->cut_up = p->cut_down = false;
@@ -617,7 +617,7 @@ void group_world::finish() {
 
 void group_world::check_the_end() const {
   if (ends_.empty()) {
-    must(may_fail_ || !paused_.empty(), "no rank has heard how the group ended");
+    must(may_fail_ || !paused_.empty(), "no rank has learned how the group ended");
     return;
   }
   const end_rank& first = ends_.front();
@@ -641,7 +641,7 @@ void group_world::check_the_end() const {
     must(one.how != group_outcome::failed,
          fmt::format("a group has failed that had no reason to: {}", one.cause ? one.cause->cause : "?"));
     if (!stopped_)
-      must(one.how == group_outcome::finished, "a group has not finished, and no one stopped it");
+      must(one.how == group_outcome::finished, "a group has not finished although it was not stopped");
   }
 }
 

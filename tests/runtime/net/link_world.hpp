@@ -50,7 +50,7 @@ inline void run_until(boost::asio::io_context& io, const std::function<bool()>& 
   io.restart();
   while (!done()) {
     const auto left = until - std::chrono::steady_clock::now();
-    if (left <= std::chrono::seconds(0)) FAIL("it did not happen within the deadline");
+    if (left <= std::chrono::seconds(0)) FAIL("the condition did not hold before the deadline");
     io.run_one_for(left);
     io.restart();
   }

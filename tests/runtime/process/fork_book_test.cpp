@@ -105,7 +105,7 @@ class world {
     require(order.has_value() == given_up.has_value(),
             "a start that waited could not be given up, or one that did not could");
     if (!given_up) return;
-    require(given_up->order == *order, "another worker's start was given up");
+    require(given_up->order == *order, "the start of the wrong worker was given up");
     over(*order);
     given_up_.insert(*order);
     if (!given_up->kill) return;
@@ -119,7 +119,7 @@ class world {
     return std::nullopt;
   }
 
-  void over(number order) { require(waits_.erase(order) == 1, "an order that was over ended again"); }
+  void over(number order) { require(waits_.erase(order) == 1, "an order that had ended ended again"); }
 
   // ---- the template ---------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class world {
     }
     const auto meaning = book_.answered(got.order);
     const bool first = answered_.insert(got.order).second;
-    require((meaning == fork_book::meaning::repeated) == !first, "an answer was taken twice, or not at all");
+    require((meaning == fork_book::meaning::repeated) == !first, "an answer was taken twice or never");
     if (!first) {
       ++tried.repeated;
       return;
@@ -194,7 +194,7 @@ class world {
   void die() {
     if (!here_ || !here_->running) return;
     while (!settings_.forgets_answers && here_ && !here_->says.empty()) hear();
-    require(unknown_.empty(), "the session does not know a worker that lives");
+    require(unknown_.empty(), "the session does not know a living worker");
     here_.reset();
     if (book_.at() == stage::declined) return;
     const bool was_ready = book_.at() == stage::ready;
@@ -219,7 +219,7 @@ class world {
   void settle() {
     if (book_.must_execute(now_)) {
       require(!here_, "a second template was executed");
-      require(now_ >= earliest_, "a template was executed before its time");
+      require(now_ >= earliest_, "a template was executed too early");
       book_.executing();
       here_.emplace();
     }
@@ -228,7 +228,7 @@ class world {
       if (!order) break;
       require(here_->prepared, "an order was sent to a template that is not ready");
       require(sent_.insert(*order).second, "an order was sent twice to one template");
-      require(waits_.contains(*order), "an order was sent that was over");
+      require(waits_.contains(*order), "an order was sent after it had ended");
       here_->has.push_back(*order);
       book_.sent(*order);
     }
@@ -244,9 +244,9 @@ class world {
       fork(true, true);
       while (here_ && !here_->says.empty()) hear();
     }
-    require(waits_.empty(), "a worker waits for ever");
+    require(waits_.empty(), "a worker waits forever");
     while (here_ && !here_->says.empty()) hear();
-    require(unknown_.empty(), "the session does not know a worker that lives");
+    require(unknown_.empty(), "the session does not know a living worker");
   }
 
   world_settings settings_;

@@ -76,7 +76,7 @@ class memory_world {
   void finish() {
     const std::size_t bound = 200 + 60 * jobs_.size();
     for (std::size_t i = 0; left() > 0; ++i) {
-      must(i < bound, "nothing moves any more: deadlock");
+      must(i < bound, "deadlock: no event is left");
       now_ += 200ms;
       if (book_.wants_sacrificial() && !workers_[alone].alive) start(alone);
       for (auto& [number, w] : workers_) {
@@ -88,7 +88,7 @@ class memory_world {
       if (took || s_.how != consumer::keeps_all || running() > 0 || !book_.lacks_memory()) continue;
       return check_own_wait();
     }
-    if (s_.how != consumer::keeps_all) must(bounds_.arguments() == 0, "arguments of no job are counted");
+    if (s_.how != consumer::keeps_all) must(bounds_.arguments() == 0, "arguments without a job are counted");
   }
 
  private:
@@ -260,7 +260,7 @@ class memory_world {
       bool moved = false;
       for (const job_command& c : commands) {
         if (const auto* const order = std::get_if<lease_jobs>(&c)) {
-          must(!too_early || round > 0, "a job begins though the memory that it lacked was not freed");
+          must(!too_early || round > 0, "a job starts although the missing memory was not freed");
           take(*order);
         } else if (const auto* const end = std::get_if<settle_job>(&c)) {
           take(*end);
@@ -280,7 +280,7 @@ class memory_world {
     const std::uint64_t overshoot = std::uint64_t{s_.largest} * 4 * (s_.workers * s_.slots + 1);
     std::uint64_t urgent = 0;  // how far callers may exceed it
     for (const job_state& job : jobs_) urgent += job.urgent && job.held ? size_of(job.function) : 0;
-    must(s_.frees_untold || bounds_.results() <= s_.memory + overshoot + urgent, "memory has no bound");
+    must(s_.frees_untold || bounds_.results() <= s_.memory + overshoot + urgent, "the memory in use exceeds every bound");
   }
 
   void take(const lease_jobs& order) {
@@ -307,7 +307,7 @@ class memory_world {
     const std::uint64_t room = bounds_.room_for_results();
     if (taken <= room) return;
     for (job_id earlier = 1; earlier < job; ++earlier)
-      must(at(earlier).ended, "a job begins that has no room, and it is not the first");
+      must(at(earlier).ended, "a job without room starts although it is not the first");
     const std::uint64_t older = before(job);
     must(older == 0 || older + elsewhere(job) <= s_.memory,
          "a job begins though those before it leave no room");
@@ -356,7 +356,7 @@ class memory_world {
 
   void check_waits() {
     if (running() > 0)
-      must(!bounds_.callers_hold_everything(now_), "callers are said to hold everything while jobs run");
+      must(!bounds_.callers_hold_everything(now_), "callers are reported to hold all memory while jobs run");
     must(!bounds_.waits_for_itself(caller + 1, now_) || bounds_.results() == 0,
          "a thread that has no result waits for itself");
   }
@@ -364,13 +364,13 @@ class memory_world {
   /// The caller has all results, and no job runs.
   void check_own_wait() {
     ++tally_.own_waits;
-    must(bounds_.callers_hold_everything(now_), "no caller is said to hold what the next job lacks");
+    must(bounds_.callers_hold_everything(now_), "no caller is reported to hold the memory that the next job lacks");
     bounds_.entered(0);  // a change
     bounds_.begun(1);
-    must(!bounds_.waits_for_itself(caller, now_), "an error right after a change");
+    must(!bounds_.waits_for_itself(caller, now_), "an error comes right after a change");
     for (const steady_time due = now_ + job_bounds::patience; now_ < due;) {
       now_ += job_bounds::look_every;
-      must(!bounds_.waits_for_itself(caller, now_), "an error before its time");
+      must(!bounds_.waits_for_itself(caller, now_), "an error comes too early");
     }
     now_ += job_bounds::look_every;
     must(!bounds_.waits_for_itself(caller + 1, now_), "another thread gets the error");

@@ -76,7 +76,7 @@ void job_world::finish() {
   books_.set_paused(paused_ = false);
   const std::uint64_t bound = 200 + jobs_.size() * 40;
   for (std::uint64_t i = 0; books_.unsettled() > 0; ++i) {
-    must(i < bound, "nothing moves any more: deadlock");
+    must(i < bound, "deadlock: no event is left");
     now_ += 1s;
     for (auto& [number, p] : places_) {
       const bool to_go = p.doomed || p.refreshing || (p.draining && p.leases.empty());
@@ -93,7 +93,7 @@ void job_world::finish() {
     come_to_rest();
   }
   for (const job_state& job : jobs_) must(job.settled, "a job was never settled");
-  for (const auto& [number, p] : places_) must(books_.rows_of(number) == 0, "rows are left of no job");
+  for (const auto& [number, p] : places_) must(books_.rows_of(number) == 0, "rows without a job are left");
   must(books_.waiting() == 0 && !books_.wants_sacrificial() && books_.suspected() == 0,
        "something is left of jobs that are settled");
 }
@@ -146,17 +146,17 @@ void job_world::cancel(std::uint32_t pick) {
   const bool waited = job.waiting;
   switch (books_.cancel(number, only_waiting, pick % 5 == 0)) {
     case schedule::cancelled::before_it_began:
-      must(waited && !job.settled, "a job that does not wait was cancelled as if it did");
+      must(waited && !job.settled, "a job that does not wait was cancelled like a waiting one");
       job.cancelled = true;
       job.waiting = false;
       waiting_ordinary_.erase(number);
       break;
     case schedule::cancelled::running:
-      must(!waited && !job.settled, "a job that does not run was cancelled as if it did");
+      must(!waited && !job.settled, "a job that does not run was cancelled like a running one");
       job.ending |= !only_waiting;
       break;
     case schedule::cancelled::over:
-      must(!waited && !job.running, "a job that waits or runs is reported as over");
+      must(!waited && !job.running, "a job that waits or runs is reported as ended");
       break;
   }
 }
@@ -201,7 +201,7 @@ void job_world::work(std::uint32_t number, bool tells) {
   if (!p.alive || p.leases.empty()) return;
   const lease_ref lease = p.leases.front();
   table& t = memory_.at({number, lease.slot});
-  must(t.lease == lease, "a table was overwritten while its worker looked at it");
+  must(t.lease == lease, "a table was overwritten while its worker read it");
   cell& c = t.rows[p.next_row];
   if (c.at == row_at::waiting) return begin(number, c);
   if (c.at == row_at::begun) {
@@ -219,10 +219,10 @@ void job_world::work(std::uint32_t number, bool tells) {
 void job_world::begin(std::uint32_t number, cell& c) {
   place& p = places_[number];
   job_state& job = at(c.job);
-  must(!job.settled && !job.fate && !job.cancelled, "a job begins that is over");
+  must(!job.settled && !job.fate && !job.cancelled, "a job starts that has ended");
   must(!job.running, "a job runs twice at the same time");
-  must(job.request.idempotent || job.begun == 0, "a job that is not idempotent is begun twice");
-  must(!job.request.fresh || p.begun == 0, "a fresh job begins in a process that has run something");
+  must(job.request.idempotent || job.begun == 0, "a job that is not idempotent is started twice");
+  must(!job.request.fresh || p.begun == 0, "a fresh job starts in a process that has run another job");
   c.at = row_at::begun;
   c.begun = now_;
   job.running = true;
@@ -279,13 +279,13 @@ void job_world::die(std::uint32_t number, job_death how) {
   const bool blamed = how != job_death::unrelated && running != nullptr && !p.doomed;
   const auto foreseen = books_.would_blame(who, last);
   const auto blame = books_.worker_died(who, last, "SIGSEGV", how, now_);
-  must(blame.has_value() == blamed, "a death was blamed on no sample, or on one without reason");
+  must(blame.has_value() == blamed, "a death was blamed on no sample, or on one without a reason");
   if (blame) {
     ++tally_.blamed;
-    must(foreseen && foreseen->job == blame->job, "another job was blamed than was foreseen");
+    must(foreseen && foreseen->job == blame->job, "the wrong job was blamed");
     must(blame->job == running->job, "a death was blamed on the wrong job");
-    must(blame->attempt == 1 + at(running->job).blamed, "a death was blamed on another attempt");
-    must(blame->alone == (number == sacrificial_place), "alone, or not");
+    must(blame->attempt == 1 + at(running->job).blamed, "a death was blamed on the wrong attempt");
+    must(blame->alone == (number == sacrificial_place), "the flag `alone` is wrong");
   }
   for (const lease_ref& lease : p.leases) {
     for (cell& c : memory_.at({number, lease.slot}).rows) {

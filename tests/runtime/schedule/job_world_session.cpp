@@ -45,8 +45,8 @@ void job_world::take(const lease_jobs& order) {
   place& p = places_.at(holder.worker);
   check_lease(order, p);
   table& t = memory_[{holder.worker, number}];
-  must(t.kept == 0, "a slot is leased in which results lie");
-  must(generation > t.lease.generation, "a generation that was seen before");
+  must(t.kept == 0, "a slot that contains results is leased");
+  must(generation > t.lease.generation, "a generation was used before");
   t = {};
   t.lease = order.lease;
   for (const leased_job& row : order.rows) {
@@ -73,11 +73,11 @@ void job_world::check_lease(const lease_jobs& order, const place& p) {
   const std::uint32_t slots = number == sacrificial_place ? 1 : settings_.slots;
   must(!paused_, "a lease while the book is paused");
   must(p.alive && p.incarnation == order.lease.holder.incarnation, "a lease for a dead worker");
-  must(!p.draining && !p.doomed && !p.refreshing, "a lease for a worker that is to end");
+  must(!p.draining && !p.doomed && !p.refreshing, "a lease for a worker that will be ended");
   must(order.lease.slot < slots, "a slot that does not exist");
   must(std::ranges::none_of(p.leases, [&](const lease_ref& l) { return l.slot == order.lease.slot; }),
        "a slot is leased that its worker still looks at");
-  must(!order.rows.empty() && order.rows.size() <= settings_.rows_max, "a lease of no rows, or of too many");
+  must(!order.rows.empty() && order.rows.size() <= settings_.rows_max, "a lease without rows, or with too many");
   if (order.rows.size() == 1) return;
   must(
       std::ranges::none_of(order.rows, [&](const leased_job& row) { return at(row.job).request.holds_slot; }),
@@ -91,21 +91,21 @@ void job_world::check_lease(const lease_jobs& order, const place& p) {
 void job_world::check_row(const lease_jobs& order, const leased_job& row, const place& p) {
   const std::uint32_t number = order.lease.holder.worker;
   const job_state& job = at(row.job);
-  must(job.waiting && !job.settled, "a job is leased that does not wait");
-  must(row.attempt == 1 + job.blamed, "the number of an attempt is wrong");
-  must(row.first == !job.leased_before, "first, or not");
+  must(job.waiting && !job.settled, "a job that does not wait is leased");
+  must(row.attempt == 1 + job.blamed, "an attempt has the wrong number");
+  must(row.first == !job.leased_before, "the flag `first` of a row is wrong");
   if (is_ordinary(job)) {
-    must(number != sacrificial_place, "a job is alone without need");
-    must(!leasable_.empty() && *leasable_.begin() == row.job, "a job is overtaken by a later one");
+    must(number != sacrificial_place, "a job is alone without a reason");
+    must(!leasable_.empty() && *leasable_.begin() == row.job, "a later job overtakes an earlier one");
     return;
   }
   if (job.request.place && !job.request.fresh && number != sacrificial_place) {
-    must(*job.request.place == number || job.may_leave, "a job runs elsewhere though its worker is there");
+    must(*job.request.place == number || job.may_leave, "a job runs elsewhere although its worker is ready");
     if (*job.request.place == number || job.blamed == 0) return;
   }
-  must(order.rows.size() == 1, "a fresh job or a suspect in company");
+  must(order.rows.size() == 1, "a fresh job or a suspect shares its lease");
   must(is_isolated(job) == (number == sacrificial_place), "the wrong kind of worker for a suspect");
-  must(!job.request.fresh || p.given == 0, "a fresh job for a process that was given something");
+  must(!job.request.fresh || p.given == 0, "a fresh job for a process that has had a lease");
   const bool avoidable = number != sacrificial_place && anyone_but(number);
   const bool patient = now_ < job.died_at + slots_of_4k.suspect_patience;
   must(job.died_of_it != number || !avoidable || !patient, "a suspect runs where it has killed");
@@ -146,15 +146,15 @@ void job_world::take(const revoke_row& order) {
 void job_world::take(const end_worker& order) {
   ++tally_.ended;
   place& p = places_.at(order.who.worker);
-  must(at(order.job).ending, "a worker is ended for a job that was not cancelled");
+  must(at(order.job).ending, "a worker is ended because of a job that was not cancelled");
   if (p.incarnation == order.who.incarnation) p.doomed = p.alive;
 }
 
 void job_world::take(const refresh_worker& order) {
   place& p = places_.at(order.who.worker);
-  must(p.alive && p.incarnation == order.who.incarnation, "a worker is replaced that is gone");
-  must(!p.refreshing && p.given > 0, "a worker is replaced twice, or has run nothing");
-  must(books_.rows_of(order.who.worker) == 0, "a worker is replaced that has work");
+  must(p.alive && p.incarnation == order.who.incarnation, "a worker that has ended is replaced");
+  must(!p.refreshing && p.given > 0, "a worker is replaced twice, or without having run a job");
+  must(books_.rows_of(order.who.worker) == 0, "a worker that has work is replaced");
   must(std::ranges::any_of(jobs_, [](const job_state& job) { return job.waiting && job.request.fresh; }),
        "a worker is replaced and no fresh job waits");
   p.refreshing = true;
@@ -163,8 +163,8 @@ void job_world::take(const refresh_worker& order) {
 
 void job_world::take(const empty_slot& order) {
   table& t = memory_.at({order.lease.holder.worker, order.lease.slot});
-  must(t.lease == order.lease && t.kept > 0, "an empty slot is to be emptied");
-  must(!std::exchange(t.asked_empty, true), "a slot is to be emptied twice");
+  must(t.lease == order.lease && t.kept > 0, "an order to empty an empty slot");
+  must(!std::exchange(t.asked_empty, true), "a second order to empty a slot");
   const std::uint32_t number = order.lease.holder.worker;
   must(!has_free_slot(number) || has_untold_news(number),
        "a slot is to be emptied though another one is free");
@@ -180,8 +180,8 @@ void job_world::take(const settle_job& end) {
   job.settled = true;
   ++tally_.ends[end.how];
   must(end.attempts == job.begun, "the number of runs is wrong");
-  must(end.never_leased == !job.leased_before, "never leased, or not");
-  must(!job.running, "a job is settled that runs");
+  must(end.never_leased == !job.leased_before, "the flag `never_leased` is wrong");
+  must(!job.running, "a running job is settled");
   check_end(end, job);
   if (end.how == job_end::result || end.how == job_end::exception || end.how == job_end::too_large)
     check_result(end, job);
@@ -192,17 +192,17 @@ void job_world::take(const settle_job& end) {
 void job_world::check_end(const settle_job& end, const job_state& job) {
   std::size_t causes = job.blamed;
   if (job.fate) {
-    must(end.how == *job.fate, "a death has made of a job what it must not");
+    must(end.how == *job.fate, "a death has led to the wrong outcome of a job");
     if (end.how == job_end::worker_lost || end.how == job_end::timed_out) ++causes;
   } else if (end.how == job_end::poisoned) {
-    must(probations_given_up_ && is_isolated(job), "a job is poisoned that could be tried again");
+    must(probations_given_up_ && is_isolated(job), "a job that can be retried is poisoned");
     ++causes;
   } else if (end.how == job_end::cancelled) {
     must(job.cancelled, "a job is cancelled without a request");
   } else {
-    must(end.at.has_value(), "a job has ended by itself, and not in a row");
+    must(end.at.has_value(), "a job has ended by itself without a row");
   }
-  must(end.causes.size() == causes, "the causes of a job's deaths are missing, or too many");
+  must(end.causes.size() == causes, "a job has too few or too many causes of death");
   const bool kills = job.what == kind::killer || job.what == kind::overwriter;
   const bool killed = kills || (job.what == kind::killer_once && settings_.max_attempts <= 2);
   must(end.how != job_end::poisoned || killed || settings_.outside_kills_blame, "a harmless job is poisoned");
@@ -212,13 +212,13 @@ void job_world::check_end(const settle_job& end, const job_state& job) {
 void job_world::check_result(const settle_job& end, const job_state& job) {
   const auto& [lease, row] = *end.at;
   table& t = memory_.at({lease.holder.worker, lease.slot});
-  must(t.lease == lease, "a result lies in a slot that was leased again");
+  must(t.lease == lease, "a result is in a slot that was leased again");
   const cell& c = t.rows.at(row);
   const row_at expected = end.how == job_end::result      ? row_at::finished
                           : end.how == job_end::exception ? row_at::failed
                                                           : row_at::too_large;
-  must(c.job == end.job && c.at == expected, "another row than the job's is reported as its result");
-  must(c.result == result_of(end.job), "the result is not that of the job");
+  must(c.job == end.job && c.at == expected, "the wrong row is reported as the job's result");
+  must(c.result == result_of(end.job), "the result is not the job's");
   must(end.keeps_slot == ((job.keeps || job.request.holds_slot) && c.at == row_at::finished),
        "a result is kept, or not");
   if (!end.keeps_slot) return;
@@ -274,8 +274,8 @@ void job_world::say_it_late(std::uint32_t pick) {
   const place& p = places_.at(m.lease.holder.worker);
   if (p.alive && p.incarnation == m.lease.holder.incarnation) return;
   const std::uint64_t before = books_.stale_dropped();
-  must(books_.reported(read(m.lease, 0, m.passed)) == job_arrival::late, "late news is accepted");
-  must(books_.stale_dropped() == before + 1, "late news is not counted");
+  must(books_.reported(read(m.lease, 0, m.passed)) == job_arrival::late, "a late report is accepted");
+  must(books_.stale_dropped() == before + 1, "a late report is not counted");
 }
 
 void job_world::say_what_cannot_be(std::uint32_t number, std::uint32_t pick) {
@@ -294,7 +294,7 @@ void job_world::say_what_cannot_be(std::uint32_t number, std::uint32_t pick) {
     wrong = read(open[0].lease, 0, 1);
     wrong.rows[0].at = wrong.rows[0].at == row_at::revoked ? row_at::begun : row_at::waiting;
   }
-  must(books_.reported(wrong) == job_arrival::impossible, "what cannot be is believed");
+  must(books_.reported(wrong) == job_arrival::impossible, "an impossible report is accepted");
   die(number, job_death::unrelated);  // its worker is fenced
 }
 
@@ -361,8 +361,8 @@ void job_world::check_idle(std::uint32_t number, const place& p) const {
     const bool patient = now_ < job.died_at + slots_of_4k.suspect_patience;
     const bool avoids = !alone && job.died_of_it == number && anyone_but(number) && patient;
     const bool wants_other = job.request.fresh && p.given > 0;
-    must(avoids || wants_other, "a job waits while a worker is free that may run it");
-    must(!alone, "a fresh suspect waits and no process is replaced for it");
+    must(avoids || wants_other, "a job waits although a worker that may run it is free");
+    must(!alone, "a fresh suspect waits, but no process is replaced for it");
   }
   if (alone || !has_free_slot(number)) return;
   for (const auto& [other, busy] : places_) {
@@ -372,7 +372,7 @@ void job_world::check_idle(std::uint32_t number, const place& p) const {
       for (const cell& c : memory_.at({other, lease.slot}).rows)
         movable += c.at == row_at::waiting && is_ordinary(at(c.job)) ? 1 : 0;
     }
-    must(movable <= 1, "a worker is idle while jobs wait behind another one's");
+    must(movable <= 1, "a worker is idle while another one has jobs ahead");
   }
 }
 

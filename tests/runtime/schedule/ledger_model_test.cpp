@@ -211,9 +211,9 @@ class world {
     const auto counts = counting_.find(key_of(report.lease));
     const auto position = counts == counting_.end() ? std::nullopt : std::optional(counts->second);
     if (expected == arrival::accepted && books_.position_of(report.lease) != position && !may_be_given_up(position))
-      throw violation{"a report counts although another worker was faster, or the reverse"};
+      throw violation{"a report counts although another worker was faster, or does not although it was first"};
     if (books_.loaded(report) != expected)
-      throw violation{"a report was not accepted, or accepted though it was late"};
+      throw violation{"a report was not accepted, or a late one was"};
     if (position) std::erase_if(counting_, [&](const auto& one) { return one.second == *position; });
   }
 
@@ -257,7 +257,7 @@ class world {
     const auto key = std::pair(plan_.epoch_of(to.position), to.sample);
     const auto before = died_of_.find(to.position);
     const bool repeated = !to.alone && before != died_of_.end() && before->second == to.sample;
-    if (to.repeated != repeated) throw violation{"two deaths of one attempt count twice, or two attempts once"};
+    if (to.repeated != repeated) throw violation{"two deaths of one attempt count twice, or two attempts count once"};
     if (repeated) {
       ++tried.repeated_deaths;
       killed_by_[key].insert(number);
@@ -277,7 +277,7 @@ class world {
       const bool decided = mark && quarantined_.contains(load.samples.front().sample);
       const bool not_needed = mark && (!counting_.contains(key_of(load.lease)) || may_be_given_up(load.position)) &&
                               load.lease.holder.worker != sacrificial_place;
-      if (!decided && !not_needed) throw violation{"a death was blamed on no sample, or on one without reason"};
+      if (!decided && !not_needed) throw violation{"a death was blamed on no sample, or on one without a reason"};
     } else if (blamed && blamed->sample != p.leases.front().load.samples[mark->row].sample) {
       throw violation{"a death was blamed on the wrong sample"};
     }
@@ -308,11 +308,11 @@ class world {
     if (!p.alive || p.incarnation != load.lease.holder.incarnation)
       throw violation{"a lease for a dead worker"};
     const bool alone = load.lease.holder.worker == sacrificial_place;
-    if (alone && load.samples.size() != 1) throw violation{"company in isolation"};
+    if (alone && load.samples.size() != 1) throw violation{"the sacrificial worker got more than one sample"};
     if (!alone && p.leases.size() >= settings_.slots) throw violation{"more leases than slots"};
     if (load.epoch != plan_.epoch_of(load.position)) throw violation{"wrong epoch"};
     auto& generation = generations_[{load.lease.holder.worker, load.lease.slot}];
-    if (load.lease.generation <= generation) throw violation{"a generation that was seen before"};
+    if (load.lease.generation <= generation) throw violation{"a generation was used before"};
     generation = load.lease.generation;
     for (const held_lease& held : p.leases) {
       if (held.load.lease.slot == load.lease.slot) throw violation{"a slot leased twice"};
@@ -321,7 +321,7 @@ class world {
     std::set<std::uint32_t> died_of_it;
     for (const planned_sample& s : load.samples) {
       if (quarantined_.contains(s.sample)) throw violation{"a quarantined sample is loaded"};
-      if (!alone && s.attempt > 2) throw violation{"a third attempt in company"};
+      if (!alone && s.attempt > 2) throw violation{"a third attempt runs outside the sacrificial worker"};
       if (s.attempt > 1) died_of_it.merge(std::set(killed_by_.at({load.epoch, s.sample})));
     }
     if (!alone && died_of_it.contains(load.lease.holder.worker) && anyone_but(died_of_it)) {
@@ -336,7 +336,7 @@ class world {
   void note_lease(const load_command& load) {
     const auto others = std::ranges::count_if(counting_, [&](const auto& one) { return one.second == load.position; });
     if (load.hedge) {
-      if (others != 1) throw violation{"a hedge of a batch that nobody loads, or that two load"};
+      if (others != 1) throw violation{"a hedge of a batch that no worker loads, or that two load"};
       if (late_.contains(load.lease.holder.worker)) throw violation{"a hedge goes to a late worker"};
       for (const planned_sample& s : load.samples) {
         if (s.attempt != 1) throw violation{"a suspect runs in two workers"};
@@ -351,7 +351,7 @@ class world {
 
   void take_drop(const drop_command& drop) {
     const auto counts = counting_.find(key_of(drop.lease));
-    if (counts != counting_.end() && !may_be_given_up(counts->second)) throw violation{"a lease that counts is dropped"};
+    if (counts != counting_.end() && !may_be_given_up(counts->second)) throw violation{"a valid lease is dropped"};
     for (held_lease& held : places_[drop.lease.holder.worker].leases) {
       if (held.load.lease == drop.lease) held.dropped = true;
     }
@@ -371,17 +371,17 @@ class world {
   }
 
   void note(delivery_front& front, stream_position position, const char* what) const {
-    if (position < front.head() || front.has(position)) throw violation{fmt::format("{} comes twice", what)};
+    if (position < front.head() || front.has(position)) throw violation{fmt::format("{} is delivered twice", what)};
     const stream_position lead = position - front.head();
     if (lead > settings_.window || (lead > 0 && plan_.epoch_of(position) != plan_.epoch_of(front.head())))
-      throw violation{fmt::format("{} comes {} places early", what, lead)};
+      throw violation{fmt::format("{} is delivered {} places early", what, lead)};
     front.add(position);
   }
 
   void check_slot(const upload_command& upload) {
     const memory& slot = memory_[{upload.worker, upload.slot}];
     if (slot.being_written || slot.samples != upload.samples) {
-      throw violation{"the slot of an upload does not hold its batch"};
+      throw violation{"the slot of an upload does not contain its batch"};
     }
   }
 
@@ -419,7 +419,7 @@ class world {
     if (done.delivered + done.failed + done.quarantined != planned.size())
       throw violation{"the sum is wrong"};
     if (left_out_.contains(upload.position)) {
-      if (done.delivered != 0) throw violation{"a batch that was left out holds samples"};
+      if (done.delivered != 0) throw violation{"a skipped batch has samples"};
       return;
     }
     if (wrongly_quarantined_) return;
@@ -439,7 +439,7 @@ class world {
         }
       }
     }
-    if (upload.samples != expected) throw violation{"a batch does not hold the samples of its plan"};
+    if (upload.samples != expected) throw violation{"a batch does not have the samples of its plan"};
     if (done.replaced != replaced) throw violation{"replaced rows are not counted"};
   }
 
@@ -456,7 +456,7 @@ class world {
     const upload_command poison = uploads_[pick % uploads_.size()];
     kill_owner();
     if (books_.leave_out(poison.position, "it kills owners") != poison.samples)
-      throw violation{"other samples were left out than were uploaded"};
+      throw violation{"the skipped samples are not the uploaded ones"};
     left_out_.insert(poison.position);
   }
 
@@ -465,7 +465,7 @@ class world {
     const std::uint64_t bound = 1000 + end_ * 60 * (settings_.batch_size + 4);
     books_.set_paused(false);
     for (std::uint64_t i = 0; !books_.finished(); ++i) {
-      if (i > bound) throw violation{"nothing moves any more: deadlock"};
+      if (i > bound) throw violation{"deadlock: no event is left"};
       for (auto& [number, p] : places_) start(number);
       carry_out(books_.advance());
       for (auto& [number, p] : places_) work(number);
@@ -475,7 +475,7 @@ class world {
       acknowledge();
       carry_out(books_.advance());
     }
-    if (delivered_.head() != end_) throw violation{"not everything was delivered"};
+    if (delivered_.head() != end_) throw violation{"some batches were not delivered"};
   }
 
   world_settings settings_;
@@ -572,6 +572,6 @@ TEST_CASE("the model finds a planted bug and shrinks it to a few steps") {
   steps_to_do[20] = {act::start, 0};
   steps_to_do[130] = {act::kill, 0};
   const std::string what = model.trouble_with(settings, steps_to_do);
-  REQUIRE(what == "nothing moves any more: deadlock");
+  REQUIRE(what == "deadlock: no event is left");
   CHECK(model.shortest(settings, steps_to_do, what).size() <= 2);  // start a worker, kill it
 }

@@ -188,7 +188,7 @@ class world {
     here_->copied.erase(done.upload);
     // it had already violated the protocol
     if (!owner_.delivered(here_->incarnation, now_, done.upload)) return;
-    require(ordered_.erase(done.position) == 1, "a batch was delivered that was not owed");
+    require(ordered_.erase(done.position) == 1, "a batch that was not owed was delivered");
     require(delivered_.insert(done.position).second, "a batch was delivered twice");
   }
 
@@ -218,8 +218,8 @@ class world {
 
   void settle() {
     for (owner_command& c : owner_.advance(now_)) std::visit([this](auto& one) { carry_out(one); }, c);
-    require((owner_.stage() == owner_stage::failed) <= failed_, "it failed and did not say so");
-    require((owner_.stage() == owner_stage::stopped) <= closed_, "it closed and did not say so");
+    require((owner_.stage() == owner_stage::failed) <= failed_, "it failed but did not report that");
+    require((owner_.stage() == owner_stage::stopped) <= closed_, "it closed but did not report that");
   }
 
   void carry_out(start_owner_process& order) {
@@ -231,11 +231,11 @@ class world {
     greeted_ = false;
   }
   void carry_out(introduce_owner&) {
-    require(lives() && !here_->introduced, "introduced twice, or no process");
+    require(lives() && !here_->introduced, "introduced twice, or without a process");
     here_->introduced = true;
   }
   void carry_out(send_uploads& order) {
-    require(lives() && here_->introduced, "uploads for a process that cannot hear");
+    require(lives() && here_->introduced, "uploads for a process that cannot receive them");
     for (upload_order& u : order.uploads) {
       require(u.upload > last_sent_, "an upload was sent twice or out of order");
       last_sent_ = u.upload;
@@ -243,11 +243,11 @@ class world {
     }
   }
   void carry_out(stop_owner_process&) {
-    require(lives() && !std::exchange(here_->told_to_stop, true), "asked to stop twice, or no process");
+    require(lives() && !std::exchange(here_->told_to_stop, true), "asked to stop twice, or without a process");
     require(closing_, "asked to stop before the session ends");
   }
   void carry_out(send_signal& signal) {
-    require(here_.has_value(), "a signal for no process");
+    require(here_.has_value(), "a signal without a process");
     require(!here_->killed, "a signal after SIGKILL");
     here_->killed = signal.number == SIGKILL;
   }
@@ -255,7 +255,7 @@ class world {
     require(lost.era == era_ + 1, "an era was skipped");
     era_ = lost.era;
     if (lost.left_out) {
-      require(crashed_in_hand_[lost.left_out->position] >= 2, "a batch was left out that killed fewer than two");
+      require(crashed_in_hand_[lost.left_out->position] >= 2, "a batch that killed fewer than two owners was skipped");
       ordered_.erase(lost.left_out->position);
       delivered_.insert(lost.left_out->position);
     }

@@ -187,7 +187,7 @@ class world {
     const auto p = processes_.find(sender.worker);
     const bool lives = p != processes_.end() && p->second.who == sender && !p->second.wedged;
     if (books_.loaded(what) != (lives ? arrival::accepted : arrival::late))
-      throw violation{"a report was not accepted, or accepted though it was late"};
+      throw violation{"a report was not accepted, or a late one was"};
   }
 
   // The sacrificial worker is not killed during a probation: its death would quarantine the sample.
@@ -312,7 +312,7 @@ class world {
       }
     }
     if (!lost_for_a_reason || expected != upload.samples)
-      throw violation{"a batch does not hold the samples of its plan"};
+      throw violation{"a batch does not have the samples of its plan"};
     if (done->delivered + done->quarantined != plan_.samples(upload.position).size())
       throw violation{"the sum is wrong"};
   }
@@ -337,7 +337,7 @@ class world {
         if (const auto* start = std::get_if<start_child>(&c)) take_start(*start);
         if (const auto* order = std::get_if<drain_child>(&c)) take_drain(*order);
         if (const auto* end = std::get_if<sacrificial_failed>(&c)) {
-          if (!books_.wants_sacrificial()) throw violation{"no book wanted the sacrificial worker"};
+          if (!books_.wants_sacrificial()) throw violation{"the pool gave up a sacrificial worker that was not wanted"};
           books_.cannot_try_alone(end->reason);
         }
         if (const auto* end = std::get_if<pool_failed>(&c)) {
@@ -374,7 +374,7 @@ class world {
   void take_drain(const drain_child& order) {
     const auto p = processes_.find(order.who.worker);
     if (p == processes_.end() || p->second.who != order.who)
-      throw violation{"a worker drains that is not there"};
+      throw violation{"a nonexistent worker is drained"};
     p->second.draining = true;
     if (p->second.ready) books_.worker_drains(order.who);
   }
@@ -400,11 +400,11 @@ class world {
     const auto p = processes_.find(load.lease.holder.worker);
     if (p == processes_.end() || p->second.who != load.lease.holder || !p->second.ready)
       throw violation{"a lease for a worker that is not ready"};
-    if (p->second.draining) throw violation{"a lease for a worker that drains"};
+    if (p->second.draining) throw violation{"a lease for a draining worker"};
     const bool alone = load.lease.holder.worker == sacrificial_place;
-    if (alone && load.samples.size() != 1) throw violation{"company in isolation"};
+    if (alone && load.samples.size() != 1) throw violation{"the sacrificial worker got more than one sample"};
     for (const planned_sample& s : load.samples) {
-      if (!alone && s.attempt > 2) throw violation{"a third attempt in company"};
+      if (!alone && s.attempt > 2) throw violation{"a third attempt runs outside the sacrificial worker"};
     }
     p->second.leases.push_back({load, 0, {}});
   }
@@ -421,7 +421,7 @@ class world {
     }
     if (gave_up_) return;
     if (!books_.finished()) throw violation{"the pool is stranded after a restart"};
-    if (delivered_ != end_) throw violation{"not everything was delivered"};
+    if (delivered_ != end_) throw violation{"some batches were not delivered"};
     everybody_comes_back();
   }
 
@@ -448,7 +448,7 @@ class world {
     for (std::uint64_t i = 0; !books_.finished() && !gave_up_; ++i) {
       const bool living = std::ranges::any_of(processes_, [](const auto& p) { return !p.second.wedged; });
       if (!living && in_transit_.empty() && uploads_.empty() && pool_.next_deadline() == never) return;
-      if (i > bound) throw violation{"nothing moves any more: deadlock"};
+      if (i > bound) throw violation{"deadlock: no event is left"};
       now_ += 100ms;
       settle();
       for (std::uint32_t w = 0; w <= workers_max; ++w) {
@@ -566,6 +566,6 @@ TEST_CASE("the model of pool and ledger finds a planted bug and shrinks it to a 
   steps_to_do[20] = {act::get_ready, 0};
   steps_to_do[130] = {act::kill, 0};
   const std::string what = model.trouble_with(settings, steps_to_do);
-  REQUIRE(what == "the pool shows a process that is not there, or hides one");
+  REQUIRE(what == "the pool shows a nonexistent process, or hides one");
   CHECK(model.shortest(settings, steps_to_do, what).size() <= 1);
 }

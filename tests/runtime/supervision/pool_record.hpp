@@ -76,7 +76,7 @@ class pool_record {
 
   void check_start(const supervision::start_child& start, steady_time now) {
     auto& last = incarnations_[start.who.worker];
-    if (start.who.incarnation != last + 1) throw violation{"an incarnation was left out, or came again"};
+    if (start.who.incarnation != last + 1) throw violation{"an incarnation was skipped or used again"};
     const bool again = ++last > 1;
     if (start.sacrificial != (start.who.worker == sacrificial_place))
       throw violation{"the wrong place is sacrificial"};
@@ -92,7 +92,7 @@ class pool_record {
         std::ranges::any_of(counted_, [&](const auto& entry) { return too_many(entry.second, now); });
     const bool too_few = few_since_ && now - *few_since_ >= std::chrono::seconds(60);
     if (!too_often && !too_few && anybody_comes())
-      throw violation{"the pool gave up without reason: " + why.message};
+      throw violation{"the pool gave up without a valid reason: " + why.message};
     if (operator_emptied_it_)
       throw violation{"the pool gave up although an operator had emptied it: " + why.message};
   }
@@ -106,8 +106,8 @@ class pool_record {
       const bool exists = p != living.end();
       const bool says_so = view.state == child_state::starting || view.state == child_state::ready ||
                            view.state == child_state::draining || view.state == child_state::unkillable;
-      if (exists != says_so) throw violation{"the pool shows a process that is not there, or hides one"};
-      if (view.state == child_state::ready && !p->second.ready) throw violation{"ready before its time"};
+      if (exists != says_so) throw violation{"the pool shows a nonexistent process, or hides one"};
+      if (view.state == child_state::ready && !p->second.ready) throw violation{"ready too early"};
       if (exists && p->second.ready && !p->second.wedged && view.worker != sacrificial_place) ++ready;
       if (view.state == child_state::failed) {
         if (!too_many(counted_[view.worker], now) && !known_failed_.contains(view.worker))

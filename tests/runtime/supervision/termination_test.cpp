@@ -336,11 +336,11 @@ std::size_t live(const world_settings& settings, const script& steps) {
       if (std::holds_alternative<survives_kill>(c)) {
         if (!killed || std::exchange(written_off, true))
           throw testing::violation{"written off twice, or before SIGKILL"};
-        if (now < *killed + 5s) throw testing::violation{"written off before 5 s of looking"};
+        if (now < *killed + 5s) throw testing::violation{"written off after less than 5 s of polling"};
       }
     }
     if (settings.forgets_kills && s.what == act::stop) killed.reset();
-    if (due && *due <= now && !killed) throw testing::violation{"its time was over and it was not killed"};
+    if (due && *due <= now && !killed) throw testing::violation{"its time was over but it was not killed"};
     if (killed && !written_off && now >= *killed + 5s)
       throw testing::violation{"it was not written off in time"};
     if (killed && !t.cause()) throw testing::violation{"killed without a reason"};
@@ -350,7 +350,7 @@ std::size_t live(const world_settings& settings, const script& steps) {
     now += 100ms;
     static_cast<void>(t.advance(now));
   }
-  if (wanted && !t.written_off()) throw testing::violation{"its end never came"};
+  if (wanted && !t.written_off()) throw testing::violation{"it never ended"};
   return steps.size();
 }
 

@@ -211,7 +211,7 @@ class world {
   void carry_out(workers_failed&) { failed_ = true; }
   void carry_out(workers_closed&) {
     require(!std::exchange(closed_, true), "it closed twice");
-    require(here_.empty(), "it closed with a process alive");
+    require(here_.empty(), "it closed although a process was alive");
   }
   template <class Other>
   void carry_out(Other&) {}
@@ -249,8 +249,8 @@ class world {
       }
       if (closed_ || (!closing_ && (failed_ || all_ready()))) return;
     }
-    require(!closing_, "it was asked to close and did not");
-    require(false, "a place that is wanted stayed empty");
+    require(!closing_, "it was asked to close but did not");
+    require(false, "a wanted place stayed empty");
   }
   [[nodiscard]] bool all_ready() const {
     std::uint32_t ready = 0;

@@ -144,7 +144,7 @@ class world {
   void count_sickness(nanoseconds time) {
     for (auto& [rank, r] : here_) {
       r.sick = r.is_sick() && !r.traced && !r.aborted && !r.killed && !ending() ? r.sick + time : 0s;
-      require(r.sick <= found_within, "a rank that hangs was not ended by its deadline");
+      require(r.sick <= found_within, "a hung rank was not ended by its deadline");
       r.dying = r.killed ? r.dying + time : 0s;
       require(r.dying <= killing + 2s, "a process that survives SIGKILL was not given up");
     }
@@ -247,18 +247,18 @@ class world {
   void carry_out(start_rank& order) {
     require(!here_.contains(order.rank), "a second process of one rank");
     require(!ending(), "a rank was started after the end");
-    require(order.alone == over_, "it was started with the group, which is over, or without one that is not");
+    require(order.alone == over_, "the order to start a rank is wrong about the end of its group");
     std::erase_if(due_, [&](const auto& old) { return old.first == order.rank; });
     here_[order.rank].speaks_after = 100ms * (++starts_ % 30);
   }
   void carry_out(signal_rank& order) {
     const auto it = here_.find(order.rank);
-    require(it != here_.end(), "a signal to a rank that is not there");
+    require(it != here_.end(), "a signal to a nonexistent rank");
     rank_here& r = it->second;
     require(r.running || order.signal == SIGKILL, "a signal to a rank that is being started");
     const bool fatal = order.signal == SIGKILL || order.signal == SIGABRT;
     if (fatal && !ending() && !r.aborted) {
-      require(r.is_sick() || r.outside >= left_behind_after, "a rank that works was killed");
+      require(r.is_sick() || r.outside >= left_behind_after, "a working rank was killed");
       require(!r.traced, "a rank that a debugger holds was killed");
     }
     if (order.signal == SIGCONT) return;
@@ -284,7 +284,7 @@ class world {
     here_.erase(it);
     failed_ = true;
   }
-  void carry_out(clear_round&) { require(here_.empty(), "the round was over with a process left"); }
+  void carry_out(clear_round&) { require(here_.empty(), "the round ended with a process left"); }
 
   /// The effects of the signals, which are noticed a moment later.
   void notice_ends() {
@@ -309,8 +309,8 @@ class world {
       pass(100ms, i % 2 == 0);
       if (!ending() && i > 100 && all_work()) return;
     }
-    require(!ending(), "the group was ended and did not end");
-    require(false, "a rank that hangs was not replaced");
+    require(!ending(), "the group was asked to end but did not");
+    require(false, "a hung rank was not replaced");
   }
   [[nodiscard]] bool all_work() const {
     return due_.empty() &&
@@ -320,11 +320,11 @@ class world {
   }
   void check_outcome() const {
     if (stopped_ && !failed_)
-      require(book_.outcome() == launch_outcome::stopped, "stopped, but it says otherwise");
+      require(book_.outcome() == launch_outcome::stopped, "the group was stopped but reports another outcome");
     if (!stopped_ && failed_)
-      require(book_.outcome() == launch_outcome::failed, "failed, but it says otherwise");
+      require(book_.outcome() == launch_outcome::failed, "the group failed but reports another outcome");
     if (!stopped_ && !failed_)
-      require(book_.outcome() == launch_outcome::finished, "finished, but it says otherwise");
+      require(book_.outcome() == launch_outcome::finished, "the group finished but reports another outcome");
   }
 
   const world_settings settings_;
