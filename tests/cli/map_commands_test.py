@@ -192,7 +192,7 @@ class EndTest(MapTest):
         self.assertEqual([line["status"] for line in found[:3]], ["ok", "exception", "exception"])
         self.assertGreater(summary["counts"]["cancelled"], 0)
         with open(self.path("ran")) as file:
-            self.assertEqual(len(file.readlines()), summary["counts"]["ok"])  # what has begun has finished
+            self.assertEqual(len(file.readlines()), summary["counts"]["ok"])  # jobs that had begun have finished
 
     def test_a_run_can_cancel_running_jobs_at_the_first_failure(self):
         script = self.script('case $1 in bad) until test -e running; do sleep 0.01; done; exit 1;; esac; touch running; sleep 1000.5') + " {}"

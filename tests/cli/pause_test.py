@@ -45,7 +45,7 @@ class PauseTest(PenstockTest):
         """SIGSTOP and, after this time, SIGCONT, in any order."""
         for pid in random.sample(pids, len(pids)):
             signal_process(pid, signal.SIGSTOP)
-        time.sleep(seconds)  # the test is about this time
+        time.sleep(seconds)  # real time: the pause that is tested
         for pid in random.sample(pids, len(pids)):
             signal_process(pid, signal.SIGCONT)
 
@@ -106,7 +106,7 @@ class PauseTest(PenstockTest):
         self.wait_for_batches()
         ranks = self.rank_pids(process)
         with debugger(ranks[1]):
-            time.sleep(2 * LOST_AFTER)  # the test is about how long it is held
+            time.sleep(2 * LOST_AFTER)  # real time: how long the debugger holds it
         self.check_nobody_lost(process, ranks, config)
 
     def stuck(self, rank, place):

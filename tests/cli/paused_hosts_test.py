@@ -27,7 +27,7 @@ class PausedHostsTest(HostCase):
                 with contextlib.suppress(*([ProcessLookupError] if number == signal.SIGCONT else [])):
                     signal_process(pid, number)
             if number == signal.SIGSTOP:
-                time.sleep(seconds)  # the test is about this time
+                time.sleep(seconds)  # real time: the pause that is tested
 
     def tree_of(self, process):
         return [process.pid, *descendants_of(process.pid)]
@@ -67,7 +67,7 @@ class PausedHostsTest(HostCase):
     def test_a_remote_worker_in_a_debugger_is_not_killed(self):
         session, host, expected = self.running()
         with debugger(self.workers_of(host)[0]):
-            time.sleep(2 * HANG_AFTER + 1)  # the test is about this time
+            time.sleep(2 * HANG_AFTER + 1)  # real time: the pause that is tested
             self.assertEqual([w["restarts"] for w in self.status()["workers"] if w["id"] > 64], [0, 0])
         self.check(session, host, expected, lost=False)
 

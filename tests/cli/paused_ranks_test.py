@@ -55,7 +55,7 @@ class PausedRanksTest(PenstockTest):
 
     def pause(self, ranks, seconds):
         self.signal(ranks, signal.SIGSTOP)
-        time.sleep(seconds)  # the test is about this time
+        time.sleep(seconds)  # real time: the pause that is tested
         self.signal(ranks, signal.SIGCONT)
 
     def check_all_name(self, lost, ranks):
@@ -85,7 +85,7 @@ class PausedRanksTest(PenstockTest):
         for _ in range(8):
             for pid in pids:
                 signal_process(pid, signal.SIGSTOP)
-            time.sleep(random.uniform(0.72, 0.98) * lost_after)  # the test is about this time
+            time.sleep(random.uniform(0.72, 0.98) * lost_after)  # real time: the pause that is tested
             for pid in pids:
                 signal_process(pid, signal.SIGCONT)
             time.sleep(0.2 * lost_after)  # long enough for the permission granted before the pause to lapse

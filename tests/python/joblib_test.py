@@ -36,7 +36,7 @@ class JoblibTest(PackageTest):
         if joblib is None:
             self.skipTest("joblib is not installed")
 
-    def test_results_come_in_order_and_pools_end_with_their_call(self):
+    def test_results_are_in_order_and_each_pool_ends_with_its_call(self):
         with joblib.parallel_backend("penstock", n_jobs=2):
             self.assertEqual(joblib.Parallel()(joblib.delayed(square)(x) for x in range(200)), [x * x for x in range(200)])
             self.assertEqual(joblib.Parallel()(joblib.delayed(lambda x: -x)(x) for x in range(3)), [0, -1, -2])

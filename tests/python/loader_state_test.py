@@ -369,8 +369,8 @@ class LoaderStateTest(LoaderCase):
                         self.assertEqual(comes, rest, where)
                     self.assertEqual([index for index, _ in comes], [index for index, _ in rest], where)
                     self.assertTrue(torch.equal(program, torch.default_generator.get_state()), "the program's generator was touched")
-                    self.assertEqual(len(rows(other)), len(rows(before)) + len(rest))  # the next epoch is complete here, too
-                loader.load_state_dict(state)  # also in the loader whose state it is
+                    self.assertEqual(len(rows(other)), len(rows(before)) + len(rest))  # the next epoch is complete
+                loader.load_state_dict(state)  # the same in the loader whose state it is
                 self.assertEqual([index for index, _ in rows(loader)], [index for index, _ in rest], where)
 
     def test_batches_of_an_iterable_dataset_before_and_after_a_state_make_up_the_epoch(self):
@@ -408,8 +408,8 @@ class LoaderStateTest(LoaderCase):
                         if workers:
                             self.assertEqual(comes, rest, where)
                         self.assertEqual(numbers(comes), numbers(rest), where)
-                        self.assertEqual(sorted(numbers(plain(other))), sorted(numbers(earlier[0])), where)  # the next one is complete here, too
-                    loader.load_state_dict(state)  # also in the loader whose state it is
+                        self.assertEqual(sorted(numbers(plain(other))), sorted(numbers(earlier[0])), where)  # the next one is complete
+                    loader.load_state_dict(state)  # the same in the loader whose state it is
                     self.assertEqual(numbers(plain(loader)), numbers(rest), where)
 
     def test_a_state_after_the_last_batch_of_an_iterable_dataset_resumes_with_the_next_epoch(self):

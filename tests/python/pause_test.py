@@ -109,7 +109,7 @@ class PauseTest(PackageTest):
         for pause in range(PAUSES or 2):
             seconds = random.uniform(5, 60) if PAUSES else 2.5 * limit
             self.signal(programs, signal.SIGSTOP)
-            time.sleep(seconds)  # the test is about this time
+            time.sleep(seconds)  # real time: the pause that is tested
             self.signal(programs, signal.SIGCONT)
             time.sleep(random.uniform(0.1, 0.6))  # and about when it passes
             self.assertEqual([one.poll() for one in programs], [None] * len(programs), "after the pause of %.1f s" % seconds)

@@ -194,7 +194,7 @@ TEST_CASE("logs are those of the target, and previous logs those of the process 
   CHECK(texts({{"target", "worker/0"}, {"previous", true}}) == "a");
   CHECK(texts({{"target", "worker/1"}, {"previous", true}}) == "d");
   CHECK(texts({{"target", "all"}, {"tail", 2U}}) == "cd");
-  death.incarnation = 2;  // the one before the last of worker/1 wrote nothing
+  death.incarnation = 2;  // the process of worker/1 before the last one wrote no output
   const cli::past_session silent(
       {header, log_line("worker/1", 1, "d"), event_line(2, event_kind::worker_died, death)}, "");
   const json found = result_of(silent, {{"verb", "logs"}, {"target", "worker/1"}, {"previous", true}});

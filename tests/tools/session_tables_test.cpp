@@ -415,7 +415,7 @@ TEST_CASE("the table of why covers the same time as its sentence, and names read
   CHECK(text.find("worker/1: 1.23 ms a sample, 50 % of it in reads") != std::string::npos);
 }
 
-TEST_CASE("why of a pool has no row for storage") {
+TEST_CASE("for a pool the table of why has no row for storage") {
   auto why = why_of_two_workers();
   why["of"] = "jobs";
   const std::string text = cli::why_for_people(why, 0);

@@ -74,7 +74,7 @@ TEST_CASE("after the workers the owner's process is named, then the group, then 
   CHECK(awaited(s)[0].words.starts_with("its program (pid 4711)"));
 }
 
-TEST_CASE("status and why name what a stopping session waits for, and do not for a running one") {
+TEST_CASE("status and why name what a stopping session waits for, and nothing for a running one") {
   session_status s = stopping();
   const auto told = cli::stopping_for(telemetry::as_json(s));
   REQUIRE(told.size() == 1);

@@ -171,7 +171,7 @@ TEST_CASE("the screen never exceeds its size") {
   }
 }
 
-TEST_CASE("without a width nothing on the screen is cut") {
+TEST_CASE("without a width no line on the screen is cut") {
   const std::string event(300, 'e');
   json now = look(0, 0, 2, 1);
   now.at("status").at("session") = std::string(100, 's');

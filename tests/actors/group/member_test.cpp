@@ -131,7 +131,7 @@ TEST_CASE_METHOD(running_rank,
   CHECK(rank.news.moves == before + 1);  // no batch waits
 }
 
-TEST_CASE_METHOD(running_rank, "a dead owner's batch that waits for a lapsed permission passes when the group is over") {
+TEST_CASE_METHOD(running_rank, "a dead owner's batch that waits for a lapsed permission passes when the group has ended") {
   REQUIRE(rank.hand_out() == 1);
   REQUIRE(rank.gate->hand_out(1, rank.actor_time() + 10s) == gate_answer::wait);
   const int before = rank.news.moves;

@@ -29,7 +29,7 @@ TEST_CASE("a stop with less time shortens the shutdown, and one with more time d
   CHECK(e.shares().items == 2s);
 }
 
-TEST_CASE("a wait for the pool or the owner ends when that is gone") {
+TEST_CASE("waits for the pool and the owner end when these have ended") {
   ending e(1h);
   std::jthread pool([&] { e.wait_for_pool(); });
   std::jthread owner([&] { e.wait_for_owner(); });
@@ -37,7 +37,7 @@ TEST_CASE("a wait for the pool or the owner ends when that is gone") {
   e.owner_gone();
   pool.join();
   owner.join();
-  e.wait_for_pool();  // it stays gone
+  e.wait_for_pool();  // returns at once
   SUCCEED("all came back");
 }
 

@@ -242,7 +242,7 @@ TEST_CASE("a command's environment is the worker's, plus the job's changes") {
 }
 
 TEST_CASE(
-    "output files are complete, exact and replace those of an earlier attempt, and their beginning comes back") {
+    "output files are complete and exact, replace those of an earlier attempt, and their beginning comes back") {
   commands pool;
   const std::string prefix = pool.folder() + "/7";
   const auto contents = [&](const std::string& end) {

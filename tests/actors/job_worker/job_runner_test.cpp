@@ -28,7 +28,7 @@ void work_for(nanoseconds time) {
 
 // ---- results ----------------------------------------------------------------------------------------------
 
-TEST_CASE("jobs run in order, and each result lies in its row where the session reads it") {
+TEST_CASE("jobs run in order, and each result is in its row, where the session reads it") {
   std::vector<std::uint64_t> order;
   one_worker w({{"echo", echo}, {"number", [&](JobCall& call) {
                                    order.push_back(call.job());

@@ -16,7 +16,7 @@ TEST_CASE("a problem that repeats with each attempt is logged once, and new prob
   CHECK(logged == 10);
 }
 
-TEST_CASE("a problem that returns after it was over is logged again, but not within a second") {
+TEST_CASE("a problem that returns after it was solved is logged again, but not within a second") {
   hosts::trouble_filter filter;
   const steady_time start{1h};
   CHECK(filter.is_news("lost", start));

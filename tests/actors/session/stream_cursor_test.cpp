@@ -157,7 +157,6 @@ TEST_CASE("everything has been taken only at the end of the config's last epoch,
   open_cursor c({0, 3});
   c.take(3);
   CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);  // only the next call learns that there are no more batches
-                                                               // follow
   CHECK_FALSE(c.cursor.everything_taken());
   open_cursor whole;
   whole.cursor.reach_end();

@@ -214,7 +214,7 @@ TEST_CASE("batches acknowledged in one message have the times at which the sink 
   CHECK(taken[2].taken == now);  // a sink cannot take a batch later than it reports it
 }
 
-TEST_CASE("after a complete stream is closed, the owner finishes, and the keeper reports when it is gone") {
+TEST_CASE("after a complete stream is closed, the owner finishes, and the keeper reports its exit") {
   stage s;
   told_owner owner;
   s.be_ready(1, owner);

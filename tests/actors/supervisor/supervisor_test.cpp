@@ -195,7 +195,7 @@ TEST_CASE("a worker fenced by the scheduler is killed, and its death is reported
   CHECK(s.deaths.at(0).cause == death_cause::protocol);
 }
 
-TEST_CASE("when the session closes, workers stop, and the supervisor reports once that all are gone") {
+TEST_CASE("when the session closes, workers stop, and the supervisor reports once that all have exited") {
   stage s(2);
   told_worker a;
   told_worker b;

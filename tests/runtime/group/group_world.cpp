@@ -402,7 +402,6 @@ void group_world::advance() {
   for (auto& p : alive_) {
     if (!stands_still(*p) && p->token % 2 == 0)
       wake(*p);  // other processes notice first that time has passed
-                 // passed
   }
   if (process* c = coordinator(); c != nullptr && !stands_still(*c)) {
     advance_coordinator(*c);

@@ -375,7 +375,7 @@ TEST_CASE("processes started by a child die with it even if the program ignores 
 TEST_CASE("the end of a child is reported once no process that it started can still write") {
   io_thread io;
   pipe_ends said = make_pipe();
-  pipe_ends held = make_pipe();  // held only by the grandchild, until its memory is freed
+  pipe_ends held = make_pipe();  // only the grandchild has it, until its memory is freed
   std::promise<bool> grandchild_gone;
   std::unique_ptr<child_process> child;
   boost::asio::post(io.context(), [&] {

@@ -264,7 +264,7 @@ script random_script(random_choice& choose) {
   script steps;
   const std::uint32_t length = 1 + choose.below(60);
   for (std::uint32_t i = 0; i < length; ++i) {
-    // Half of all steps make and order work.
+    // Half of all steps create and order work.
     const auto what = choose.below(2) == 0
                           ? static_cast<act>(choose.below(3))
                           : static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));

@@ -308,8 +308,8 @@ class world {
   std::uint64_t last_sent_ = 0;
   stream_position next_ = 0;
   std::map<stream_position, int> crashed_in_hand_;
-  std::set<stream_position> ordered_;    // ordered, but neither delivered nor left out yet
-  std::set<stream_position> delivered_;  // or left out
+  std::set<stream_position> ordered_;    // ordered, but not delivered yet
+  std::set<stream_position> delivered_;  // delivered or skipped
 };
 
 world_settings random_settings(testing::random_choice& choose) {

@@ -20,7 +20,7 @@ using supervision::worker_tuner;
 
 struct stream_plan {
   double cores = 16;
-  double own_cores = 0.1;                       // cores that the training program wants
+  double own_cores = 0.1;                       // cores that the training program uses
   double demand = 1;                            // cores for a busy worker; less: it waits for storage
   std::function<double(double)> loads{};        // samples a second of that many workers, each with a core
   double takes = 1e9;                           // samples a second of the consumer
