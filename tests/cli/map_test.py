@@ -96,7 +96,7 @@ class CommandTest(MapTest):
             self.addCleanup(lambda pid=found[-1]: name_of(pid) == "sleep" and signal_process(pid, signal.SIGKILL))
         return found
 
-    def test_a_command_that_takes_too_long_is_ended_with_processes_that_have_left_its_group_or_lost_their_parent(self):
+    def test_a_command_that_takes_too_long_is_ended_together_with_processes_that_have_left_its_group_or_lost_their_parent(self):
         found, _ = self.map("--command", self.script(self.LEAVE + "wait"), "--timeout", "3s", "--set", "log.level=off", items=["a"],
                             expect=EXIT_FAILED)
         self.assertEqual([line["status"] for line in found], ["timed_out"])

@@ -320,7 +320,7 @@ device = "host"
             self.assertIn(words, err)
             self.assertIn("'state' is the state of another run; give this run another --state, or remove the file to begin again", err)
             self.assertEqual(self.read("state"), before)
-        # Settings that do not change any batch can change.
+        # Settings that do not affect any batch may change.
         rest = self.run_json(config, "--state", "state", "--digest", "--set", "image.crop_fraction=0.5", "--workers", 1)
         self.assertEqual(rest["epochs"][0]["digest"], self.run_json(config, "--digest")["epochs"][0]["digest"])
 

@@ -174,7 +174,7 @@ TEST_CASE("events are read after a number, and following ends at once") {
   CHECK(result_of(past, {{"verb", "events"}, {"after", 7}, {"follow", true}}).at("events").empty());
 }
 
-TEST_CASE("logs are those of the target, and previous logs those of the process before the last one") {
+TEST_CASE("logs are those of the target, and previous logs are those of its process before the last one") {
   death_report death;
   death.worker = 1;
   death.incarnation = 1;

@@ -271,7 +271,7 @@ TEST_CASE("without a width no line of the status is broken, and with one all are
 }
 
 TEST_CASE(
-    "on 80 columns the last death is readable, with a sacrificial worker and when none is needed any longer") {
+    "on 80 columns the last death is readable, whether or not the sacrificial worker is needed") {
   auto answer = telemetry::as_json(pool_status());
   answer.erase("jobs");
   auto& workers = answer.at("workers");

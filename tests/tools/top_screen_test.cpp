@@ -80,7 +80,7 @@ TEST_CASE(
   then.at("status").update({{"rate", 102.4}, {"uptime_seconds", 100}, {"batches_delivered", 200}, {"bytes_uploaded", 320'000}});
   const auto screen = top_screen({then, then, then, true}, "", {100, 24}, 0, false);
   CHECK(has(screen, "102 samples/s  6.4 batches/s  10.0 KiB/s  (mean of 10 s: 102)"));
-  then.at("status")["rate"] = nullptr;  // session has just begun
+  then.at("status")["rate"] = nullptr;  // the session has just begun
   CHECK(has(top_screen({then, then, then, true}, "", {100, 24}, 0, false), "0.0 samples/s"));
 }
 

@@ -5,7 +5,7 @@
 using namespace penstock;
 using namespace penstock::host;
 
-TEST_CASE("a remote worker is not busy while its batch takes longer to arrive than the next one to load") {
+TEST_CASE("a remote worker is not busy during a transfer, although its flight page shows a load") {
   auto flights = arena::flight_recorders::create(3);
   REQUIRE(flights);
   arena::flight_reading flight;

@@ -96,7 +96,7 @@ TEST_CASE("an epoch left in the middle starts at its first batch when iterated a
   CHECK_FALSE(c.cursor.wants(0));
   CHECK(c.cursor.wants(1));
   CHECK(c.cursor.step_in(epoch_0, false) == next_step::take);
-  CHECK(c.cursor.end());  // epoch can end again
+  CHECK(c.cursor.end());  // the epoch can end again
   CHECK_FALSE(c.cursor.end());
 }
 

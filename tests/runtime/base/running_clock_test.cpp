@@ -19,7 +19,7 @@ TEST_CASE("a running clock counts all time of a process that reads it often enou
   CHECK(clock.stood_still() == 0s);
 }
 
-TEST_CASE("of the time for which its process was suspended, a running clock counts two intervals") {
+TEST_CASE("a running clock counts only two intervals of a suspension of its process") {
   running_clock clock(first_look, 100ms);
   CHECK(clock.look(first_look + 1h) == first_look + 200ms);
   CHECK(clock.stood_still() == 1h - 200ms);

@@ -140,7 +140,7 @@ TEST_CASE("a buffer is not written again before each of several streams has reac
   std::memset(s.memory.span().data(), 11, 1 << 20);
   std::memset(s.memory.span().data() + s.slot_bytes, 22, 1 << 20);
   constexpr std::size_t streams = 3;
-  for (std::size_t late = 0; late < streams; ++late) {  // each stream is the last one once
+  for (std::size_t late = 0; late < streams; ++late) {  // each stream finishes last once
     REQUIRE(submit(*s.device, {1 + 2 * late, 0, 0, 0, 1}));
     drive.until(2);
     std::vector<cudaStream_t> mine(streams);

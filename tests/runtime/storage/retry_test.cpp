@@ -39,7 +39,7 @@ TEST_CASE("a request counts as slow if it takes longer than recent ones") {
   CHECK(times.slow() == 500ms);
   for (int i = 0; i < 200; ++i) times.add(50ms);
   CHECK(times.slow() == 60ms);
-  // If fewer than a tenth are slow, that does not change it.
+  // Slow requests do not change the limit if they are fewer than a tenth.
   for (int i = 0; i < 10; ++i) times.add(5s);
   CHECK(times.slow() == 60ms);
   for (int i = 0; i < 200; ++i) times.add(i % 4 != 0 ? 50ms : 90ms);

@@ -20,7 +20,7 @@ inline constexpr std::uint32_t sacrificial_place = workers_max;
 /// The actual state of a process.
 struct living_process {
   bool ready = false;
-  bool wedged = false;  ///< process survives SIGKILL
+  bool wedged = false;  ///< it survives SIGKILL
 };
 using living_processes = std::map<std::uint32_t, living_process>;  // by place
 

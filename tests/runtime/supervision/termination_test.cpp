@@ -171,7 +171,7 @@ TEST_CASE("a child asked to stop has its time, which later orders can shorten bu
   CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::stopped);
   CHECK(t.left_as_told(signalled(SIGKILL)));
   CHECK(t.left_as_told(exited(0)));
-  CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // crash during its exit
+  CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // it crashed during its exit
 }
 
 TEST_CASE("only a child that was killed after its time to stop has ignored the stop") {

@@ -83,7 +83,7 @@ TEST_CASE(
   CHECK(r.of(limit::storage) == 0);
 }
 
-TEST_CASE("a slow copy makes the wire the limit, and a slow conversion the converting, in both placements") {
+TEST_CASE("a slow copy makes the wire the limit, and a slow conversion makes converting the limit, in both placements") {
   for (const bool elsewhere : {false, true}) {
     pipeline_plan p = quick();
     p.owner_is_elsewhere = elsewhere;
