@@ -2,6 +2,7 @@
 
 #include "actors/session/owner_life.hpp"
 #include "actors/supervisor/owner_process.hpp"
+#include "actors/supervisor/owner_rules.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
@@ -22,8 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// One wait for open uses and one for the abort; then time_to_close to close the device.
-constexpr int waits_of_an_abort = 2;
 constexpr auto time_to_close = 2s;
 
 // The keeper has already given the owner its time to stop. A healthy owner leaves within least_patience.
@@ -64,7 +63,7 @@ result<void> owner_inside::try_start(std::uint32_t incarnation) {
   };
   const auto life = std::make_shared<owner_life>(
       owner_life::surroundings{std::move(ends->second), std::move(*arena), std::move(*flights),
-                               waits_of_an_abort * around_.abort_timeout + time_to_close, ended});
+                               supervisor::waits_of_an_abort * around_.abort_timeout + time_to_close, ended});
   protocol::owner_link::callbacks calls;
   calls.received = [this, incarnation](protocol::from_owner&& message) {
     tell_(supervisor::owner_spoke{incarnation, std::move(message)});

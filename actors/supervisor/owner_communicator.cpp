@@ -18,7 +18,7 @@ protocol::wire_communicate as_wire(const communicate& order) {
 }  // namespace
 
 owner_communicator::owner_communicator(nanoseconds abort_timeout)
-    : abort_(waits_of_an_abort * abort_timeout, look_every) {}
+    : abort_(keeper_waits_of_an_abort * abort_timeout, look_every) {}
 
 owner_communicator::orders owner_communicator::ordered(const communicate& order, steady_time now) {
   orders to;

@@ -26,7 +26,7 @@ supervision::owner_settings rules_of(const config& settings, bool pool) {
   if (!pool && settings.gpu.placement == placement_rule::embedded) {
     // Threads of this process cannot be killed. An owner that does not end in time reports that itself, and
     // its CUDA context stays.
-    rules.ending.after_kill += waits_of_an_abort * settings.group.abort_timeout;
+    rules.ending.after_kill += keeper_waits_of_an_abort * settings.group.abort_timeout;
     rules.cures_poison = false;
   }
   rules.on_poison = pool ? poison_rule::skip : settings.gpu.on_poison_batch;

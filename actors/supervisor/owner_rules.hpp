@@ -18,9 +18,11 @@ namespace penstock::supervisor {
 /// For starting a GPU owner's process: creating a context and registering the arena takes long.
 inline constexpr nanoseconds owner_start_deadline = std::chrono::seconds(120);
 
-/// An owner's process that aborts its communicator waits abort_timeout twice before it exits: for open uses and
-/// for the abort. The keeper waits one abort_timeout longer.
-inline constexpr int waits_of_an_abort = 3;
+/// An owner that aborts its communicator waits abort_timeout this often before it ends: for open uses and for the
+/// abort.
+inline constexpr int waits_of_an_abort = 2;
+/// The keeper of an owner's process waits one abort_timeout longer.
+inline constexpr int keeper_waits_of_an_abort = waits_of_an_abort + 1;
 
 /// In a pool, a job that kills owners is skipped and the other jobs continue.
 [[nodiscard]] supervision::owner_settings rules_of(const config& settings, bool pool);

@@ -86,16 +86,6 @@ result<void> arena::reserve(std::uint32_t partition) {
                                counted(shape_.slots, "slot"), bytes_for_people(shape_.slot_bytes)));
 }
 
-result<void> arena::punch(std::uint32_t partition) {
-  PENSTOCK_CHECK(partition < shape_.partitions, "partition {} of {}", partition, shape_.partitions);
-  if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  static_cast<off_t>(shape_.partition_offset(partition)),
-                  static_cast<off_t>(shape_.partition_bytes())) != 0) {
-    return refuse_os(errc::system, errno, fmt::format("releasing the memory of partition {}", partition));
-  }
-  return {};
-}
-
 result<mapping> map_partition(int fd, const geometry& shape, std::uint32_t partition) {
   PENSTOCK_CHECK(partition < shape.partitions, "partition {} of {}", partition, shape.partitions);
   mapping mapped = map_shared(fd, {shape.partition_offset(partition), shape.partition_bytes()});

@@ -32,10 +32,6 @@ class arena {
   /// Idempotent.
   result<void> reserve(std::uint32_t partition);
 
-  /// Returns the pages to the kernel. Call only after the device has unregistered the partition: otherwise
-  /// the GPU silently reads stale bytes.
-  result<void> punch(std::uint32_t partition);
-
   [[nodiscard]] int fd() const noexcept { return file_.get(); }
   [[nodiscard]] const geometry& shape() const noexcept { return shape_; }
 

@@ -241,11 +241,12 @@ class BadSurroundingsTest(PenstockTest):
         self.assertEqual(self.penstock("check-config", config)[2], config + ": ok\n")
 
     def test_data_that_the_dataset_type_cannot_read_is_a_warning_of_check_config(self):
-        for name in ("photos/a", "photos/b", "shards", "tokens"):
+        for name in ("photos/a", "photos/b", "one/a", "shards", "tokens"):
             os.makedirs(os.path.join(self.folder, name))
         for name in ("photos/beside.jpg", "photos/a/notes.txt", "shards/notes.txt", "a-000.tar", "a-001.tar", "g.tar.gz"):
             self.write(name, "x")
         for dataset, words in (('path = "photos"', "no pictures in '%s/photos': went through 2 class folders and looked for names that end in .jpg"),
+                               ('path = "one"', "no pictures in '%s/one': went through 1 class folder and looked for names that end in .jpg"),
                                ('type = "tar"\npath = "shards"', "no shards (*.tar, *.tar.zst) in '%s/shards'"),
                                ('type = "tar"\npath = "a-{000..002}.tar"', "1 of 3 shards does not exist on this machine: '%s/a-002.tar'"),
                                ('type = "tar"\npath = "g.tar.gz"', "'%s/g.tar.gz' is named as if compressed with gzip: only zstd is read"),

@@ -158,6 +158,10 @@ class StreamTest(PenstockTest):
             self.assertEqual(report["epochs"][0]["delivered"], 400)
             expected = expected or report["epochs"][0]["digest"]
             self.assertEqual(report["epochs"][0]["digest"], expected)
+        code, _, err = self.penstock("run", config)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("400 of 400 samples", err)
+        self.assertIn(", 2 of them replace bad samples", err)
 
     def test_fail_ends_the_run_and_names_the_sample(self):
         config = self.write("f.toml", synthetic(dataset='faults = [{sample = 5, kind = "throw", times = 0}]',

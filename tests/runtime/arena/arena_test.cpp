@@ -95,7 +95,7 @@ TEST_CASE("executed programs do not inherit the arena") {
   CHECK((::fcntl(memory.fd(), F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-TEST_CASE("only reserved partitions use memory, and punching a hole frees it") {
+TEST_CASE("only reserved partitions use memory") {
   constexpr geometry big{1 << 20, 2, 8};
   auto memory = sealed(big);
   const auto used = [&] {
@@ -108,8 +108,6 @@ TEST_CASE("only reserved partitions use memory, and punching a hole frees it") {
   CHECK(used() == big.partition_bytes());
   REQUIRE(memory.reserve(3));
   CHECK(used() == big.partition_bytes());
-  REQUIRE(memory.punch(3));
-  CHECK(used() == 0);
 }
 
 TEST_CASE("a worker refuses an arena that differs from what the session announced") {
