@@ -327,7 +327,7 @@ class StorageTest(StoreTest):
         code, out, err = self.penstock("check-config", self.config("s3://bucket/shards"))
         self.assertEqual((code, "warning" in out + err), (EXIT_OK, False), out + err)
         code, out, err = self.penstock("check-config", self.config("https://me:hidden@host/x.tar"))
-        self.assertIn("with a user name or password is not used", out + err)
+        self.assertIn("a URL must not have a user name or password", out + err)
 
     # ---- a server by others --------------------------------------------------------------------------------------------
 

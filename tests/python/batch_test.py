@@ -106,7 +106,7 @@ class BatchTest(PackageTest):
         self.assertEqual(list(batch), batch.keys())
         self.assertIn("data", batch)
         self.assertEqual([t.name for t in batch.values()], batch.keys())
-        with self.assertRaisesRegex(KeyError, "there are: data"):
+        with self.assertRaisesRegex(KeyError, "it has: data"):
             batch["image"]
         self.assertEqual((batch.rows, batch.index, batch.epoch, batch.device), (8, 0, 0, "cpu"))
         self.assertIn("8 rows", repr(batch))
