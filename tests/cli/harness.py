@@ -134,6 +134,19 @@ class PenstockTest(unittest.TestCase):
         except OSError as refused:
             self.skipTest("no lease on files of %s: %s" % (self.folder, refused))
 
+    def live_status(self, session):
+        """The status of a running session from its control socket, without a program in between: under load, starting one takes longer than
+        what is watched. None if no session answers."""
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(20)
+            try:
+                client.connect(os.path.join(self.folder, "penstock", session + ".sock"))
+                client.sendall(b'{"penstock": 1, "verb": "status"}\n')
+                with client.makefile() as answers:
+                    return json.loads(answers.readline() or "{}").get("result")
+            except OSError:
+                return None
+
     # ---- processes -------------------------------------------------------------------------------------------
 
     def rank_pids(self, process):

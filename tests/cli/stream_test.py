@@ -34,16 +34,14 @@ class StreamTest(PenstockTest):
         process = self.start("run", slow, "--workers", 4, "--digest", "--json", "--quiet")
         killed = set()  # a worker that is not reaped yet can be signalled again
         choose = random.Random(20261120)
-        next_kill = time.monotonic() + 0.2
         while len(killed) < 20 and process.poll() is None:
-            if time.monotonic() >= next_kill and (workers := [worker for worker in self.workers_of(process) if worker not in killed]):
-                try:
-                    chosen = choose.choice(workers)
+            status = self.live_status("slow")
+            workers = [worker["pid"] for worker in status["workers"] if worker["pid"] and worker["pid"] not in killed] if status else []
+            if workers and status["batches_delivered"] >= 8 * len(killed):
+                chosen = choose.choice(workers)
+                with contextlib.suppress(ProcessLookupError):
                     signal_process(chosen, signal.SIGKILL)
                     killed.add(chosen)
-                except ProcessLookupError:
-                    pass
-                next_kill += 0.2
             time.sleep(0.005)
         out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 0, err.decode())
