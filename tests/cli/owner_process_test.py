@@ -19,21 +19,21 @@ class OwnerProcessTest(PenstockTest):
     def kill_owners(self, process, session, times):
         """Kills each new owner as soon as it has delivered a batch."""
         for _ in range(times):
-            before = self.status_of(session)
+            before = self.live_status(session)
             self.wait_until(lambda: self.delivered(session) > before["batches_delivered"], "a batch of the new owner")
             signal_process(self.owner_of(process), signal.SIGKILL)
-            self.wait_until(lambda: self.status_of(session)["gpu"]["restarts"] > before["gpu"]["restarts"], "a restart")
+            self.wait_until(lambda: self.live_status(session)["gpu"]["restarts"] > before["gpu"]["restarts"], "a restart")
 
     def status_of(self, session):
         code, out, err = self.penstock("status", "--json", "--session", session)
-        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(code, EXIT_OK, err + out)
         return json.loads(out)
 
     def delivered(self, session):
-        return self.status_of(session)["batches_delivered"]
+        return self.live_status(session)["batches_delivered"]
 
-    def slow(self, name):
-        return self.write(name + ".toml", 'name = "%s"\n' % name + synthetic(samples=2000, epochs=2, dataset='wait = "2ms"'))
+    def slow(self, name, samples=2000):
+        return self.write(name + ".toml", 'name = "%s"\n' % name + synthetic(samples=samples, epochs=2, dataset='wait = "2ms"'))
 
     def run_under_kills(self, name, times, *options):
         process = self.start("run", self.slow(name), "--workers", 2, "--json", "--quiet", *options)
@@ -82,7 +82,7 @@ class OwnerProcessTest(PenstockTest):
         self.check_sums(report)
 
     def test_status_and_deaths_show_the_death_of_an_owner_and_a_requested_one_is_not_unexpected(self):
-        process = self.start("run", self.slow("told"), "--workers", 2, "--json", "--quiet")
+        process = self.start("run", self.slow("told", samples=1000000), "--workers", 2, "--json", "--quiet")
         self.wait_until(lambda: self.penstock("wait", "--for=ready", "--session", "told", "--timeout", "5s")[0] == EXIT_OK,
                         "a ready session")
         self.assertEqual(self.status_of("told")["gpu"]["ended_unexpectedly"], 0)
