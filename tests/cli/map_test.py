@@ -282,7 +282,7 @@ class CommandTest(MapTest):
     def test_status_counts_jobs_like_the_closing_line(self):
         self.write("in", "0\n4\n0\nslow\n5\n")
         script = self.script('test "$1" != slow || exec sleep 1000.25; exit $1') + " {}"
-        run = ("map", "--command", script, "--timeout", "500ms", "--input", "in", "--output", "out.jsonl", "--workers", 2)
+        run = ("map", "--command", script, "--timeout", "3s", "--input", "in", "--output", "out.jsonl", "--workers", 2)
         for arguments, closing, counts in (((), "4 ok, 2 of them exited with a code other than 0 .*, 1 timed_out", (5, 4, 1, 2)),
                                            (("--fail-on-exit",), "2 ok, 2 exception, 1 timed_out", (5, 2, 3, 0)),
                                            (("--fail-on-exit", "--retries", 2), "2 ok, 2 exception, 1 timed_out", (5, 2, 3, 0))):
@@ -294,10 +294,10 @@ class CommandTest(MapTest):
 
     def test_a_job_is_named_by_its_line_number_everywhere_and_has_one_warning(self):
         script = self.script('case $1 in slow) exec sleep 1000.25;; die) kill -SEGV $$;; esac') + " {}"
-        arguments = ("--command", script, "--timeout", "500ms", "--journal", self.path("journal"))
+        arguments = ("--command", script, "--journal", self.path("journal"))
         self.map(*arguments, items=["a", "b", "c"])
         self.write("in", "a\nb\nc\nslow\nd\ndie\n")
-        code, _, err = self.penstock("map", *arguments, "--input", "in", "--output", "out.jsonl", "--workers", 1)
+        code, _, err = self.penstock("map", *arguments, "--timeout", "3s", "--input", "in", "--output", "out.jsonl", "--workers", 1)
         self.assertEqual(code, EXIT_FAILED)
         self.assertEqual([line.partition("warning ")[2].split(":")[1:3] for line in err.splitlines() if " warning " in line],
                          [[" line 4", " timed_out"], [" line 6", " poisoned"]])
