@@ -90,7 +90,7 @@ class WatchTest(PenstockTest):
     def test_a_worker_killed_during_the_trace_leaves_it_valid_and_is_marked_in_it(self):
         process = self.live()
         recording = self.start("trace", "--seconds", "1.5", "--out", "t.json", "--json")
-        time.sleep(0.3)  # during the recording; the trace itself is checked below
+        self.wait_until(lambda: is_asking(recording.pid), "the recording")
         self.kill_a_worker(process)
         recording.communicate(timeout=30)
         self.assertEqual(recording.returncode, EXIT_OK)
@@ -138,10 +138,13 @@ class WatchTest(PenstockTest):
         self.kill_a_worker(process)
         self.wait_until(lambda: all(w["current_sample"] for w in self.answer("describe", "workers")["workers"]), "a current sample for each worker")
         hurt = next(w for w in self.answer("describe", "workers")["workers"] if w["last_death"])
-        code, out, err = self.penstock("describe", "worker/%d" % hurt["id"])
-        self.assertEqual(code, EXIT_OK, err)
+
+        def loading():  # it may be between two samples
+            code, out, err = self.penstock("describe", "worker/%d" % hurt["id"])
+            self.assertEqual(code, EXIT_OK, err)
+            return out if re.search(r"loading +sample \d+ for ", out) else None
+        out = self.wait_until(loading, "its sample")
         self.assertIn("SIGKILL after", out)
-        self.assertRegex(out, r"loading +sample \d+ for ")
         self.assertTrue(all(len(line) <= 80 for line in self.lines_on_a_terminal("describe", "worker/%d" % hurt["id"])), out)
         self.assertEqual(self.penstock("describe", "worker/99")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("describe", "nonsense")[0], EXIT_NO_TARGET)
@@ -214,7 +217,8 @@ class WatchTest(PenstockTest):
                         lambda: "top's screen; there is %s" % self.screen())
 
     def check_screen(self, columns, rows):
-        lines = self.screen()
+        # After a change of size there may be an empty screen, until the next one has been drawn.
+        lines = self.wait_until(lambda: (shown := self.screen()) and shown[0] and shown[-1].startswith("q quit") and shown, "a whole screen")
         self.assertEqual(len(lines), rows)
         self.assertTrue(all(len(line) <= columns for line in lines), lines)
         self.assertTrue(lines[0].startswith("penstock live  ok"), lines[0])
