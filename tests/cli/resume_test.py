@@ -115,7 +115,7 @@ class ResumeTest(PenstockTest):
         self.check_same_files("whole", "parts")
 
     def test_only_one_run_at_a_time_writes_a_state_a_report_a_journal_or_a_folder(self):
-        slow = self.write("slow.toml", synthetic(samples=40000, batch=8, epochs=1, dataset='wait = "2ms"'))
+        slow = self.write("slow.toml", synthetic(samples=4000000, batch=8, epochs=1, dataset='wait = "2ms"'))
         quick = self.write("quick.toml", synthetic(samples=40, batch=8, epochs=1))
         path = lambda name: os.path.join(self.folder, name)
         files = {"state": ("--state", path("state")), "report": ("--report", path("report")),
