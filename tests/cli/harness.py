@@ -309,13 +309,13 @@ def times_waited(pid):
         return next(int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt_switches:"))
 
 
-def is_asking(pid):
-    """Whether a process is waiting and has an open socket."""
+def is_asking(pid, sockets=1):
+    """Whether a process is waiting and has this many sockets open."""
     try:
         links = [os.readlink("/proc/%d/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%d/fd" % pid)]
     except OSError:
         return False
-    return state_and_parent(pid)[0] == "S" and any(link.startswith("socket:") for link in links)
+    return state_and_parent(pid)[0] == "S" and sum(link.startswith("socket:") for link in links) >= sockets
 
 
 def rss_anon(pid):
