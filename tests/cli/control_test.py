@@ -98,7 +98,7 @@ class ControlTest(PenstockTest):
 
     def test_stop_wait_reports_that_the_session_is_suspended(self):
         process = self.live()
-        signal_process(process.pid, signal.SIGSTOP)
+        suspend(process.pid)
         one = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]
         self.assertEqual((one["state"], one["pid"], one["suspended"]), ("suspended", process.pid, True))
         self.assertRegex(one["id"], r"^live@.*-%d$" % process.pid)

@@ -248,6 +248,13 @@ def signal_process(pid, number):
     os.kill(pid, number)
 
 
+def suspend(pid):
+    """Returns when the process has stopped: under load, a signal is not delivered at once."""
+    signal_process(pid, signal.SIGSTOP)
+    while state_and_parent(pid)[0] not in "TX":
+        time.sleep(0.002)
+
+
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
 
 
