@@ -1,12 +1,16 @@
 #include "actors/job_worker/command_family.hpp"
 
+#include "runtime/base/fd.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 
@@ -14,6 +18,8 @@ namespace penstock::job_worker {
 namespace {
 
 constexpr std::chrono::seconds orphans_are_reaped_every{1};
+// Longer only in an uninterruptible system call. The pool kills this worker 2 s after it asked it to abort.
+constexpr std::chrono::seconds killed_are_gone_within{1};
 
 /// Much cheaper than listing all descendants. The first thread starts the commands and adopts orphans.
 bool is_only_child(pid_t pid) {
@@ -23,6 +29,17 @@ bool is_only_child(pid_t pid) {
     if (one != pid) return false;
   }
   return one == pid;
+}
+
+/// Until then they may hold memory, files and the GPU.
+void wait_for_all(const std::vector<unique_fd>& killed) {
+  const auto until = std::chrono::steady_clock::now() + killed_are_gone_within;
+  for (const unique_fd& one : killed) {
+    if (!one) continue;  // it was gone already
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    pollfd end{one.get(), POLLIN, 0};
+    ::poll(&end, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+  }
 }
 
 }  // namespace
@@ -59,7 +76,12 @@ void command_family::kill() const {
       if (all.insert(one).second) more = ::kill(one, SIGSTOP) == 0 || more;
     }
   }
-  for (const pid_t one : all) ::kill(one, SIGKILL);
+  std::vector<unique_fd> killed;
+  for (const pid_t one : all) {
+    killed.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, one, 0U)));
+    ::kill(one, SIGKILL);
+  }
+  wait_for_all(killed);
 }
 
 void command_family::reap_orphans(pid_t command) {

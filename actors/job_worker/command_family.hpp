@@ -21,8 +21,8 @@ class command_family {
 
   /// Parents come before their children.
   [[nodiscard]] std::vector<pid_t> members() const;
-  /// Kills all members with SIGKILL. Stops them first, so that none can start another process, or die before
-  /// its children are known.
+  /// Kills all members with SIGKILL and waits until they have ended, for at most 1 s. Stops them first, so that
+  /// none can start another process, or die before its children are known.
   void kill() const;
   /// Reaps orphans that have ended, but not the command itself. Cheap enough to call at any time.
   void reap_orphans(pid_t command);
