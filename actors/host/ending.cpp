@@ -119,11 +119,11 @@ void ending::wait_for_pool() {
   wait_for(pool_gone_, &supervision::shutdown_shares::items);
 }
 
-void ending::wait_for_owner() {
-  wait_for(owner_gone_, &supervision::shutdown_shares::owner);
+bool ending::wait_for_owner() {
+  return wait_for(owner_gone_, &supervision::shutdown_shares::owner);
 }
 
-void ending::wait_for(const bool& gone, nanoseconds supervision::shutdown_shares::*part) {
+bool ending::wait_for(const bool& gone, nanoseconds supervision::shutdown_shares::*part) {
   std::unique_lock hold(mutex_);
   // Time during which this process or the machine was suspended does not count: nothing could end then.
   patient_deadline waited(nanoseconds(0), looked_at_every);
@@ -136,6 +136,7 @@ void ending::wait_for(const bool& gone, nanoseconds supervision::shutdown_shares
     changed_.wait_for(hold, std::min(left(), looked_at_every));
     static_cast<void>(waited.is_over(std::chrono::steady_clock::now()));
   }
+  return gone;
 }
 
 }  // namespace penstock::host

@@ -53,13 +53,14 @@ class ending {
   /// Each waits until that part has ended or its share of the time has passed; stop() may shorten the time
   /// meanwhile.
   void wait_for_pool();
-  void wait_for_owner();
+  /// Returns whether it has ended.
+  [[nodiscard]] bool wait_for_owner();
   /// Waits until no rank of the group needs this session. The wait has no limit unless stop() was called with
   /// one: rank 0 stays until the other ranks have finished.
   void wait_for_group();
 
  private:
-  void wait_for(const bool& gone, nanoseconds supervision::shutdown_shares::*part);
+  bool wait_for(const bool& gone, nanoseconds supervision::shutdown_shares::*part);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

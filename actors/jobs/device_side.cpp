@@ -201,7 +201,7 @@ void device_side::close() {
   if (process_) {
     around_.ending->owner_told(false);
     actors::tell(owner_, gpu_owner::close_device{false, false, around_.ending->shares().owner});
-    around_.ending->wait_for_owner();
+    static_cast<void>(around_.ending->wait_for_owner());
     process_->shut_down();
   }
   actors::tell(owner_, gpu_owner::close_device{});

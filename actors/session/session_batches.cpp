@@ -158,7 +158,8 @@ bool Session::body::run_acknowledged(steady_time until) {
   // Either all batches are acknowledged, or the session was stopped and the sink stays unfinished.
   const bool whole = !ending_.stopped();
   cursor_.reach_end();
-  wait_for_owner(whole);
+  if (!wait_for_owner(whole) && whole)
+    fail({errc::sink, "the sink did not finish in time: the GPU owner has not ended", 0});
   end_of_stream();
   if (const auto after = consumer_->take_until(now()); after && std::holds_alternative<failure>(*after))
     throw error(std::get<failure>(*after));  // the sink failed while finishing

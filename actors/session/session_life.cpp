@@ -253,14 +253,15 @@ void Session::body::wait_for_pool() {
 }
 
 /// Waits until the owner's process has let its sink finish and is gone, or its share of the time has passed.
-void Session::body::wait_for_owner(bool whole) {
+/// Returns whether it is gone.
+bool Session::body::wait_for_owner(bool whole) {
   {
     const std::lock_guard hold(mutex_);
-    if (!engine_ || !engine_->keeper) return;
+    if (!engine_ || !engine_->keeper) return true;
     ending_.owner_told(whole);
     actors::tell(engine_->owner, gpu_owner::close_device{whole, false, ending_.shares().owner});
   }
-  ending_.wait_for_owner();
+  return ending_.wait_for_owner();
 }
 
 void Session::body::close() noexcept {
@@ -287,7 +288,7 @@ void Session::body::close() noexcept {
   close_sockets(*e);
   if (e->hub) e->hub->shut_down();
   e->processes->shut_down();
-  wait_for_owner(false);
+  static_cast<void>(wait_for_owner(false));
   if (e->owner_process) e->owner_process->shut_down();
   if (e->owner_inside) e->owner_inside->shut_down(ending_.shares().owner);
   actors::tell(e->owner, gpu_owner::close_device{});

@@ -304,7 +304,7 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
   // A process that was being replaced when the stream ended had no time to finish its sink: the next one does.
   if (finishing_ && !operated_ && ending_.killed_here(end.report)) {
     return failure{errc::sink,
-                   fmt::format("the sink of the GPU owner (pid {}) did not finish in time", pid_.value_or(0)),
+                   fmt::format("the sink did not finish in time: the GPU owner (pid {}) was killed", pid_.value_or(0)),
                    0};
   }
   return std::nullopt;

@@ -196,17 +196,17 @@ class OwnerProcessTest(PenstockTest):
         return json.loads(out), err, os.path.getsize(count)
 
     def test_an_owner_that_dies_while_its_sink_finishes_is_replaced_and_the_next_owner_finishes(self):
-        report, err, tries = self.finish_with_deaths(2, EXIT_OK)
+        # Kills from outside never count as faults of the owner.
+        report, err, tries = self.finish_with_deaths(2, EXIT_OK, "--set", "gpu.restart.intensity.max=1")
         self.assertEqual(tries, 3)
         self.assertEqual(err.count("dying_program: finished with 13 batches"), 1, err)
         self.assertEqual((report["outcome"], report["totals"]["batches"]), ("finished", 13))
         self.assertEqual([d["signal"] for d in report["gpu"]["deaths"]], 2 * ["SIGKILL"])
 
     def test_a_sink_that_kills_every_owner_at_its_end_fails_the_run(self):
-        # Kills from outside never count as faults of the owner; the run ends at the deadline for finishing.
-        report, _, tries = self.finish_with_deaths(99, EXIT_FAILED, "--set", "supervisor.shutdown=5s")
+        # This ends by the deadline for finishing. How many owners there are before it depends on the machine.
+        report, _, _ = self.finish_with_deaths(99, EXIT_FAILED, "--set", "supervisor.shutdown=5s")
         self.assertEqual(report["outcome"], "failed")
-        self.assertGreater(tries, 4)
         self.assertIn("the sink did not finish in time", report["error"])
 
     def test_a_snapshot_that_is_too_large_is_an_error_with_both_sizes_and_kills_no_further_owner(self):

@@ -302,7 +302,7 @@ TEST_CASE(
     CHECK(s.signals() == std::vector{SIGKILL});
     s.die(signalled(SIGKILL));
     CHECK(s.all<owner_failed>().at(0).reason.message ==
-          "the sink of the GPU owner (pid 7) did not finish in time");
+          "the sink did not finish in time: the GPU owner (pid 7) was killed");
     CHECK(s.all<owner_closed>().size() == 1);
   }
   SECTION("owners that are repeatedly killed from outside do not delay the end forever") {
