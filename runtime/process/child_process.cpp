@@ -65,9 +65,9 @@ std::string output_tail::last_lines(std::size_t count) const {
 }
 
 result<std::unique_ptr<child_process>> child_process::watch(boost::asio::io_context& io, child started,
-                                                            unique_fd output_pipe,
-                                                            child_callbacks callbacks) {
-  auto made = std::unique_ptr<child_process>(new child_process(io, std::move(started), std::move(callbacks)));
+                                                            unique_fd output_pipe, child_callbacks callbacks,
+                                                            std::chrono::milliseconds dies_within) {
+  auto made = std::unique_ptr<child_process>(new child_process(io, std::move(started), std::move(callbacks), dies_within));
   boost::system::error_code status;
   made->end_.assign(made->child_.pidfd.get(), status);
   if (!status && output_pipe) {
@@ -83,13 +83,15 @@ result<std::unique_ptr<child_process>> child_process::watch(boost::asio::io_cont
   return made;
 }
 
-child_process::child_process(boost::asio::io_context& io, child started, child_callbacks callbacks)
+child_process::child_process(boost::asio::io_context& io, child started, child_callbacks callbacks,
+                             std::chrono::milliseconds dies_within)
     : child_(std::move(started)),
       callbacks_(std::move(callbacks)),
       end_(io),
       output_(io),
       member_(io),
-      patience_(io) {}
+      patience_(io),
+      dying_(dies_within, look_every) {}
 
 child_process::~child_process() {
   callbacks_ = {};
@@ -164,7 +166,7 @@ void child_process::look_at_time_to_die() {
     if (alive.expired() || status == boost::asio::error::operation_aborted || left_over_.empty()) return;
     if (!dying_.is_over(std::chrono::steady_clock::now())) return look_at_time_to_die();
     log::warn("process", "{} processes started by process {} had not ended {} ms after SIGKILL",
-              left_over_.size(), child_.pid, time_to_die.count());
+              left_over_.size(), child_.pid, std::chrono::duration_cast<std::chrono::milliseconds>(dying_.limit()).count());
     finish();
   });
 }

@@ -42,7 +42,7 @@ class output_tail {
 
 struct child_callbacks {
   std::function<void(std::string_view line)> output;
-  /// Called once, when the process is reaped, the rest of its group is gone (or `time_to_die` has passed) and
+  /// Called once, when the process is reaped, the rest of its group is gone (or `dies_within` has passed) and
   /// its last output has been read. Before that, memory shared with it may still be written.
   std::function<void(const exit_report&, const output_tail&)> exited;
 };
@@ -54,10 +54,10 @@ class child_process {
   /// After SIGKILL only an uninterruptible system call takes longer; such a process is left to init.
   static constexpr std::chrono::milliseconds time_to_die{2000};
 
-  /// Watches a started child. `output_pipe` may be empty. Refuses with errc::system if the kernel does not
-  /// allow watching it; the child is then killed.
-  static result<std::unique_ptr<child_process>> watch(boost::asio::io_context& io, child started,
-                                                      unique_fd output_pipe, child_callbacks callbacks);
+  /// Watches a started child. `output_pipe` may be empty. `dies_within`: how long its group may take to die before it is reported
+  /// anyway. Refuses with errc::system if the kernel does not allow watching it; the child is then killed.
+  static result<std::unique_ptr<child_process>> watch(boost::asio::io_context& io, child started, unique_fd output_pipe,
+                                                      child_callbacks callbacks, std::chrono::milliseconds dies_within = time_to_die);
   ~child_process();
   child_process(const child_process&) = delete;
   child_process& operator=(const child_process&) = delete;
@@ -71,7 +71,7 @@ class child_process {
  private:
   static constexpr nanoseconds look_every = look_interval(time_to_die, time_to_die);
 
-  child_process(boost::asio::io_context& io, child started, child_callbacks callbacks);
+  child_process(boost::asio::io_context& io, child started, child_callbacks callbacks, std::chrono::milliseconds dies_within);
   void wait_for_end();
   void let_it_leave();
   void wait_for_output();
@@ -92,7 +92,7 @@ class child_process {
   std::vector<unique_fd> left_over_;              // of its group, once the child itself is reaped
   boost::asio::posix::stream_descriptor member_;  // left_over_.back(), which owns it
   boost::asio::steady_timer patience_;            // time_to_leave, then look_every
-  patient_deadline dying_{time_to_die, look_every};
+  patient_deadline dying_;
   // Asio may have queued a completion that it can no longer cancel; through this the completion notices that
   // the object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();

@@ -114,8 +114,9 @@ std::string guarded_child() {
 }
 
 std::unique_ptr<child_process> watched(io_thread& io, const spawn_request& request, unique_fd output,
-                                       child_callbacks callbacks) {
-  return child_process::watch(io.context(), spawn(request).value(), std::move(output), std::move(callbacks))
+                                       child_callbacks callbacks,
+                                       std::chrono::milliseconds dies_within = child_process::time_to_die) {
+  return child_process::watch(io.context(), spawn(request).value(), std::move(output), std::move(callbacks), dies_within)
       .value();
 }
 
@@ -385,7 +386,7 @@ TEST_CASE("the end of a child is reported once no process that it started can st
     };
     child = watched(
         io, {guarded_child(), {"with-large-grandchild"}, {}, {{said.write.get(), 1}, {held.write.get(), 4}}},
-        {}, std::move(callbacks));
+        {}, std::move(callbacks), std::chrono::minutes(10));  // on a busy machine, freeing takes longer than a session waits
     said.write.reset();
     held.write.reset();
   });
