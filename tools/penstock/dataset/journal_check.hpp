@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tools/penstock/chaos/stream_check.hpp"
+#include "tools/penstock/dataset/epoch_extent.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -28,12 +29,6 @@ struct changed_batch {
   std::vector<std::uint64_t> samples;  ///< of today's rows, if they equal the journal's; else empty
   std::vector<std::uint64_t> gone;     ///< in the journal's batch, not in today's
   std::vector<std::uint64_t> come;     ///< in today's batch, not in the journal's
-};
-
-/// The batches of an epoch: first .. end - 1. A group of another size may have delivered the batches before `first`.
-struct epoch_extent {
-  std::uint64_t first = 0;
-  std::uint64_t end = 0;
 };
 
 /// Consecutive batches that a journal lacks between its first batch and its last one.

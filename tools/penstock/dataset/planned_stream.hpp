@@ -6,7 +6,7 @@
 #include "runtime/dataset/order/plan.hpp"
 #include "runtime/schedule/epoch_book.hpp"
 #include "tools/penstock/config_source.hpp"
-#include "tools/penstock/dataset/journal_check.hpp"
+#include "tools/penstock/dataset/epoch_extent.hpp"
 #include "tools/penstock/output.hpp"
 
 #include <CLI/CLI.hpp>
