@@ -49,10 +49,16 @@ result<void> check_journal(const std::string& path) {
 
 }  // namespace
 
+result<void> check_sink_choice(const std::string& choice, const std::string& out) {
+  if (choice == "npy" && out.empty()) return refuse(errc::usage, "--sink npy needs --out DIR");
+  if (choice == plugin_prefix) return refuse(errc::usage, "--sink plugin: needs a file; write --sink plugin:PATH");
+  if (choice == "null" || choice == "npy" || choice.starts_with(plugin_prefix) || choice.starts_with(journal_prefix)) return {};
+  return refuse(errc::usage, "unknown --sink '{}'; choose null, npy, journal:PATH or plugin:PATH", printable(choice));
+}
+
 result<void> check_sink(const std::string& choice, const std::string& out) {
-  if (choice == "null") return {};
+  if (auto ok = check_sink_choice(choice, out); !ok) return ok;
   if (choice == "npy") {
-    if (out.empty()) return refuse(errc::usage, "--sink npy needs --out DIR");
     std::error_code status;
     std::filesystem::create_directories(out, status);
     if (status)
@@ -61,14 +67,12 @@ result<void> check_sink(const std::string& choice, const std::string& out) {
   }
   if (choice.starts_with(plugin_prefix)) {
     const std::string path = choice.substr(plugin_prefix.size());
-    if (path.empty()) return refuse(errc::usage, "--sink plugin: needs a file; write --sink plugin:PATH");
     if (::access(path.c_str(), R_OK) != 0)
       return refuse_os(errc::sink, errno, fmt::format("opening the device program '{}'", printable(path)));
     return {};
   }
   if (choice.starts_with(journal_prefix)) return check_journal(choice.substr(journal_prefix.size()));
-  return refuse(errc::usage, "unknown --sink '{}'; choose null, npy, journal:PATH or plugin:PATH",
-                printable(choice));
+  return {};
 }
 
 result<output_lock> lock_sink(const std::string& choice, const std::string& out) {

@@ -58,7 +58,10 @@ result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const s
                                               const config& settings, std::shared_ptr<device::device> device,
                                               std::shared_ptr<communicator_side> communicator = nullptr);
 
-/// The same checks without a device, without reading the folder and without running a plugin's code.
+/// Whether there is such a sink (errc::usage); looks at no file.
+result<void> check_sink_choice(const std::string& choice, const std::string& out);
+
+/// The checks of make_sink() without a device, without reading the folder and without running a plugin's code.
 result<void> check_sink(const std::string& choice, const std::string& out);
 
 /// Locks the journal or the folder for this process, even if another process writes the batches. Refuses

@@ -1,4 +1,5 @@
 // launch: starts one process per GPU with the environment of torchrun, and ends them together.
+#include "actors/gpu_owner/batch_sink.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/output_lock.hpp"
 #include "runtime/base/replace_file.hpp"
@@ -228,6 +229,7 @@ int launch(launch_options o) {
   if (o.is_file()) o.source.file = o.words[0];
   if (const auto no = trouble_with_file(o)) return tell_rejection(*no, o.json);
   stop_signals signals;  // before any thread starts
+  if (auto ok = gpu_owner::check_sink_choice(o.sink.empty() ? "null" : o.sink, o.out); !ok) return refuse_with(exit_usage, ok.error(), o.json);
   if (auto ok = check_out(o.sink, o.out); !ok) return refuse_with(exit_usage, ok.error(), o.json);
   // Keeps other runs from writing these files until this process ends. Locked before the state is read.
   const auto report = lock_files("the report", {o.report});
