@@ -536,6 +536,9 @@ TEST_CASE("requested restarts and drains are no deaths, but a process killed at 
   CHECK(cli::all_deaths({{"deaths", nlohmann::ordered_json::array({all[0]})}}).empty());
   CHECK(cli::is_unexpected_death(all[2]));
   CHECK_FALSE(cli::is_unexpected_death(all[0]));
+  CHECK(all[0].at("on_request") == true);
+  CHECK(all[1].at("on_request") == false);
+  CHECK(all[2].at("on_request") == false);
 }
 
 TEST_CASE("a worker that was lost with its host is reported as such") {
