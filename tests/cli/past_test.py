@@ -292,9 +292,15 @@ class PastTest(PenstockTest):
         self.answer("status", "--last", "--group", "nobody", expect=EXIT_NO_SESSION)
         self.assertTrue(self.penstock("status", "--last", "--group", "stamps")[1].startswith("group stamps: 2 ended ranks\n"))
         told = r"\A'stamps-rank\d' finished .* ago.*\nthis is rank \d of group stamps; all ranks: `penstock %s --last --group stamps`\n"
-        for verb in ("deaths", "events"):
-            self.assertRegex(self.penstock(verb, "--last")[2], told % verb)
+        for verb in ("deaths", "events", "why", "logs workers", "describe all", "describe worker/0"):
+            self.assertRegex(self.penstock(*verb.split(), "--last")[2], told % verb)
         self.assertRegex(self.penstock("quarantine", "list", "--last")[2], r"\A'stamps-rank\d' finished .* ago.*\nno sample is quarantined\n")
+        self.run_json(self.write("other.toml", synthetic(samples=10, epochs=1)))  # ends last
+        for verb in ("quarantine list", "status worker/0", "describe sample/3", "describe host/alpha", "logs host/alpha/worker/0"):
+            code, out, err = self.penstock(*verb.split(), "--last", "--group", "stamps")
+            self.assertEqual((code, out), (EXIT_USAGE, ""), verb)
+            self.assertIn("choose a rank of 'stamps' with --last --session (stamps-rank0, stamps-rank1)", err)
+            self.assertEqual(self.penstock(*verb.split(), "--last", "--group", "nobody")[0], EXIT_NO_SESSION, verb)
 
     # ---- after any other end ---------------------------------------------------------------------------------
 

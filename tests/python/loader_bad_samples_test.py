@@ -99,7 +99,7 @@ class LoaderBadSamplesTest(LoaderCase):
                          ("penstock.describe/1", 3, ["sample_failed"] * 2, None))
         code, _, err = self.penstock("describe", "sample/5", "--last")
         self.assertEqual(code, 4, err)
-        self.assertTrue(err.startswith("error: nothing happened to sample 5"), err)
+        self.assertRegex(err, r"\A'\S+' finished .* ago.*\nerror: nothing happened to sample 5")
 
     def test_a_report_has_the_frames_of_an_exception_that_reached_the_program(self):
         def read(index):

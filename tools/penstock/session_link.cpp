@@ -87,16 +87,25 @@ std::string names_of(const std::vector<live_group>& groups) {
 }
 
 /// For verbs or targets that need a single session.
+chosen_socket refuse_all_of(const session_choice& choice, const live_group& group) {
+  std::string ranks;
+  for (const live_rank& r : group.ranks) ranks += (ranks.empty() ? "" : ", ") + r.session.name;
+  const std::string why =
+      fmt::format("this works on one session at a time: choose a rank of '{}' with {}--session ({})",
+                  printable(choice.group), choice.last ? "--last " : "", ranks);
+  return {{}, refuse_with(exit_usage, {errc::usage, why, 0}, choice.as_json)};
+}
+
 chosen_socket refuse_group(const session_choice& choice, const std::vector<live_group>& groups) {
   const std::vector<live_group> meant = groups_named(groups, choice.group);
   if (meant.empty()) return {{}, no_such_group(choice, groups)};
   if (meant.size() > 1) return {{}, refuse_ambiguous(choice, meant)};
-  std::string ranks;
-  for (const live_rank& r : meant.front().ranks) ranks += (ranks.empty() ? "" : ", ") + r.session.name;
-  const std::string why =
-      fmt::format("this works on one session at a time: choose a rank of '{}' with --session ({})",
-                  printable(choice.group), ranks);
-  return {{}, refuse_with(exit_usage, {errc::usage, why, 0}, choice.as_json)};
+  return refuse_all_of(choice, meant.front());
+}
+
+chosen_socket refuse_past_group(const session_choice& choice) {
+  const auto group = past_group(choice.group);
+  return group ? refuse_all_of(choice, *group) : chosen_socket{{}, no_such_past_group(choice)};
 }
 
 }  // namespace
@@ -121,7 +130,7 @@ int refuse_ambiguous(const session_choice& choice, const std::vector<live_group>
 
 chosen_socket choose(const session_choice& choice) {
   if (!choice.socket.empty()) return {choice.socket, exit_ok};
-  if (means_past(choice)) return choose_past(choice);
+  if (means_past(choice)) return choice.session.empty() && !choice.group.empty() ? refuse_past_group(choice) : choose_past(choice);
   std::vector<control::found_session> live;
   for (auto& s : control::find_sessions()) {
     if (s.alive) live.push_back(std::move(s));
@@ -167,6 +176,12 @@ chosen_socket choose(const session_choice& choice) {
               typed_again("--session " + live.front().name));
   }
   return {live.front().path, exit_ok};
+}
+
+chosen_socket choose_to_show(const session_choice& choice) {
+  chosen_socket chosen = choose(choice);
+  if (chosen.refused == exit_ok) tell_last(choice, chosen.path);
+  return chosen;
 }
 
 int refuse_unreached(const session_choice& choice, const failure& why) {
@@ -279,9 +294,8 @@ session_answer understand(const session_choice& choice, const json& answer) {
 int ask_session(const session_choice& choice, std::string_view schema, json question,
                 std::optional<std::chrono::milliseconds> deadline,
                 const std::function<void(const json&)>& tell) {
-  const chosen_socket socket = choose(choice);
+  const chosen_socket socket = choose_to_show(choice);
   if (socket.refused != exit_ok) return socket.refused;
-  tell_last(choice, socket.path);
   const session_answer answer = request(choice, socket.path, std::move(question), deadline);
   if (answer.refused != exit_ok) return answer.refused;
   if (choice.as_json) {

@@ -63,6 +63,8 @@ struct chosen_socket {
   int refused = exit_ok;       ///< an exit code; the reason has been printed
 };
 [[nodiscard]] chosen_socket choose(const session_choice& choice);
+/// choose(), for a verb that shows the session: says which one --last means.
+[[nodiscard]] chosen_socket choose_to_show(const session_choice& choice);
 
 /// The session's answer: its result, or an exit code; the error has been printed.
 struct session_answer {

@@ -71,9 +71,7 @@ meant_group group_meant(const session_choice& choice) {
   if (choice.last && choice.group.empty()) return {};
   if (choice.last) {
     if (auto past = past_group(choice.group)) return {std::move(past), exit_ok};
-    const std::string why =
-        fmt::format("no ended session of the group '{}' has left a record", printable(choice.group));
-    return {std::nullopt, refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json)};
+    return {std::nullopt, no_such_past_group(choice)};
   }
   const std::vector<named_session> live = live_sessions();
   if (choice.group.empty()) return {only_group(live), exit_ok};

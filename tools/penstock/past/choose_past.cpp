@@ -124,6 +124,11 @@ std::optional<live_group> past_group(const std::string& name) {
   return std::nullopt;
 }
 
+int no_such_past_group(const session_choice& choice) {
+  const std::string why = fmt::format("no ended session of the group '{}' has left a record", printable(choice.group));
+  return refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
+}
+
 std::string choice_in_words(const session_choice& choice) {
   if (!choice.socket.empty()) return " --socket " + choice.socket;
   std::string words = choice.last ? " --last" : "";

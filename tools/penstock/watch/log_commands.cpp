@@ -148,7 +148,7 @@ int logs(log_options o) {
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return logs_of_group(o, *group.group, question, how);
-  const chosen_socket socket = choose(o.choice);
+  const chosen_socket socket = choose_to_show(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   return logs_of(o, socket.path, question, how);
 }

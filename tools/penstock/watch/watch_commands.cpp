@@ -116,9 +116,8 @@ int events(const events_options& o) {
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return events_of_group(o, *group.group, *since, width);
-  const chosen_socket socket = choose(o.choice);
+  const chosen_socket socket = choose_to_show(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
-  tell_last(o.choice, socket.path);
   shown_events shown(o, *since);
   const int code = read_events(o.choice, socket.path, o.follow, [&](const json& e) {
     if (!shown.shows(e)) return;
@@ -194,7 +193,7 @@ json last_output(const std::filesystem::path& socket, const std::string& source)
 }
 
 int describe_host(const describe_options& o, const std::string& name) {
-  const chosen_socket socket = choose(o.choice);
+  const chosen_socket socket = choose_to_show(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   const session_answer answer = request(o.choice, socket.path, {{"verb", "pipeline"}});
   if (answer.refused != exit_ok) return answer.refused;
@@ -210,7 +209,7 @@ int describe_host(const describe_options& o, const std::string& name) {
 
 /// Shows what the session's events and quarantine say about a sample.
 int describe_sample(const describe_options& o, const std::string& sample) {
-  const chosen_socket socket = choose(o.choice);
+  const chosen_socket socket = choose_to_show(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   const session_answer status = request(o.choice, socket.path, {{"verb", "status"}});
   if (status.refused != exit_ok) return status.refused;
@@ -254,7 +253,7 @@ int describe_target(describe_options o) {
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return describe_group(o, *group.group, *meant);
-  const chosen_socket socket = choose(o.choice);
+  const chosen_socket socket = choose_to_show(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   const session_answer answer = request(o.choice, socket.path, {{"verb", "pipeline"}});
   if (answer.refused != exit_ok) return answer.refused;

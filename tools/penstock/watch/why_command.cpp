@@ -61,7 +61,7 @@ int tell_why(why_options o) {
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return why_of_group(o, *group.group, *meant);
-  const chosen_socket socket = choose(o.choice);
+  const chosen_socket socket = choose_to_show(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
   session_answer answer = request(o.choice, socket.path, {{"verb", "why"}});
   if (answer.refused != exit_ok) return answer.refused;
@@ -81,7 +81,7 @@ int tell_why(why_options o) {
   } else {
     const bool over = answer.result.at("state") == "ended";
     print_raw(why_for_people(answer.result, terminal_width(STDOUT_FILENO), over ? "" : choice_in_words(o.choice)));
-    if (over) say(end_in_words(answer.result));
+    if (over && !o.choice.last) say(end_in_words(answer.result));
   }
   return exit_ok;
 }
