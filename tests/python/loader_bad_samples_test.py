@@ -84,6 +84,14 @@ class LoaderBadSamplesTest(LoaderCase):
         (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
         self.assertEqual((listed["sample"], listed["work"], listed["causes"], listed["known"]), (7, "sample 7", ["SIGABRT"] * 2, False))
 
+    def test_the_stack_of_a_death_begins_with_the_lines_of_python(self):
+        self.log_of(PROGRAM)
+        said = self.penstock("deaths", "--last", "--stacks")[1]
+        self.assertRegex(said, r"\nworker \d+ incarnation \d+, SIGABRT:\n  __getitem__ at <string>:7\n")
+        stacks = said[said.index(" incarnation "):]
+        self.assertIn("\n  in native code (--json also has the interpreter's frames):\n", stacks)
+        self.assertNotRegex(stacks, r"(?m)^    .*/(lib)?python[\d.]+[^/]*\+0x")
+
     def test_the_lines_that_raised_can_be_found_after_the_end(self):
         self.log_of(PROGRAM)
         raised = {"type": "ValueError", "message": "no line 3", "frames": ["<string>:8, in __getitem__"]}

@@ -469,6 +469,19 @@ TEST_CASE("a death without a known sample shows none in the list") {
   CHECK(cli::deaths_for_people(deaths, work_kind::samples, 200).find("loading") == std::string::npos);
 }
 
+TEST_CASE("Python's frames are found in a worker's last output, and the interpreter's native ones are left out") {
+  const std::string output = "loading\nStack (most recent call first):\n  File \"/usr/lib/in out.py\", line 7 in string_at\n  File \"data.py\", line 12 in read\n  ...\n";
+  CHECK(cli::python_frames_in(output) == std::vector<std::string>{"string_at at /usr/lib/in out.py:7", "read at data.py:12"});
+  CHECK(cli::python_frames_in("File \"data.py\", line 12 in read").empty());
+  CHECK(cli::python_frames_in("").empty());
+  const std::string crashed = "/lib/libc.so.6+0x1 in strlen";
+  const std::string interpreter = "/usr/bin/python3.11+0x2";
+  CHECK(cli::frames_before_interpreter({crashed, interpreter, crashed}) == std::vector<std::string>{crashed});
+  CHECK(cli::frames_before_interpreter({crashed, "/lib/libpython3.12.so.1.0+0x3"}) == std::vector<std::string>{crashed});
+  CHECK(cli::frames_before_interpreter({crashed}) == std::vector<std::string>{crashed});
+  CHECK(cli::frames_before_interpreter({}).empty());
+}
+
 TEST_CASE("status, deaths and describe use the same words for the cost of deaths") {
   using json = nlohmann::ordered_json;
   CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 3}, {"waited_seconds", 1.25}}, work_kind::samples) ==

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <sstream>
 #include <vector>
 
 namespace penstock::cli {
@@ -182,6 +183,36 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
                                rows, width);
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
   return out;
+}
+
+std::vector<std::string> python_frames_in(std::string_view last_output) {
+  constexpr std::string_view header = "Stack (most recent call first):\n";
+  constexpr std::string_view file = "  File \"";
+  constexpr std::string_view number = "\", line ";
+  constexpr std::string_view function = " in ";
+  std::vector<std::string> frames;
+  const std::size_t stack = last_output.rfind(header);
+  if (stack == std::string_view::npos) return frames;
+  std::istringstream lines(std::string(last_output.substr(stack + header.size())));
+  for (std::string line; std::getline(lines, line) && line.starts_with("  ");) {
+    const std::size_t path_end = line.find(number);
+    const std::size_t number_end = path_end == std::string::npos ? path_end : line.find(function, path_end + number.size());
+    if (!line.starts_with(file) || number_end == std::string::npos) continue;
+    const std::size_t number_begin = path_end + number.size();
+    frames.push_back(fmt::format("{} at {}:{}", line.substr(number_end + function.size()), line.substr(file.size(), path_end - file.size()),
+                                 line.substr(number_begin, number_end - number_begin)));
+  }
+  return frames;
+}
+
+std::vector<std::string> frames_before_interpreter(std::vector<std::string> stack) {
+  const auto of_interpreter = [](const std::string& frame) {
+    const std::string module = frame.substr(0, frame.rfind("+0x"));
+    const std::string name = module.substr(module.rfind('/') + 1);
+    return name.starts_with("python") || name.starts_with("libpython");
+  };
+  stack.erase(std::ranges::find_if(stack, of_interpreter), stack.end());
+  return stack;
 }
 
 }  // namespace penstock::cli

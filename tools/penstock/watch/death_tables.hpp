@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace penstock::cli {
 
@@ -38,7 +40,12 @@ namespace penstock::cli {
 /// "deaths cost no sample; 3 batches were loaded again; the stream waited 1.2 s because of them", from `deaths_cost` in status or `cost` in
 /// deaths; empty: an older version does not say.
 [[nodiscard]] std::string cost_of_deaths(const nlohmann::ordered_json& cost, work_kind kind);
-/// "2 samples failed without a death", from the same object; empty if none did.
+/// "2 sample failures without a death", from the same object; empty if none did.
 [[nodiscard]] std::string failures_without_death(const nlohmann::ordered_json& cost);
+
+/// "read at data.py:12", newest first: what Python wrote into a crashed worker's last output; empty if it wrote nothing.
+[[nodiscard]] std::vector<std::string> python_frames_in(std::string_view last_output);
+/// The newest frames of a native stack, up to the first of the Python interpreter.
+[[nodiscard]] std::vector<std::string> frames_before_interpreter(std::vector<std::string> stack);
 
 }  // namespace penstock::cli

@@ -89,9 +89,13 @@ void print_stacks(const json& deaths) {
     print(fmt::format("\n{} incarnation {}, {}:", worker_name(d), d.at("incarnation").dump(), ending_of(d)));
     if (const json where = d.at("wait_channel"); !where.is_null())
       print("  it was " + (where == process::suspended_channel ? "suspended" : where.get<std::string>()));
-    for (const std::string& frame : name_frames(d.at("stack").get<std::vector<std::string>>()))
-      print("  " + frame);
-    if (d.at("stack").empty()) print("  (no stack was written)");
+    auto native = d.at("stack").get<std::vector<std::string>>();
+    const std::vector<std::string> of_python = python_frames_in(text_of(d.at("last_output")));
+    for (const std::string& frame : of_python) print("  " + frame);
+    if (!of_python.empty()) native = frames_before_interpreter(std::move(native));
+    if (!of_python.empty() && !native.empty()) print("  in native code (--json also has the interpreter's frames):");
+    for (const std::string& frame : name_frames(native)) print((of_python.empty() ? "  " : "    ") + frame);
+    if (native.empty() && of_python.empty()) print("  (no stack was written)");
   }
 }
 
