@@ -77,8 +77,8 @@ class LoaderBadSamplesTest(LoaderCase):
         (quarantined,) = [e for e in self.events("--last") if e["kind"] == "sample_quarantined"]
         self.assertEqual((quarantined["sample"], quarantined["epoch"]), (7, 0))
         status = self.penstock("status", "--last")[1]
-        self.assertIn("4 samples failed, 1 quarantined; 6 left out of batches in total", status)
-        self.assertIn("4 samples failed without a death", self.penstock("deaths", "--last")[1])
+        self.assertIn("4 sample failures, 1 sample quarantined; samples were left out of batches 6 times", status)
+        self.assertIn("4 sample failures without a death", self.penstock("deaths", "--last")[1])
         deaths = json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"]
         self.assertEqual({(death["sample"], death["work"]) for death in deaths if death["attempt"] == 2}, {(7, "sample 7")})
         (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
@@ -267,7 +267,7 @@ class LoaderBadSamplesTest(LoaderCase):
         (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
         self.assertEqual((listed["sample"], listed["known"]), (7, True))
         self.assertIn("in an earlier run", self.penstock("quarantine", "list", "--last")[1])
-        self.assertIn("4 samples failed, 0 quarantined; 6 left out of batches in total", self.penstock("status", "--last")[1])
+        self.assertIn("4 sample failures, 0 samples quarantined; samples were left out of batches 6 times", self.penstock("status", "--last")[1])
 
     def test_the_error_about_a_quarantined_sample_says_how_to_release_it(self):
         path = os.path.join(self.folder, "bad.jsonl")

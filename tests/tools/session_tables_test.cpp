@@ -490,7 +490,7 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
         "deaths cost 1 sample, which is quarantined; the stream did not wait");
   CHECK(cli::cost_of_deaths({{"quarantined", 2}, {"repeated", 1}, {"waited_seconds", nullptr}}, work_kind::jobs) ==
         "deaths cost 2 jobs, which are poisoned; 1 job was run again");
-  CHECK(cli::failures_without_death({{"failed", 2}}) == "2 samples failed without a death (`penstock events`)");
+  CHECK(cli::failures_without_death({{"failed", 2}}) == "2 sample failures without a death (`penstock events`)");
   CHECK(cli::failures_without_death({{"quarantined", 1}}).empty());  // an older version does not say
   CHECK(cli::cost_of_deaths(json(), work_kind::samples).empty());  // a session of an older version
   session_status s = status_with(std::nullopt);

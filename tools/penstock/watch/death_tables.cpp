@@ -90,7 +90,7 @@ std::string cost_of_deaths(const json& cost, work_kind kind) {
 
 std::string failures_without_death(const json& cost) {
   const auto failed = cost.is_object() ? cost.value("failed", std::uint64_t{0}) : 0;
-  return failed == 0 ? "" : counted(failed, "sample") + " failed without a death (`penstock events`)";
+  return failed == 0 ? "" : counted(failed, "sample failure") + " without a death (`penstock events`)";
 }
 
 /// Suggests `logs`, or `describe` if the process wrote nothing, as after SIGKILL.

@@ -19,7 +19,7 @@ namespace penstock::cli {
 /// `about`: {"sample", "events": [...], "quarantine": null or its entry}. `width`: columns of the terminal; 0 for no limit.
 [[nodiscard]] std::string history_for_people(const nlohmann::ordered_json& about, std::size_t width);
 
-/// From a status: "2 samples failed, 1 quarantined; the last failure: ..."; for a data loader also how many samples its batches lack. Empty
+/// From a status: "2 sample failures, 1 sample quarantined; the last failure: ..."; for a data loader also how many samples its batches lack. Empty
 /// if there are none, and for a pool.
 [[nodiscard]] std::string lost_for_people(const nlohmann::ordered_json& status);
 
