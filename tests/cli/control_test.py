@@ -110,6 +110,20 @@ class ControlTest(PenstockTest):
         self.assertRegex(said, r"pid %d\) is suspended \(SIGSTOP\); after `kill -CONT" % process.pid)
         self.assertEqual(stop.communicate(timeout=30)[1].decode(), "stopped\n" + POSITION_LOST)
 
+    def test_sessions_says_that_the_process_behind_a_socket_is_gone(self):
+        os.makedirs(os.path.dirname(self.socket("live")), mode=0o700, exist_ok=True)
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(self.socket("live"))
+        owner = os.fork()  # the kernel names the process that listens; the socket outlives it here
+        if owner == 0:
+            listening.listen(8)
+            os._exit(0)
+        os.waitpid(owner, 0)
+        with listening:
+            one = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]
+            self.assertEqual((one["state"], one["pid"]), ("gone", owner))
+            self.assertRegex(self.penstock("sessions")[1], r"(?m)^live +its process is gone +%d " % owner)
+
     def test_stop_wait_of_a_suspended_session_takes_no_longer_than_its_timeout(self):
         process = self.live()
         signal_process(process.pid, signal.SIGSTOP)

@@ -81,7 +81,7 @@ int status(status_options o) {
   return good ? exit_ok : exit_not_met;
 }
 
-/// Prints stacks with function names. They are looked up here, because the session must not wait for
+/// Prints stacks, Python's frames first, with function names. Those of native frames are looked up here, because the session must not wait for
 /// addr2line.
 void print_stacks(const json& deaths) {
   for (const json& d : deaths) {
@@ -115,6 +115,13 @@ int deaths(const status_options& o) {
     if (o.stacks) print_stacks(all);
     say("next: " + hint_after_deaths(all) + choice_in_words(o.choice));
   });
+}
+
+/// A killed process keeps its socket until its memory is freed, but has lost its address space.
+bool is_ending(pid_t pid) {
+  if (pid <= 0) return false;
+  const auto facts = process::look_at(pid);
+  return !facts || facts->rss_bytes == 0;
 }
 
 /// The `sessions` entry of a live session. A session that does not answer in time is busy or stopped, and is
@@ -157,6 +164,7 @@ json session_facts(const control::found_session& s) {
   if (!answer || !answer->value("ok", false)) {
     if (!if_suspended(pid).empty()) return suspended();  // perhaps it was suspended after it was asked
     if (pid > 0) about["pid"] = pid;
+    if (is_ending(pid)) about["state"] = "gone";
     return about;
   }
   for (const char* key : {"state", "outcome", "id", "pid", "epoch", "batches_delivered", "samples_delivered", "samples_done", "samples_expected", "progress",
@@ -180,7 +188,7 @@ std::vector<std::string> session_row(const json& s) {
       : seconds.get<double>() < 1
           ? "0 s"
           : duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(seconds.get<double>())));
-  std::string state = s.at("state").is_null() ? "no answer" : text("state");
+  std::string state = s.at("state").is_null() ? "no answer" : s.at("state") == "gone" ? "its process is gone" : text("state");
   if (s.at("outcome") == "finished") state = "finished, still open";
   if (const json& stall = s.at("stalled"); stall.is_object())
     state += fmt::format(", stalled for {:.0f} s", stall.at("seconds").get<double>());
