@@ -75,7 +75,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name not in _PARTS:
-        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+        hint = ": it is penstock.torch.DataLoader, after `import penstock.torch`" if name == "DataLoader" else ""
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}{hint}")
     import importlib
 
     part = getattr(importlib.import_module(_PARTS[name]), name)

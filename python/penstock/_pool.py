@@ -262,7 +262,12 @@ class Pool(Mapping):
         return f"<penstock.Pool {self._config.name!r}>"
 
 
+_COUNT = "the number of worker processes is the first argument, Pool(2) or Pool(max_workers=2)"
 _OF_OTHER_EXECUTORS = {
+    "workers": _COUNT,
+    "num_workers": _COUNT,
+    "processes": _COUNT,
+    "n_jobs": _COUNT,
     "mp_context": "a pool does not start its workers with multiprocessing; leave it out ([loader] start_method has \"template\" and \"exec\")",
     "max_tasks_per_child": "fresh=True gives each job a process that has run nothing else",
     "thread_name_prefix": "the workers of a pool are processes; leave it out",
@@ -288,7 +293,7 @@ def _settings(setup: Setup, max_workers: Optional[int], name: Optional[str], gpu
 
 
 def _check(initializer: Any, initargs: Any, overrides: dict[str, Any]) -> None:
-    """Removes arguments of other executors from the overrides, if they are None."""
+    """Removes arguments of other executors and libraries from the overrides, if they are None."""
     for argument, advice in _OF_OTHER_EXECUTORS.items():
         if overrides.pop(argument, None) is not None:
             raise TypeError(f"Pool() has no {argument}: {advice}")

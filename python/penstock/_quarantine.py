@@ -200,7 +200,7 @@ def warn_if_shared(path: str, fingerprint: str, dataset: Any) -> None:
         f"two datasets of this program use {path}, and the file cannot tell them apart: both are {fingerprint!r}. A sample that kills workers in "
         "one would be left out of the other. Give each its own file; or, if they hold the same samples, set on both the same attribute "
         "`fingerprint`, a string",
-        stacklevel=3,
+        stacklevel=4,  # the caller of DataLoader()
     )
 
 

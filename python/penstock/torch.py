@@ -8,6 +8,7 @@ Change only the import; arguments and batches are the same as torch's:
         ...
 """
 
+import functools
 import inspect
 import os
 import warnings
@@ -33,6 +34,23 @@ Sample = TypeVar("Sample")
 BatchOfLoader = TypeVar("BatchOfLoader")
 Batch_co = TypeVar("Batch_co", covariant=True)
 Device = Union[str, torch.device]
+
+
+def _naming_what_was_meant(init: Callable[..., None]) -> Callable[..., None]:
+    """Adds `did you mean` to the TypeError for a misspelt argument, as Python does from 3.13 on. Libraries see the signature of `init`."""
+    known = inspect.signature(init).parameters
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name in kwargs:
+            if name not in known:
+                import difflib
+
+                near = difflib.get_close_matches(name, list(known), 1)
+                raise TypeError(f"DataLoader has no argument {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+        init(self, *args, **kwargs)
+
+    return checked
 
 
 class _OptionsOfTorch(TypedDict, total=False):
@@ -159,6 +177,7 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
         collate_fn: Optional[Callable[[Any], Any]] = None,
         **options: "Unpack[_Options]",
     ) -> None: ...
+    @_naming_what_was_meant
     def __init__(
         self,
         dataset: Any,
@@ -299,4 +318,4 @@ def _warn_of_ignored(without_workers: bool, given: dict[str, bool]) -> None:
     if without_workers and any(given.values()):
         ignored = [name for name, value in given.items() if value]
         names, have = " and ".join([", ".join(ignored[:-1]), ignored[-1]] if len(ignored) > 1 else ignored), "has" if len(ignored) == 1 else "have"
-        warnings.warn(f"num_workers=0 loads in this process, as torch does, where {names} {have} no effect: set num_workers to 1 or more", stacklevel=3)
+        warnings.warn(f"num_workers=0 loads in this process, as torch does, where {names} {have} no effect: set num_workers to 1 or more", stacklevel=4)

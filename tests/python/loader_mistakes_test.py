@@ -25,6 +25,16 @@ class Values(torch.utils.data.Dataset):
 
 
 class LoaderMistakesTest(LoaderCase):
+    def test_a_misspelt_argument_names_the_one_that_was_meant(self):
+        with self.assertRaisesRegex(TypeError, r"^DataLoader has no argument 'batchsize': did you mean 'batch_size'\?$"):
+            DataLoader(Squares(4), batchsize=8)
+        with self.assertRaisesRegex(TypeError, r"^DataLoader has no argument 'zzz'$"):
+            DataLoader(Squares(4), zzz=8)
+
+    def test_the_package_says_where_its_dataloader_is(self):
+        with self.assertRaisesRegex(AttributeError, "no attribute 'DataLoader': it is penstock.torch.DataLoader, after `import penstock.torch`"):
+            penstock.DataLoader
+
     # ---- processes and threads ------------------------------------------------------------------------------------
 
     def test_after_a_fork_the_loader_works_in_the_child_and_an_iterator_from_before_says_why_it_does_not(self):

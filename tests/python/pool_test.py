@@ -398,6 +398,11 @@ class PoolTest(PackageTest):
         other.shutdown(wait=False)
         self.assertEqual([f.result(20) for f in futures], [x * x for x in range(50)])
 
+    def test_a_number_of_workers_under_another_name_is_refused_with_the_argument_to_use(self):
+        for name in ("workers", "num_workers", "processes", "n_jobs"):
+            with self.assertRaisesRegex(TypeError, r"^Pool\(\) has no %s: the number of worker processes is the first argument, Pool\(2\)" % name):
+                penstock.Pool(**{name: 2})
+
     # ---- deaths ---------------------------------------------------------------------------------------------------
 
     def guilty(self, function, signal_or_code):
