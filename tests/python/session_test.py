@@ -337,7 +337,9 @@ class SessionTest(PackageTest):
             self.session(loader={"workers": 1025})
         with self.assertRaisesRegex(penstock.config_error, "set .workers. to 1 or more"):
             self.session(loader={"workers": 0})
-        with self.assertRaisesRegex(penstock.io_error, "nowhere.toml") as caught:
+        with self.assertRaisesRegex(penstock.config_error, "^unknown key 'wokers' in "):
+            self.session(loader={"wokers": 2})
+        with self.assertRaisesRegex(penstock.io_error, "^(?!error: ).*nowhere.toml") as caught:
             penstock.Session(os.path.join(self.folder, "nowhere.toml"))
         self.assertEqual(caught.exception.os_code, 2)
         self.assertIsInstance(caught.exception, OSError)
