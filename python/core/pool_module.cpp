@@ -141,7 +141,7 @@ class callback {
     const nb::object called = std::exchange(called_->object, {});
     if (!called.is_valid()) return;
     try {
-      called(outcome_of(job, everything));
+      called(outcome_of(job, everything), job.number());
     } catch (nb::python_error& raised) {
       raised.discard_as_unraisable(called);
     }

@@ -97,7 +97,7 @@ class Pool:
         timeout: Optional[float],
         idempotent: Optional[bool],
         fresh: Optional[bool],
-        when_done: Optional[Callable[[tuple[Any, ...]], None]],
+        when_done: Optional[Callable[[tuple[Any, ...], int], None]],
         worker: Optional[int] = None,
         on_device: bool = False,
     ) -> Job: ...

@@ -218,6 +218,7 @@ class job_failed_error(error):
         type, traceback: of the exception that the function raised, as text; empty if it raised none.
         causes: the worker deaths blamed on the job, oldest first.
         attempts: how many times it was started.
+        job: its number, as in the log and in events: the pool's first job is 1. None for a batch of a loader.
     """
 
     code = "job_failed"
@@ -226,6 +227,7 @@ class job_failed_error(error):
     traceback: str = ""
     causes: "list[str]" = []
     attempts: int = 0
+    job: "int | None" = None
 
 
 class job_exception_error(job_failed_error):

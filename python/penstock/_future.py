@@ -40,6 +40,7 @@ class Future(concurrent.futures.Future[T]):
     """
 
     _job: Optional[_core.Job] = None
+    _number: Optional[int] = None  # of the job, once it has ended
     _pool: Any = None  # keeps the pool until the job has ended
     _cancelling = False
     _gpu: Optional[Callable[[Any], Any]] = None  # what the GPU thread of this process does with the result
@@ -75,8 +76,9 @@ class Future(concurrent.futures.Future[T]):
             if tell:
                 self.set_running_or_notify_cancel()
 
-    def _ended(self, outcome: tuple[Any, ...]) -> None:
+    def _ended(self, outcome: tuple[Any, ...], number: int) -> None:
         """Runs on the pool's callback thread."""
+        self._number = number
         by_us = outcome[0] == "cancelled" and self._cancelling
         if not by_us and self._state in ("PENDING", "CANCELLED"):
             self.set_running_or_notify_cancel()  # from now on cancel() has no effect
@@ -96,7 +98,7 @@ class Future(concurrent.futures.Future[T]):
                 return
             try:
                 value = _parts.unpickled(_parts.split(outcome[1])) if outcome[0] == "ok" else None
-                raised = None if outcome[0] == "ok" else error_of(*outcome)
+                raised = None if outcome[0] == "ok" else error_of(*outcome, job=number)
                 if isinstance(raised, job_cancelled_error):
                     pool._life.setup.explain(raised)
             except BaseException as broken:  # the result cannot be unpickled here, whatever its class raises
@@ -135,7 +137,8 @@ class Future(concurrent.futures.Future[T]):
         _gpu_half.GPU_THREAD.put(half)
 
 
-def error_of(status: str, kind: bytes, text: bytes, told: bytes, causes: list[str], attempts: int) -> BaseException:
+def error_of(status: str, kind: bytes, text: bytes, told: bytes, causes: list[str], attempts: int, job: Optional[int] = None) -> BaseException:
+    """`job`: its number, for the message. An exception of its function remains as it was raised."""
     shown, _, pickled = told.partition(b"\0")
     traceback = shown.decode("utf-8", "replace")
     if status == "exception" and pickled:
@@ -150,8 +153,12 @@ def error_of(status: str, kind: bytes, text: bytes, told: bytes, causes: list[st
             return original
     message = text.decode("utf-8", "replace")
     name = kind.decode("utf-8", "replace")
-    error = _KINDS.get(status, job_failed_error)(f"{name}: {message}" if status == "exception" and name else message)
-    error.status, error.type, error.traceback, error.causes, error.attempts = status, name, traceback, list(causes), attempts
+    if status == "exception":
+        message = f"{name}: {message}" if name else message
+    elif job is not None:
+        message = f"job {job}: {message}"
+    error = _KINDS.get(status, job_failed_error)(message)
+    error.status, error.type, error.traceback, error.causes, error.attempts, error.job = status, name, traceback, list(causes), attempts, job
     if traceback:
         error.__cause__ = remote_traceback(traceback)
     return error

@@ -414,7 +414,8 @@ class PoolTest(PackageTest):
                 bad.result(60)
             self.assertEqual([f.result(60) for f in before + after], [x * x for x in range(100)] * 2)
             self.assertEqual((caught.exception.status, caught.exception.attempts), ("poisoned", 3))
-            self.assertIn(function.__name__ + " killed 3 workers", str(caught.exception))
+            self.assertEqual(str(caught.exception), "job 101: %s killed 3 workers and is not tried again" % function.__name__)
+            self.assertEqual(caught.exception.job, 101)
             self.assertEqual(len(caught.exception.causes), 3)
             for cause in caught.exception.causes:
                 self.assertIn(signal_or_code, cause)
