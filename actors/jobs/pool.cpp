@@ -60,6 +60,9 @@ void Pool::sample_quarantined(const loader_sample& which, std::vector<std::strin
 void Pool::warn(std::string_view text) noexcept {
   if (!body_->process().left()) body_->warn(text);
 }
+void Pool::input_raised(std::uint64_t job, std::uint64_t index, std::string_view error, std::string_view traceback) noexcept {
+  if (!body_->process().left()) body_->input_raised(job, index, error, traceback);
+}
 void Pool::judge(std::string_view function, job_verdict verdict) noexcept {
   if (!body_->process().left()) body_->judge(function, verdict);
 }

@@ -55,6 +55,7 @@ class Pool::body final : public host::run,
   void judge(std::string_view function, job_verdict verdict) noexcept { counts_.judge(function, verdict); }
   void sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback) noexcept;
   void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
+  void input_raised(std::uint64_t job, std::uint64_t index, std::string_view error, std::string_view traceback) noexcept;
   void warn(std::string_view text) noexcept;
   void publish(std::uint64_t number, int file);
   void withdraw(std::uint64_t number) noexcept;
@@ -90,6 +91,7 @@ class Pool::body final : public host::run,
   void waits_for_callers(const std::string& what) override;
 
   void job_raised(std::uint64_t job, const std::string& work, const job_failure& why);
+  void tell_raised(const std::string& who, std::string_view what, std::string_view traceback);
   void tell_after_deaths(event what);
   result<void> try_start();
   void end_actors(engine& e);
@@ -139,8 +141,8 @@ class Pool::body final : public host::run,
   std::unique_ptr<const hosts::hosts_setup> hosts_;
   const std::shared_ptr<hosts::host_board> host_board_ = std::make_shared<hosts::host_board>();
 
-  std::uint64_t poisoned_ = 0;  // number of poisoned jobs; used only by the scheduler's callbacks, like the next member
-  std::uint64_t raised_ = 0;    // number of exceptions reported as events
+  std::uint64_t poisoned_ = 0;            // number of poisoned jobs; used only by the scheduler's callbacks
+  std::atomic<std::uint64_t> raised_{0};  // number of exceptions
 
   std::mutex close_mutex_;
   std::shared_mutex engine_stays_;  // held shared to keep the engine from being destroyed; lock before mutex_

@@ -135,19 +135,27 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& work, const jo
   tell_after_deaths(host::event_of(event_kind::job_failed, text));
 }
 
-/// Also publishes the exception as an event: the caller gets it anyway, but a person who looks later does
-/// not.
 void Pool::body::job_raised(std::uint64_t job, const std::string& work, const job_failure& why) {
-  if (judged_ || raised_ == exceptions_told) return;
-  ++raised_;
-  const std::string_view traceback(why.traceback);
-  // The pickled exception follows the '\0'.
-  const auto exception = raised_from(fmt::format("{}: {}", why.type, why.text), traceback.substr(0, traceback.find('\0')));
-  const std::string where = exception->frames.empty() ? "" : fmt::format(" ({})", exception->frames.back());
+  if (judged_) return;
   const bool of_python = work == "call";  // Python functions all run as "call"
   const std::string who = of_batches_ ? "a batch" : of_python ? fmt::format("job {}", job) : fmt::format("job {} ({})", job, work);
+  const std::string_view traceback(why.traceback);
+  // The pickled exception follows the '\0'.
+  tell_raised(who, fmt::format("{}: {}", why.type, why.text), traceback.substr(0, traceback.find('\0')));
+}
+
+void Pool::body::input_raised(std::uint64_t job, std::uint64_t index, std::string_view error, std::string_view traceback) noexcept {
+  tell_raised(fmt::format("input {} of a map, in job {},", index, job), error, traceback);
+}
+
+/// The caller gets the exception anyway, but a person who looks later does not.
+void Pool::body::tell_raised(const std::string& who, std::string_view what, std::string_view traceback) {
+  const std::uint64_t number = ++raised_;
+  if (number > exceptions_told) return;
+  const auto exception = raised_from(what, traceback);
+  const std::string where = exception->frames.empty() ? "" : fmt::format(" ({})", exception->frames.back());
   event raised = host::event_of(event_kind::job_raised, fmt::format("{} raised {}: {}{}", who, exception->type, exception->message, where));
-  if (raised_ == exceptions_told) raised.text += fmt::format("; this is the last of {} exceptions that are listed", exceptions_told);
+  if (number == exceptions_told) raised.text += fmt::format("; this is the last of {} exceptions that are listed", exceptions_told);
   raised.exception = exception;
   tell(std::move(raised));
 }

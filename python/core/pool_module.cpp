@@ -306,6 +306,12 @@ void bind_pools(nb::module_& m) {
           },
           nb::arg("index").none(), nb::arg("name"), nb::arg("epoch"), nb::arg("causes"), nb::arg("known"))
       .def(
+          "input_raised",
+          [](pool_handle& p, std::uint64_t job, std::uint64_t index, const std::string& error, const std::string& traceback) {
+            p.pool().input_raised(job, index, error, traceback);
+          },
+          nb::arg("job"), nb::arg("index"), nb::arg("error"), nb::arg("traceback"))
+      .def(
           "warn", [](pool_handle& p, const std::string& text) { p.pool().warn(text); }, nb::arg("text"))
       .def("close", &pool_handle::close)
       .def(

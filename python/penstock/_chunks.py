@@ -5,6 +5,7 @@ fails.
 """
 
 import collections
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -43,14 +44,19 @@ def mapped(
     caller takes allows one more, up to `later`, because chunks of tiny functions end before the next ones can be submitted."""
     under_way: collections.deque[tuple[Inputs, Future[Any]]] = collections.deque()
     refused: Optional[error] = None  # why the pool takes no more jobs: raised after the outcomes of those under way (rule J10)
+    taken = 0  # of the inputs
 
     def fill(jobs: int) -> None:
-        nonlocal refused
+        nonlocal refused, taken
         while refused is None and len(under_way) < jobs and (chunk := list(itertools.islice(inputs, size))):
             try:
-                under_way.append((chunk, submitted(pool, call_with_each, kept_if_possible(fn), chunk)))
+                future = submitted(pool, call_with_each, kept_if_possible(fn), chunk)
             except error as why:
                 refused = why
+                return
+            future.add_done_callback(functools.partial(_tell_exception, pool, taken))
+            under_way.append((chunk, future))
+            taken += len(chunk)
 
     fill(first)
     if refused is not None and not under_way:
@@ -81,13 +87,14 @@ def mapped(
                     yield from one_by_one(chunk)
                     continue
                 values, raised = future.result()
+                number = future._number
                 del chunk, future  # no reference to a value is kept here
                 values.reverse()
                 while values:
                     yield values.pop()
                 if raised is not None:
-                    kind, text, told = raised
-                    raise error_of("exception", kind, text, told, [], 1)
+                    _, *described = raised
+                    raise error_of("exception", *described, [], 1, number)
             if refused is not None:
                 raise refused
         finally:
@@ -95,3 +102,18 @@ def mapped(
                 future.cancel()
 
     return results()
+
+
+def _tell_exception(pool: Any, first: int, chunk: "Future[Any]") -> None:
+    """The job of a chunk succeeds even if one of its inputs raises: `penstock events` learns of the exception here.
+
+    Args:
+        first: the index of the chunk's first input.
+    """
+    if chunk.cancelled() or chunk.exception() is not None:
+        return
+    _, raised = chunk.result()
+    if raised is not None:
+        at, kind, text, told = raised
+        said, traceback = (one.decode("utf-8", "replace") for one in (kind + b": " + text, told.partition(b"\0")[0]))
+        pool._core.input_raised(chunk._number, first + at, said, traceback)

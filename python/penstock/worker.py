@@ -163,14 +163,15 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
     return None
 
 
-def call_with_each(function: Callable[..., Any], inputs: list[tuple[Any, ...]]) -> tuple[list[Any], Optional[tuple[bytes, bytes, bytes]]]:
-    """Runs a chunk of Pool.map() as one job: gives the function's values, and the exception that ended the chunk early, if any."""
+def call_with_each(function: Callable[..., Any], inputs: list[tuple[Any, ...]]) -> tuple[list[Any], Optional[tuple[int, bytes, bytes, bytes]]]:
+    """Runs a chunk of Pool.map() as one job: gives the function's values and, if an exception ended the chunk early, its input's index
+    and how it is described()."""
     values = []
     for each in inputs:
         try:
             values.append(function(*each))
         except BaseException as raised:
-            return values, described(raised)
+            return values, (len(values), *described(raised))
     return values, None
 
 

@@ -584,6 +584,34 @@ class PoolTest(PackageTest):
         self.assertRegex(raised[0]["text"], r"^job \d+ raised KeyError: 'no \d+' \(.*:4, in inner\)$")
         self.assertRegex(raised[-1]["text"], "this is the last of 100 exceptions that are listed$")
 
+    def test_what_an_input_of_a_chunk_raised_is_an_event(self):
+        self.ran("""
+            import penstock
+            def odd(value):
+                if value % 10 == 7:
+                    raise KeyError("no %d" % value)
+                return value
+            with penstock.Pool(2, name="chunks") as pool:
+                values = pool.map(odd, range(20), chunksize=5)
+                assert [next(values) for _ in range(7)] == list(range(7))
+                try:
+                    next(values)
+                except KeyError:
+                    pass
+            """)
+        events = [json.loads(line) for line in self.penstock("events", "--last", "--session", "chunks", "--json")[1].splitlines()]
+        (first,) = [e for e in events if e["kind"] == "job_raised" and "no 7" in e["text"]]
+        self.assertRegex(first["text"], r"^input 7 of a map, in job 2, raised KeyError: 'no 7' \(.*:5, in odd\)$")
+        self.assertEqual([frame.split(", in ")[1] for frame in first["exception"]["frames"]], ["odd"])
+
+    def test_an_error_of_the_library_that_a_job_raised_is_not_numbered_as_its_own(self):
+        def raising():
+            raise penstock.job_worker_lost_error("in another pool")
+        with self.pool(1) as pool:
+            with self.assertRaisesRegex(penstock.job_worker_lost_error, "^in another pool$") as caught:
+                pool.submit(raising).result(30)
+            self.assertIsNone(caught.exception.job)
+
     def test_pools_without_a_name_get_separate_names(self):
         process = self.program("""
             import penstock

@@ -311,6 +311,10 @@ class PENSTOCK_API Pool {
   /// Writes a warning to the pool's log.
   void warn(std::string_view text) noexcept;
 
+  /// One input of a job that the program made of several raised; the job itself may succeed. Recorded as event_kind::job_raised.
+  /// `index`: among the inputs of the program's call, from 0; `error` and `traceback` as above.
+  void input_raised(std::uint64_t job, std::uint64_t index, std::string_view error, std::string_view traceback) noexcept;
+
   /// Only with pool_options::judged: whether a job of this function has succeeded.
   void judge(std::string_view function, job_verdict verdict) noexcept;
 
