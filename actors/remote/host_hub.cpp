@@ -243,6 +243,7 @@ void host_hub::tell_refusal(const entry& of, const connection_closed& news) {
   if (refusals_told_.size() >= refusals_remembered) refusals_told_.clear();
   if (!refusals_told_.insert(text).second) return;
   if (news.refused && !of.caller) log::warn("hosts", "{}", text);
+  actors::tell(supervisor_, supervisor::host_refused{text});
   listener_(event_kind::host_refused, news.host, text);
 }
 

@@ -336,6 +336,7 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
       on<host_place_left>(self, [](auto& s, auto& news, auto) {
         news.rests ? s.workers->host_rests(news.worker) : s.workers->host_left(news.worker, news.lost);
       }),
+      on<host_refused>(self, [](auto& s, auto& news, auto) { s.workers->host_refused(news.why); }),
       on<restart_worker>(self, [](auto& s, auto& order, auto now) { s.workers->restart(order.worker, now, order.at_once); }),
       on<drain_worker>(self, [](auto& s, auto& order, auto) { s.workers->drain(order.worker); }),
       [self](const tick& due) { poll(self, due); },

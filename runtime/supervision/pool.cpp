@@ -445,10 +445,9 @@ void pool::wait_for_host(steady_time now) {
   below_minimum_since_.reset();
   if (!without_workers_since_) without_workers_since_ = now;
   if (now - *without_workers_since_ < *settings_.host_wait) return;
-  fail({errc::workers_exhausted,
-        with_last_trouble(fmt::format("there is no loader worker, and no loader host has joined for {} ([loader.hosts] wait)",
-                                      duration_for_people(*settings_.host_wait))),
-        0});
+  const std::string text = fmt::format("there is no loader worker, and no loader host has joined for {} ([loader.hosts] wait)",
+                                       duration_for_people(*settings_.host_wait));
+  fail({errc::workers_exhausted, last_refusal_.empty() ? with_last_trouble(text) : text + "; " + last_refusal_, 0});
 }
 
 /// Whether a loader exists and stays, or will be started.

@@ -26,6 +26,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -133,6 +134,8 @@ class pool {
   void host_left(std::uint32_t worker);
   /// An operator wants no process there: the place stays empty until host_joined() or restart().
   void host_rests(std::uint32_t worker);
+  /// A host may not join.
+  void host_refused(std::string why) { last_refusal_ = std::move(why); }
 
   /// Whether the ledger has a sample that must be tried alone.
   void want_sacrificial(bool wanted, steady_time now);
@@ -206,6 +209,7 @@ class pool {
   std::optional<steady_time> below_minimum_since_;
   std::optional<steady_time> without_workers_since_;
   std::optional<steady_time> sacrificial_missing_since_;
+  std::string last_refusal_;              // of a loader host
   std::string last_trouble_;              // cause and last output of the latest unexpected death
   std::string last_sacrificial_trouble_;  // the same for the sacrificial worker
   std::uint32_t started_ = 0;

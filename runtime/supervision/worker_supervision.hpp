@@ -135,6 +135,7 @@ class worker_supervision {
   /// `lost`: the worker's process, if any, has ended with the host. Otherwise the host waits until the worker's leases are done.
   void host_left(std::uint32_t worker, bool lost);
   void host_rests(std::uint32_t worker) { pool_.host_rests(worker); }
+  void host_refused(std::string why) { pool_.host_refused(std::move(why)); }
 
   // From the process. Events of another incarnation, or of one that has ended, are dropped.
   void started(worker_ref who, pid_t pid);

@@ -431,6 +431,14 @@ class HostsTest(HostCase):
         self.assertIn("no loader host has joined for 1 s", err)
         self.assertLess(time.monotonic() - started, 15)
 
+    def test_a_session_that_no_host_may_join_fails_with_the_last_refusal(self):
+        data, text = self.raw_dataset("data", 40)
+        other, _ = self.raw_dataset("other", 41)
+        process = self.begin(self.config(text=text, hosts=INSECURE + 'wait = "10s"\n'))
+        self.ends(self.host(self.address(), 1, "a", "--data", "%s=%s" % (data, other)), EXIT_CONFIG)
+        report = self.report_of(process, EXIT_FAILED)
+        self.assertRegex(report["error"], r"no loader host has joined for 10 s .*; loader host a was refused: .* has 41 samples, but")
+
     def test_a_session_that_loses_its_last_host_continues_with_the_next_one(self):
         shape = dict(samples=600, dataset='wait = "4ms"', epochs=1)
         process = self.begin(self.config(**shape))

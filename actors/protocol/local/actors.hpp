@@ -74,7 +74,7 @@ using heard =
     protocol::hears<open_pool, close_pool, worker_started, start_refused, worker_spoke, worker_lost_link,
                     worker_exited, partition_prepared, blame_decided, want_sacrificial, fence_worker,
                     cancel_worker, limits_in_use, worker_told_to_stop, when_handled, scale_pool,
-                    host_place_joined, host_place_left, restart_worker, drain_worker, tick, wake, meet_others>;
+                    host_place_joined, host_place_left, host_refused, restart_worker, drain_worker, tick, wake, meet_others>;
 using supervisor_actor = heard::actor;
 
 /// The keeper of the GPU owner's process replaces the owner.

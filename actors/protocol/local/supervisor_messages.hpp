@@ -94,6 +94,10 @@ struct host_place_left {
   bool lost = false;
   bool rests = false;
 };
+/// A loader host may not join; the error names it if no other one comes.
+struct host_refused {
+  std::string why;
+};
 struct restart_worker {
   std::uint32_t worker = 0;
   bool at_once = false;  ///< without finishing what it holds

@@ -656,6 +656,18 @@ TEST_CASE(
   CHECK(w.failed()->message == "there is no loader worker, and no loader host has joined for 1 m 0 s ([loader.hosts] wait)");
 }
 
+TEST_CASE("a pool that no host may join fails with the last refusal") {
+  world w(with_hosts(0));
+  w.start_all();
+  w.children.host_refused("loader host a was refused: its dataset has 41 samples");
+  w.now += 60s;
+  w.start_all();
+  REQUIRE(w.failed());
+  CHECK(w.failed()->message ==
+        "there is no loader worker, and no loader host has joined for 1 m 0 s ([loader.hosts] wait); loader host a was refused: its "
+        "dataset has 41 samples");
+}
+
 TEST_CASE("a pool that is closed restarts no worker, so no place waits for a restart") {
   pool_settings settings = with_workers(2);
   settings.restart.backoff_base = 10s;
