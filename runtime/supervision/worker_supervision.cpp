@@ -213,6 +213,12 @@ bool worker_supervision::is_no_worker_program(const child& c) const {
          !c.ending.cause();
 }
 
+/// Perhaps for another reason, such as a library that is missing for a while.
+bool worker_supervision::died_before_hello(const child& c) const {
+  return c.at == stage::started && c.ended->ending == process::exit_report::how::exited && !exit_codes::is_permanent(c.ended->code) && !c.gave_up &&
+         !closing_ && !c.ending.cause();
+}
+
 worker_supervision::settled worker_supervision::blame_decided(worker_ref who, steady_time now, bool blamed,
                                                               std::uint64_t samples_done,
                                                               const std::string& last_words,
@@ -235,6 +241,8 @@ worker_supervision::settled worker_supervision::blame_decided(worker_ref who, st
         " before its hello ([loader] command is not a worker program: its main() calls neither "
         "penstock::worker_main nor, "
         "for a pool, penstock::job_main)";
+  } else if (died_before_hello(*c)) {
+    cause += " before its hello (a worker program calls penstock::worker_main or, for a pool, penstock::job_main)";
   }
   const std::string words = c->gave_up ? c->gave_up->message : last_words;
   children_.erase(who.worker);

@@ -208,6 +208,20 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("if programs that are no workers fail again and again, the error says what a worker program has to call") {
+  stage s;
+  for (std::uint32_t i = 0; s.all<workers_failed>().empty() && i < 100; ++i) {
+    s.workers.started(s.who(), 7);
+    s.die(exited(exit_codes::failed), 0);
+    s.now += 1s;
+    s.look();
+  }
+  REQUIRE(s.all<workers_failed>().size() == 1);
+  CHECK(s.all<workers_failed>()[0].reason.message.find(
+            "ended with exit 1 before its hello (a worker program calls penstock::worker_main or, for a pool, penstock::job_main)") !=
+        std::string::npos);
+}
+
 TEST_CASE("an immediate restart by an operator does not wait for the worker's sample, and blames none") {
   stage s;
   s.be_ready();
