@@ -49,7 +49,7 @@ struct carry_out {
   }
   void operator()(schedule::sample_failed& failed) {
     lost_sample lost = s.source->lost(failed.position, failed.sample);
-    s.failures->note(lost.name, failed.reason);
+    lost.alike = s.failures->note(lost.name, failed.reason);
     lost.reason = std::move(failed.reason);
     s.around.news->sample_failed(lost);
   }

@@ -67,7 +67,10 @@ class Session::body::news_of_actors final : public host::owner_reports,
 
   void sample_failed(const scheduler::lost_sample& lost) override {
     board_.sample_failed(lost);
-    warn(host::event_of_failed(lost));
+    event what = host::event_of_failed(lost);
+    if (lost.alike > alike_logged) return session_.tell(std::move(what));
+    warn(std::move(what));
+    if (lost.alike == alike_logged) log::warn("scheduler", "further samples that fail for this reason are not logged: `penstock events` and --report list them");
   }
 
   void sample_quarantined(const scheduler::lost_sample& lost) override {
@@ -175,6 +178,8 @@ class Session::body::news_of_actors final : public host::owner_reports,
     log::warn("scheduler", "{}", what.text);
     session_.tell(std::move(what));
   }
+
+  static constexpr std::uint64_t alike_logged = 10;  // a mistake in a dataset fails every sample
 
   body& session_;
   host::board& board_;

@@ -20,14 +20,14 @@ std::string without_numbers(std::string_view text) {
 
 }  // namespace
 
-void failure_limit::note(const std::string& name, const std::string& reason) {
+std::uint64_t failure_limit::note(const std::string& name, const std::string& reason) {
   ++noted_;
   std::string text = reason;
   if (const auto at = name.empty() ? std::string::npos : text.find(name); at != std::string::npos)
     text.replace(at, name.size(), "...");
   const std::string kind = without_numbers(text);
-  if (reasons_.size() >= reasons_max && !reasons_.contains(kind)) return;
-  ++reasons_.try_emplace(kind, counted_reason{std::move(text), 0}).first->second.times;
+  if (reasons_.size() >= reasons_max && !reasons_.contains(kind)) return ++others_;
+  return ++reasons_.try_emplace(kind, counted_reason{std::move(text), 0}).first->second.times;
 }
 
 std::optional<failure> failure_limit::check(const epoch_account& open) const {

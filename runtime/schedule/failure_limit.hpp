@@ -17,14 +17,14 @@ class failure_limit {
  public:
   /// This many failures per epoch are always allowed, so that a few bad files do not fail a small dataset.
   static constexpr std::uint64_t always_allowed = 32;
-  /// The number of kinds of reasons that are counted; further ones are not.
+  /// The number of kinds of reasons that are counted; further ones count as one kind.
   static constexpr std::size_t reasons_max = 64;
 
   explicit failure_limit(double max_fraction) : max_fraction_(max_fraction) {}
 
   /// Records a failed sample. Removes `name` from `reason` and ignores numbers, so that the same fault of different
-  /// samples counts as one.
-  void note(const std::string& name, const std::string& reason);
+  /// samples counts as one. Returns how many of its kind there are, with this one.
+  std::uint64_t note(const std::string& name, const std::string& reason);
 
   /// Call after each delivery. Returns why the run must fail (errc::dataset), with the most frequent reason;
   /// else empty.
@@ -38,6 +38,7 @@ class failure_limit {
     std::uint64_t times = 0;
   };
   std::map<std::string, counted_reason> reasons_;  // by kind
+  std::uint64_t others_ = 0;                       // of further kinds
 };
 
 }  // namespace penstock::schedule

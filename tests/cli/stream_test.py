@@ -3,6 +3,7 @@
 import glob
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -161,6 +162,15 @@ class StreamTest(PenstockTest):
         self.assertIn("400 of 400 samples", err)
         self.assertIn(", 2 of them replace bad samples", err)
 
+    def test_samples_that_fail_for_one_reason_are_logged_ten_times(self):
+        faults = ", ".join('{sample = %d, kind = "throw", times = 0}' % sample for sample in range(25))
+        config = self.write("many.toml", synthetic(samples=100, epochs=1, dataset="faults = [%s]" % faults))
+        code, _, err = self.penstock("run", config)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(len(re.findall(r"sample \d+.* failed: ", err)), 10, err)
+        self.assertEqual(err.count("further samples that fail for this reason are not logged"), 1, err)
+        events = self.penstock("events", "--last", "--json")[1].splitlines()
+        self.assertEqual(sum(json.loads(event)["kind"] == "sample_failed" for event in events), 25)
     def test_fail_ends_the_run_and_names_the_sample(self):
         config = self.write("f.toml", synthetic(dataset='faults = [{sample = 5, kind = "throw", times = 0}]',
                                                 more='[loader]\non_bad_sample = "fail"'))

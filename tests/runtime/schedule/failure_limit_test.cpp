@@ -47,10 +47,11 @@ TEST_CASE("when a run fails, the most frequent reason is named, whatever the sam
 TEST_CASE("different reasons are counted separately only as far as memory allows") {
   failure_limit limit(0);
   for (std::size_t i = 0; i < 1000; ++i) limit.note("", "reason " + std::string(i, 'x'));
-  limit.note("", "reason xx");
+  CHECK(limit.note("", "reason xx") == 2);
+  CHECK(limit.note("", "one more") == 1000 - failure_limit::reasons_max + 1);
   const auto no = limit.check(with_failures(1000, 1000));
   REQUIRE(no);
-  CHECK(no->message.ends_with("(2 of 1001 failures so far): reason xx"));
+  CHECK(no->message.ends_with("(2 of 1002 failures so far): reason xx"));
 }
 
 TEST_CASE("reasons that differ only in their numbers count as one, and the first is shown") {
