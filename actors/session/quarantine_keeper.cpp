@@ -1,5 +1,6 @@
 #include "actors/session/quarantine_keeper.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/patient_wait.hpp"
 #include "runtime/base/text.hpp"
@@ -77,6 +78,12 @@ result<std::vector<quarantine_report>> quarantine_keeper::open(const std::string
   for (const std::string& notice : list->notices) log::warn("quarantine", "{}", notice);
   for (control::quarantine_entry& entry : list->entries) {
     if (entry.fingerprint == fingerprint) known.push_back(std::move(entry.sample));
+  }
+  if (const std::size_t others = list->entries.size() - known.size(); others > 0) {
+    log::write(known.empty() ? log::level::warn : log::level::info, "quarantine",
+               fmt::format("{} of the {} in '{}' {} to another dataset and {} not apply to this one", others,
+                           counted(list->entries.size(), "entry", "entries"), printable(file_), others == 1 ? "belongs" : "belong",
+                           others == 1 ? "does" : "do"));
   }
   return known;
 }

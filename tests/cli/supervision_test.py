@@ -252,8 +252,10 @@ class SupervisionTest(PenstockTest):
                          [(e["digest"], e["quarantined"]) for e in first["epochs"]])
         self.assertTrue(all(q["known"] for q in second["quarantine"]))
         # In another dataset, sample 17 is not suspected.
-        other = self.run_json(config, "--set", "dataset.samples=201", "--set", "dataset.faults=[]")
-        self.assertEqual((other["quarantine"], other["epochs"][0]["delivered"]), ([], 201))
+        other = ("--set", "dataset.samples=201", "--set", "dataset.faults=[]")
+        report = self.run_json(config, *other)
+        self.assertEqual((report["quarantine"], report["epochs"][0]["delivered"]), ([], 201))
+        self.assertRegex(self.penstock("run", config, *other)[2], "2 of the 2 entries in '.*bad.jsonl' belong to another dataset and do not apply")
 
         code, out, _ = self.penstock("quarantine", "list", "--file", "bad.jsonl", "--json")
         self.assertEqual({q["sample"] for q in json.loads(out)["quarantine"]}, {17, 90})
