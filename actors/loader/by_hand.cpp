@@ -122,7 +122,7 @@ class sample_loader {
   }
 
   void tell_description() const {
-    fmt::print("dataset '{}': {} sample{}, fingerprint '{}'\n", printable(described_.type),
+    fmt::print("dataset '{}': {} sample{}, its author's fingerprint '{}'\n", printable(described_.type),
                described_.samples, described_.samples == 1 ? "" : "s", printable(described_.fingerprint));
     for (const tensor_spec& spec : described_.tensors) {
       const std::string_view role = spec.role == tensor_role::image    ? ", an image"

@@ -28,6 +28,7 @@ struct session_state {
   arena::geometry shape;
   std::uint32_t rows_max = 0;        // per slot
   std::set<std::uint32_t> prepared;  // partitions that are already reserved and attached
+  std::string own_fingerprint;       // that the author of the dataset chose
   bool built = false;
   bool failed = false;
 };
@@ -48,11 +49,16 @@ result<dataset_description> checked(const config& settings, const protocol::data
   return described;
 }
 
-std::string difference(const dataset_description& a, const dataset_description& b) {
+/// `own`: the string that its author chose; the other one is a hash of everything.
+std::string fingerprint_in_words(const std::string& fingerprint, const std::string& own) {
+  return own.empty() || own == fingerprint ? fingerprint : fmt::format("{} (its author's '{}')", fingerprint, printable(own));
+}
+
+std::string difference(const dataset_description& a, const std::string& own_of_a, const dataset_description& b, const std::string& own_of_b) {
   if (a.type != b.type) return fmt::format("type {} and {}", a.type, b.type);
   if (a.samples != b.samples) return fmt::format("{} and {} samples", a.samples, b.samples);
   if (a.tensors != b.tensors) return "different tensors";
-  return fmt::format("fingerprints {} and {}", a.fingerprint, b.fingerprint);
+  return fmt::format("fingerprints {} and {}", fingerprint_in_words(a.fingerprint, own_of_a), fingerprint_in_words(b.fingerprint, own_of_b));
 }
 
 std::uint64_t quarantine_max(const config& c, std::uint64_t samples) {
@@ -180,9 +186,10 @@ result<protocol::assign_slots> welcome(self_pointer self, const worker_described
                                                                : nullptr;
   if (known != nullptr && *described != *known) {
     return refuse(errc::protocol, "worker {} sees a different dataset than the session: {}", news.who.worker,
-                  difference(*known, *described));
+                  difference(*known, s.own_fingerprint, *described, news.dataset.fingerprint));
   }
   if (!s.built) {
+    s.own_fingerprint = news.dataset.fingerprint;
     s.dataset = std::move(*described);
     if (auto ok = build(s, self); !ok) return tl::unexpected(std::move(ok.error()));
   }

@@ -41,6 +41,10 @@ class WorkerByHand(PenstockTest):
     def odd(self, options=""):
         return self.write("odd.toml", ODD.format(options=options))
 
+    def test_workers_whose_fingerprints_differ_are_refused_with_what_their_author_chose(self):
+        code, _, err = self.penstock("run", self.odd('new_each_time = "yes"'), "--workers", 2)
+        self.assertEqual(code, 1, err)
+        self.assertRegex(err, r"fingerprints [0-9a-f]+ \(its author's 'odd/\d+'\) and [0-9a-f]+ \(its author's 'odd/\d+'\)")
     def test_a_sample_equals_the_one_that_a_session_delivers_and_is_the_same_each_time(self):
         make_photos(os.path.join(self.folder, "photos"), 6, classes=2)
         config = self.write("p.toml", PHOTOS)
@@ -65,7 +69,7 @@ class WorkerByHand(PenstockTest):
     def test_a_custom_program_loads_in_the_foreground_and_failures_are_named(self):
         code, out, err = self.worker("odd-worker", "--config", self.odd('throw = "13"'), "--load", "12-14")
         self.assertEqual(code, 1, err)
-        self.assertIn("dataset 'odd': 60 samples, fingerprint 'odd/1'\n  tokens  uint16 [10, 2]\n  number  int64 []\n", out)
+        self.assertIn("dataset 'odd': 60 samples, its author's fingerprint 'odd/1'\n  tokens  uint16 [10, 2]\n  number  int64 []\n", out)
         self.assertIn("sample 13 (page-13), epoch 0\n  failed: page is torn\n", out)
         self.assertRegex(out, r"sample 14 \(page-14\), epoch 0\n  tokens  uint16 \[10, 2\]  digest [0-9a-f]{16}\n"
                               r"  number  int64 \[\]  digest [0-9a-f]{16}  = 14\n  loaded in [0-9.]+ ms\n")

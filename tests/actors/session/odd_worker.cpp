@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -27,6 +28,7 @@ class odd_dataset final : public Dataset {
     d.type = "odd";
     d.samples = option("samples").empty() ? 60 : std::stoul(option("samples"));
     if (option("nameless").empty()) d.fingerprint = "odd/1";
+    if (!option("new_each_time").empty()) d.fingerprint = "odd/" + std::to_string(::getpid());
     const auto rule = option("length") == "fixed"   ? length_rule::fixed_maximum
                       : option("length") == "batch" ? length_rule::batch_maximum
                                                     : length_rule::exact;
