@@ -33,6 +33,7 @@ class HeadroomTest(PenstockTest):
         self.assertRegex(cached, r"^cached +\d+ samples/s, if data were free")
         self.assertRegex(feed, r"^feed +\d+ samples/s, [0-9.]+ % of that; the program waited [0-9.]+ % of the time$")
         self.assertTrue(verdict)
+        self.assertIn("about the last 10 s, and the feed was measured for less: to compare the two, give --seconds 20s", err)
         self.assertIn("nothing works on the batches", err)
 
     def test_the_cached_phase_is_not_a_stall(self):

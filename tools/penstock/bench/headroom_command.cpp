@@ -27,6 +27,7 @@ using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
 constexpr auto why_deadline = 2s;
+constexpr auto feed_alone_from = 20s;  // from this value of --seconds on, `why` describes only the feed
 constexpr std::uint64_t epochs_max = 1'000'000;  // the largest [sampler] epochs
 
 struct headroom_options {
@@ -150,13 +151,15 @@ json measure(const headroom_options& o, config settings, nanoseconds time, nanos
           {"verdict", said("verdict")}};
 }
 
-void tell(const headroom_options& o, const json& r) {
+void tell(const headroom_options& o, nanoseconds time, const json& r) {
   const double feed = r.at("feed").at("samples_per_second").get<double>();
   const double cached = r.at("cached").at("samples_per_second").get<double>();
   print(fmt::format("cached  {:>9.0f} samples/s, if data were free: one batch again and again", cached));
   print(fmt::format("feed    {:>9.0f} samples/s, {:.1f} % of that; the program waited {:.1f} % of the time", feed,
                     100 * r.at("ratio").get<double>(), 100 * r.at("feed").at("waited").get<double>()));
   if (r.at("verdict").is_string()) print(r.at("verdict").get<std::string>());
+  if (r.at("verdict").is_string() && time < feed_alone_from)
+    say("that sentence is about the last 10 s, and the feed was measured for less: to compare the two, give --seconds 20s");
   if (o.sink == "null" && o.step.empty())
     say("nothing works on the batches: name your program (--sink plugin:PATH), or how long a step takes (--step 20ms)");
 }
@@ -172,7 +175,7 @@ int headroom(const headroom_options& o) {
   tell_warnings(*loaded);
   try {
     const json measured = measure(o, loaded->values, *time, *step);
-    o.as_json ? print_json(measured) : tell(o, measured);
+    o.as_json ? print_json(measured) : tell(o, *time, measured);
     return exit_ok;
   } catch (const error& e) {
     return refuse_with(e.code() == errc::config ? exit_config : exit_failed, e.as_failure(), o.as_json);
