@@ -125,6 +125,10 @@ class CalledHostsTest(HostCase):
     def test_a_host_needs_exactly_one_address_and_the_address_must_be_free(self):
         self.assertEqual(self.penstock("host", "--insecure")[0], EXIT_USAGE)
         self.assertEqual(self.penstock("host", "--insecure", "--join", "a:1", "--listen", "b:1")[0], EXIT_USAGE)
+        for option in ("--join", "--listen"):
+            code, _, err = self.penstock("host", "--insecure", option, "127.0.0.1")
+            self.assertEqual(code, EXIT_USAGE)
+            self.assertIn("%s: '127.0.0.1' is not an address: it must be HOST:PORT" % option, err)
         code, _, err = self.penstock("host", "--listen", "127.0.0.1:0")
         self.assertEqual(code, EXIT_CONFIG)
         self.assertIn("there is no secret: give --secret-file", err)

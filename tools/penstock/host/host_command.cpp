@@ -1,4 +1,5 @@
 // host: offers this machine's cores to a session on another machine, as loader workers.
+#include "actors/remote/host_security.hpp"
 #include "actors/remote/loader_host.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/net/group_secret.hpp"
@@ -50,7 +51,7 @@ int hosts_elsewhere(const host_options& o) {
     if (!found) return refuse_with(exit_config, found.error(), o.json);
     secret = std::move(found->bytes);
   } else if (!o.settings.insecure) {
-    return refuse_with(exit_config, failure{errc::config, "hosts join over the network: give --secret-file, or allow anyone with --insecure", 0},
+    return refuse_with(exit_config, failure{errc::config, "there is no secret: give --secret-file with the session's, or --insecure if the session has none", 0},
                        o.json);
   }
   stop_signals signals;  // before any thread starts
@@ -66,6 +67,11 @@ int hosts_elsewhere(const host_options& o) {
 int host(host_options o) {
   if (o.settings.sessions.empty() && o.settings.listen.empty())
     return refuse_with(exit_usage, failure{errc::usage, "a host needs --join, where a session listens, or --listen, where sessions call it", 0}, o.json);
+  const bool listens = !o.settings.listen.empty();
+  for (const std::string& one : listens ? std::vector{o.settings.listen} : o.settings.sessions) {
+    if (const auto address = hosts::parse_address(one); !address)
+      return refuse_with(exit_usage, failure{errc::usage, fmt::format("{}: {}", listens ? "--listen" : "--join", address.error().message), 0}, o.json);
+  }
   auto folders = folders_of(o.data);
   if (!folders) return refuse_with(exit_usage, folders.error(), o.json);
   if (!o.on.empty()) return hosts_elsewhere(o);
