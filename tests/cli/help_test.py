@@ -85,6 +85,7 @@ class HelpTest(PenstockTest):
             code, out, err = self.penstock(*arguments)
             self.assertEqual((code, out), (EXIT_USAGE, ""), arguments)
             self.assertIn("there is no verb 'statsu'; did you mean 'status'?", err)
+        self.assertIn("there is no verb 'stat'; did you mean 'status'?", self.penstock("stat")[2])
         self.assertEqual(self.penstock()[0], EXIT_USAGE)
 
     def test_a_misspelt_value_gets_a_suggestion_and_an_abbreviated_option_its_full_name(self):

@@ -200,7 +200,9 @@ std::string no_such_verb(const verb_table& table, const std::string& word) {
   for (const auto& v : table.verbs()) names.push_back(v->facts.name);
   if (word.ends_with(".toml"))
     return fmt::format("there is no verb '{0}'; a config file comes after its verb: penstock run {0}", printable(word));
-  const std::string_view near = nearest_name(word, names);
+  std::string_view near = nearest_name(word, names);
+  const auto begins = std::ranges::find_if(names, [&](const std::string& name) { return word.size() > 2 && name.starts_with(word); });
+  if (near.empty() && begins != names.end()) near = *begins;
   return fmt::format("there is no verb '{}'", printable(word)) +
          (near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));
 }
