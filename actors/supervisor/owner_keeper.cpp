@@ -107,8 +107,8 @@ struct carry_out {
   }
   void operator()(const supervision::owner_left_out& batch) { log::warn("gpu", "{}", batch.text); }
   void operator()(const supervision::owner_not_started& no) {
-    log::warn("gpu", "the GPU owner could not be started: {}; trying again in {}", no.reason.message,
-              duration_for_people(no.again_in));
+    log::warn("gpu", "the GPU owner could not be started: {}; trying again {}", no.reason.message,
+              no.again_in > nanoseconds(0) ? "in " + duration_for_people(no.again_in) : "at once");
   }
   void operator()(const supervision::owner_failed& end) { s.around.news->gave_up(end.reason); }
   void operator()(const supervision::owner_closed&) { s.around.news->owner_closed(); }
