@@ -166,6 +166,7 @@ class worker {
   }
 
   void take(const protocol::drop_batch&) { take(protocol::load_batch{}); }
+  void take(const protocol::name_samples&) { take(protocol::load_batch{}); }
 
   void take(const protocol::stop_work&) { end(exit_codes::finished); }
 

@@ -7,6 +7,7 @@
 #include "actors/protocol/fit.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/exit_codes.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/thrown.hpp"
 #include "runtime/process/crash_notes.hpp"
 
@@ -165,6 +166,22 @@ void load(self_pointer self, const protocol::load_batch& lease) {
   if (s.runner->cuda_loaded()) end(self, exit_codes::temporary);
 }
 
+void name(self_pointer self, const protocol::name_samples& order) {
+  loader_state& s = self->state;
+  if (s.over) return;
+  if (!s.runner)
+    return give_up(self, exit_codes::protocol, {errc::protocol, "names were asked for before slots were assigned", 0});
+  protocol::samples_named said;
+  for (const std::uint64_t sample : order.samples) {
+    try {
+      said.names.push_back(s.dataset->name_of(sample).substr(0, protocol::samples_named::name_bytes_max));
+    } catch (...) {  // its load() would say why
+      said.names.push_back(default_sample_name(sample));
+    }
+  }
+  s.around.link->send(std::move(said));
+}
+
 void load_urgent(self_pointer self) {
   while (const auto lease = self->state.around.expected->take_urgent()) load(self, *lease);
 }
@@ -178,6 +195,7 @@ loader_actor::behavior_type behave(self_pointer self, loader_surroundings around
         load_urgent(self);
         load(self, lease);
       },
+      [=](const protocol::name_samples& order) { name(self, order); },
       [=](const link_lost& news) {
         if (news.reason.empty()) return end(self, exit_codes::parent_lost);
         give_up(self, exit_codes::protocol, {errc::protocol, news.reason, 0});

@@ -1,9 +1,9 @@
 // The loader worker actor: the only actor of a worker process. It opens and describes the dataset, maps its
 // slots and processes its leases one by one.
 //
-//   receives  open_dataset, assign_slots, load_batch, link_lost
+//   receives  open_dataset, assign_slots, load_batch, name_samples, link_lost
 //             (stop_work sets `stopping` at once, ahead of leases)
-//   sends     hello, dataset_described, worker_ready, batch_loaded, worker_gives_up
+//   sends     hello, dataset_described, worker_ready, batch_loaded, samples_named, worker_gives_up
 //   owns      the dataset, the mapped slots, its page of the flight recorder
 //
 //            open_dataset             assign_slots
@@ -37,7 +37,7 @@ struct link_lost {
 struct wake_up {};
 
 using heard =
-    actors::hears<protocol::open_dataset, protocol::assign_slots, protocol::load_batch, link_lost, wake_up>;
+    actors::hears<protocol::open_dataset, protocol::assign_slots, protocol::load_batch, protocol::name_samples, link_lost, wake_up>;
 inline constexpr std::integral_constant<int, 1> messages{};
 
 }  // namespace penstock::loader

@@ -23,7 +23,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Increment with every change of a message: each side refuses any other version (exit 82).
-inline constexpr std::uint32_t version = 11;
+inline constexpr std::uint32_t version = 12;
 
 /// The descriptors that a child inherits. Descriptor 0 is /dev/null; 1 and 2 are its log.
 namespace child_fd {
@@ -137,6 +137,17 @@ auto inspect(Inspector& f, jobs_done& x) {
   return f(x.slot, x.generation, x.rows);
 }
 
+/// The answer to name_samples: the names in the same order, cut to name_bytes_max.
+struct samples_named {
+  static constexpr std::size_t name_bytes_max = 4000;
+
+  std::vector<std::string> names;
+};
+template <class Inspector>
+auto inspect(Inspector& f, samples_named& x) {
+  return f(x.names);
+}
+
 /// A worker or the owner cannot continue, and the reason. It then exits with `exit_code`.
 struct worker_gives_up {
   std::int32_t exit_code = 0;
@@ -207,6 +218,17 @@ struct drop_batch {
 template <class Inspector>
 auto inspect(Inspector& f, drop_batch& x) {
   return f(x.slot, x.generation);
+}
+
+/// What the dataset calls these samples, which are not loaded. After worker_ready.
+struct name_samples {
+  static constexpr std::size_t samples_max = 1000;
+
+  std::vector<std::uint64_t> samples;
+};
+template <class Inspector>
+auto inspect(Inspector& f, name_samples& x) {
+  return f(x.samples);
 }
 
 /// Run the jobs in this slot's table (runtime/arena/job_slot.hpp), in order. A worker processes its leases in

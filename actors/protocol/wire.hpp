@@ -17,8 +17,8 @@
 namespace penstock::protocol {
 
 using from_worker = std::variant<hello, dataset_described, worker_ready, batch_loaded, worker_gives_up,
-                                 functions_described, jobs_done>;
-using to_worker = std::variant<open_dataset, assign_slots, load_batch, stop_work, run_jobs, drop_batch>;
+                                 functions_described, jobs_done, samples_named>;
+using to_worker = std::variant<open_dataset, assign_slots, load_batch, stop_work, run_jobs, drop_batch, name_samples>;
 using from_owner =
     std::variant<hello, owner_opened, slots_copied, batches_delivered, worker_gives_up, owner_irreplaceable,
                  gpu_processes_seen, jobs_answered, communicator_changed, partition_attached>;
@@ -39,7 +39,8 @@ inline constexpr bool written_at_once<jobs_answered> = true;
 /// cannot be split is a lease: 65536 samples x (8 bytes index + 4 bytes attempt) = 0.8 MB. Senders split
 /// lists of uploads and cut the reasons of failures (fit.hpp). A sink's snapshot is at most 1 MiB
 /// (gpu_owner/batch_sink.hpp), which leaves 3 MiB for the config in open_owner and the deliveries in
-/// batches_delivered. functions_described has at most 10 000 names of 200 bytes.
+/// batches_delivered. functions_described has at most 10 000 names of 200 bytes, samples_named
+/// 1000 of 4000.
 inline constexpr std::uint32_t frame_bytes_max = 4U << 20U;
 
 struct frame_header {

@@ -19,6 +19,7 @@
 #include <csignal>
 #include <filesystem>
 #include <future>
+#include <iterator>
 #include <variant>
 
 namespace penstock::supervisor {
@@ -211,6 +212,21 @@ result<void> lone_worker::set_up(const dataset_description& dataset, std::uint32
   const auto third = hear(deadline_, doing);
   if (!third) return tl::unexpected(third.error());
   return {};
+}
+
+result<std::vector<std::string>> lone_worker::name(std::span<const std::uint64_t> samples) {
+  constexpr std::string_view doing = "while naming samples";
+  std::vector<std::string> names;
+  while (names.size() < samples.size()) {
+    const auto some = samples.subspan(names.size(), std::min(samples.size() - names.size(), protocol::name_samples::samples_max));
+    if (auto ok = say(protocol::name_samples{{some.begin(), some.end()}}, doing); !ok) return tl::unexpected(std::move(ok.error()));
+    auto answer = hear(deadline_, doing);
+    if (!answer) return tl::unexpected(std::move(answer.error()));
+    auto* const said = std::get_if<protocol::samples_named>(&*answer);
+    if (said == nullptr || said->names.size() != some.size()) return refuse(errc::protocol, "it did not name the samples");
+    std::ranges::move(said->names, std::back_inserter(names));
+  }
+  return names;
 }
 
 result<protocol::from_worker> lone_worker::load(const protocol::load_batch& lease, nanoseconds deadline) {

@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,8 @@ class lone_worker {
   result<dataset_description> open(const config& settings);
   /// Has it set up the dataset, with one slot for that many samples.
   result<void> set_up(const dataset_description& dataset, std::uint32_t samples);
+  /// After set_up(): what the dataset calls these samples.
+  result<std::vector<std::string>> name(std::span<const std::uint64_t> samples);
   /// Returns the answer to a lease. Refuses (errc::timed_out), and (errc::worker_program) with how the worker ended.
   result<protocol::from_worker> load(const protocol::load_batch& lease, nanoseconds deadline);
 

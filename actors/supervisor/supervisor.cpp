@@ -166,6 +166,7 @@ struct hear {
   }
   void operator()(const protocol::batch_loaded&) { s.workers->out_of_turn(who, now, "batch_loaded"); }
   void operator()(const protocol::jobs_done&) { s.workers->out_of_turn(who, now, "jobs_done"); }
+  void operator()(const protocol::samples_named&) { s.workers->out_of_turn(who, now, "samples_named"); }
 };
 
 // ---- starts -----------------------------------------------------------------------------------------------

@@ -77,12 +77,12 @@ class ReplayTest(PenstockTest):
             code, out, err = self.penstock("plan", config, "--epoch", line["epoch"], "--batch", line["batch"], "--json")
             self.assertEqual(code, EXIT_OK, err)
             plan = json.loads(out)
-            self.assertEqual((plan["samples"], plan["names"][0]), (line["samples"], "sample %d" % line["samples"][0]))
+            self.assertEqual((plan["samples"], plan["names"][0]), (line["samples"], "%s/poem.txt:%d" % (self.folder, line["samples"][0] + 1)))
             self.assertEqual(self.replayed_digest(config, line), line["digest"])
         self.assertEqual(self.verify(config, journal)["changed"], [])
         self.write("poem.txt", "word 0\n" + "".join("line %d\n" % i for i in range(1, 20)))
         changed = self.verify(config, journal, expect=EXIT_FAILED)
-        self.assertIn({"sample": 0, "name": "sample 0"}, changed["suspects"])
+        self.assertIn({"sample": 0, "name": "%s/poem.txt:1" % self.folder}, changed["suspects"])
 
     def test_a_worker_program_that_cannot_describe_its_dataset_is_named_with_its_own_error(self):
         config = self.lines()
@@ -92,6 +92,15 @@ class ReplayTest(PenstockTest):
             self.assertEqual(code, EXIT_FAILED, arguments)
             self.assertIn("asking the worker program ([loader] command) for the dataset: opening the dataset: ", err)
 
+    def test_samples_are_planned_by_number_if_the_worker_program_cannot_set_up_its_dataset(self):
+        config = '[dataset]\ntype = "custom"\n%s[sampler]\nbatch_size = 7\n[loader]\ncommand = ["odd-worker"]\n'
+        code, out, err = self.penstock("plan", self.write("named.toml", config % ""))
+        self.assertEqual((code, err), (EXIT_OK, ""))
+        self.assertRegex(out, r"\A(?:(\d+)\tpage-\1\n){7}\Z")
+        code, out, err = self.penstock("plan", self.write("torn.toml", config % 'options = { throw_in = "setup" }\n'))
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertRegex(out, r"\A(?:(\d+)\tsample \1\n){7}\Z")
+        self.assertRegex(err, r"^the samples have no names here: .*no licence")
     def test_a_custom_dataset_that_lacks_an_option_lists_the_options_that_exist(self):
         with open(self.lines()) as file:
             config = self.write("without.toml", file.read().replace("file = ", "files = "))

@@ -63,10 +63,10 @@ std::vector<std::string> fuzz_seeds() {
       frames_of<from_worker>({dataset_described{"synthetic", 1000, {{"data", 0, 0, {64, 64, 3}}}, "abcdef"}}),
       frames_of<from_worker>({worker_ready{}, batch_loaded{1, 2, 7, {{3, "cat.jpg", "not a JPEG"}}, 12345}}),
       frames_of<from_worker>({worker_gives_up{78, 1, "cannot open the dataset"}}),
-      frames_of<from_worker>({functions_described{{"resize", "thumbnail"}}, jobs_done{1, 5, 100}}),
+      frames_of<from_worker>({functions_described{{"resize", "thumbnail"}}, jobs_done{1, 5, 100}, samples_named{{"cat.jpg"}}}),
       frames_of<to_worker>(
           {open_dataset{version, {3, 1}, "some config"}, assign_slots{4096, 3, 65, 3, 8, 1 << 30}}),
-      frames_of<to_worker>({load_batch{1, 5, 2, {{17, 1}, {18, 2}, {19, 1}}}, drop_batch{1, 5}, stop_work{}}),
+      frames_of<to_worker>({load_batch{1, 5, 2, {{17, 1}, {18, 2}, {19, 1}}}, drop_batch{1, 5}, name_samples{{17, 18}}, stop_work{}}),
       frames_of<to_worker>({run_jobs{1, 5, 100}, stop_work{}}),
   };
 }

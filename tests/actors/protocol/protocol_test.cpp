@@ -26,6 +26,7 @@ const std::vector<from_worker> conversation{
     worker_gives_up{78, 0, "no such folder"},
     functions_described{{"resize", "thumbnail"}},
     jobs_done{2, 18, 100},
+    samples_named{{"a.jpg", "b.jpg"}},
 };
 
 }  // namespace
@@ -47,8 +48,16 @@ TEST_CASE("messages survive serialisation, however their bytes are split") {
     CHECK(std::get<functions_described>(received[5]).names ==
           std::vector<std::string>{"resize", "thumbnail"});
     CHECK(std::get<jobs_done>(received[6]).rows == 100);
+    CHECK(std::get<samples_named>(received[7]).names == std::vector<std::string>{"a.jpg", "b.jpg"});
     CHECK_FALSE(reader.in_the_middle());
   }
+}
+
+TEST_CASE("the longest list of names of samples fits a frame") {
+  samples_named most;
+  most.names.assign(name_samples::samples_max, std::string(samples_named::name_bytes_max, 'n'));
+  std::vector<char> bytes;
+  CHECK(append_frame<from_worker>(bytes, most));
 }
 
 TEST_CASE("the longest list of functions fits a frame") {

@@ -32,7 +32,7 @@ void add_plan_command(verb_table& verbs) {
        "list the samples of a batch without loading them",
        "Lists the samples that a run puts into one batch, in the order of its rows, with an index and a name "
        "on each line. Nothing is loaded: the plan depends only on the config and on the dataset's list of "
-       "samples. For a custom dataset, plan starts one worker to describe it; its samples have no names. "
+       "samples. For a custom dataset, plan starts one worker, which describes it and names its samples. "
        "Samples that fail in a run are listed like the others. --rank and --world select a rank of "
        "a group; they replace [sampler] rank and world_size.",
        {{"penstock plan photos.toml --epoch 3 --batch 17", "a batch of the fourth epoch"},

@@ -25,26 +25,65 @@ result<config> settings_of(config settings, const place_options& o) {
   return settings;
 }
 
-result<dataset_description> described_by_worker(const config& settings) {
-  auto worker = supervisor::lone_worker::start({settings.loader.command, supervisor::worker_environment(settings.loader.env), {},
-                                                settings.loader.hang.start_deadline});
-  if (!worker) return tl::unexpected(std::move(worker.error()));
-  if (auto ok = (*worker)->greet(); !ok) return tl::unexpected(std::move(ok.error()));
-  return (*worker)->open(settings);
-}
-
 }  // namespace
 
-result<prepared_dataset> prepare_by_worker(const config& settings) {
-  if (settings.dataset.type != dataset_type::custom) return prepare_stream(settings);
-  auto described = described_by_worker(settings);
-  if (!described) {
-    described.error().message =
-        fmt::format("asking the worker program ([loader] command) for the dataset: {}", described.error().message);
-    return tl::unexpected(std::move(described.error()));
+/// The worker of a custom dataset, which describes the dataset and names its samples.
+class sample_namer {
+ public:
+  static result<std::shared_ptr<sample_namer>> start(const config& settings) {
+    auto worker = supervisor::lone_worker::start({settings.loader.command, supervisor::worker_environment(settings.loader.env), {},
+                                                  settings.loader.hang.start_deadline});
+    if (!worker) return tl::unexpected(std::move(worker.error()));
+    if (auto ok = (*worker)->greet(); !ok) return tl::unexpected(std::move(ok.error()));
+    auto described = (*worker)->open(settings);
+    if (!described) return tl::unexpected(std::move(described.error()));
+    return std::shared_ptr<sample_namer>(new sample_namer(std::move(*worker), std::move(*described)));
   }
+
+  [[nodiscard]] const dataset_description& described() const noexcept { return described_; }
+
+  std::vector<std::string> names_of(std::span<const std::uint64_t> samples) {
+    if (worker_) {
+      auto names = ask(samples);
+      if (names) return std::move(*names);
+      say(fmt::format("the samples have no names here: {}", names.error().message));
+      worker_.reset();
+    }
+    std::vector<std::string> numbered;
+    for (const std::uint64_t sample : samples) numbered.push_back(default_sample_name(sample));
+    return numbered;
+  }
+
+ private:
+  sample_namer(std::unique_ptr<supervisor::lone_worker> worker, dataset_description described)
+      : worker_(std::move(worker)), described_(std::move(described)) {}
+
+  /// A dataset may need its setup for its names.
+  result<std::vector<std::string>> ask(std::span<const std::uint64_t> samples) {
+    if (!std::exchange(is_set_up_, true)) {
+      if (auto ok = worker_->set_up(described_, 1); !ok) return tl::unexpected(std::move(ok.error()));
+    }
+    return worker_->name(samples);
+  }
+
+  std::unique_ptr<supervisor::lone_worker> worker_;
+  dataset_description described_;
+  bool is_set_up_ = false;
+};
+
+namespace {
+
+/// `custom`: the worker of a custom dataset, afterwards.
+result<prepared_dataset> prepare(const config& settings, std::shared_ptr<sample_namer>& custom) {
+  if (settings.dataset.type != dataset_type::custom) return prepare_stream(settings);
+  auto asked = sample_namer::start(settings);
+  if (!asked) {
+    asked.error().message = fmt::format("asking the worker program ([loader] command) for the dataset: {}", asked.error().message);
+    return tl::unexpected(std::move(asked.error()));
+  }
+  custom = std::move(*asked);
   prepared_dataset prepared;
-  prepared.description = std::move(*described);
+  prepared.description = custom->described();
   prepared.description.fingerprint = session::fingerprint_of_custom(prepared.description);
   auto order = read_sampling(settings, prepared.description, -1);
   if (!order) return tl::unexpected(std::move(order.error()));
@@ -52,9 +91,17 @@ result<prepared_dataset> prepare_by_worker(const config& settings) {
   return prepared;
 }
 
+}  // namespace
+
+result<prepared_dataset> prepare_by_worker(const config& settings) {
+  std::shared_ptr<sample_namer> ends;
+  return prepare(settings, ends);
+}
+
 result<planned_stream> planned_stream::create(const config& settings,
                                               const std::optional<schedule::stream_state>& saved) {
-  auto prepared = prepare_by_worker(settings);
+  std::shared_ptr<sample_namer> custom;
+  auto prepared = prepare(settings, custom);
   if (!prepared) return tl::unexpected(std::move(prepared.error()));
   auto order = session::plan_of(settings, prepared->description, prepared->order, saved ? &*saved : nullptr);
   if (!order) return tl::unexpected(std::move(order.error()));
@@ -65,7 +112,7 @@ result<planned_stream> planned_stream::create(const config& settings,
     dataset = std::move(*opened);
     keep_prepared(settings, *prepared);  // for a session that loads what is planned
   }
-  planned_stream made(std::move(*prepared), std::move(*order), std::move(dataset));
+  planned_stream made(std::move(*prepared), std::move(*order), std::move(dataset), std::move(custom));
   made.begin_.identity = session::identity_of(settings, &made.prepared_.description, made.prepared_.order);
   if (saved) made.begin_.quarantined_samples = saved->quarantined_samples;
   return made;
@@ -81,7 +128,7 @@ result<planned_batch> planned_stream::batch(std::uint64_t epoch, std::uint64_t b
   }
   planned_batch found;
   found.samples = order_.batch(epoch, batch);
-  for (const std::uint64_t sample : found.samples) found.names.push_back(name_of(sample));
+  found.names = names_of(found.samples);
   found.before = begin_;
   found.before.epoch = epoch;
   found.before.start = share.start;
@@ -93,8 +140,19 @@ epoch_extent planned_stream::batches_of(std::uint64_t epoch) const {
   return {order_.shape().of(epoch).first_batch, order_.batches_per_epoch()};
 }
 
+std::vector<std::string> planned_stream::names_of(std::span<const std::uint64_t> samples) const {
+  std::vector<std::string> names;
+  if (custom_) {
+    names = custom_->names_of(samples);
+  } else {
+    for (const std::uint64_t sample : samples) names.push_back(dataset_->name_of(sample));
+  }
+  for (std::string& name : names) name = printable(name);
+  return names;
+}
+
 std::string planned_stream::name_of(std::uint64_t sample) const {
-  return dataset_ ? printable(dataset_->name_of(sample)) : default_sample_name(sample);
+  return names_of(std::span(&sample, 1)).front();
 }
 
 exit_code code_of(const failure& why) {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ struct planned_batch {
 /// Blocks for up to [loader.hang] start_deadline for each answer.
 result<prepared_dataset> prepare_by_worker(const config& settings);
 
+class sample_namer;
+
 class planned_stream {
  public:
   /// `saved`: a state of the run, or none. It contains the run's quarantined samples, and the position at which a group of another size
@@ -55,17 +58,19 @@ class planned_stream {
   /// Refuses (errc::usage) a batch that its epoch does not have.
   [[nodiscard]] result<planned_batch> batch(std::uint64_t epoch, std::uint64_t batch) const;
   [[nodiscard]] epoch_extent batches_of(std::uint64_t epoch) const;
-  /// "sample 7" for a custom dataset: only its worker program knows the names.
+  /// Asks a custom dataset's worker program, which sets up the dataset; "sample 7" if it cannot.
   [[nodiscard]] std::string name_of(std::uint64_t sample) const;
   [[nodiscard]] const prepared_dataset& prepared() const noexcept { return prepared_; }
 
  private:
-  planned_stream(prepared_dataset prepared, plan order, std::unique_ptr<Dataset> dataset)
-      : prepared_(std::move(prepared)), order_(std::move(order)), dataset_(std::move(dataset)) {}
+  [[nodiscard]] std::vector<std::string> names_of(std::span<const std::uint64_t> samples) const;
+  planned_stream(prepared_dataset prepared, plan order, std::unique_ptr<Dataset> dataset, std::shared_ptr<sample_namer> custom)
+      : prepared_(std::move(prepared)), order_(std::move(order)), dataset_(std::move(dataset)), custom_(std::move(custom)) {}
 
   prepared_dataset prepared_;
   plan order_;
   std::unique_ptr<Dataset> dataset_;  ///< null: a custom one
+  std::shared_ptr<sample_namer> custom_;
   schedule::stream_state begin_;
 };
 
