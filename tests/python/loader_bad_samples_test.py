@@ -87,7 +87,7 @@ class LoaderBadSamplesTest(LoaderCase):
     def test_the_stack_of_a_death_begins_with_the_lines_of_python(self):
         self.log_of(PROGRAM)
         said = self.penstock("deaths", "--last", "--stacks")[1]
-        self.assertRegex(said, r"\nworker \d+ incarnation \d+, SIGABRT:\n  __getitem__ at <string>:7\n")
+        self.assertRegex(said, r"\nworker/\d+ incarnation \d+, SIGABRT:\n  __getitem__ at <string>:7\n")
         stacks = said[said.index(" incarnation "):]
         self.assertIn("\n  in native code (--json also has the interpreter's frames):\n", stacks)
         self.assertNotRegex(stacks, r"(?m)^    .*/(lib)?python[\d.]+[^/]*\+0x")
