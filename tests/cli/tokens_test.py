@@ -1,10 +1,12 @@
-"""tokens datasets: what a run delivers, compared with slices of NumPy arrays."""
+"""tokens datasets: what a run delivers, compared with slices of NumPy arrays and with what Megatron reads of its own files."""
 
 import shutil
 
 import numpy
 
 from harness import *
+
+FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../runtime/dataset/tokens/fixtures")
 
 CONFIG = """
 name = "tokens"
@@ -34,18 +36,18 @@ class TokensTest(PenstockTest):
     def config(self, path="data", more="", epochs=1):
         return self.write("tokens.toml", CONFIG.format(path=path, more=more, epochs=epochs))
 
-    def delivered(self, config):
+    def delivered(self, config, *options, names=("tokens", "targets")):
         out = os.path.join(self.folder, "out")
         shutil.rmtree(out, ignore_errors=True)
-        self.run_json(config, "--sink", "npy", "--out", out)
+        self.run_json(config, "--sink", "npy", "--out", out, *options)
         rows = {}
         for name in os.listdir(out):
             if not name.endswith(".index.npy"):
                 continue
             batch = os.path.join(out, name[:-len("index.npy")])
-            tokens, targets = numpy.load(batch + "tokens.npy"), numpy.load(batch + "targets.npy")
+            tensors = [numpy.load(batch + tensor + ".npy") for tensor in names]
             for row, sample in enumerate(numpy.load(os.path.join(out, name))):
-                rows[int(sample)] = (tokens[row], targets[row])
+                rows[int(sample)] = tuple(tensor[row] for tensor in tensors)
         return rows
 
     def test_sequences_equal_slices_of_the_concatenated_files(self):
@@ -55,6 +57,36 @@ class TokensTest(PenstockTest):
             self.assertEqual(tokens.dtype, numpy.int32)
             numpy.testing.assert_array_equal(tokens, self.tokens[sample * 64:sample * 64 + 64])
             numpy.testing.assert_array_equal(targets, self.tokens[sample * 64 + 1:sample * 64 + 65])
+
+    def corpora_of_megatron(self):
+        """Their files, all ids, and the number of ids of each document, as Megatron reads them."""
+        for name in "documents_uint16", "items_int32", "items_uint16", "merged_uint16":
+            path = os.path.join(FIXTURES, name)
+            yield path + ".bin", numpy.load(path + ".tokens.npy"), numpy.load(path + ".documents.npy")
+
+    def test_tokens_and_targets_of_corpora_that_megatron_wrote_are_those_that_it_reads(self):
+        for path, ids, lengths in self.corpora_of_megatron():
+            begins = set(numpy.cumsum(lengths))
+            for boundaries in "ignore", "mask":
+                rows = self.delivered(self.config(path, 'boundaries = "%s"' % boundaries))
+                self.assertEqual(len(rows), (len(ids) - 1) // 64, path)
+                for sample, (tokens, targets) in rows.items():
+                    at = range(sample * 64, sample * 64 + 64)
+                    numpy.testing.assert_array_equal(tokens, ids[at])
+                    numpy.testing.assert_array_equal(targets, [-100 if boundaries == "mask" and i + 1 in begins else ids[i + 1] for i in at])
+
+    def test_packed_documents_of_corpora_that_megatron_wrote_are_those_that_it_reads(self):
+        for path, ids, lengths in self.corpora_of_megatron():
+            self.assertLess(max(lengths), 128)
+            packed = []
+            rows = self.delivered(self.config(path, 'boundaries = "pack"'), "--set", "dataset.sequence_length=128",
+                                  names=("tokens", "targets", "doc_lengths"))
+            for tokens, targets, ends in rows.values():
+                for begin, end in zip(ends[:-1], ends[1:]):
+                    if begin < end and targets[begin] != -100:  # not the unused places
+                        packed.append([*tokens[begin:end], targets[end - 1]])
+            documents = numpy.split(ids, numpy.cumsum(lengths)[:-1])
+            self.assertEqual(sorted(packed), sorted(one.tolist() for one in documents if len(one) > 1), path)
 
     def test_the_stream_is_the_same_for_any_number_of_workers_and_slots(self):
         for boundaries in ("ignore", "mask", "pack"):
