@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Compares token files with memcpy: tokens.py [BIN]
+"""Compares token files with memcpy: tokens.py [BIN] [--device DEVICE] [--workers N] [--batch N] [--batches N]
 
-Prints a Markdown table. 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers with 8 slots, the host device: sequences a second,
-compared with as many threads as workers, which copy as many bytes as a sequence's tensors have (int32 tokens and targets: 32 KiB) with
-memcpy from random places of a mapping of the same file, in turn in the same run. Then the processor time for a sequence: of such a memcpy, of the
+Prints a Markdown table. 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers with 8 slots, the host device: sequences a second
+and bytes that reach the device, compared with as many threads as workers, which copy as many bytes as a sequence's tensors have (int32 tokens and targets: 32
+KiB) with memcpy from random places of a mapping of the same file, in turn in the same run. The options change this: for a GPU with 16 cores, take
+--device cuda --workers 8 --batch 256 --batches 24000. Then the processor time for a sequence: of such a memcpy, of the
 workers alone, and of all processes, with the host device's copy. This hardly depends on the machine's other load. Then 10^12 tokens in
 10 000 sparse files: time to the first batch, and private memory of a worker. BIN is the folder of the programs, build/release/bin by default.
 Needs a C compiler (cc).
 """
 
+import argparse
 import ctypes
 import json
 import os
@@ -20,8 +22,21 @@ import threading
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BIN = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(TOP, "build/release/bin"))
-ROUNDS, LENGTH, BATCH, WORKERS, TOKENS, BATCHES = 5, 4096, 32, 2, 5 * 10**9, 6000
+ROUNDS, LENGTH, TOKENS = 5, 4096, 5 * 10**9
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("bin", nargs="?", default=os.path.join(TOP, "build/release/bin"))
+    parser.add_argument("--device", default="host", help="[gpu] device")
+    parser.add_argument("--workers", type=int, default=2, help="also the number of threads that copy")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--batches", type=int, default=6000, help="of the longer run; a rate is the difference between this and a sixth of it")
+    return parser.parse_args()
+
+
+GIVEN = options()
+BIN, WORKERS, BATCH, BATCHES = os.path.abspath(GIVEN.bin), GIVEN.workers, GIVEN.batch, GIVEN.batches
 
 CONFIG = """
 [dataset]
@@ -36,7 +51,7 @@ epochs = 100
 workers = %d
 slots_per_worker = 8
 [gpu]
-device = "host"
+device = "%s"
 """
 
 COPIES = """
@@ -74,7 +89,7 @@ def sparse(path, tokens):
 def config_of(folder, path):
     name = os.path.join(folder, "tokens.toml")
     with open(name, "w") as file:
-        file.write(CONFIG % (path, LENGTH, BATCH, WORKERS))
+        file.write(CONFIG % (path, LENGTH, BATCH, WORKERS, GIVEN.device))
     return name
 
 
@@ -173,10 +188,12 @@ def main():
         run(config, "--batches", str(BATCHES))  # the page cache
         library.copy(ctypes.c_uint64(2 * TOKENS // (8 * LENGTH)), ctypes.c_uint64(1), ctypes.c_uint64(BATCH))
         rates = [(sequences_a_second(config), *copies_a_second(library), *processor_times(config)) for _ in range(ROUNDS)]
-        print("| load average | sequences a second | memcpy of 32 KiB | median of the rounds' ratios |")
-        print("| --- | --- | --- | --- |")
-        print("| %.1f | %.0f | %.0f | %.2f |" % (os.getloadavg()[0], statistics.median(r[0] for r in rates), statistics.median(r[1] for r in rates),
-                                                 statistics.median(r[0] / r[1] for r in rates)))
+        print("device %s, %d workers, batches of %d\n" % (GIVEN.device, WORKERS, BATCH))
+        print("| load average | sequences a second | to the device | memcpy of 32 KiB | median of the rounds' ratios |")
+        print("| --- | --- | --- | --- | --- |")
+        sequences = statistics.median(r[0] for r in rates)
+        print("| %.1f | %.0f | %.1f GB/s | %.0f | %.2f |" % (os.getloadavg()[0], sequences, sequences * 8 * LENGTH / 1e9, statistics.median(r[1] for r in rates),
+                                                            statistics.median(r[0] / r[1] for r in rates)))
         print("\nProcessor time of a sequence, in us: memcpy %.1f, workers %.1f, all processes %.1f; memcpy / workers: median of the rounds %.2f" %
               (*(statistics.median(r[i] for r in rates) for i in (2, 3, 4)), statistics.median(r[2] / r[3] for r in rates)))
         seconds, memory = begin_of_a_trillion(folder)
