@@ -1,14 +1,17 @@
-// For LD_PRELOAD: reads from regular files below a folder take longer, or fail, as those from a bad disk or file server. Used by
-// why_test.py and failing_disk_test.py.
-// PENSTOCK_SLOW_DISK = MICROSECONDS:FOLDER
+// For LD_PRELOAD: regular files below a folder take longer to read or open, or their reads fail, as with a bad disk or file server. Used by
+// why_test.py, failing_disk_test.py and tools/bench/shards.py.
+// PENSTOCK_SLOW_DISK = MICROSECONDS:FOLDER   each read
+// PENSTOCK_SLOW_OPEN = MICROSECONDS:FOLDER   each open
 // PENSTOCK_FAILING_DISK = ERRNO:N:FOLDER    every Nth read of this process fails
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdarg>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -18,6 +21,8 @@ namespace {
 struct settings {
   std::chrono::microseconds delay{0};
   std::string slow_folder;
+  std::chrono::microseconds open_delay{0};
+  std::string slow_open_folder;
   int error = 0;
   unsigned long fails_every = 0;
   std::string failing_folder;
@@ -37,6 +42,10 @@ const settings& ours() {
     if (const char* text = std::getenv("PENSTOCK_SLOW_DISK"); text != nullptr) {
       s.delay = std::chrono::microseconds(take_number(text));
       s.slow_folder = text;
+    }
+    if (const char* text = std::getenv("PENSTOCK_SLOW_OPEN"); text != nullptr) {
+      s.open_delay = std::chrono::microseconds(take_number(text));
+      s.slow_open_folder = text;
     }
     if (const char* text = std::getenv("PENSTOCK_FAILING_DISK"); text != nullptr) {
       s.error = static_cast<int>(take_number(text));
@@ -66,6 +75,18 @@ bool disk_answers(int fd) {
   return false;
 }
 
+/// The open file, later.
+int opened_late(int fd) {
+  if (fd >= 0 && is_below(fd, ours().slow_open_folder)) std::this_thread::sleep_for(ours().open_delay);
+  return fd;
+}
+
+/// The third argument of an open that may create the file.
+mode_t mode_of(int flags, std::va_list arguments) {
+  const bool may_create = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  return may_create ? va_arg(arguments, mode_t) : 0;
+}
+
 template <class Function>
 Function next(const char* name) {
   return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
@@ -88,6 +109,24 @@ __attribute__((visibility("default"))) ssize_t pread(int fd, void* to, size_t by
 __attribute__((visibility("default"))) ssize_t pread64(int fd, void* to, size_t bytes, off64_t at) {
   static const auto real = next<ssize_t (*)(int, void*, size_t, off64_t)>("pread64");
   return disk_answers(fd) ? real(fd, to, bytes, at) : -1;
+}
+
+__attribute__((visibility("default"))) int open(const char* path, int flags, ...) {
+  static const auto real = next<int (*)(const char*, int, mode_t)>("open");
+  std::va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = mode_of(flags, arguments);
+  va_end(arguments);
+  return opened_late(real(path, flags, mode));
+}
+
+__attribute__((visibility("default"))) int openat(int folder, const char* path, int flags, ...) {
+  static const auto real = next<int (*)(int, const char*, int, mode_t)>("openat");
+  std::va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = mode_of(flags, arguments);
+  va_end(arguments);
+  return opened_late(real(folder, path, flags, mode));
 }
 
 }  // extern "C"
