@@ -119,6 +119,23 @@ class JoinedHostsTest(HostCase):
             self.assertNotIn("refused", self.penstock("events", "--last", "--session", name)[1])
         self.assertRegex(self.ends(host, EXIT_OK), r"joining the session at \S+: a has no free worker yet: it works for s\d; trying again")
 
+    def test_two_sessions_of_the_same_name_each_get_their_own_stream_and_the_log_has_their_addresses(self):
+        """Of two users, or of two machines: on one machine a user's sessions have different names."""
+        shapes, sessions, first_folder = [dict(samples=1600), dict(samples=1200, bytes="100B")], [], self.environment
+        local = [self.local_digests(epochs=1, **shape) for shape in shapes]
+        for number, shape in enumerate(shapes):
+            folder = os.path.join(self.folder, "user-%d" % number)
+            os.mkdir(folder)
+            self.environment = dict(first_folder, XDG_RUNTIME_DIR=folder)
+            sessions.append(self.session("same", **shape))
+        addresses = [address for _, address in sessions]
+        host = self.joining(4, *addresses)
+        for (process, _), digests in zip(sessions, local):
+            self.check(process, digests)
+        err = self.ends(host, EXIT_OK)
+        for address in addresses:
+            self.assertIn("joined session same at %s as a with " % address, err)
+
     def test_an_address_can_be_given_only_once(self):
         code, _, err = self.penstock("host", "--insecure", "--join", "a:1", "--join", "a:1")
         self.assertEqual(code, EXIT_CONFIG)
