@@ -59,6 +59,18 @@ TEST_CASE("a worker gets two leases, in the order of the plan") {
   }
 }
 
+TEST_CASE("the worker with the fewest leases gets a batch, and among equals the one in the lowest place: a local one before one on a host") {
+  constexpr worker_ref remote1{65, 1};
+  const small_plan plan(12, 1);
+  ledger books({}, plan, {0, 12});
+  books.worker_joined(remote1, 3);
+  books.worker_joined(b1, 3);
+  books.worker_joined(a1, 3);
+  std::vector<std::uint32_t> given;
+  for (const load_command& load : only<load_command>(books.advance())) given.push_back(load.lease.holder.worker);
+  CHECK(given == std::vector<std::uint32_t>{0, 1, 65, 0, 1, 65});
+}
+
 TEST_CASE("a worker whose storage responds late gets as many leases as it may read ahead") {
   const small_plan plan(32, 1);
   ledger books({.leases_ahead = 5}, plan, {0, 32});
