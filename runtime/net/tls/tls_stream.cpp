@@ -1,7 +1,10 @@
 #include "runtime/net/tls/tls_stream.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/net/tls/tls_library.hpp"
+
+#include <fmt/core.h>
 
 #include <array>
 #include <cstring>
@@ -14,6 +17,7 @@ constexpr const char* cipher_suite = "TLS_AES_256_GCM_SHA384";
 constexpr std::array<unsigned char, 2> cipher_suite_number{0x13, 0x02};
 constexpr const char* key_agreement = "X25519:P-256";
 constexpr std::size_t key_bytes = 48;  // of SHA-384
+constexpr std::size_t identity_shown_max = 80;
 
 using key = std::array<unsigned char, key_bytes>;
 
@@ -77,7 +81,8 @@ int tls_context::body::find(SSL* connection, const unsigned char* identity, std:
   const body& its = of(connection);
   *session = nullptr;
   if (length != its.identity.size() || std::memcmp(identity, its.identity.data(), length) != 0) {
-    if (auto* const other = static_cast<bool*>(its.ssl->SSL_get_ex_data(connection, 0))) *other = true;
+    if (auto* const other = static_cast<std::string*>(its.ssl->SSL_get_ex_data(connection, 0)))
+      *other = printable(shortened({reinterpret_cast<const char*>(identity), length}, identity_shown_max));
     return 1;  // continues without a session, and fails: there is no certificate
   }
   if (its.ssl->SSL_SESSION_up_ref(its.session) != 1) return 0;
@@ -149,7 +154,7 @@ struct tls_stream::body {
   SSL* connection = nullptr;
   BIO* in = nullptr;  // both belong to the connection
   BIO* out = nullptr;
-  bool other_identity = false;
+  std::string other_identity{};  // what a client asked for, if it is not ours
 
   explicit body(std::shared_ptr<const tls_context> of) : context(std::move(of)), ssl(*context->body_->ssl) {}
   body(const body&) = delete;
@@ -191,13 +196,15 @@ tls_failure tls_stream::failure_now(int status) const {
   const unsigned long code = ssl.ERR_get_error();
   ssl.ERR_clear_error();
   const int reason = ERR_GET_REASON(code);
-  if (body_->other_identity) return {tls_trouble::wrong_identity, "it belongs to another group"};
+  const std::string& ours = body_->context->body_->identity;
+  if (!body_->other_identity.empty())
+    return {tls_trouble::wrong_identity, fmt::format("it wants '{}', but this is '{}'", body_->other_identity, ours)};
   // A server sends this alert to a client whose secret differs.
   if (reason == SSL_R_BINDER_DOES_NOT_VERIFY || reason == SSL_R_TLSV1_ALERT_DECRYPT_ERROR ||
       reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER)
     return {tls_trouble::wrong_secret, "its secret is different"};
   if (reason == SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE)
-    return {tls_trouble::wrong_identity, "it belongs to another group, or does not know this secret"};
+    return {tls_trouble::wrong_identity, fmt::format("it is not '{}', or does not know this secret", ours)};
   return {tls_trouble::garbage, "TLS: " + reason_of(ssl, code)};
 }
 

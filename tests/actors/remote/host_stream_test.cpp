@@ -3,6 +3,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <fmt/core.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,8 +27,8 @@ std::pair<unique_fd, unique_fd> two_sockets() {
   return {unique_fd(ends[0]), unique_fd(ends[1])};
 }
 
-std::shared_ptr<const group::tls_context> tls_of(group::tls_role role, const char* secret) {
-  auto made = group::tls_context::make(role, "penstock hosts", secret);
+std::shared_ptr<const group::tls_context> tls_of(group::tls_role role, const char* secret, const char* identity = "penstock hosts") {
+  auto made = group::tls_context::make(role, identity, secret);
   REQUIRE(made);
   return std::move(*made);
 }
@@ -112,6 +113,26 @@ TEST_CASE("with different secrets the connection fails on both sides") {
   CHECK_FALSE(session.secure(soon));
   other.join();
   REQUIRE_FALSE(greeted);
+  CHECK(greeted.error().code == errc::config);
+}
+
+TEST_CASE("a host at the port of a group, or a rank at that of hosts, ends with what each of them wants, even with the same secret") {
+  constexpr const char* group_identity = "penstock/train";
+  constexpr const char* hosts_identity = "penstock hosts";
+  const bool host_calls = GENERATE(true, false);
+  const char* const of_client = host_calls ? hosts_identity : group_identity;
+  const char* const of_server = host_calls ? group_identity : hosts_identity;
+  auto [one, two] = two_sockets();
+  host_stream client(std::move(one), tls_of(group::tls_role::client, "the secret of both", of_client));
+  host_stream server(std::move(two), tls_of(group::tls_role::server, "the secret of both", of_server));
+  result<void> greeted;
+  std::thread other([&] { greeted = client.secure(soon); });
+  const auto answered = server.secure(soon);
+  other.join();
+  REQUIRE_FALSE(answered);
+  REQUIRE_FALSE(greeted);
+  CHECK(answered.error().message == fmt::format("it wants '{}', but this is '{}'", of_client, of_server));
+  CHECK(greeted.error().message == fmt::format("it is not '{}', or does not know this secret", of_client));
   CHECK(greeted.error().code == errc::config);
 }
 
