@@ -297,7 +297,7 @@ void hosted_worker::show_flight(host_stream& to, bool at_any_rate) {
   if (time - measured_at_ >= measure_every) {
     measured_at_ = time;
     const auto facts = process::look_at(pid_);
-    if (facts) {
+    if (facts && facts->rss_bytes > 0) {  // 0: it has just ended, and the report of its death needs the last figures
       private_bytes_ = facts->rss_anon_bytes;
       resident_bytes_ = facts->rss_bytes;
     }
