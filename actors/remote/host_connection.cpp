@@ -134,6 +134,7 @@ result<void> host_connection::attend(const session_to_join& where) {
   auto ok = to.secure(connect_deadline);
   if (ok) ok = admit(to, where.number, address);
   if (ok) ok = join(to);
+  if (session_over_) return {};
   if (!ok) {
     const bool for_good = ok.error().code == errc::config || ok.error().code == errc::dataset;
     return refuse(for_good ? errc::config : errc::io, "joining the session at {}: {}", address, ok.error().message);
@@ -150,6 +151,7 @@ result<void> host_connection::attend(accepted_call& call) {
   auto ok = let_in(to, probe);
   if (probe) return {};
   if (ok) ok = join(to);
+  if (session_over_) return {};
   if (!ok) {
     ok.error().message = fmt::format("a session called from {}: {}", call.from, ok.error().message);
     return ok;
@@ -228,6 +230,10 @@ result<void> host_connection::join(host_stream& to) {
   auto place = to.wait_for<to_host>(answer_deadline);
   if (!place) return tl::unexpected(std::move(place.error()));
   if (const auto* no = std::get_if<refused>(&*place)) return refuse(no->for_good ? errc::config : errc::io, "it refuses: {}", no->why);
+  if (std::holds_alternative<hosts::session_over>(*place)) {
+    session_over_ = true;
+    return refuse(errc::stopped, "the session is over");
+  }
   if (!std::holds_alternative<place_given>(*place)) return refuse(errc::io, "it did not assign a place");
   {
     const std::lock_guard hold(mutex_);
