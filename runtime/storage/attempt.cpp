@@ -163,6 +163,7 @@ outcome attempt::transport_outcome(CURLcode result) const {
       if (os_code != 0) found.what = kind::transient;
       [[fallthrough]];
     case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
       found.why.message = fmt::format("cannot be fetched over TLS: {}", text);
       break;
     default: break;

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <list>
 #include <mutex>
@@ -64,6 +65,8 @@ class transfers::loop {
   loop(const curl_library& curl, nanoseconds patience, request_signer signer)
       : curl_(curl), patience_(patience), signer_(std::move(signer)), multi_(curl.curl_multi_init()) {
     curl_.curl_multi_setopt(multi_, CURLMOPT_MAXCONNECTS, connections_kept);
+    // OpenSSL itself and the curl program read this variable; libcurl does not.
+    if (const char* const given = std::getenv("SSL_CERT_FILE"); given != nullptr) authorities_ = given;
     const all_signals_blocked in_the_new_thread;
     thread_ = std::thread([this] { run(); });
   }
@@ -173,6 +176,7 @@ class transfers::loop {
     if (one.request.may_sign && signer_.headers) headers = signer_.headers(one.request);
     attempt& made = one.running.emplace_back(curl_, one.request, headers, now);
     made.renewals = renewals_;
+    if (!authorities_.empty()) curl_.curl_easy_setopt(made.handle(), CURLOPT_CAINFO, authorities_.c_str());
     one.failed_hedge_due = never;
     ++one.attempts;
     ++in_flight_;
@@ -303,6 +307,7 @@ class transfers::loop {
   const curl_library& curl_;
   nanoseconds patience_;
   request_signer signer_;
+  std::string authorities_;  // a file of certificates; empty: libcurl's default
   std::uint64_t renewals_ = 0;  // incremented when the credentials change; requests in flight may still use the previous ones
   CURLM* multi_;
   std::vector<ticket> active_;

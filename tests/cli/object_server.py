@@ -18,9 +18,10 @@ from xml.sax.saxutils import escape
 
 
 class ObjectServer:
-    """Serves `folder` as http://127.0.0.1:PORT/...; its first level are buckets. Faults can be set at any time."""
+    """Serves `folder` as http://127.0.0.1:PORT/..., or https:// with `tls`, an ssl.SSLContext; its first level are buckets. Faults can be
+    set at any time."""
 
-    def __init__(self, folder, port=0):
+    def __init__(self, folder, port=0, tls=None):
         self.folder = folder
         self.fault = lambda request: None  # of (path, begin, end, number): None, or a function of the handler that answers instead
         self.page = 1000
@@ -35,7 +36,9 @@ class ObjectServer:
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.owner = self
-        self.address = "http://127.0.0.1:%d" % self._server.server_address[1]
+        if tls:  # the thread of a connection does the handshake
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.address = "%s://127.0.0.1:%d" % ("https" if tls else "http", self._server.server_address[1])
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def stop(self):

@@ -2,6 +2,8 @@
 
 import io
 import shutil
+import socket
+import ssl
 import tarfile
 import threading
 
@@ -270,6 +272,71 @@ class StorageTest(StoreTest):
         server = self.serve()
         # The server does not speak TLS at all.
         self.assertRegex(self.refused(server.address.replace("http:", "https:") + "/bucket/shards/t-000.tar"), r"cannot be fetched over TLS: ")
+
+    # ---- TLS --------------------------------------------------------------------------------------------------------
+
+    def certificate(self, name, subject="IP:127.0.0.1", *before):
+        """Makes a certificate that is its own authority, valid for a day. Returns its file, and a server's context with it."""
+        if not shutil.which("openssl"):
+            self.skipTest("openssl is not installed")
+        path, key = os.path.join(self.folder, name + ".pem"), os.path.join(self.folder, name + ".key")
+        subprocess.run([*before, "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=" + name,
+                        "-addext", "subjectAltName=" + subject, "-keyout", key, "-out", path], check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path, key)
+        return path, context
+
+    def refused_over_tls(self, context):
+        """What is said of a server with this context, which must not get a request, or be contacted again."""
+        server = self.serve(context)
+        code, out, err = self.penstock("run", self.config(server.address + "/bucket/shards/t-000.tar"), "--json", "--quiet")
+        self.assertEqual(code, EXIT_FAILED, out + err)
+        self.assertEqual(server.count(), 0)
+        self.assertIn("t-000.tar' cannot be fetched over TLS: ", err + out)
+        self.assertNotIn(" attempts)", err + out)  # which the messages of repeated requests end with
+        return err + out
+
+    def test_shards_behind_https_give_the_stream_of_the_same_shards_on_disk(self):
+        expected = self.local(epochs=2)
+        authority, context = self.certificate("trusted")
+        server = self.serve(context)
+        self.environment["SSL_CERT_FILE"] = authority
+        for path in ("s3://bucket/shards", server.address + "/bucket/shards/t-{000..002}.tar"):
+            self.assertEqual(self.digests(self.config(path, epochs=2), "--workers", 2), expected, path)
+
+    def test_a_server_with_an_untrusted_certificate_is_refused(self):
+        _, context = self.certificate("untrusted")
+        self.assertIn("self-signed certificate", self.refused_over_tls(context).replace("self signed", "self-signed"))
+
+    def test_a_server_with_an_expired_certificate_is_refused(self):
+        if not shutil.which("faketime"):
+            self.skipTest("faketime is not installed")
+        authority, context = self.certificate("expired", "IP:127.0.0.1", "faketime", "-f", "-10d")
+        self.environment["SSL_CERT_FILE"] = authority
+        self.assertIn("certificate has expired", self.refused_over_tls(context))
+
+    def test_a_server_with_a_certificate_for_another_name_is_refused(self):
+        authority, context = self.certificate("other", "DNS:store.example")
+        self.environment["SSL_CERT_FILE"] = authority
+        self.assertIn("127.0.0.1", self.refused_over_tls(context).partition("over TLS: ")[2])
+
+    def test_a_missing_file_of_authorities_is_named(self):
+        _, context = self.certificate("untrusted")
+        self.environment["SSL_CERT_FILE"] = os.path.join(self.folder, "missing.pem")
+        server = self.serve(context)
+        self.assertRegex(self.refused(server.address + "/bucket/shards/t-000.tar"), r"cannot be fetched over TLS: .*missing\.pem")
+
+    def test_http_2_is_offered_over_tls(self):
+        authority, context = self.certificate("trusted")
+        context.set_alpn_protocols(["h2"])
+        self.environment["SSL_CERT_FILE"] = authority
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(60)
+            self.start("run", self.config("https://127.0.0.1:%d/x.tar" % listener.getsockname()[1]))
+            with context.wrap_socket(listener.accept()[0], server_side=True) as connection:
+                self.assertEqual(connection.selected_alpn_protocol(), "h2")
+
+    # ---- data -------------------------------------------------------------------------------------------------------
 
     def test_a_damaged_shard_is_refused_with_shard_offset_and_member(self):
         self.serve()

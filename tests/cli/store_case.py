@@ -18,8 +18,8 @@ class StoreTest(PenstockTest):
         self.served = os.path.join(self.folder, "served")
         os.makedirs(os.path.join(self.served, "bucket"))
 
-    def serve(self):
-        server = ObjectServer(self.served)
+    def serve(self, tls=None):
+        server = ObjectServer(self.served, tls=tls)
         self.addCleanup(server.stop)
         self.environment["AWS_ENDPOINT_URL"] = server.address
         return server
