@@ -36,6 +36,40 @@ class DecoderTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn('[image] decoder = "gpu": the host device decodes no JPEGs: the workers decode all of them', err)
 
+    def write_state_of_a_gpu(self, path):
+        """Changes a run's state into that of the same run on a GPU."""
+        with open(os.path.join(self.folder, path), "rb") as file:
+            state = file.read()
+        at = 6 * 8
+        at += 8 + int.from_bytes(state[at:at + 8], "little")  # the fingerprint
+        size = int.from_bytes(state[at:at + 8], "little")
+        keys = state[at + 8:at + 8 + size].split(b"\n")
+        keys.insert(1 + max(n for n, key in enumerate(keys) if key.startswith(b"image.")), b"image.decoder=gpu, nvJPEG 13.0.1 on NVIDIA H200")
+        text = b"\n".join(keys)
+        state = state[:at] + len(text).to_bytes(8, "little") + text + state[at + 8 + size:-8]
+        checksum = 0xcbf29ce484222325
+        for byte in state:
+            checksum = (checksum ^ byte) * 0x100000001b3 % 2**64
+        with open(os.path.join(self.folder, "gpu.state"), "wb") as file:
+            file.write(state + checksum.to_bytes(8, "little"))
+
+    def test_batches_that_a_gpu_may_have_decoded_are_replayed_only_with_a_state_of_the_same_gpu(self):
+        config = self.write("d.toml", CONFIG.replace('device = "host"', 'device = "auto"') % 'decoder = "gpu"')
+        self.environment["CUDA_VISIBLE_DEVICES"] = ""  # auto is the host device
+        self.run_json(config, "--sink", "journal:run.journal", "--state", "run.state")
+        self.write_state_of_a_gpu("run.state")
+        for verb in (("--batch", 3, "--out", "replayed"), ("--verify", "run.journal")):
+            code, out, err = self.penstock("replay", config, *verb)
+            self.assertEqual(code, EXIT_USAGE, out + err)
+            self.assertIn("the pixels depend on the GPU's model and on nvJPEG's version", err)
+            code, out, err = self.penstock("replay", config, *verb, "--state", "gpu.state")
+            self.assertNotEqual(code, EXIT_OK, out + err)
+            self.assertIn("image.decoder was gpu, nvJPEG 13.0.1 on NVIDIA H200 and is unset", err)
+            code, out, err = self.penstock("replay", config, *verb, "--state", "run.state")
+            self.assertEqual(code, EXIT_OK, out + err)
+        code, out, err = self.penstock("replay", config, "--verify", "run.journal", "--set", "image.decoder=cpu")
+        self.assertEqual(code, EXIT_OK, out + err)
+
     def test_a_share_outside_0_to_1_is_refused_and_so_is_a_mixture(self):
         code, out, err = self.penstock("run", self.config('decoder = "hybrid"\ngpu_share = 1.5'))
         self.assertEqual(code, EXIT_CONFIG, err)

@@ -2,6 +2,7 @@
 #include "actors/gpu_owner/npy_sink.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/config/spelling.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "tools/penstock/chaos/batch_journal.hpp"
 #include "tools/penstock/commands.hpp"
@@ -275,6 +276,21 @@ int verify(const replay_options& o, const config& settings, const planned_stream
   return check.changed().empty() && check.contradictory().empty() && gaps.empty() ? exit_ok : exit_failed;
 }
 
+// ---- the decoder ------------------------------------------------------------------------------------------
+
+/// Pixels that a GPU decodes depend on its model and on nvJPEG's version (rule S43). Configs and journals contain
+/// neither. A state has both, and planned_stream compares them.
+result<void> check_decoder(const config& settings, bool has_state) {
+  const bool may_be_device = settings.image.decoder != decoder_rule::cpu && settings.datasets.empty() &&
+                             settings.dataset.type == dataset_type::image_folder && settings.gpu.device != "host";
+  if (!may_be_device || has_state) return {};
+  return refuse(errc::usage,
+                "[image] decoder = \"{}\": the pixels depend on the GPU's model and on nvJPEG's version, which config "
+                "and journal do not have. Name a state of that run, which has them (--state FILE); or, if workers "
+                "decoded all of its pictures, --set image.decoder=cpu",
+                config_file::spelling(settings.image.decoder));
+}
+
 // ---- the verb ---------------------------------------------------------------------------------------------
 
 int replay_or_verify(const replay_options& o, const config& settings) {
@@ -285,6 +301,7 @@ int replay_or_verify(const replay_options& o, const config& settings) {
     return refuse_with(exit_usage, why, as_json);
   }
   if (auto ok = check_png_name("--png", o.png); !ok) return refuse_with(exit_usage, ok.error(), as_json);
+  if (auto ok = check_decoder(settings, !o.state.empty()); !ok) return refuse_with(exit_usage, ok.error(), as_json);
   const auto saved = state_in(o.state);
   if (!saved) return refuse_with(code_of(saved.error()), saved.error(), as_json);
   const auto stream = planned_stream::create(settings, *saved);
@@ -309,7 +326,8 @@ void add_replay_command(verb_table& verbs) {
        "Batches that are there twice with equal "
        "contents are counted; a run that was killed and resumed repeats some. --state names a saved "
        "state of that run: samples that were quarantined in it are left out again, and an epoch that a group "
-       "of another size started is divided among the ranks as it was then.",
+       "of another size started is divided among the ranks as it was then. If the GPU may have decoded pictures "
+       "([image] decoder), --state is needed: another model of GPU or version of nvJPEG than the run's is refused.",
        {{"penstock replay photos.toml --epoch 3 --batch 17 --out spike", "a batch of the fourth epoch"},
         {"penstock replay photos.toml --epoch 3 --batch 17 --png spike.png", "the same as a contact sheet"},
         {"penstock replay photos.toml --verify run.journal", "has any batch been lost, repeated or changed since that run?"},
