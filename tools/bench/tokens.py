@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Compares token files with memcpy: tokens.py [BIN] [--device DEVICE] [--workers N] [--batch N] [--batches N]
+"""Compares token files with memcpy: tokens.py [BIN [trillion]] [--device DEVICE] [--workers N] [--batch N] [--batches N]
 
 Prints a Markdown table. 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers with 8 slots, the host device: sequences a second
 and bytes that reach the device, compared with as many threads as workers, which copy as many bytes as a sequence's tensors have (int32 tokens and targets: 32
 KiB) with memcpy from random places of a mapping of the same file, in turn in the same run. The options change this: for a GPU with 16 cores, take
 --device cuda --workers 8 --batch 256 --batches 24000. Then the processor time for a sequence: of such a memcpy, of the
 workers alone, and of all processes, with the host device's copy. This hardly depends on the machine's other load. Then 10^12 tokens in
-10 000 sparse files: time to the first batch, and private memory of a worker. BIN is the folder of the programs, build/release/bin by default.
-Needs a C compiler (cc).
+10 000 sparse files, as one list, and as a blend of 250 [[datasets]] of 40 files with weights: time of a run of one batch, its processor time, and
+private memory of session, owner and a worker. `trillion`: only these. BIN is the folder of the programs, build/release/bin by default. Needs a C
+compiler (cc).
 """
 
 import argparse
@@ -28,6 +29,7 @@ ROUNDS, LENGTH, TOKENS = 5, 4096, 5 * 10**9
 def options():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("bin", nargs="?", default=os.path.join(TOP, "build/release/bin"))
+    parser.add_argument("part", nargs="?", choices=["trillion"], help="only the start of a trillion tokens")
     parser.add_argument("--device", default="host", help="[gpu] device")
     parser.add_argument("--workers", type=int, default=2, help="also the number of threads that copy")
     parser.add_argument("--batch", type=int, default=32)
@@ -39,19 +41,23 @@ GIVEN = options()
 BIN, WORKERS, BATCH, BATCHES = os.path.abspath(GIVEN.bin), GIVEN.workers, GIVEN.batch, GIVEN.batches
 
 CONFIG = """
-[dataset]
-type = "tokens"
-path = "%s"
-dtype = "uint16"
-sequence_length = %d
+%s
 [sampler]
 batch_size = %d
 epochs = 100
+%s
 [loader]
 workers = %d
 slots_per_worker = 8
 [gpu]
 device = "%s"
+"""
+
+DATASET = """
+path = "%s"
+type = "tokens"
+dtype = "uint16"
+sequence_length = %d
 """
 
 COPIES = """
@@ -87,9 +93,18 @@ def sparse(path, tokens):
 
 
 def config_of(folder, path):
+    return write_config(folder, "[dataset]" + DATASET % (path, LENGTH))
+
+
+def blend_of(folder, paths):
+    tables = ('[[datasets]]\nname = "part-%d"\nweight = %d%s' % (number, 1 + number % 7, DATASET % (path, LENGTH)) for number, path in enumerate(paths))
+    return write_config(folder, "".join(tables), "epoch_samples = %d" % (10**12 // LENGTH))
+
+
+def write_config(folder, datasets, sampler=""):
     name = os.path.join(folder, "tokens.toml")
     with open(name, "w") as file:
-        file.write(CONFIG % (path, LENGTH, BATCH, WORKERS, GIVEN.device))
+        file.write(CONFIG % (datasets, BATCH, sampler, WORKERS, GIVEN.device))
     return name
 
 
@@ -155,28 +170,45 @@ def private_memory(pid):
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith("RssAnon"))
 
 
-def begin_of_a_trillion(folder):
-    files = os.path.join(folder, "files")
-    os.mkdir(files)
-    for number in range(10000):
-        sparse(os.path.join(files, "%05d.bin" % number), 10**8)
-    config = config_of(folder, files)
-    times = []
+def begin_of(config):
+    """Seconds of a run of one batch, those until it has the batch, its processor time, and the private memory of session, owner and the largest worker, in MB."""
+    walls, firsts, used = [], [], []
     for _ in range(ROUNDS):
-        begin = time.monotonic()
-        run(config, "--batches", "1")
-        times.append(time.monotonic() - begin)
+        begin, before = time.monotonic(), os.times()
+        firsts.append(run(config, "--batches", "1")["totals"]["first_batch_seconds"])
+        after = os.times()
+        walls.append(time.monotonic() - begin)
+        used.append(after.children_user + after.children_system - before.children_user - before.children_system)
     session = subprocess.Popen([os.path.join(BIN, "penstock"), "run", config, "--quiet", "--batches", "100000"], stdout=subprocess.DEVNULL)
     time.sleep(5)
-    workers = subprocess.run(["pgrep", "-P", str(session.pid), "penstock-worker"], capture_output=True, text=True).stdout.split()
-    memory = max(map(private_memory, workers), default=float("nan"))
+    memory = [private_memory(session.pid)]
+    for program in ("penstock-gpu", "penstock-worker"):
+        processes = subprocess.run(["pgrep", "-P", str(session.pid), program], capture_output=True, text=True).stdout.split()
+        memory.append(max(map(private_memory, processes), default=float("nan")))
     session.terminate()
     session.wait()
-    return statistics.median(times), memory
+    return *map(statistics.median, (walls, firsts, used)), *memory
+
+
+def begin_of_a_trillion(folder):
+    parts = [os.path.join(folder, "files", "%03d" % number) for number in range(250)]
+    for part in parts:
+        os.makedirs(part)
+        for number in range(40):
+            sparse(os.path.join(part, "%02d.bin" % number), 10**8)
+    names = os.path.join(folder, "files.txt")
+    with open(names, "w") as file:
+        file.writelines("%s/%02d.bin\n" % (part, number) for part in parts for number in range(40))
+    print("\n10^12 tokens in 10 000 files, load average %.1f" % os.getloadavg()[0])
+    for what, config in (("a list of files", lambda: config_of(folder, names)), ("a blend of 250 datasets", lambda: blend_of(folder, parts))):
+        print("%s: a run of one batch takes %.2f s, %.2f s until the batch is there, and %.2f s of processor time; private memory of the session %.1f MB, of the owner %.1f MB, of a worker %.1f MB" %
+              (what, *begin_of(config())), flush=True)
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
+        if GIVEN.part:
+            return begin_of_a_trillion(folder)
         source, built = os.path.join(folder, "copies.c"), os.path.join(folder, "copies.so")
         with open(source, "w") as file:
             file.write(COPIES)
@@ -196,8 +228,7 @@ def main():
                                                             statistics.median(r[0] / r[1] for r in rates)))
         print("\nProcessor time of a sequence, in us: memcpy %.1f, workers %.1f, all processes %.1f; memcpy / workers: median of the rounds %.2f" %
               (*(statistics.median(r[i] for r in rates) for i in (2, 3, 4)), statistics.median(r[2] / r[3] for r in rates)))
-        seconds, memory = begin_of_a_trillion(folder)
-        print("\n10^12 tokens in 10 000 files: a run of one batch takes %.2f s; a worker's private memory is %.1f MB" % (seconds, memory))
+        begin_of_a_trillion(folder)
 
 
 if __name__ == "__main__":
