@@ -25,6 +25,7 @@ device = "host"
 """
 
 SAMPLES = 40  # of each shard
+PATIENT = ("--set", "loader.hang.item_timeout='5m'")  # handshakes of a busy machine
 
 
 class StorageTest(StoreTest):
@@ -289,7 +290,7 @@ class StorageTest(StoreTest):
     def refused_over_tls(self, context):
         """What is said of a server with this context, which must not get a request, or be contacted again."""
         server = self.serve(context)
-        code, out, err = self.penstock("run", self.config(server.address + "/bucket/shards/t-000.tar"), "--json", "--quiet")
+        code, out, err = self.penstock("run", self.config(server.address + "/bucket/shards/t-000.tar"), "--json", "--quiet", *PATIENT)
         self.assertEqual(code, EXIT_FAILED, out + err)
         self.assertEqual(server.count(), 0)
         self.assertIn("t-000.tar' cannot be fetched over TLS: ", err + out)
@@ -302,7 +303,7 @@ class StorageTest(StoreTest):
         server = self.serve(context)
         self.environment["SSL_CERT_FILE"] = authority
         for path in ("s3://bucket/shards", server.address + "/bucket/shards/t-{000..002}.tar"):
-            self.assertEqual(self.digests(self.config(path, epochs=2), "--workers", 2), expected, path)
+            self.assertEqual(self.digests(self.config(path, epochs=2), "--workers", 2, *PATIENT), expected, path)
 
     def test_a_server_with_an_untrusted_certificate_is_refused(self):
         _, context = self.certificate("untrusted")
