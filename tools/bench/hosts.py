@@ -5,6 +5,7 @@
     bytes     large batches over the loopback interface, without a secret and with TLS, against as many bare connections
     idle      processor time and memory of a paused session for each remote worker
     many      100 hosts of one worker: how soon they are ready, and whether they share the work evenly
+    changes   seconds from the start of a host to its first batch, and from the loss of a host until others have loaded all that it held
 
 All hosts run on this machine. Under "photos", `taskset` gives each host its own cores, and leaves the others to the session. Prints a
 line for each run, and at the end one JSON object. Rates leave out the time to the first batch.
@@ -15,13 +16,18 @@ import contextlib
 import json
 import os
 import resource
+import signal
 import socket
 import ssl
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "cli"))
+import harness  # noqa: E402
 
 PHOTOS = '[dataset]\npath = "{folder}"\n[sampler]\nbatch_size = 64\nepochs = {epochs}\n'
 LARGE = '[dataset]\ntype = "synthetic"\nsamples = {samples}\nbytes_per_sample = "150528B"\n[sampler]\nbatch_size = 128\nepochs = 1\n'
@@ -29,6 +35,8 @@ SMALL = '[dataset]\ntype = "synthetic"\nsamples = 100000000\nbytes_per_sample = 
 SESSION = 'name = "bench"\n{dataset}[gpu]\ndevice = "{device}"\n[loader]\nworkers = {workers}\n'
 HOSTS = '[loader.hosts]\nlisten = "127.0.0.1:0"\n{access}\n'
 BATCH = 128 * 150528
+LOST_AFTER = 2.0
+HELD_AT_MOST = 8  # batches: two hosts of two workers with two slots each
 
 
 def cores(numbers):
@@ -52,7 +60,7 @@ class Bench:
             with open(config, "w") as out:
                 out.write(SESSION.format(dataset=dataset, workers=workers, device=self.options.device) + (HOSTS.format(access=access) + more if hosts else ""))
             process = subprocess.Popen([*place, self.penstock, "run", config, *arguments], env=self.environment, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, text=True)
+                                       stderr=subprocess.PIPE, text=True, cwd=self.folder)
             try:
                 self.address = self.until(lambda: self.status().get("hosts_join_at")) if hosts else None
                 yield process
@@ -104,7 +112,7 @@ class Bench:
         mine = sorted(os.sched_getaffinity(0))
         n = min(8, len(mine) // 2)
         workers, others = mine[:n], mine[n:]
-        dataset = PHOTOS.format(folder=self.options.photos, epochs=self.options.epochs)
+        dataset = PHOTOS.format(folder=os.path.abspath(self.options.photos), epochs=self.options.epochs)
         half = n // 2
         runs = {"%d local workers" % n: dict(workers=n), "host of %d cores" % n: dict(hosts=[workers], place=cores(others))}
         if half:
@@ -213,6 +221,54 @@ class Bench:
         print("many: 100 hosts ready after %.1f s; samples of each %d to %d, mean %.0f" % (seconds, min(done), max(done), mean), flush=True)
         return {"ready_seconds": round(seconds, 2), "least_of_mean": round(min(done) / mean, 3), "most_of_mean": round(max(done) / mean, 3)}
 
+    def changes(self):
+        """Reads the journal of a session without local workers. The stream is in order: once it has passed all batches that were leased
+        when a host was lost, others have loaded what it held."""
+        found = {"joined": [], "closed": [], "silent": [], "silent, counted as lost": []}
+        more = 'landing_slots = 2\nlost_after = "%gs"\n' % LOST_AFTER
+        with self.session(SMALL.format(wait="1ms"), arguments=("--json", "--quiet", "--sink", "journal:journal"), more=more):
+            for _ in range(self.options.changes):
+                start, before = time.monotonic(), self.delivered()
+                host = self.host("joins", 2)
+                found["joined"].append(self.passes(before + 1) - start)
+                host.terminate()
+                host.wait()
+            hosts = [self.host("host", 2) for _ in range(2)]
+            for kind in ["closed", "silent"] * self.options.changes:
+                self.until(lambda: self.ready() == 4)
+                time.sleep(0.5)
+                lost = hosts.pop(0)
+                victims = [lost.pid, *harness.descendants_of(lost.pid)] if kind == "silent" else [lost.pid]
+                start, before = time.monotonic(), self.delivered()
+                for pid in victims:
+                    os.kill(pid, signal.SIGSTOP if kind == "silent" else signal.SIGKILL)
+                found[kind].append(self.passes(before + HELD_AT_MOST) - start)
+                self.until(lambda: self.ready() == 2)
+                found["silent, counted as lost"] += [time.monotonic() - start] * (kind == "silent")
+                for pid in victims:
+                    os.kill(pid, signal.SIGKILL)
+                lost.wait()
+                hosts.append(self.host("host", 2))
+            for host in hosts:
+                host.kill()
+        for kind, times in found.items():
+            print("changes: %-24s median %.3f s, at most %.3f s of %d" % (kind, statistics.median(times), max(times), len(times)), flush=True)
+        return {kind: {"median": round(statistics.median(times), 3), "most": round(max(times), 3)} for kind, times in found.items()}
+
+    def delivered(self):
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(self.folder, "journal"), "rb") as file:
+            return file.read().count(b'"batch"')
+        return 0
+
+    def passes(self, batch):
+        """The time at which the journal has so many batches."""
+        deadline = time.monotonic() + 60
+        while self.delivered() < batch:
+            if time.monotonic() > deadline:
+                raise SystemExit("the stream has stopped")
+            time.sleep(0.002)
+        return time.monotonic()
+
     def rounds(self, part, runs, measure, unit, gigabytes=None):
         rates = {name: [] for name in runs}
         for _ in range(self.options.rounds):
@@ -236,11 +292,12 @@ def main():
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batches", type=int, default=600)
     parser.add_argument("--connections", type=int, default=2)
+    parser.add_argument("--changes", type=int, default=10, help="of each kind, for the part 'changes'")
     parser.add_argument("--device", default="host", help="of the session ([gpu] device)")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_intermixed_args()
     bench = Bench(options)
-    names = ("photos", "bytes", "idle", "many")
+    names = ("photos", "bytes", "idle", "many", "changes")
     for part in options.parts:
         if part not in names:
             parser.error("there is no part %r; there are %s" % (part, ", ".join(names)))
