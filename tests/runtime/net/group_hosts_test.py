@@ -5,94 +5,33 @@ some, or cuts a host off (rules G18-G24 and N5). Needs root, or user namespaces,
     group_hosts_test.py PROGRAM delay|loss|cut-fail|cut-wait       PROGRAM: group_host
 """
 
-import collections
-import ctypes
-import fcntl
-import heapq
 import os
-import random
-import select
-import signal
-import socket
-import struct
 import sys
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+from networks import Machine, Network, NoNetworks, address_of  # noqa: E402
 
 HOSTS = 4
 LOST_AFTER = 10.0
 PORT = 21000
-CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
-TUNSETIFF, IFF_TUN_NO_PI = 0x400454CA, 0x1001
-SIOCSIFADDR, SIOCSIFNETMASK, SIOCSIFFLAGS = 0x8916, 0x891C, 0x8914
 
 
-def address_of(host):
-    return "10.99.0.%d" % (host + 1)
-
-
-def set_up(interface, address):
-    """Gives an interface an address and starts it, as `ip` would."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        def request(number, ip):
-            where = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(ip))
-            fcntl.ioctl(control, number, struct.pack("16s16s", interface, where))
-        request(SIOCSIFADDR, address)
-        request(SIOCSIFNETMASK, "255.255.255.0")
-        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sH14x", interface, 0x41))  # up and running
-
-
-def become_host(host, channel):
-    """Gives this child process its own network, whose packets go to the relay."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    wanted = CLONE_NEWNET if os.geteuid() == 0 else CLONE_NEWNET | CLONE_NEWUSER
-    if libc.unshare(wanted) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
-    tun = os.open("/dev/net/tun", os.O_RDWR)
-    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"tun0", IFF_TUN_NO_PI))
-    set_up(b"lo", "127.0.0.1")
-    set_up(b"tun0", address_of(host))
-    socket.send_fds(channel, [b"tun"], [tun])
-
-
-class Host:
+class Host(Machine):
     """A rank's process in its network namespace."""
 
-    def __init__(self, number, command):
-        self.number = number
+    def __init__(self, *arguments):
         self.lines = []  # (time, word, details)
         self.rest = b""
-        ours, theirs = socket.socketpair()
-        read, write = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                become_host(number, theirs)
-                os.dup2(write, 1)
-                os.execv(command[0], command)
-            except OSError as why:
-                print("host %d: %s" % (number, why), file=sys.stderr, flush=True)
-            os._exit(77)
-        os.close(write)
-        theirs.close()
-        with ours:
-            _, fds, _, _ = socket.recv_fds(ours, 16, 1)
-        if not fds:
-            print("no network namespaces or no /dev/net/tun here")
-            sys.exit(77)
-        self.tun = fds[0]
-        self.out = read
-        os.set_blocking(self.tun, False)
+        super().__init__(*arguments)
 
-    def hear(self):
-        """False at the end."""
-        some = os.read(self.out, 65536)
+    def hear(self, some):
         *lines, self.rest = (self.rest + some).split(b"\n")
         for line in lines:
             when, word, *details = line.decode().split(" ", 2)
             self.lines.append((float(when), word, details[0] if details else ""))
             if word != "step":
                 print("  host %d: %s %s" % (self.number, line.decode()[:200], ""), flush=True)
-        return bool(some)
 
     def times(self, word):
         return [when for when, said, _ in self.lines if said == word]
@@ -102,63 +41,14 @@ class Host:
         return next((when, details) for when, said, details in self.lines if said == "end")
 
 
-class World:
-    """The hosts, and the relay between them."""
+class World(Network):
+    """The hosts of a group."""
 
     def __init__(self, program, batches, pace_ms, on_lost, delay=0.0, loss=0.0):
-        self.delay, self.loss = delay, loss
-        self.cut = set()
-        self.random = random.Random(int(os.environ.get("PENSTOCK_TEST_SEED", "1")))
+        super().__init__(delay, loss, int(os.environ.get("PENSTOCK_TEST_SEED", "1")))
         os.environ["PENSTOCK_GROUP_SECRET"] = "a secret of hosts that are namespaces"
-        self.hosts = [Host(number, [program, str(number), str(HOSTS), address_of(0), str(PORT), str(batches),
-                                    str(pace_ms), on_lost]) for number in range(HOSTS)]
-        self.alive = set(self.hosts)
-        self.waiting = []  # (when, number, host, packet)
-        self.packets = self.lost = 0
-        self.counts = collections.Counter()
-
-    def run(self, until, at_most):
-        """Relays packets until `until()` holds."""
-        deadline = time.monotonic() + at_most
-        while not until():
-            now = time.monotonic()
-            if now > deadline:
-                raise AssertionError("it did not happen within %g s" % at_most)
-            while self.waiting and self.waiting[0][0] <= now:
-                _, _, host, packet = heapq.heappop(self.waiting)
-                try:
-                    os.write(host.tun, packet)
-                except OSError:
-                    pass  # its process has exited
-            nap = min(0.05, self.waiting[0][0] - now if self.waiting else 0.05)
-            sources = [host.tun for host in self.alive] + [host.out for host in self.alive]
-            ready, _, _ = select.select(sources, [], [], max(0, nap))
-            for host in list(self.alive):
-                if host.tun in ready:
-                    self.take(host)
-                if host.out in ready and not host.hear():
-                    self.alive.discard(host)
-                    os.waitpid(host.pid, 0)
-
-    def take(self, source):
-        try:
-            packet = os.read(source.tun, 65536)
-        except OSError:
-            return
-        if packet[0] >> 4 != 4:
-            return  # IPv6 neighbour discovery
-        target = packet[19] - 1
-        self.packets += 1
-        if not 0 <= target < HOSTS or source.number in self.cut or target in self.cut:
-            return
-        if self.random.random() < self.loss:
-            self.lost += 1
-            return
-        heapq.heappush(self.waiting, (time.monotonic() + self.delay, self.packets, self.hosts[target], packet))
-
-    def wait(self, seconds):
-        until = time.monotonic() + seconds
-        self.run(lambda: time.monotonic() >= until, seconds + 5)
+        self.hosts = [self.add([program, str(number), str(HOSTS), address_of(0), str(PORT), str(batches), str(pace_ms), on_lost],
+                               kind=Host) for number in range(HOSTS)]
 
     def all_say(self, word, at_most):
         self.run(lambda: all(host.times(word) for host in self.hosts), at_most)
@@ -169,14 +59,6 @@ class World:
         self.wait(3)
         self.cut.add(host)
         return time.monotonic()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        for host in self.alive:
-            os.kill(host.pid, signal.SIGKILL)
-            os.waitpid(host.pid, 0)
 
 
 def check(holds, what):
@@ -251,4 +133,8 @@ def cut_wait(program):
 
 
 if __name__ == "__main__":
-    {"delay": delay, "loss": loss, "cut-fail": cut_fail, "cut-wait": cut_wait}[sys.argv[2]](sys.argv[1])
+    try:
+        {"delay": delay, "loss": loss, "cut-fail": cut_fail, "cut-wait": cut_wait}[sys.argv[2]](sys.argv[1])
+    except NoNetworks as why:
+        print(why)
+        sys.exit(77)
