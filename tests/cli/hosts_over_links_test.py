@@ -15,11 +15,12 @@ FINISHES_WITHIN = 600  # on a busy machine
 class HostsOverLinksTest(HostCase):
     def stream(self, samples, kills=0, **link):
         """Runs a stream with two hosts of two workers over such links, with TLS, and compares it with a local one."""
-        shape = dict(samples=samples, epochs=1, dataset='wait = "4ms"')
+        shape = dict(samples=samples, epochs=1)
         restarts = '[loader.restart.intensity]\nmax = 1000\n[loader.restart.backoff]\nmax = "200ms"\n'
         expected = self.local_digests(**shape)
         secret = self.secret("secret")
-        config = self.config(hosts='secret_file = "%s"\n' % secret, listen='listen = "%s:%d"' % (address_of(0), PORT), more=restarts, **shape)
+        config = self.config(hosts='secret_file = "%s"\n' % secret, listen='listen = "%s:%d"' % (address_of(0), PORT), more=restarts,
+                             dataset='wait = "4ms"', **shape)
         try:
             with Network(seed=random.randrange(1 << 32), **link) as net:
                 session = self.program(net, "run", config, "--digest", "--json", "--quiet")
