@@ -5,6 +5,7 @@
 #include "runtime/dataset/mixture/mixed_dataset.hpp"
 #include "runtime/dataset/mixture/mixture.hpp"
 #include "runtime/dataset/picture/image_folder.hpp"
+#include "runtime/dataset/picture/webp.hpp"
 #include "runtime/dataset/records/records.hpp"
 #include "runtime/dataset/store_settings.hpp"
 #include "runtime/dataset/synthetic/synthetic.hpp"
@@ -177,6 +178,11 @@ result<prepared_dataset> prepare_one(const config& settings,
   if (!dataset) return tl::unexpected(dataset.error());
   auto listed = (*dataset)->list(settings, {});
   if (!listed) return tl::unexpected(std::move(listed.error()));
+  if (settings.dataset.type == dataset_type::image_folder) {
+    const auto is_webp = [&](const listed_file& file) { return format_by_name(listed->name_of(file)) == picture_format::webp; };
+    if (std::ranges::any_of(listed->files, is_webp))
+      if (auto ok = check_webp(); !ok) return tl::unexpected(std::move(ok.error()));
+  }
   auto sealed = seal_index(*listed);
   if (!sealed) return tl::unexpected(std::move(sealed.error()));
   prepared.in_store = listed->of_objects;

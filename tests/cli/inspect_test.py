@@ -37,12 +37,12 @@ class InspectTest(PenstockTest):
 
     def test_run_and_inspect_count_skipped_pictures(self):
         folder, config = self.photos()
-        for name in "a.webp", "b.webp", "c.tiff", "notes.txt":
+        for name in "a.heic", "b.heic", "c.tiff", "notes.txt":
             self.write(os.path.join(folder, "class0", name), "x")
-        self.assertIn("3 files skipped: .webp 2, .tiff 1 (JPEG and PNG are read)", self.inspect(config)["notices"])
+        self.assertIn("3 files skipped: .heic 2, .tiff 1 (JPEG, PNG and WebP are read)", self.inspect(config)["notices"])
         code, _, err = self.penstock("run", config, "--workers", 1)
         self.assertEqual(code, EXIT_OK, err)
-        self.assertIn("3 files skipped: .webp 2, .tiff 1", err)
+        self.assertIn("3 files skipped: .heic 2, .tiff 1", err)
 
     def custom(self, text):
         """The example's dataset: the lines of a text file; one of more than 256 bytes cannot be loaded."""
@@ -83,6 +83,10 @@ class InspectTest(PenstockTest):
                 file.write(content)
         Image.new("RGB", (64, 64)).save(at("small.png"))
         os.rename(at("small.png"), at("named.jpg"))
+        Image.new("RGB", (64, 64), "red").save(at("good.webp"))
+        with open(at("good.webp"), "rb") as file, open(at("cut.webp"), "wb") as cut:
+            cut.write(file.read()[:-1])
+        Image.new("RGB", (64, 64), "blue").save(at("named.png"), "WEBP")
         shutil.copy(at("00000.jpg"), os.path.join(folder, "class1", "twin.jpg"))
         os.symlink("/nonexistent.jpg", at("dangling.jpg"))
         os.mkfifo(at("pipe.jpg"))
@@ -92,11 +96,13 @@ class InspectTest(PenstockTest):
         report = self.inspect(config)
         reasons = {os.path.basename(s["path"]): s["reason"] for s in report["suspicious"]}
         for name, reason in (("cut.jpg", "no end marker"), ("empty.jpg", ""), ("text.jpg", "starts with 68 65"), ("bad\\xff.jpg", "not a JPEG"),
-                             ("named.jpg", "named as a JPEG, but it is a PNG"), ("dangling.jpg", "No such file"),
+                             ("named.jpg", "named as a JPEG, but it is a PNG"),
+                             ("cut.webp", "truncated WebP: "), ("named.png", "named as a PNG, but it is a WebP"), ("dangling.jpg", "No such file"),
                              ("pipe.jpg", "FIFO"), ("twin.jpg", "the same bytes as class0/00000.jpg, which is of another class")):
             self.assertIn(reason, reasons.pop(name))
         self.assertEqual(reasons, {})
         self.assertEqual(report["pictures"]["turned"], 1)
+        self.assertEqual(report["pictures"]["formats"]["webp"], 2)
         self.assertEqual(report["pictures"]["width"]["max"], 400)
         # Sample numbers are the same as in a run's report.
         run = self.run_json(config)

@@ -365,7 +365,7 @@ class PicturesTest(ObjectsTest):
         self.write("served/bucket/data/a/.hidden.jpg", "x")
         self.write("served/bucket/data/.hidden/1.jpg", "x")
         self.write("served/bucket/data/beside.jpg", "x")
-        self.write("served/bucket/data/c/other.webp", "x")
+        self.write("served/bucket/data/c/other.heic", "x")
         self.write("served/bucket/data/none/readme.md", "a class without pictures")
 
     def names(self):
@@ -379,7 +379,7 @@ class PicturesTest(ObjectsTest):
         self.same_stream(self.config, ["s3://bucket/data", "s3://bucket/data/"])
         _, _, err = self.penstock("run", self.config("s3://bucket/data"))
         self.assertIn("1 picture directly in 's3://bucket/data' is ignored", err)
-        self.assertIn("1 file skipped: .webp 1", err)
+        self.assertIn("1 file skipped: .heic 1", err)
 
     def test_pictures_without_class_folders_are_one_class(self):
         self.serve()
@@ -439,9 +439,9 @@ class PicturesTest(ObjectsTest):
         self.write("served/bucket/other/x.jpg", "x")
         self.write("served/bucket/data/list.txt", "s3://bucket/other/x.jpg\n")
         self.assertIn("names must be relative to the list", self.refused(self.config("s3://bucket/data/list.txt")))
-        self.write("served/bucket/data/list.txt", "c/deep/er/0.jpg\nc/other.webp\n")
+        self.write("served/bucket/data/list.txt", "c/deep/er/0.jpg\nc/other.heic\n")
         for path in ("s3://bucket/data/list.txt", os.path.join(self.data, "list.txt")):
-            self.assertRegex(self.refused(self.config(path)), r"the list '\S+' names 'c/other\.webp', which is not a picture: names of pictures end in \.jpg, \.jpeg or \.png")
+            self.assertRegex(self.refused(self.config(path)), r"the list '\S+' names 'c/other\.heic', which is not a picture: names of pictures end in \.jpg, \.jpeg, \.png or \.webp")
 
     def test_pictures_that_arrive_damaged_are_requested_again(self):
         server = self.serve()

@@ -56,7 +56,7 @@ result<std::vector<std::string>> files_of_folder(const std::string& path, std::s
                                                  std::vector<std::string>& notices,
                                                  bool (*wanted)(std::string_view name));
 
-/// "3 files skipped: .webp 2, .tiff 1", the most frequent first; empty if there are none.
+/// "3 files skipped: .heic 2, .tiff 1", the most frequent first; empty if there are none.
 std::string skipped_text(const skipped_files& files);
 
 }  // namespace penstock

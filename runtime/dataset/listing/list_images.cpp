@@ -103,7 +103,7 @@ class picture_walk {
 };
 
 constexpr file_kind picture_files{
-    .one = "picture", .many = "pictures", .text = "*.jpg, *.jpeg, *.png", .belongs = is_picture_name};
+    .one = "picture", .many = "pictures", .text = "*.jpg, *.jpeg, *.png, *.webp", .belongs = is_picture_name};
 
 bool is_picture_list(std::string_view path) noexcept {
   return ends_with_any_case(path, ".txt");
@@ -124,12 +124,12 @@ result<listing> finish_pictures(listing list, const std::string& path, const oth
         others.beside, others.beside == 1 ? "" : "s", printable(path), others.beside == 1 ? "is" : "are"));
   }
   const std::string skipped = skipped_text(others.skipped);
-  if (!skipped.empty()) list.notices.push_back(skipped + " (JPEG and PNG are read)");
+  if (!skipped.empty()) list.notices.push_back(skipped + " (JPEG, PNG and WebP are read)");
   list.samples = list.files.size();
   if (list.samples == 0) {
     return refuse(errc::dataset,
-                  "no pictures in '{}': {}looked for names that end in .jpg, .jpeg or .png and do not begin "
-                  "with a dot{}{}",
+                  "no pictures in '{}': {}looked for names that end in .jpg, .jpeg, .png or .webp and do not "
+                  "begin with a dot{}{}",
                   printable(path),
                   classes > 0 ? fmt::format("went through {} and ", counted(classes, "class folder")) : "",
                   skipped.empty() ? "" : "; ", skipped);
@@ -216,8 +216,8 @@ result<listing> list_named(const std::string& path, const store_options& options
                                    "folder is its class",
                     printable(path), printable(name));
     if (!is_picture_name(name))
-      return refuse(errc::dataset, "the list '{}' names '{}', which is not a picture: names of pictures end in .jpg, .jpeg or .png and do "
-                                   "not begin with a dot",
+      return refuse(errc::dataset, "the list '{}' names '{}', which is not a picture: names of pictures end in .jpg, .jpeg, .png or .webp "
+                                   "and do not begin with a dot",
                     printable(path), printable(name));
     if (const std::string_view one = class_folder(name); !one.empty()) classes.emplace(one);
     if (found->store) {

@@ -20,13 +20,13 @@ constexpr bool ends_with_any_case(std::string_view name, std::string_view ending
 
 constexpr bool is_picture_name(std::string_view name) noexcept {
   return ends_with_any_case(name, ".jpg") || ends_with_any_case(name, ".jpeg") ||
-         ends_with_any_case(name, ".png");
+         ends_with_any_case(name, ".png") || ends_with_any_case(name, ".webp");
 }
 
-/// The extension of an unsupported picture format, in lower case (".webp"); empty for every other name.
+/// The extension of an unsupported picture format, in lower case (".tiff"); empty for every other name.
 constexpr std::string_view unread_picture_ending(std::string_view name) noexcept {
-  constexpr std::array<std::string_view, 20> endings{
-      ".webp", ".tif", ".tiff", ".bmp", ".gif", ".heic", ".heif", ".avif", ".jxl", ".jp2",
+  constexpr std::array<std::string_view, 19> endings{
+      ".tif", ".tiff", ".bmp", ".gif", ".heic", ".heif", ".avif", ".jxl", ".jp2",
       ".j2k",  ".jpe", ".jfif", ".ppm", ".pgm", ".pnm",  ".tga",  ".svg",  ".dng", ".exr"};
   for (const std::string_view ending : endings) {
     if (ends_with_any_case(name, ending)) return ending;

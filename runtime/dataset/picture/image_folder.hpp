@@ -1,4 +1,4 @@
-// The image-folder dataset: JPEG and PNG files in class folders. Runs in a worker; the listing comes from the
+// The image-folder dataset: JPEG, PNG and WebP files in class folders. Runs in a worker; the listing comes from the
 // index.
 #pragma once
 

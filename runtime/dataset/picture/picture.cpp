@@ -5,6 +5,7 @@
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/picture/orientation.hpp"
 #include "runtime/dataset/picture/png.hpp"
+#include "runtime/dataset/picture/webp.hpp"
 
 #include <malloc.h>
 
@@ -137,11 +138,14 @@ result<void> picture_loader::render(std::span<const std::byte> file, const orien
   const pixel_box window{y.source_begin, x.source_begin, y.source_end - y.source_begin,
                          x.source_end - x.source_begin};
   const stage_range range("decode");
-  auto decoded =
-      info.format == picture_format::png
-          ? decode_png(file, info, window, rows_, resampler_)
-          : decode(file, info,
-                   {info.stored, d, window, partly ? decode_rule::window_only : decode_rule::whole_file});
+  auto decoded = [&] {
+    switch (info.format) {
+      case picture_format::png: return decode_png(file, info, window, rows_, resampler_);
+      case picture_format::webp: return decode_webp(file, info, window, rows_, resampler_);
+      case picture_format::jpeg: break;
+    }
+    return decode(file, info, {info.stored, d, window, partly ? decode_rule::window_only : decode_rule::whole_file});
+  }();
   // Decoders allocate from the heap, which does not shrink on its own after a huge picture.
   constexpr std::uint64_t huge_pixels = 8 * MiB;
   if (std::uint64_t{info.stored.width} * info.stored.height > huge_pixels) ::malloc_trim(0);

@@ -12,22 +12,25 @@
 
 namespace penstock {
 
-enum class picture_format : std::uint8_t { jpeg, png };
+enum class picture_format : std::uint8_t { jpeg, png, webp };
+
+/// "JPEG", "PNG", "WebP"
+std::string_view name_of(picture_format format) noexcept;
 
 struct picture_info {
   picture_format format = picture_format::jpeg;
   extent stored;                 ///< as stored in the file
-  unsigned orientation = 1;      ///< EXIF tag 0x0112: JPEG's first Exif APP1 segment, PNG's eXIf chunk
+  unsigned orientation = 1;      ///< EXIF tag 0x0112: JPEG's first Exif APP1 segment, PNG's eXIf and WebP's EXIF chunk
   bool interlaced = false;       ///< PNG: Adam7
   bool restart_markers = false;  ///< JPEG: its header declares restart markers
 };
 
-/// Reads the headers of a JPEG or a PNG; allocates nothing. Refuses (errc::sample) an empty file, other
+/// Reads the headers of a JPEG, a PNG or a WebP; allocates nothing. Refuses (errc::sample) an empty file, other
 /// formats ("not a JPEG: starts with 68 65"; `expected` is the format according to the name, used only in
-/// messages), truncated headers and pictures without pixels.
+/// messages), truncated headers, pictures without pixels, and WebPs that are animated or shorter than their header says.
 result<picture_info> probe(std::span<const std::byte> file, picture_format expected = picture_format::jpeg);
 
-/// The format that the extension implies: PNG for .png, else JPEG.
+/// The format that a name or its extension implies: PNG for "png", WebP for "webp", else JPEG.
 picture_format format_by_name(std::string_view name) noexcept;
 
 }  // namespace penstock

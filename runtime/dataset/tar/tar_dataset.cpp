@@ -4,6 +4,7 @@
 #include "runtime/base/units.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/fingerprint.hpp"
+#include "runtime/dataset/picture/webp.hpp"
 #include "runtime/dataset/records/npy_header.hpp"
 #include "runtime/dataset/store_settings.hpp"
 #include "runtime/dataset/tar/shard_list.hpp"
@@ -64,14 +65,6 @@ std::int64_t number_in(std::string_view text) {
   return value;
 }
 
-bool is_webp(std::span<const std::byte> file) noexcept {
-  return text_of(file).starts_with("RIFF") && text_of(file).substr(0, 12).ends_with("WEBP");
-}
-
-picture_format format_of_extension(std::string_view extension) noexcept {
-  return extension.ends_with("png") ? picture_format::png : picture_format::jpeg;
-}
-
 using extension_totals = std::map<std::string, indexed_extension, std::less<>>;
 
 /// All extensions of the shards with the totals of their members, for choosing tensors and for messages.
@@ -110,6 +103,19 @@ result<std::uint64_t> longest_of(const member_choice& choice, const extension_to
       "no sample has a member {} for the tensor '{}': the shards have {}; [dataset.members] says which "
       "members become tensors",
       extensions_of(choice), choice.tensor, names.empty() ? "none at all" : names);
+}
+
+/// Whether some of so many samples have no alternative before WebP.
+bool needs_webp(const member_choice& choice, const extension_totals& all, std::uint64_t samples) {
+  if (choice.kind != member_kind::picture) return false;
+  std::uint64_t earlier = 0;
+  for (const std::string& extension : choice.extensions) {
+    const auto found = all.find(extension);
+    if (found == all.end()) continue;
+    if (format_by_name(extension) == picture_format::webp && earlier < samples) return true;
+    earlier += found->second.members;
+  }
+  return false;
 }
 
 }  // namespace
@@ -151,6 +157,8 @@ result<void> tar_dataset::prepare(std::vector<member_choice> choices) {
     wanted.choice = std::move(choice);
     const auto longest = longest_of(wanted.choice, totals);
     if (!longest) return tl::unexpected(longest.error());
+    if (needs_webp(wanted.choice, totals, index_.samples()))
+      if (auto ok = check_webp(); !ok) return ok;
     auto spec = spec_of(wanted, *longest);
     if (!spec) return tl::unexpected(std::move(spec.error()));
     description_.tensors.push_back(std::move(*spec));
@@ -310,10 +318,8 @@ void tar_dataset::write(const wanted_tensor& wanted, std::size_t tensor, std::sp
 void tar_dataset::write_picture(const wanted_tensor& wanted, std::size_t tensor,
                                 std::span<const std::byte> contents, random_source& random,
                                 const sample_slot& slot) {
-  if (is_webp(contents))
-    throw error({errc::sample, "is a WebP picture, but only JPEG and PNG are read: convert it", 0});
   random_source same_draws = random;
-  auto chosen = pictures_.load(contents, format_of_extension(members_[tensor].extension), same_draws,
+  auto chosen = pictures_.load(contents, format_by_name(members_[tensor].extension), same_draws,
                                slot.as<std::uint8_t>(tensor));
   if (!chosen) throw error({errc::sample, fmt::format("cannot be used: {}", chosen.error().message), 0});
   std::ranges::copy(crop_record(chosen->box), slot.as<std::int32_t>(wanted.crop).begin());

@@ -1,5 +1,7 @@
 #include "tests/runtime/dataset/fixtures.hpp"
 
+#include "runtime/base/shared_library.hpp"
+
 #include <penstock/random.hpp>
 
 #include <jpeglib.h>
@@ -182,6 +184,75 @@ bytes encode_png(const raster& picture, const png_options& options) {
   std::free(memory);
   spng_ctx_free(png);
   return file;
+}
+
+bytes encode_webp(const raster& picture, float quality) {
+  const shared_library library("libwebp.so.7");
+  std::size_t (*lossless)(const std::uint8_t*, int, int, int, std::uint8_t**) = nullptr;
+  std::size_t (*lossy)(const std::uint8_t*, int, int, int, float, std::uint8_t**) = nullptr;
+  void (*release)(void*) = nullptr;
+  const bool alpha = picture.channels == 4;
+  if (!library.find(alpha ? "WebPEncodeLosslessRGBA" : "WebPEncodeLosslessRGB", lossless) ||
+      !library.find(alpha ? "WebPEncodeRGBA" : "WebPEncodeRGB", lossy) || !library.find("WebPFree", release))
+    throw std::runtime_error("libwebp: " + library.trouble());
+  const int width = static_cast<int>(picture.size.width);
+  const int height = static_cast<int>(picture.size.height);
+  const int stride = width * static_cast<int>(picture.channels);
+  std::uint8_t* made = nullptr;
+  const std::size_t size = quality == 0 ? lossless(picture.pixels.data(), width, height, stride, &made)
+                                        : lossy(picture.pixels.data(), width, height, stride, quality, &made);
+  if (size == 0) throw std::runtime_error("libwebp cannot encode a picture");
+  const auto* const begin = reinterpret_cast<const std::byte*>(made);
+  bytes file(begin, begin + size);
+  release(made);
+  return file;
+}
+
+namespace {
+
+void append_number(bytes& to, std::size_t value, unsigned size) {
+  for (unsigned i = 0; i < size; ++i) to.push_back(static_cast<std::byte>(value >> (8 * i) & 0xffU));
+}
+
+}  // namespace
+
+bytes webp_of(const std::vector<webp_chunk>& chunks) {
+  bytes body = as_bytes("WEBP");
+  for (const webp_chunk& chunk : chunks) {
+    const bytes name = as_bytes(chunk.name);
+    body.insert(body.end(), name.begin(), name.end());
+    append_number(body, chunk.content.size(), 4);
+    body.insert(body.end(), chunk.content.begin(), chunk.content.end());
+    if (chunk.content.size() % 2 != 0) body.push_back(std::byte{0});
+  }
+  bytes file = as_bytes("RIFF");
+  append_number(file, body.size(), 4);
+  file.insert(file.end(), body.begin(), body.end());
+  return file;
+}
+
+std::vector<webp_chunk> chunks_of_webp(const bytes& file) {
+  std::vector<webp_chunk> chunks;
+  for (std::size_t at = 12; at + 8 <= file.size();) {
+    std::uint32_t size = 0;
+    std::memcpy(&size, file.data() + at + 4, sizeof size);
+    const auto* const name = reinterpret_cast<const char*>(file.data() + at);
+    constexpr std::array<std::string_view, 4> names{"VP8 ", "VP8L", "VP8X", "ALPH"};
+    const auto known = std::ranges::find(names, std::string_view(name, 4));
+    if (known == names.end()) throw std::runtime_error("an unexpected chunk");
+    const auto begin = file.begin() + static_cast<std::ptrdiff_t>(at + 8);
+    chunks.push_back({*known, bytes(begin, begin + size)});
+    at += 8 + size + size % 2;
+  }
+  return chunks;
+}
+
+bytes webp_header(extent canvas, unsigned flags) {
+  bytes header;
+  append_number(header, flags, 4);
+  append_number(header, canvas.width - 1, 3);
+  append_number(header, canvas.height - 1, 3);
+  return header;
 }
 
 }  // namespace penstock::testing

@@ -68,6 +68,22 @@ struct png_options {
 /// 1 channel: grey; 3: RGB; 4: RGBA. 16 bits: each byte twice.
 bytes encode_png(const raster& picture, const png_options& options = {});
 
+/// Lossy with this quality, or lossless if it is 0; 3 channels: RGB, 4: RGBA. Needs libwebp.
+bytes encode_webp(const raster& picture, float quality = 0);
+
+/// A WebP file of these chunks.
+struct webp_chunk {
+  std::string_view name;  ///< four characters
+  bytes content;
+};
+bytes webp_of(const std::vector<webp_chunk>& chunks);
+
+/// The chunks of a WebP file.
+std::vector<webp_chunk> chunks_of_webp(const bytes& file);
+
+/// The content of a VP8X chunk: the header of the extended format.
+bytes webp_header(extent canvas, unsigned flags = 0);
+
 /// An Exif block as in an APP1 segment after "Exif\0\0".
 bytes exif_block(unsigned orientation, bool big_endian = false);
 

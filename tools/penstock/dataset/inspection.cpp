@@ -9,6 +9,7 @@
 #include "runtime/dataset/listing/index.hpp"
 #include "runtime/dataset/picture/probe.hpp"
 #include "runtime/dataset/store_settings.hpp"
+#include "runtime/dataset/tar/member_name.hpp"
 #include "tools/penstock/dataset/custom_samples.hpp"
 #include "tools/penstock/dataset/tar_inspection.hpp"
 #include "tools/penstock/dataset/value_counter.hpp"
@@ -53,7 +54,12 @@ bool ends_properly(std::span<const std::byte> file, picture_format format) {
   using namespace std::string_view_literals;
   const std::string_view all(reinterpret_cast<const char*>(file.data()), file.size());
   const std::string_view end = all.substr(all.size() - std::min(all.size(), end_bytes));
-  return end.find(format == picture_format::jpeg ? "\xff\xd9"sv : "IEND"sv) != std::string_view::npos;
+  switch (format) {
+    case picture_format::png: return end.find("IEND"sv) != std::string_view::npos;
+    case picture_format::webp: return true;  // probe() has compared its length
+    case picture_format::jpeg: break;
+  }
+  return end.find("\xff\xd9"sv) != std::string_view::npos;
 }
 
 extent as_seen(const picture_info& info) {
@@ -84,8 +90,7 @@ picture_facts look_at_picture(const std::string& path, const result<std::span<co
     p.trouble = fmt::format("{} x {} pixels are more than max_pixels = {}", info->stored.width,
                             info->stored.height, settings.image.max_pixels);
   } else if (info->format != promised) {
-    p.trouble = info->format == picture_format::png ? "named as a JPEG, but it is a PNG"
-                                                    : "named as a PNG, but it is a JPEG";
+    p.trouble = fmt::format("named as a {}, but it is a {}", name_of(promised), name_of(info->format));
   }
   return p;
 }
@@ -155,7 +160,7 @@ result<void> add_pictures(inspection& to, const listing& list, const config& set
     const picture_facts& p = pictures[i];
     if (!p.trouble.empty()) to.suspicious.push_back({i, std::string(list.name_of(list.files[i])), p.trouble});
     if (!p.readable) continue;
-    ++sum.formats[p.info.format == picture_format::jpeg ? "jpeg" : "png"];
+    ++sum.formats[lower_case(name_of(p.info.format))];
     sum.turned += p.info.orientation != 1 ? 1 : 0;
     const extent seen =
         settings.image.orientation == orientation_rule::exif ? as_seen(p.info) : p.info.stored;

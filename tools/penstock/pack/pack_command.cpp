@@ -234,7 +234,7 @@ void add_pack_command(verb_table& verbs) {
        "write an image folder as WebDataset shards, or compress shards",
        "Writes the pictures of an image folder, in the order of its sample indices, into tar "
        "shards that type = "
-       "\"tar\" and WebDataset read: KEY.jpg (or .jpeg, .png) and KEY.cls, the class as a number. "
+       "\"tar\" and WebDataset read: KEY.jpg (or .jpeg, .png, .webp) and KEY.cls, the class as a number. "
        "KEY is the picture's path "
        "without its extension, with '_' for other dots in its name. classes.txt has the names of "
        "the classes.\n\n"

@@ -26,7 +26,7 @@ struct pack_settings {
 
 /// The effect of adding restart markers; all 0 without them.
 struct marker_counts {
-  std::uint64_t unchanged = 0;         ///< pictures without markers: PNGs, and JPEGs that cannot have them
+  std::uint64_t unchanged = 0;         ///< pictures without markers: PNGs, WebPs, and JPEGs that cannot have them
   std::uint64_t were_progressive = 0;  ///< JPEGs that were converted to sequential
   std::uint64_t bytes_before = 0;      ///< of all pictures
   std::uint64_t bytes_after = 0;

@@ -35,10 +35,10 @@ result<packed_picture> picture_packer::pack(std::string_view name) {
   return picture;
 }
 
-/// PNGs, and pictures that cannot have markers or are too large to be decoded, stay as they are.
+/// PNGs and WebPs, and pictures that cannot have markers or are too large to be decoded, stay as they are.
 result<void> picture_packer::add_markers(packed_picture& picture) const {
   const auto file = std::as_bytes(std::span(picture.contents));
-  const auto info = probe(file, format_by_name(fmt::format(".{}", picture.extension)));
+  const auto info = probe(file, format_by_name(picture.extension));
   if (!info) return tl::unexpected(info.error());
   const bool fits = std::uint64_t{info->stored.width} * info->stored.height <= pictures_.config().max_pixels;
   std::optional<transcoded_jpeg> made;

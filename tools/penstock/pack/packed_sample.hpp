@@ -13,7 +13,7 @@
 namespace penstock::pack {
 
 struct packed_picture {
-  std::string extension;  ///< "jpg", "jpeg" or "png"
+  std::string extension;  ///< "jpg", "jpeg", "png" or "webp"
   std::string contents;
   marker_counts markers;  ///< of this picture
 };

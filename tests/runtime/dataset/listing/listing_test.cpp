@@ -80,21 +80,22 @@ TEST_CASE("pictures in unsupported formats are counted by extension, the most fr
   const temporary_folder folder;
   folder.write("a/1.jpg", "x");
   folder.write("a/2.tiff", "x");
-  folder.write("a/deep/3.WEBP", "x");
-  folder.write("b/4.webp", "x");
-  folder.write("b/.hidden.webp", "x");
+  folder.write("a/deep/3.HEIC", "x");
+  folder.write("b/4.heic", "x");
+  folder.write("b/5.webp", "x");
+  folder.write("b/.hidden.heic", "x");
   folder.write("b/notes.txt", "x");
   folder.write("5.gif", "x");
   const auto list = list_image_folder(folder.path());
   REQUIRE(list);
-  CHECK(names(*list) == strings{"a/1.jpg"});
-  CHECK(list->notices == strings{"4 files skipped: .webp 2, .gif 1, .tiff 1 (JPEG and PNG are read)"});
+  CHECK(names(*list) == strings{"a/1.jpg", "b/5.webp"});
+  CHECK(list->notices == strings{"4 files skipped: .heic 2, .gif 1, .tiff 1 (JPEG, PNG and WebP are read)"});
 }
 
 TEST_CASE("for a folder with only unreadable pictures, the error names their formats") {
   const temporary_folder folder;
-  folder.write("a/1.webp", "x");
-  CHECK(refusal(folder.path()).find("; 1 file skipped: .webp 1") != std::string::npos);
+  folder.write("a/1.avif", "x");
+  CHECK(refusal(folder.path()).find("; 1 file skipped: .avif 1") != std::string::npos);
 }
 
 TEST_CASE("files and folders whose names begin with a dot are ignored") {
@@ -169,7 +170,7 @@ TEST_CASE("paths that do not lead to a dataset are refused, and the error says w
   CHECK(
       refusal(folder.path()) ==
       fmt::format(
-          "no pictures in '{}': looked for names that end in .jpg, .jpeg or .png and do not begin with a dot",
+          "no pictures in '{}': looked for names that end in .jpg, .jpeg, .png or .webp and do not begin with a dot",
           folder.path()));
   folder.make_folder("a");
   CHECK(refusal(folder.path()).find("went through 1 class folder and") != std::string::npos);
