@@ -143,6 +143,21 @@ device = "host"
         self.assertIn("were not written by penstock pack", self.pack(expect=EXIT_USAGE)["error"]["message"])
         self.assertIn("--shard-size '12'", self.pack("--shard-size", "12", expect=EXIT_USAGE)["error"]["message"])
 
+    def test_webp_pictures_are_copied_or_encoded_again_as_jpeg(self):
+        for number, path in enumerate(self.paths()[:5]):
+            Image.open(os.path.join(self.photos, path)).resize((200, 150)).save(os.path.join(self.photos, "class0", "%d.webp" % number))
+        self.assertEqual(self.pack("--restart-markers")["failed"], [])
+        for _, name, contents in self.members():
+            if name.endswith(".webp"):
+                with open(os.path.join(self.photos, name), "rb") as file:
+                    self.assertEqual(contents, file.read())
+        self.assertEqual(self.stream("tar", self.out), self.stream("image-folder", self.photos))
+        reduced = os.path.join(self.folder, "reduced")
+        self.pack("--resize", 75, out=reduced)
+        pictures = {name: contents for _, name, contents in self.members(reduced)}
+        self.assertFalse([name for name in pictures if name.endswith(".webp")])
+        self.assertEqual(Image.open(io.BytesIO(pictures["class0/0.jpg"])).size, (100, 75))
+
     def test_pictures_that_cannot_be_read_are_omitted_and_named(self):
         self.write(os.path.join(self.photos, "class1", "bad.jpg"), "nonsense")
         report = self.pack("--resize", 50, expect=EXIT_FAILED)

@@ -3,6 +3,7 @@
 import io
 import random
 import shutil
+import struct
 import tarfile
 import time
 
@@ -118,16 +119,17 @@ class TarTest(PenstockTest):
         for number in range(30):
             picture = Image.new("RGB", (64, 48), (number * 8, 255 - number * 8, 100))
             file = io.BytesIO()
-            picture.save(file, "PNG")
+            kind = ("png", "webp", "webp")[number % 3]
+            picture.save(file, kind.upper(), lossless=number % 3 == 1)
             array = io.BytesIO()
             numpy.save(array, numpy.arange(number, number + 6, dtype=numpy.float32).reshape(2, 3))
-            samples.append({"__key__": ("deep/" * choose.randrange(40)) + "%05d" % number, "png": file.getvalue(),
+            samples.append({"__key__": ("deep/" * choose.randrange(40)) + "%05d" % number, kind: file.getvalue(),
                             "cls": str(number).encode(), "txt": ("caption %d " % number * choose.randrange(1, 30)).encode(),
                             "json": json.dumps({"n": number}).encode(), "emb.npy": array.getvalue()})
         return samples
 
     def check_samples(self, samples):
-        config = self.config(more='[dataset.members]\nimage = "png"\nlabel = "cls"\ncaption = "txt"\nmeta = "json"\nembedding = "emb.npy"\n')
+        config = self.config(more='[dataset.members]\nimage = "png;webp"\nlabel = "cls"\ncaption = "txt"\nmeta = "json"\nembedding = "emb.npy"\n')
         expected = list(grouped(os.path.join(self.shards, "x.tar")).items())
         self.assertEqual([key for key, _ in expected], [sample["__key__"] for sample in samples])
         report, found = self.delivered(config, "--set", 'image.augment="none"')
@@ -140,7 +142,7 @@ class TarTest(PenstockTest):
             self.assertFalse(tensors["caption"][int(tensors["caption_length"]):].any())
             self.assertEqual(bytes(tensors["meta"][:int(tensors["meta_length"])]), members["json"])
             self.assertTrue((tensors["embedding"] == numpy.load(io.BytesIO(members["emb.npy"]))).all())
-            picture = numpy.asarray(Image.open(io.BytesIO(members["png"])).convert("RGB"))
+            picture = numpy.asarray(Image.open(io.BytesIO(members.get("png") or members["webp"])).convert("RGB"))
             self.assertTrue((tensors["image"] == picture).all())
 
     def test_samples_equal_those_read_by_tarfile_and_pillow(self):
@@ -214,6 +216,69 @@ class TarTest(PenstockTest):
         self.assertEqual(sorted((one["path"], one["sample"]) for one in report["failures"]),
                          [("x.tar:d/07", 7), ("x.tar:d/09", 9)])
         self.assertIn("it has no member .jpg, .jpeg, .png or .webp: it has .cls", [one["error"] for one in report["failures"]])
+
+    def webp_shard(self):
+        """Twelve good WebP members, and five that fail."""
+        def webp(number, **options):
+            file = io.BytesIO()
+            Image.new("RGB", (64, 48), (number * 20, 99, 7)).save(file, "WEBP", **options)
+            return file.getvalue()
+
+        noise = io.BytesIO()
+        Image.frombytes("RGB", (64, 48), random.Random(1).randbytes(64 * 48 * 3)).save(noise, "WEBP")
+        half = noise.getvalue()[20:len(noise.getvalue()) // 4 * 2]
+        good = webp(3, quality=80)
+        huge = b"\x2f" + struct.pack("<I", 16383 | 16383 << 14)
+        bad = {"animated": webp(3, save_all=True, append_images=[Image.new("RGB", (64, 48))]),
+               "corrupt": b"RIFF" + struct.pack("<I", 12 + len(half)) + b"WEBPVP8 " + struct.pack("<I", len(half)) + half,
+               "cut": good[:-7],
+               "huge": b"RIFF" + struct.pack("<I", 4 + 8 + 6) + b"WEBPVP8L" + struct.pack("<I", 5) + huge + b"\0",
+               "text": b"words"}
+        with tarfile.open(os.path.join(self.shards, "x.tar"), "w") as archive:
+            for name, contents in [("%02d" % number, webp(number, lossless=number % 2 == 0)) for number in range(12)] + sorted(bad.items()):
+                add(archive, name + ".webp", contents)
+                add(archive, name + ".cls", b"1")
+        return {"animated": "animated WebP: only still pictures are read",
+                "corrupt": "WebP cannot be decoded: its data is corrupt or ends early",
+                "cut": "truncated WebP: %d of its %d bytes" % (len(good) - 7, len(good)),
+                "huge": "16384 x 16384 pixels are more than max_pixels = ",
+                "text": "not a WebP: starts with 77 6f"}
+
+    def test_webp_members_that_cannot_be_used_are_named_and_harm_no_other_sample(self):
+        reasons = self.webp_shard()
+        report, found = self.delivered(self.config())
+        self.check_sums(report)
+        self.assertEqual(sorted(found), list(range(12)))
+        self.assertEqual(sorted(one["path"] for one in report["failures"]), ["x.tar:" + name for name in sorted(reasons)])
+        for one in report["failures"]:
+            self.assertIn("its member .webp cannot be used: " + reasons[one["path"][len("x.tar:"):]], one["error"])
+        code, out, err = self.penstock("inspect", self.config(), "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertEqual(sorted(one["path"] for one in json.loads(out)["suspicious"]), ["x.tar:" + name for name in sorted(reasons)])
+        code, _, err = self.penstock("preview", self.config(), "--out", os.path.join(self.folder, "sheet.png"))
+        self.assertEqual(code, EXIT_OK, err)
+
+    def test_a_missing_libwebp_is_named_with_its_package(self):
+        self.webp_shard()
+        photos = os.path.join(self.folder, "pictures")
+        os.mkdir(photos)
+        Image.new("RGB", (64, 48)).save(os.path.join(photos, "one.webp"))
+        self.write("none/libwebp.so.7", "not a library")
+        environment = dict(self.environment, LD_LIBRARY_PATH=os.path.join(self.folder, "none"))
+        for config in self.config(), self.config(path="pictures", type="image-folder", name="pictures.toml"):
+            code, _, err = self.penstock("run", config, env=environment)
+            self.assertNotEqual(code, EXIT_OK)
+            self.assertIn("reading WebP pictures needs libwebp.so.7", err)
+            self.assertIn("(the package libwebp7 has it)", err)
+        # Shards need it only for samples that have no other picture.
+        self.assertEqual(self.penstock("check-config", self.config(), env=environment)[0], EXIT_OK)
+        with tarfile.open(os.path.join(self.shards, "x.tar"), "w") as archive:
+            file = io.BytesIO()
+            Image.new("RGB", (64, 48)).save(file, "PNG")
+            for name, contents in (("1.webp", b"words"), ("1.png", file.getvalue()), ("1.cls", b"1")):
+                add(archive, name, contents)
+        code, _, err = self.penstock("run", self.config(), env=environment)
+        self.assertEqual(code, EXIT_OK, err)
 
     def test_a_damaged_shard_is_refused_with_shard_offset_and_member(self):
         self.photographs()

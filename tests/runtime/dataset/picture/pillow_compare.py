@@ -107,6 +107,16 @@ def make_pictures(folder):
     add("exif-6.png", saved(odd, "PNG", exif=oriented(6)))
     add("rgb16.png", png16(base, False), base)
     add("grey16.png", png16(base, True), base.convert("L").convert("RGB"))
+    for name, options in (("lossless", {"lossless": True}), ("lossy", {"quality": 85}), ("low", {"quality": 20, "method": 0})):
+        add(f"{name}.webp", saved(base, "WEBP", **options))
+        add(f"{name}-odd.webp", saved(odd, "WEBP", **options))
+        add(f"{name}-large.webp", saved(large, "WEBP", **options))
+        add(f"{name}-alpha.webp", saved(alpha, "WEBP", **options))
+        add(f"{name}-exif-6.webp", saved(odd, "WEBP", exif=oriented(6), **options))
+        add(f"{name}-tiny.webp", saved(base.resize((1, 3)), "WEBP", **options))
+    add("exact-alpha.webp", saved(alpha, "WEBP", lossless=True, exact=True))
+    add("grey.webp", saved(base.convert("L"), "WEBP", lossless=True))
+    add("webp-named.png", saved(base, "WEBP"))
     add("png-named.jpg", saved(base, "PNG"))
     add("jpeg-named.png", saved(base, "JPEG", quality=90))
     return made

@@ -20,7 +20,7 @@ except ImportError:
 
 TOOL, FOLDER = sys.argv[1:3]
 SIDE = 32
-MEMBERS = {"image": "png;jpg", "label": "cls", "caption": "txt", "meta": "json", "embedding": "emb.npy"}
+MEMBERS = {"image": "png;webp", "label": "cls", "caption": "txt", "meta": "json", "embedding": "emb.npy"}
 
 
 def samples_of(shard):
@@ -28,9 +28,10 @@ def samples_of(shard):
     for number in range(40):
         picture, array = io.BytesIO(), io.BytesIO()
         noise = choose.randbytes(SIDE * SIDE * 3)
-        Image.frombytes("RGB", (SIDE, SIDE), noise).save(picture, "PNG")
+        kind = ("png", "webp", "webp")[number % 3]
+        Image.frombytes("RGB", (SIDE, SIDE), noise).save(picture, kind.upper(), lossless=number % 3 == 1)
         numpy.save(array, numpy.arange(number, number + 6, dtype=numpy.float32).reshape(2, 3))
-        yield {"__key__": "deep/" * choose.randrange(50) + "%05d-%d" % (number, shard), "png": picture.getvalue(),
+        yield {"__key__": "deep/" * choose.randrange(50) + "%05d-%d" % (number, shard), kind: picture.getvalue(),
                "cls": str(choose.randrange(-5, 1000)).encode(), "txt": ("caption %d " % number * choose.randrange(1, 30)).encode(),
                "json": json.dumps({"n": number}).encode(), "emb.npy": array.getvalue()}
 
@@ -67,7 +68,7 @@ def dumped(folder):
 
 
 def expected_tensors(members):
-    picture = Image.open(io.BytesIO(members["png"])).convert("RGB")
+    picture = Image.open(io.BytesIO(members.get("png") or members["webp"])).convert("RGB")
     return {"image": picture.tobytes(), "label": int(members["cls"]).to_bytes(8, "little", signed=True), "caption": members["txt"],
             "meta": members["json"], "embedding": numpy.load(io.BytesIO(members["emb.npy"])).tobytes()}
 
