@@ -119,5 +119,5 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS OFF)
 # Loaded only if a group of ranks on several hosts has a secret, a path is a URL, or loader hosts compress batches.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libssl3t64 | libssl3, libcurl4t64 | libcurl4")
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "liblz4-1, libzstd1")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "liblz4-1, libwebp7, libzstd1")
 include(CPack)
