@@ -67,6 +67,10 @@ class run : public supervisor::supervisor_news {
   [[nodiscard]] const home_process& process() const noexcept { return process_; }
   /// `by`: who asked; empty: the program.
   virtual void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept = 0;
+  void fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept {
+    ending_.failed_by(why);
+    stop(at_most, why);
+  }
   /// False: it was in that state already.
   bool pause(bool paused);
   /// Also switches tuning off.

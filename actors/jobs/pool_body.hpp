@@ -1,5 +1,5 @@
 // What a Pool adds to a run (actors/host/run.hpp): its bounds (admission), its jobs, and what exists only while it runs
-// (engine). Private to pool.cpp, pool_life.cpp and pool_wiring.cpp.
+// (engine). Private to pool.cpp, pool_life.cpp, pool_jobs.cpp and pool_wiring.cpp.
 //
 // Threads: any thread may call. Actors call back on their own threads and may touch only thread-safe members:
 // board, journal, logs, admission, ending, counts, and what mutex_ guards.
@@ -46,7 +46,6 @@ class Pool::body final : public host::run,
   Job refuse_job(std::string_view function, const job_options& options, std::string why);
   bool finish(nanoseconds at_most);
   void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept override;
-  void fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept;
   void close() noexcept;
   void await_batch(std::uint64_t job, batch_mark doing) noexcept;
   void batch_came() noexcept;

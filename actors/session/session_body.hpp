@@ -4,6 +4,7 @@
 //
 //   session.cpp          the public face
 //   session_life.cpp     start, failure, end
+//   session_accounts.cpp reports and states
 //   session_wiring.cpp   makes the actors and connects them
 //   news_of_actors.hpp   what they report to the session
 //   session_batches.cpp  batches on their way to the consumer, or into a sink
@@ -52,7 +53,7 @@ class Session::body final : public host::run {
   bool run_for(std::chrono::milliseconds at_most);
   void start();
   void stop(std::optional<std::chrono::milliseconds> at_most, std::string_view by) noexcept override;
-  void fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept;
+  using run::fail;
   void retire() noexcept;
   void close() noexcept;
   bool lift_quarantine(std::uint64_t sample, bool for_good);

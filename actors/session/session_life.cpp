@@ -3,7 +3,6 @@
 #include "actors/session/session_body.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/patient_wait.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/config/spelling.hpp"
@@ -18,10 +17,6 @@
 
 namespace penstock {
 namespace {
-
-using namespace std::chrono_literals;
-
-constexpr auto accounts_deadline = 2s;
 
 host::run_kind kind_of(const session_options& options) {
   host::run_kind kind;
@@ -200,11 +195,6 @@ void Session::body::stop(std::optional<std::chrono::milliseconds> at_most, std::
   end_within(at_most);
 }
 
-void Session::body::fail(std::string_view why, std::optional<std::chrono::milliseconds> at_most) noexcept {
-  ending_.failed_by(why);
-  stop(at_most, why);
-}
-
 /// The common part of stop(), destruction and failure. Records no event.
 void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most) noexcept {
   given_up_ = true;
@@ -316,67 +306,6 @@ void Session::body::tell_ended(run_outcome how) {
                       at_limit      ? counted(*options_.batches, "batch was", "batches were") + " delivered, as requested"
                       : who.empty() ? "the program closed it before its end"
                                     : "it was stopped by " + who));
-}
-
-/// Call with mutex_ held, so that the scheduler cannot be ended before it gets the request.
-std::shared_future<scheduler::stream_accounts> Session::body::ask_for_accounts(const engine& e, bool epochs) {
-  auto promise = std::make_shared<std::promise<scheduler::stream_accounts>>();
-  auto answer = promise->get_future().share();
-  actors::tell(e.scheduler, scheduler::tell_accounts{std::move(promise), epochs});
-  return answer;
-}
-
-/// Empty before the scheduler exists. Refuses (errc::timed_out) when the scheduler does not answer.
-result<scheduler::stream_accounts> Session::body::accounts(bool epochs) {
-  std::shared_future<scheduler::stream_accounts> answer;
-  {
-    const std::lock_guard hold(mutex_);
-    if (final_accounts_.valid()) {
-      answer = final_accounts_;
-    } else if (engine_) {
-      answer = ask_for_accounts(*engine_, epochs);
-    } else {
-      return scheduler::stream_accounts{};
-    }
-  }
-  if (!is_ready_within(answer, accounts_deadline)) {
-    return refuse(errc::timed_out,
-                  "asking for the stream's position: the scheduler did not answer within {} (is the machine "
-                  "overloaded, or a log sink blocked?); try again",
-                  duration_for_people(accounts_deadline));
-  }
-  try {
-    return answer.get();
-  } catch (const std::future_error&) {
-    return refuse(errc::stopped, "asking for the stream's position: the scheduler ended without an answer");
-  }
-}
-
-/// The state before the first delivery: the resumed state, or the beginning. Its fingerprint is empty until a
-/// worker has described the dataset.
-schedule::stream_state Session::body::state_before_the_stream() const {
-  if (resumed_) return *resumed_;
-  schedule::stream_state beginning;
-  const std::lock_guard hold(mutex_);
-  const bool described = engine_ && engine_->dataset;
-  beginning.identity =
-      described ? session::identity_of(settings_, &engine_->dataset->description, engine_->dataset->order)
-                : session::identity_of(settings_, nullptr, {});
-  return beginning;
-}
-
-run_report Session::body::report() {
-  auto told = accounts(true);
-  std::unique_lock hold(mutex_);
-  if (told) epochs_told_ = std::move(told->epochs);
-  const auto epochs = epochs_told_;  // the latest known, if the scheduler does not answer
-  hold.unlock();
-  return board_.report(epochs, now());
-}
-
-std::vector<std::byte> Session::body::state() {
-  const scheduler::stream_accounts told = value_or_throw(accounts(false));
-  return schedule::serialise(told.state ? *told.state : state_before_the_stream());
 }
 
 }  // namespace penstock

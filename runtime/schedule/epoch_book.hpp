@@ -10,6 +10,7 @@
 #include "runtime/schedule/digest_chain.hpp"
 
 #include <penstock/config.hpp>
+#include <penstock/report.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -42,25 +43,9 @@ struct stream_identity {
   bool operator==(const stream_identity&) const = default;
 };
 
-struct epoch_account {
-  std::uint64_t epoch = 0;
-  std::uint64_t from_batch = 0;  ///< first batch that this process delivered
-  std::uint64_t from_position =
-      /// position in the epoch's order at which this rank's part starts (epoch_share::start)
-      0;
-  std::uint64_t expected = 0;  ///< samples
-  std::uint64_t padded = 0;    ///< how many of these are repeats
-  std::uint64_t delivered = 0;
-  std::uint64_t failed = 0;
-  std::uint64_t quarantined = 0;
-  std::uint64_t replaced = 0;  ///< delivered by this process in place of a bad sample
-  std::uint64_t batches = 0;
-  bool complete = false;
-  std::uint64_t early_batches = 0;  ///< delivered by this process before an earlier one of the plan
-  std::uint64_t most_early = 0;     ///< the most places by which one was ahead of the first undelivered one
-  /// Over all its batches so far, in the order of the plan. Empty if a batch had no digest, while an earlier batch
-  /// of the plan is missing, and if a group of another layout delivered some.
-  std::optional<std::string> digest;
+/// What is reported about an epoch, without `seconds`. Its digest is also empty while an earlier batch of the plan is missing, and if a
+/// group of another layout delivered some.
+struct epoch_account : epoch_report {
   nanoseconds took{0};  ///< from the request for this process's first batch to the delivery of its last one
 };
 
