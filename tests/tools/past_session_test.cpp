@@ -3,7 +3,7 @@
 
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/past/past_tables.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -11,7 +11,7 @@
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/targets.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>

@@ -3,7 +3,8 @@
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
 #include "tools/penstock/past/past_session.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/death_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <fmt/core.h>
 

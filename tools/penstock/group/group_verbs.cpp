@@ -9,8 +9,9 @@
 #include "tools/penstock/group/group_tables.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/full_screen.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <unistd.h>
 

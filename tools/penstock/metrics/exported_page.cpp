@@ -4,8 +4,9 @@
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/telemetry/metrics_page.hpp"
+#include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/event_times.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -4,7 +4,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/control/session_record.hpp"
 #include "tools/penstock/past/past_session.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>

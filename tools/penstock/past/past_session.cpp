@@ -7,8 +7,9 @@
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/output.hpp"
+#include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/event_times.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <fmt/core.h>
 #include <sys/stat.h>

@@ -5,7 +5,7 @@
 #include "runtime/base/text.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/event_times.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <fmt/core.h>
 

@@ -5,7 +5,7 @@
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <penstock/report.hpp>
 

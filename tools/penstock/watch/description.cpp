@@ -6,9 +6,10 @@
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/host_tables.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

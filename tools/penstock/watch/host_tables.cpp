@@ -3,7 +3,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

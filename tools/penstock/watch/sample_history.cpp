@@ -5,7 +5,7 @@
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/work_kind.hpp"
 #include "tools/penstock/text_table.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

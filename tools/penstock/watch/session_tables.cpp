@@ -1,9 +1,6 @@
 #include "tools/penstock/watch/session_tables.hpp"
 
-#include "runtime/base/batch_work.hpp"
 #include "runtime/base/counted.hpp"
-#include "runtime/base/death_words.hpp"
-#include "runtime/base/sample_name.hpp"
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
@@ -19,29 +16,6 @@
 namespace penstock::cli {
 
 using json = nlohmann::ordered_json;
-
-std::string text_of(const json& value) {
-  return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-std::string utc_for_people(const json& time) {
-  std::string text = text_of(time);
-  if (text.size() < 23) return text;
-  text[10] = ' ';
-  return text.substr(0, 23);
-}
-
-std::string without_year(const std::string& time) {
-  return time.size() < 19 ? time : time.substr(5, 14);
-}
-
-std::string state_of(const json& worker) {
-  const json& again = worker.at("next_restart_seconds");
-  const json why = worker.value("why_stopped", json());
-  if (why.is_string()) return fmt::format("{} ({})", text_of(worker.at("state")), why.get<std::string>());
-  if (!again.is_number() || again.get<double>() < 0.05) return text_of(worker.at("state"));
-  return fmt::format("{} {:.1f} s", text_of(worker.at("state")), again.get<double>());
-}
 
 namespace {
 
@@ -67,124 +41,6 @@ std::string processes_on_gpu(const json& gpu) {
   return fmt::format("gpu  processes according to NVML: {}{}", list.empty() ? "none" : list,
                      list.empty() || owner_is_there ? "" : "; these pids are from another pid namespace");
 }
-
-}  // namespace
-
-std::string work_of(const json& worker, work_kind kind) {
-  const json& work = worker.at("current_sample");
-  return work.is_string() ? std::string(work_for_people(work.get_ref<const std::string&>(), kind)) : std::string();
-}
-
-std::string work_since(const json& worker, work_kind kind) {
-  const std::string work = work_of(worker, kind);
-  const json of_work = kind == work_kind::batches ? worker.value("current_work_seconds", json()) : json();
-  const json& seconds = of_work.is_number() ? of_work : worker.at("current_sample_seconds");
-  if (work.empty() || !seconds.is_number()) return work.empty() ? "-" : work;
-  const std::string time = duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9)));
-  return kind == work_kind::batches && !of_work.is_number() ? batch_work_since(work, time) : fmt::format("{} for {}", work, time);
-}
-
-std::string hung_for_people(const json& hung, work_kind kind) {
-  const std::string name = text_of(hung.at("name"));
-  const std::string what = kind == work_kind::jobs ? fmt::format("job {} ({})", text_of(hung.at("job")), name) : sample_for_people(name);
-  return fmt::format("{} hung {}", kind == work_kind::batches ? name : what, text_of(hung.at("text")));
-}
-
-work_kind kind_of(const json& status) {
-  const json jobs = status.value("jobs", json());
-  return !jobs.is_object() ? work_kind::samples : jobs.value("of_batches", false) ? work_kind::batches : work_kind::jobs;
-}
-
-work_kind kind_of_answer(const json& answer) {
-  const json of = answer.value("of", json());
-  for (const work_kind kind : {work_kind::jobs, work_kind::batches}) {
-    if (of == words_for(kind).name) return kind;
-  }
-  return work_kind::samples;
-}
-
-bool is_stalled(const json& status) {
-  return status.value("stalled", json()).is_object();
-}
-
-std::optional<double> seconds_left(const json& status) {
-  const json left = status.value("eta_seconds", json());
-  return left.is_number() && !is_stalled(status) ? std::optional(left.get<double>()) : std::nullopt;
-}
-
-bool is_pool(const json& status) {
-  return kind_of(status) != work_kind::samples;
-}
-
-std::string jobs_for_people(const json& status) {
-  const json& jobs = status.at("jobs");
-  if (kind_of(status) == work_kind::batches) {
-    const auto failed = jobs.at("failed").get<std::uint64_t>();
-    return fmt::format("{} delivered, {} loading, {} waiting for a worker{}",
-                       counted(status.value("batches_delivered", std::uint64_t{0}), "batch", "batches"), text_of(jobs.at("running")),
-                       text_of(jobs.at("waiting")), failed == 0 ? "" : ", " + counted(failed, "failed try", "failed tries"));
-  }
-  const auto cancelled = jobs.value("cancelled", std::uint64_t{0});
-  const auto nonzero_exits = jobs.value("nonzero_exits", std::uint64_t{0});
-  return fmt::format("{} submitted, {} waiting, {} running, {} ok{}, {} failed{}", counted(jobs.at("submitted").get<std::uint64_t>(), "job"), text_of(jobs.at("waiting")),
-                     text_of(jobs.at("running")), text_of(jobs.at("ok")), nonzero_exits == 0 ? "" : fmt::format(" ({} of them exited with a code other than 0)", nonzero_exits),
-                     text_of(jobs.at("failed")), cancelled == 0 ? "" : fmt::format(", {} cancelled", cancelled));
-}
-
-std::string percent_of(double part) {
-  constexpr double rounding = 1e-6;  // 0.29 * 100 is below 29
-  return fmt::format("{:.0f} %", std::floor(std::min(part, 1.0) * 100 + rounding));
-}
-
-std::string percent_of(const json& status) {
-  return percent_of(status.at("progress").get<double>());
-}
-
-std::string progress_of_jobs(const json& status) {
-  const json& jobs = status.at("jobs");
-  if (jobs.value("of_batches", false))
-    return fmt::format("{}, {}epoch {}", counted(status.value("batches_delivered", std::uint64_t{0}), "batch", "batches"),
-                       status.value("progress", json()).is_number() ? percent_of(status) + " of " : "", status.value("epoch", std::uint64_t{0}));
-  std::uint64_t ended = 0;
-  for (const char* how : {"ok", "failed", "cancelled"}) ended += jobs.value(how, std::uint64_t{0});
-  return fmt::format("{} of {}", ended, counted(jobs.at("submitted").get<std::uint64_t>(), "job"));
-}
-
-json functions_shown(const json& jobs) {
-  const json all = jobs.value("functions", json::array());
-  const bool of_python = all.size() == 1 && all.front().at("name") == "call";
-  return of_python ? json::array() : all;
-}
-
-std::string worker_name(const json& one) {
-  const json& id = one.contains("worker") ? one.at("worker") : one.at("id");
-  return "worker/" + text_of(id) + (one.value("sacrificial", false) ? " (sacrificial)" : "");
-}
-
-std::string worker_cell(const json& one) {
-  const json& id = one.contains("worker") ? one.at("worker") : one.at("id");
-  return "worker/" + text_of(id) + (one.value("sacrificial", false) ? "*" : "");
-}
-
-bool is_not_needed(const json& worker) {
-  return worker.value("sacrificial", false) && worker.at("state") == "stopped";
-}
-
-std::string stall_for_people(const json& status) {
-  const json stalled = status.value("stalled", json());
-  if (!stalled.is_object()) return "";
-  return fmt::format("{:.0f} s, {}", stalled.at("seconds").get<double>(), text_of(stalled.at("text")));
-}
-
-std::string deaths_in(const json& session) {
-  const json workers = session.at("workers_ended_unexpectedly");
-  const json owners = session.at("owners_ended_unexpectedly");
-  if (!workers.is_number()) return "-";
-  return std::to_string(workers.get<std::uint64_t>() + (owners.is_number() ? owners.get<std::uint64_t>() : 0) +
-                        session.value("killed_at_stop", std::uint64_t{0}));
-}
-
-namespace {
 
 std::string functions_for_people(const json& jobs, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
@@ -330,10 +186,6 @@ void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
   out += text_table(columns, rows, width);
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
 }
-
-}  // namespace
-
-namespace {
 
 /// The work that has hung, unless the stall names it, and the cost of deaths.
 void add_hangs_and_deaths(std::string& out, const json& s, std::size_t width) {

@@ -2,8 +2,9 @@
 
 #include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/host_tables.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

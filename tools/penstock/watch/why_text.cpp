@@ -2,7 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "tools/penstock/text_table.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
