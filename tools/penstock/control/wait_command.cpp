@@ -5,7 +5,7 @@
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/control/session_end.hpp"
-#include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/group/asked_ranks.hpp"
 #include "tools/penstock/group/group_wait.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/past/past_session.hpp"

@@ -2,7 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "tools/penstock/control/session_end.hpp"
-#include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/group/asked_ranks.hpp"
 
 #include <fmt/core.h>
 

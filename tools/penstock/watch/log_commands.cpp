@@ -3,7 +3,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/control/session_record.hpp"
 #include "tools/penstock/commands.hpp"
-#include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/group/asked_ranks.hpp"
 #include "tools/penstock/host_targets.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/past/choose_past.hpp"

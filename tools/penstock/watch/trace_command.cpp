@@ -5,7 +5,7 @@
 #include "runtime/base/write_all.hpp"
 #include "runtime/control/control_client.hpp"
 #include "tools/penstock/commands.hpp"
-#include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/group/asked_ranks.hpp"
 #include "tools/penstock/number_option.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/watch/event_reader.hpp"

@@ -1,7 +1,7 @@
 // top, describe and events: what a session is doing, or did.
 #include "runtime/base/counted.hpp"
 #include "tools/penstock/commands.hpp"
-#include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/group/asked_ranks.hpp"
 #include "tools/penstock/host_targets.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"

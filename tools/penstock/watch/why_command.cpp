@@ -1,7 +1,7 @@
 // why: what limits a session, and what to change.
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/control/slow_stop.hpp"
-#include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/group/asked_ranks.hpp"
 #include "tools/penstock/host_targets.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
