@@ -10,15 +10,14 @@
 #include "runtime/group/rank_files.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/commands.hpp"
-#include "tools/penstock/config_source.hpp"
 #include "tools/penstock/control/stop_cost.hpp"
 #include "tools/penstock/dataset/index_display.hpp"
 #include "tools/penstock/launch/launcher_link.hpp"
-#include "tools/penstock/number_option.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/run/closing_text.hpp"
 #include "tools/penstock/run/dry_run.hpp"
 #include "tools/penstock/run/progress.hpp"
+#include "tools/penstock/run/run_options.hpp"
 #include "tools/penstock/run/run_rank.hpp"
 #include "tools/penstock/run/run_state.hpp"
 #include "tools/penstock/state_file.hpp"
@@ -31,7 +30,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <functional>
 
 namespace penstock::cli {
@@ -41,19 +39,6 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds end_after_second_signal = 2s;
 constexpr auto opening_step = 20ms;
-
-struct run_options {
-  config_source source;
-  std::optional<std::uint64_t> batches;
-  bool digest = false;
-  run_files files;
-  bool json = false;
-  bool quiet = false;
-  std::string state;
-  std::string state_every = "10s";
-  bool dry_run = false;
-  int stopped_exit_code = exit_ok;
-};
 
 // ---- the run ----------------------------------------------------------------------------------------------
 
@@ -336,33 +321,7 @@ void add_run_command(verb_table& verbs) {
          "each batch as files, exactly as on the device"},
         {"penstock run photos.toml --state photos.state", "continue where an earlier run ended"}}},
       [o] { return run(*o); });
-  add_stream_options(*verb, o->source);
-  add_config_shorthands(*verb, o->source);
-  takes_whole_number(
-      verb->add_option("--batches", o->batches, "stop after N batches, counted over all epochs"),
-      {1, count_max});
-  verb->add_flag("--digest", o->digest, "read every batch back from the device and hash it");
-  verb->add_option("--sink", o->files.sink,
-                   "where batches go: null, npy, journal:PATH (a line for each), plugin:PATH")
-      ->type_name("SINK")
-      ->capture_default_str();
-  verb->add_option("--out", o->files.out, "folder for --sink npy")->type_name("DIR");
-  verb->add_option("--report", o->files.report, "write the report to a file, as JSON")->type_name("FILE");
-  verb->add_flag("--json", o->json, "print the report as one JSON object");
-  verb->add_flag("--quiet", o->quiet, "no progress, no final report");
-  verb->add_option("--state", o->state,
-                   "resume from this file if it exists; save it at the start, every --state-every and at the end")
-      ->type_name("FILE");
-  verb->add_option("--state-every", o->state_every,
-                   "how often to save the state; after a SIGKILL, a run repeats at most the batches since then")
-      ->type_name("TIME")
-      ->capture_default_str();
-  takes_whole_number(
-      verb->add_option("--stopped-exit-code", o->stopped_exit_code,
-                       "the exit code if `penstock stop` ended it before it had delivered everything"),
-      {0, 255})
-      ->capture_default_str();
-  verb->add_flag("--dry-run", o->dry_run, "print what would be done, but start nothing");
+  add_run_options(*verb, o);
 }
 
 }  // namespace penstock::cli
