@@ -38,9 +38,9 @@ struct job_runner::ending {
   arena::job_exception_text error{};  // empty if finished
   nanoseconds busy{0};
 
-  void fail(row_state as, std::string type, std::string text) {
+  void fail(row_state as, std::string text) {
     how = as;
-    error = {std::move(type), std::move(text), {}};
+    error = {"penstock::error", std::move(text), {}};
   }
 };
 
@@ -227,9 +227,7 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
                                     const result_room& room, JobCall::room& given_room) {
   ending how;
   if (job.function >= context_.functions.size()) {
-    how.fail(row_state::failed, "penstock::error",
-             fmt::format("there is no function {}; this worker program has {}", job.function,
-                         context_.functions.size()));
+    how.fail(row_state::failed, fmt::format("there is no function {}; this worker program has {}", job.function, context_.functions.size()));
     return how;
   }
   JobCall given(argument, given_room, job.job, job.attempt, context_.me.worker);
@@ -258,12 +256,12 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
 /// Checks for side effects: writes beyond its result, CUDA.
 void job_runner::look_after(const arena::job_reading& job, const result_room& room, ending& how) {
   if (const std::uint64_t beyond = room.overrun(); beyond > 0) {
-    how.fail(row_state::too_large, "penstock::error",
+    how.fail(row_state::too_large,
              fmt::format("it made room for {} bytes of result, but wrote at least {}", room.room(),
                          room.room() + beyond));
   }
   if (cuda_.newly_found()) {
-    how.fail(row_state::failed, "penstock::error", child::cuda_text(context_.me.worker, how.error.text));
+    how.fail(row_state::failed, child::cuda_text(context_.me.worker, how.error.text));
     why_ = fmt::format("job {} loaded CUDA into this worker", job.job);
   }
 }
@@ -283,13 +281,12 @@ void job_runner::hand_over(current_lease& lease, std::uint32_t row, ending how) 
     if (kept) {
       place = std::move(*kept);
     } else {
-      how.fail(row_state::failed, "penstock::error", kept.error().message);
+      how.fail(row_state::failed, kept.error().message);
     }
   }
   if (place.file && !send_elsewhere(lease, row, place)) {
-    how.fail(
-        row_state::failed, "penstock::error",
-        fmt::format("its result of {} bytes could not be sent: the session does not accept it", place.bytes));
+    how.fail(row_state::failed,
+             fmt::format("its result of {} bytes could not be sent: the session does not accept it", place.bytes));
   }
   if (how.how != row_state::finished) place = keep_error(lease.room, how);
   if (how.how != row_state::finished && place.file && !send_elsewhere(lease, row, place)) place = {};

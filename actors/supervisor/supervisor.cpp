@@ -222,17 +222,13 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   const auto news = s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines,
                                              preparation_text(report.phase, s.around.settings.work));
   s.records.erase(decision.who);
-  if (news.unasked) {
-    const bool detail = is_told_as_job(report, s.around.settings.work, s.around.settings.jobs_are_told);
+  if (news.unasked || news.ignored_stop) {
+    const bool detail = news.unasked ? is_told_as_job(report, s.around.settings.work, s.around.settings.jobs_are_told)
+                                     : *news.ignored_stop < supervision::hurried_stop;
     log::write(detail ? log::level::debug : log::level::warn, "supervisor",
                fmt::format("worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report, s.around.settings.work)));
-  } else if (news.ignored_stop) {
-    const bool hurried = *news.ignored_stop < supervision::hurried_stop;
-    log::write(
-        hurried ? log::level::debug : log::level::warn, "supervisor",
-        fmt::format("worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report, s.around.settings.work)));
+    s.records.note_death(report);
   }
-  if (news.unasked || news.ignored_stop) s.records.note_death(report);
   if (news.worth_telling) s.around.news->worker_died(report);
 }
 

@@ -262,18 +262,13 @@ void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome,
     const std::string entry = job_log_line(std::chrono::system_clock::now(), what->index, outcome, text);
     if (auto ok = around_.log->add(entry); !ok) lose_output(std::move(ok.error()));
   }
-  if (has_failed(outcome.status) && !outcome.ends_run)
-    note_failure(*what, outcome);
+  if (has_failed(outcome.status) && !outcome.ends_run) note_failure(*what, outcome);
   const bool nonzero_exit = outcome.status == job_status::ok && exited_with_another_code_than_0(outcome);
   arrived(*what, outcome.status, nonzero_exit, std::move(line), false, outcome.held);
 }
 
 void map_run::note_failure(const job& what, const job_outcome& outcome) {
-  std::uint64_t failures = 0;
-  {
-    const std::lock_guard hold(mutex_);
-    failures = ++failures_;
-  }
+  const std::uint64_t failures = ++failures_;
   if (failures == told_at_most + 1) {
     around_.tell(rules_.format == output_format::json
                      ? "further failed jobs are listed only in the output"
@@ -333,9 +328,7 @@ void map_run::write(std::vector<std::string> lines) {
   for (std::string& line : lines) {
     written_outcome one = written_as(rules_.format, rules_.lines, std::move(line));
     text += one.out;
-    if (around_.errors >= 0)
-      static_cast<void>(errors_.write(one.err));  // an error cannot be reported
-                                                  // anywhere
+    if (around_.errors >= 0) static_cast<void>(errors_.write(one.err));  // an error cannot be reported anywhere
     if (one.missing > 0) {
       around_.tell(fmt::format("{} of a command's output is missing: raise --keep-output, or use --results",
                                bytes_for_people(one.missing)));

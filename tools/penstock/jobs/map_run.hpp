@@ -21,6 +21,7 @@
 #include "tools/penstock/jobs/output_stream.hpp"
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -133,6 +134,7 @@ class map_run {
   const surroundings around_;
   output_stream output_;
   output_stream errors_;
+  std::atomic<std::uint64_t> failures_ = 0;
   bool output_lost_ = false;      // used by the writing thread
   std::uint64_t lines_read_ = 0;  // used by the reading thread
 
@@ -143,7 +145,6 @@ class map_run {
   std::vector<std::shared_ptr<job>> again_;
   map_counts counts_;
   std::optional<failure> failure_;
-  std::uint64_t failures_ = 0;
   bool reading_ = true;
   bool read_all_ = false;
   bool stopping_ = false;
