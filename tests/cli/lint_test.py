@@ -75,12 +75,12 @@ class LintTest(PenstockTest):
         self.file("elsewhere/CMakeCache.txt", "")
         self.assertEqual(self.lint(), "")
 
-    def test_an_actor_of_more_than_400_lines_is_a_violation(self):
-        self.file("actors/protocol/a.cpp", "\n" * 400)
-        self.file("runtime/base/b.cpp", "\n" * 401)
+    def test_an_actor_of_more_than_350_lines_is_a_violation(self):
+        self.file("actors/protocol/a.cpp", "\n" * 350)
+        self.file("runtime/base/b.cpp", "\n" * 351)
         self.assertEqual(self.lint(), "")
-        self.file("actors/protocol/a.cpp", "\n" * 401)
-        self.assertIn("actors/protocol/a.cpp: 401 lines, more than 400", self.lint())
+        self.file("actors/protocol/a.cpp", "\n" * 351)
+        self.assertIn("actors/protocol/a.cpp: 351 lines, more than 350", self.lint())
 
     def test_a_host_name_of_a_package_registry_is_a_violation(self):
         self.file("notes.txt", "see py" + "pi.org\n")
