@@ -45,7 +45,7 @@ result<void> owner_batches::run() {
     }
     if (auto ok = acknowledge_if_due(position); !ok) return ok;
   }
-  if (*around_.whole) {
+  if (around_.marks->whole) {
     if (auto ok = sink_->finish(); !ok) return ok;
   }
   sink_.reset();
@@ -74,7 +74,7 @@ result<void> owner_batches::open_sink() {
 /// False: the session ends first. Not timed by the flight recorder, so this wait never looks like a hung
 /// batch.
 bool owner_batches::wait_for_group(stream_position position) const {
-  while (around_.communicator && !*around_.alone && position >= *around_.base &&
+  while (around_.communicator && !around_.marks->alone && position >= around_.marks->base &&
          !around_.communicator->wait_until_usable(looked_at_every)) {
     if (around_.consumer->ended()) return false;
   }
@@ -96,7 +96,7 @@ result<void> owner_batches::deliver(ready_batch ready, steady_time demanded) {
   Batch batch = batch_access::make(std::move(ready), around_.plan, around_.home);
   try {
     const std::uint64_t digest = around_.order->digests ? batch.digest() : 0;
-    if (auto ok = put_in_sink(batch, around_.communicator && position < *around_.base); !ok) return ok;
+    if (auto ok = put_in_sink(batch, around_.communicator && position < around_.marks->base); !ok) return ok;
     batch.release_unused();
     const batch_passage p = around_.times->find(position).value_or(batch_passage());
     const nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();

@@ -17,6 +17,13 @@
 
 namespace penstock::gpu_owner {
 
+/// What the session says of the stream. Any thread.
+struct stream_marks {
+  std::atomic<stream_position> base{0};  ///< the sink's state contains the batches before it
+  std::atomic<bool> alone{false};        ///< the group has ended
+  std::atomic<bool> whole{false};        ///< the stream is complete: the sink finishes at the end
+};
+
 class owner_batches {
  public:
   // Acknowledgements are collected while more batches are ready, but not for long; if a communicator's snapshots are due,
@@ -35,9 +42,7 @@ class owner_batches {
     const protocol::open_owner* order = nullptr;
     const config* settings = nullptr;
     std::function<upload_counts()> counts;
-    const std::atomic<stream_position>* base = nullptr;  ///< the sink's state contains the batches before it
-    const std::atomic<bool>* alone = nullptr;            ///< the group has ended
-    const std::atomic<bool>* whole = nullptr;  ///< the stream is complete: the sink finishes at the end
+    const stream_marks* marks = nullptr;
   };
 
   explicit owner_batches(surroundings around) : around_(std::move(around)) {}

@@ -68,7 +68,7 @@ void owner_body::hear(protocol::to_owner&& message) {
 }
 
 void owner_body::hear(const protocol::open_owner& order) {
-  if (planned_) return;
+  if (planned_.decided) return;
   if (order.version != protocol::version) {
     return refuse_order({errc::protocol,
                          fmt::format("the session speaks protocol {}, but this GPU owner speaks {}",
@@ -84,7 +84,7 @@ void owner_body::hear(const protocol::open_owner& order) {
   order_ = order;
   device_ = std::move(*made);
   times_ = std::make_shared<batch_times>(batches_at_once(config_));
-  base_ = order.base;
+  marks_.base = order.base;
   if (config_.group.communicator == communicator_kind::nccl) {
     communicator_ = std::make_shared<communicator_side>(
         communicator_side::surroundings{config_.sampler.rank.value_or(0),
@@ -106,13 +106,12 @@ void owner_body::hear(const protocol::open_owner& order) {
 /// Lets run() report the failure. The link's thread must not, because reporting waits until this same thread
 /// has sent the reason.
 void owner_body::refuse_order(failure why) {
-  refused_ = std::move(why);
-  planned_ = true;
-  plan_is_known_.set_value(false);
+  planned_.refused = std::move(why);
+  planned_.decide(false);
 }
 
 void owner_body::hear(const protocol::prepare_owner& order) {
-  if (planned_ || !device_) return;
+  if (planned_.decided || !device_) return;
   const auto plan = [&]() -> result<device::transfer_plan> {
     if (order_.pool) return device::plan_of_results(order.slot_bytes);
     auto tensors = protocol::from_wire(order.tensors);
@@ -129,8 +128,7 @@ void owner_body::hear(const protocol::prepare_owner& order) {
     shape_ = {order.slot_bytes, order.slots, order.partitions};
     actors::tell(owner_, prepare_device{plan_, shape_, config_.gpu.buffers, order_.pool});
   }
-  planned_ = true;
-  plan_is_known_.set_value(true);
+  planned_.decide(true);
 }
 
 void owner_body::hear(const protocol::map_partition& order) {
@@ -161,20 +159,20 @@ void owner_body::hear(protocol::upload_jobs& order) {
 }
 
 void owner_body::hear(const protocol::stop_owner& order) {
-  whole_ = order.whole;
+  marks_.whole = order.whole;
   // If `whole`, every batch has been acknowledged, so none is in flight.
   consumer_->stop();
   // Otherwise work in progress no longer counts. Inside a session's process, only the communicator's end
   // stops a program that waits for other ranks.
   if (!order.whole && around_.outlived) say_end();
-  if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
+  planned_.decide(false);
 }
 
 void owner_body::hear(protocol::wire_communicate& order) {
   using act = communicate::act;
   const auto what = static_cast<act>(order.what);
-  if (what == act::agreed) base_ = std::max<stream_position>(base_, order.agreed);
-  if (what == act::free) alone_ = true;
+  if (what == act::agreed) marks_.base = std::max<stream_position>(marks_.base, order.agreed);
+  if (what == act::free) marks_.alone = true;
   if (owner_) actors::tell(owner_, communicate{what, order.number, std::move(order.id), order.agreed});
 }
 
@@ -186,7 +184,7 @@ void owner_body::ask_to_leave(const failure& why) {
   const std::lock_guard hold(hearing_);
   if (deaf_) return;  // run() is returning
   consumer_->fail(why);
-  if (!std::exchange(planned_, true)) plan_is_known_.set_value(false);
+  planned_.decide(false);
   say_end();
 }
 
@@ -231,13 +229,13 @@ void owner_body::communicator_drawn(std::uint64_t number, const std::string& id)
 // ---- batches (run()'s thread) ------------------------------------------------------------------------------
 
 void owner_body::run() {
-  if (plan_is_known_.get_future().get()) {
+  if (planned_.is_known.get_future().get()) {
     work();
     // From here on, no hang can undo what is done.
     if (around_.outlived) around_.host->ends(exit_codes::finished, std::nullopt);
     let_go();
   } else {
-    if (refused_) die(*refused_);
+    if (planned_.refused) die(*planned_.refused);
     if (around_.outlived) let_go();
   }
   around_.host->ends(exit_codes::finished, std::nullopt);
@@ -299,11 +297,9 @@ void owner_body::run_sink() {
   around.order = &order_;
   around.settings = &config_;
   around.counts = [this] { return counts(); };
-  around.base = &base_;
-  around.alone = &alone_;
-  around.whole = &whole_;
+  around.marks = &marks_;
   const auto ok = owner_batches(std::move(around)).run();
-  finished_ = ok && whole_;
+  finished_ = ok && marks_.whole;
   if (ok) return;
   if (!communicator_ || ok.error().code != errc::group_failed) return die(ok.error());
   log::info("group", "{}: going back to the last step that all ranks have completed", ok.error().message);

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <future>
 #include <mutex>
+#include <utility>
 
 namespace penstock::gpu_owner {
 
@@ -102,24 +103,28 @@ class owner_body final : owner_news {
   std::mutex hearing_;  // held while a message is being handled
   bool deaf_ = false;   // run() is releasing what messages refer to
 
-  // Set on the link's thread before plan_is_known_; read-only afterwards.
+  // Set on the link's thread before planned_ is decided; read-only afterwards.
   config config_;
   protocol::open_owner order_;
   arena::geometry shape_;
   std::shared_ptr<const device::transfer_plan> plan_;
-  std::optional<failure> refused_;    // why open_owner could not be carried out
-  std::promise<bool> plan_is_known_;  // false: refused, or asked to stop before the plan was known
-  bool planned_ = false;
+  struct {
+    std::promise<bool> is_known;     // false: refused, or asked to stop before the plan was known
+    bool decided = false;
+    std::optional<failure> refused;  // why open_owner could not be carried out
+
+    void decide(bool known) {
+      if (!std::exchange(decided, true)) is_known.set_value(known);
+    }
+  } planned_;
 
   std::atomic<bool> finished_{false};  // the sink has finished a whole stream
-  std::atomic<bool> whole_{false};
   struct {
     std::atomic<std::uint64_t> uploads{0};
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<bool> pinned{false};
   } uploaded_;                            // since the previous counts()
-  std::atomic<stream_position> base_{0};  // the program's state contains the batches before this one
-  std::atomic<bool> alone_{false};        // the group has ended
+  stream_marks marks_;
 
   // Used by run()'s thread only.
   std::shared_ptr<batch_home> home_;

@@ -34,8 +34,8 @@ struct carry_out {
       jobs.push_back({&record, job.function, row.attempt});
       if (!std::exchange(job.leased, true)) {
         ++begun;
-        --s.by_function[job.function].waiting;
-        ++s.by_function[job.function].running;
+        --s.functions.counts[job.function].waiting;
+        ++s.functions.counts[job.function].running;
       }
       if (record.rules().limit < s.shortest_limit && record.rules().limit.count() > 0) {
         s.shortest_limit = record.rules().limit;
@@ -205,14 +205,14 @@ std::uint64_t known_as(const scheduler_state& s, schedule::job_id job) {
 }
 
 void note_end(scheduler_state& s, const open_job& job, job_status how) {
-  job_news::function_counts& counts = s.by_function[job.function];
+  job_news::function_counts& counts = s.functions.counts[job.function];
   --(job.leased ? counts.running : counts.waiting);
   ++(how == job_status::ok ? counts.ok : how == job_status::cancelled ? counts.cancelled : counts.failed);
 }
 
 void end_at_device(scheduler_state& s, device_outcome outcome) {
   const auto* const failed = std::get_if<job_failure>(&outcome.how);
-  note_end(s, {outcome.record, s.functions.find(outcome.record->function())->second, true}, failed == nullptr ? job_status::ok : failed->status);
+  note_end(s, {outcome.record, s.functions.indexes.find(outcome.record->function())->second, true}, failed == nullptr ? job_status::ok : failed->status);
   if (auto* const why = std::get_if<job_failure>(&outcome.how))
     return fail_job(s, outcome.record, std::move(*why));
   succeed_job(s, outcome.record, std::get<std::shared_ptr<kept_result>>(std::move(outcome.how)),
@@ -233,7 +233,7 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
 }
 
 void report_counts(scheduler_state& s) {
-  s.around.news->counted(std::exchange(s.tally, {}), s.by_function, {leased(s), s.device->wanted()}, s.book->stale_dropped());
+  s.around.news->counted(std::exchange(s.tally, {}), s.functions.counts, {leased(s), s.device->wanted()}, s.book->stale_dropped());
 }
 
 void notify_callers(scheduler_state& s) {
@@ -244,7 +244,7 @@ void notify_callers(scheduler_state& s) {
 
 void act(self_pointer self, notify callers) {
   scheduler_state& s = self->state;
-  s.decision_due = false;
+  s.decision.due = false;
   carry_out orders{self};
   const steady_time now = self->clock().now();
   const admission::room room = s.around.meter->room_now();
@@ -269,11 +269,11 @@ void act(self_pointer self, notify callers) {
   }
   // Ask the book again every second while jobs wait. No message says that a replacement never comes, that a
   // caller keeps buffers that jobs on the device need, or that a worker has not reported an ended job yet.
-  if ((s.book->unsettled() > 0 || s.device->size() > 0) && !std::exchange(s.asks_in_a_second, true))
+  if ((s.book->unsettled() > 0 || s.device->size() > 0) && !std::exchange(s.decision.asked_in_a_second, true))
     self->delayed_send(job_scheduler_actor(self), ask_again, decide_jobs{decide_jobs::reason::second});
   const auto look = s.book->next_look();
-  if (look && (!s.looks_at || *look < *s.looks_at)) {
-    s.looks_at = look;
+  if (look && (!s.decision.at || *look < *s.decision.at)) {
+    s.decision.at = look;
     self->delayed_send(job_scheduler_actor(self), *look - now, decide_jobs{decide_jobs::reason::look});
   }
 }

@@ -30,7 +30,7 @@ void job_record::succeed(std::shared_ptr<kept_result> result, std::uint32_t atte
                    // code
   std::unique_lock hold(mutex_);
   result_ = std::move(result);
-  place_.reset();
+  latest_.place.reset();
   attempts_ = attempts;
   over(std::move(hold));
 }
@@ -39,7 +39,7 @@ void job_record::fail(job_failure why) {
   argument_ = {};
   std::unique_lock hold(mutex_);
   attempts_ = why.attempts;
-  place_.reset();
+  latest_.place.reset();
   failure_ = std::move(why);
   over(std::move(hold));
 }
@@ -126,16 +126,16 @@ std::optional<job_failure> job_record::why() const {
 
 std::uint32_t job_record::attempts() const {
   const std::lock_guard hold(mutex_);
-  if (done_ || !place_) return attempts_;
-  return latest_begun() ? row_.attempt : row_.attempt - 1;
+  if (done_ || !latest_.place) return attempts_;
+  return latest_begun() ? latest_.row.attempt : latest_.row.attempt - 1;
 }
 
 /// The row of the latest attempt, if that has begun. Requires the lock and a place.
 std::optional<arena::job_reading> job_record::latest_begun() const {
-  const arena::job_slot table(row_.slot);
-  const auto rows = table.rows(row_.generation);
-  if (!rows || row_.row >= *rows) return std::nullopt;
-  const auto found = table.read(row_.row);
+  const arena::job_slot table(latest_.row.slot);
+  const auto rows = table.rows(latest_.row.generation);
+  if (!rows || latest_.row.row >= *rows) return std::nullopt;
+  const auto found = table.read(latest_.row.row);
   const bool begun = found && found->job == known_as() && found->state != arena::row_state::waiting &&
                      found->state != arena::row_state::revoked;
   return begun ? std::optional(*found) : std::nullopt;
@@ -143,7 +143,7 @@ std::optional<arena::job_reading> job_record::latest_begun() const {
 
 std::optional<nanoseconds> job_record::ran_for(steady_time now) const {
   const std::lock_guard hold(mutex_);
-  const auto row = done_ || !place_ ? std::nullopt : latest_begun();
+  const auto row = done_ || !latest_.place ? std::nullopt : latest_begun();
   if (!row) return std::nullopt;
   // The worker may have written any values there.
   return std::max(row->state == arena::row_state::begun ? now - row->begun : row->busy, nanoseconds(0));
@@ -151,8 +151,8 @@ std::optional<nanoseconds> job_record::ran_for(steady_time now) const {
 
 void job_record::leased_to(std::shared_ptr<const lent_place> place, leased_row where) {
   const std::lock_guard hold(mutex_);
-  place_ = std::move(place);
-  row_ = where;
+  latest_.place = std::move(place);
+  latest_.row = where;
 }
 
 bool job_record::end(bool only_waiting, bool at_once) {

@@ -145,8 +145,10 @@ class job_record : public std::enable_shared_from_this<job_record> {
   std::atomic<bool> done_ = false;  // set with mutex_ held
   bool taken_ = false;
   std::uint32_t attempts_ = 0;
-  std::shared_ptr<const lent_place> place_;  // null: no slot so far
-  leased_row row_;
+  struct {
+    std::shared_ptr<const lent_place> place;  // null: no slot so far
+    leased_row row;
+  } latest_;
   std::optional<job_failure> failure_;
   std::shared_ptr<kept_result> result_;
   std::vector<std::function<void(Job)>> callbacks_;

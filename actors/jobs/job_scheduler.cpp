@@ -6,7 +6,7 @@
 namespace penstock::jobs {
 
 void decide_soon(self_pointer self) {
-  if (std::exchange(self->state.decision_due, true)) return;
+  if (std::exchange(self->state.decision.due, true)) return;
   self->send(job_scheduler_actor(self), decide_jobs{});
 }
 
@@ -77,7 +77,7 @@ std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, schedu
   if (!blamed) return std::nullopt;
   ++s.tally.retried;
   if (const auto job = s.jobs.find(blamed->job); job != s.jobs.end()) {
-    ++s.by_function[job->second.function].retried;
+    ++s.functions.counts[job->second.function].retried;
     job->second.record->note_work(work);
   }
   const std::uint64_t job = known_as(s, blamed->job);
@@ -205,10 +205,10 @@ actors::handlers<heard> behave(self_pointer self, job_scheduler_surroundings aro
       [self](const meet_supervisor& news) { self->state.supervisor = news.supervisor; },
       [self](const decide_jobs& order) {
         if (order.why == decide_jobs::reason::second) {
-          self->state.asks_in_a_second = false;
+          self->state.decision.asked_in_a_second = false;
           look_at_bundles(self->state);
         }
-        if (order.why == decide_jobs::reason::look) self->state.looks_at.reset();
+        if (order.why == decide_jobs::reason::look) self->state.decision.at.reset();
         act(self);
       },
       [self](const stop_jobs&) { leave(self); },

@@ -52,9 +52,12 @@ struct scheduler_state {
   std::unique_ptr<device_jobs> device;    // jobs that have ended in the book
   std::set<schedule::job_id> stay_there;  // jobs not yet ended whose results are to stay on the device
   std::unordered_map<schedule::job_id, open_job> jobs;
-  std::map<std::string, std::uint32_t, std::less<>> functions;
-  std::vector<job_news::function_counts> by_function;  // by function index
-  std::vector<std::shared_ptr<job_record>> early;      // submitted before the functions were known
+  struct {
+    bool known = false;
+    std::map<std::string, std::uint32_t, std::less<>> indexes;  // by name
+    std::vector<job_news::function_counts> counts;              // by function index
+    std::vector<std::shared_ptr<job_record>> early;             // submitted before the functions were known
+  } functions;
   std::map<std::uint32_t, place_slots> places;
   std::map<std::uint32_t, joined_worker> workers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, slot_results> in_slots;  // by place and slot
@@ -64,10 +67,11 @@ struct scheduler_state {
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
   std::unordered_map<schedule::job_id, std::uint32_t> host_losses;  // number of lost loader hosts, per job that was running there
-  bool functions_known = false;
-  bool decision_due = false;
-  bool asks_in_a_second = false;
-  std::optional<steady_time> looks_at;  // when the decide_jobs that the book requested is due
+  struct {
+    bool due = false;
+    bool asked_in_a_second = false;
+    std::optional<steady_time> at;  // when the decide_jobs that the book requested is due
+  } decision;
   bool sacrificial = false;
   argument_copiers copiers;
 };

@@ -35,15 +35,15 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
     s.around.meter->begun(1);
     return fail_job(s, record, {job_status::cancelled, {}, s.cancelled->message, {}, {}, 0});
   }
-  if (!s.functions_known) return s.early.push_back(record);
-  const auto function = s.functions.find(record->function());
-  if (function == s.functions.end()) {
+  if (!s.functions.known) return s.functions.early.push_back(record);
+  const auto function = s.functions.indexes.find(record->function());
+  if (function == s.functions.indexes.end()) {
     s.around.meter->begun(1);
     return fail_job(s, record,
                     {job_status::exception,
                      "unknown_function",
                      fmt::format("the worker program has no function '{}'; it has: {}", record->function(),
-                                 names_text(s.functions)),
+                                 names_text(s.functions.indexes)),
                      {},
                      {},
                      0});
@@ -52,26 +52,26 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
   const bool alone = place_slots::travels_alone(bytes, s.around.shape.slot_bytes);
   if (record->rules().stays_there) s.stay_there.insert(record->number());
   s.jobs[record->number()] = {record, function->second, false};
-  ++s.by_function[function->second].waiting;
+  ++s.functions.counts[function->second].waiting;
   const job_rules& rules = record->rules();
   s.book->submit({record->number(), function->second, alone ? s.around.shape.slot_bytes : bytes, rules.limit,
                   rules.idempotent, rules.fresh, rules.to_device, rules.urgent, rules.place});
 }
 
 void learn_functions(scheduler_state& s, const functions_known& news) {
-  for (std::uint32_t i = 0; i < news.names.size(); ++i) s.functions.emplace(news.names[i], i);
-  s.functions_known = true;
-  s.by_function.resize(news.names.size());
+  for (std::uint32_t i = 0; i < news.names.size(); ++i) s.functions.indexes.emplace(news.names[i], i);
+  s.functions.known = true;
+  s.functions.counts.resize(news.names.size());
   s.around.news->functions_named(news.names);
-  for (const auto& record : std::exchange(s.early, {})) enter(s, record);
+  for (const auto& record : std::exchange(s.functions.early, {})) enter(s, record);
 }
 
 void end_one(scheduler_state& s, const end_job& order) {
   bool prevented = false;
-  const auto early = std::ranges::find(s.early, order.job, [](const auto& r) { return r->number(); });
-  if (early != s.early.end()) {
+  const auto early = std::ranges::find(s.functions.early, order.job, [](const auto& r) { return r->number(); });
+  if (early != s.functions.early.end()) {
     const std::shared_ptr<job_record> record = *early;
-    s.early.erase(early);
+    s.functions.early.erase(early);
     s.around.meter->begun(1);
     fail_job(s, record, {job_status::cancelled, {}, "it was cancelled before it started", {}, {}, 0});
     prevented = true;
@@ -83,7 +83,7 @@ void end_one(scheduler_state& s, const end_job& order) {
 
 void end_all(scheduler_state& s, const failure& why) {
   s.cancelled = why;
-  for (const auto& record : std::exchange(s.early, {})) enter(s, record);
+  for (const auto& record : std::exchange(s.functions.early, {})) enter(s, record);
   // The book makes no more decisions. Waiting callers are notified now, and the supervisor ends the workers.
   s.book->set_paused(true);
   for (const auto& [number, job] : std::exchange(s.jobs, {})) {

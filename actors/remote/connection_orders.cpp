@@ -39,7 +39,7 @@ struct host_connection::session_visitor {
     return to.skip_raw(order.bytes, s.dataset_->lost_after);
   }
   result<void> operator()(const session_over&) const {
-    s.session_over_ = true;
+    s.outcome_.session_over = true;
     return {};
   }
   result<void> operator()(const please_leave&) const {

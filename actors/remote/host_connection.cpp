@@ -9,7 +9,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,7 +40,6 @@ host_connection::host_connection(const host_facts& facts, std::uint32_t number, 
     : facts_(facts),
       number_(number),
       listener_(std::move(listener)),
-      wake_(std::make_shared<const unique_fd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))),
       joins_(std::holds_alternative<session_to_join>(to) ? std::get<session_to_join>(to).number : 0),
       to_(std::move(to)) {
   const all_signals_blocked quiet;
@@ -60,7 +58,7 @@ class host_connection::reachable_while {
   reachable_while(host_connection& c, host_stream& stream) : c_(c) {
     const std::lock_guard hold(c_.mutex_);
     c_.stream_ = &stream;
-    if (c_.leaves_ || c_.cut_) stream.close_soon();
+    if (c_.departure_.ordered() || c_.cut_) stream.close_soon();
   }
   ~reachable_while() {
     const std::lock_guard hold(c_.mutex_);
@@ -75,28 +73,16 @@ class host_connection::reachable_while {
 };
 
 void host_connection::leave(bool at_once) {
-  if (at_once) at_once_ = true;
   const std::lock_guard hold(mutex_);
-  leaves_ = true;
+  departure_.order(at_once);
   if (stream_ != nullptr && !placed_) stream_->close_soon();
-  wake();
+  wake_->raise();
 }
 
 void host_connection::cut() {
   cut_ = true;
   const std::lock_guard hold(mutex_);
   if (stream_ != nullptr) stream_->close_soon();
-}
-
-void host_connection::wake() const {
-  const std::uint64_t one = 1;
-  static_cast<void>(!::write(wake_->get(), &one, sizeof one));
-}
-
-/// Forgets earlier calls of wake().
-void host_connection::clear_wake() const {
-  std::uint64_t times = 0;
-  static_cast<void>(!::read(wake_->get(), &times, sizeof times));
 }
 
 void host_connection::run() {
@@ -108,18 +94,18 @@ void host_connection::end(const result<void>& done) {
   using how = connection_end::how;
   worker_.reset();
   over_ = true;
-  busy_ = has_worker_ = false;
-  connection_end end{how::left, admitted() ? session() : joins_, had_place_, {}};
-  if (!done && !leaves_) {
+  worker_is_ = worker_state::none;
+  connection_end end{how::left, admitted() ? session() : joins_, outcome_.had_place, {}};
+  if (!done && !departure_.ordered()) {
     end.why = done.error();
     // A failure with a session that called is permanent only after the session gave a place: then no worker
     // can work here.
-    const bool unfit = end.why.code == errc::config && (joins_ != 0 || had_place_);
-    end.ending = busy_here_ ? how::busy : unfit ? how::unfit : how::lost;
-  } else if (session_over_ && !leaves_) {  // a host that leaves also gets session_over
+    const bool unfit = end.why.code == errc::config && (joins_ != 0 || outcome_.had_place);
+    end.ending = outcome_.busy_here ? how::busy : unfit ? how::unfit : how::lost;
+  } else if (outcome_.session_over && !departure_.ordered()) {  // a host that leaves also gets session_over
     end.ending = how::session_over;
   }
-  if (admitted()) listener_.released(session_, leaves_);
+  if (admitted()) listener_.released(session_, departure_.ordered());
   listener_.ended(end);
 }
 
@@ -127,14 +113,14 @@ void host_connection::end(const result<void>& done) {
 
 result<void> host_connection::attend(const session_to_join& where) {
   const std::string address = text_of(where.address);
-  auto socket = connect_to(where.address, connect_deadline, wake_->get());
+  auto socket = connect_to(where.address, connect_deadline, wake_->fd());
   if (!socket) return refuse(errc::io, "connecting to the session at {}: {}", address, socket.error().message);
   host_stream to(std::move(*socket), facts_.tls);
   const reachable_while here(*this, to);
   auto ok = to.secure(connect_deadline);
   if (ok) ok = admit(to, where.number, address);
   if (ok) ok = join(to);
-  if (session_over_) return {};
+  if (outcome_.session_over) return {};
   if (!ok) {
     const bool for_good = ok.error().code == errc::config || ok.error().code == errc::dataset;
     return refuse(for_good ? errc::config : errc::io, "joining the session at {}: {}", address, ok.error().message);
@@ -151,7 +137,7 @@ result<void> host_connection::attend(accepted_call& call) {
   auto ok = let_in(to, probe);
   if (probe) return {};
   if (ok) ok = join(to);
-  if (session_over_) return {};
+  if (outcome_.session_over) return {};
   if (!ok) {
     ok.error().message = fmt::format("a session called from {}: {}", call.from, ok.error().message);
     return ok;
@@ -180,8 +166,8 @@ result<void> host_connection::let_in(host_stream& to, bool& probe) {
 /// Asks whether a worker is free for the session (rule H14).
 result<void> host_connection::admit(host_stream& to, session_number session, const std::string& name) {
   const std::string busy = listener_.admit(session, name);
-  busy_here_ = !busy.empty();
-  if (!busy_here_) {
+  outcome_.busy_here = !busy.empty();
+  if (!outcome_.busy_here) {
     session_ = session;
     return {};
   }
@@ -231,14 +217,14 @@ result<void> host_connection::join(host_stream& to) {
   if (!place) return tl::unexpected(std::move(place.error()));
   if (const auto* no = std::get_if<refused>(&*place)) return refuse(no->for_good ? errc::config : errc::io, "it refuses: {}", no->why);
   if (std::holds_alternative<hosts::session_over>(*place)) {
-    session_over_ = true;
+    outcome_.session_over = true;
     return refuse(errc::stopped, "the session is over");
   }
   if (!std::holds_alternative<place_given>(*place)) return refuse(errc::io, "it did not assign a place");
   {
     const std::lock_guard hold(mutex_);
-    if (leaves_) return refuse(errc::stopped, "this host leaves");
-    placed_ = had_place_ = true;
+    if (departure_.ordered()) return refuse(errc::stopped, "this host leaves");
+    placed_ = outcome_.had_place = true;
   }
   listener_.joined(session_, session->session, dataset_->wait);
   return {};
@@ -270,14 +256,14 @@ result<void> host_connection::work(host_stream& to) {
 
 /// Waits for the next event and handles it.
 result<host_connection::way> host_connection::turn(host_stream& to) {
-  std::array<pollfd, 3> look{pollfd{to.socket(), POLLIN, 0}, {wake_->get(), POLLIN, 0}, {-1, POLLIN, 0}};
+  std::array<pollfd, 3> look{pollfd{to.socket(), POLLIN, 0}, {wake_->fd(), POLLIN, 0}, {-1, POLLIN, 0}};
   if (worker_) {
     look[2].fd = worker_->link();  // -1 is ignored
     if (worker_->has_unsent()) look[2].events |= POLLOUT;
   }
   const auto at_most = std::min<nanoseconds>(worker_ && worker_->is_busy() ? turn_max : idle_turn_max, dataset_->lost_after / signs_a_silence);
   ::poll(look.data(), look.size(), to.has_message() ? 0 : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(at_most).count()));
-  if (look[1].revents != 0) clear_wake();
+  if (look[1].revents != 0) wake_->clear();
   if (look[0].revents != 0 || to.has_message()) {
     if (auto ok = hear_session(to); !ok) return tl::unexpected(std::move(ok.error()));
   }
@@ -285,28 +271,20 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
     if (auto ok = worker_->work(to); !ok) return tl::unexpected(std::move(ok.error()));
     if (worker_->over()) cpu_.ended(*std::exchange(worker_, nullptr));
   }
-  busy_ = worker_ && !worker_->is_idle();
-  has_worker_ = worker_ != nullptr;
+  worker_is_ = !worker_ ? worker_state::none : worker_->is_idle() ? worker_state::idle : worker_state::busy;
   // Report the new number before leaving: otherwise the session would call again. A dismissed session is offered no workers, and
   // learns that when it calls.
   const std::uint32_t now_offered = listener_.offered(session_);
   if (now_offered > 0 && std::exchange(offered_, now_offered) != now_offered) to.put(from_host(host_offers{now_offered}));
-  if (leaves_ && !std::exchange(leaving_told_, true)) to.put(from_host(host_leaves{}));
+  if (departure_.is_news()) to.put(from_host(host_leaves{}));
   if (auto ok = to.flush(dataset_->lost_after); !ok) return tl::unexpected(std::move(ok.error()));
-  if (session_over_ || at_once_) return way::over;
+  if (outcome_.session_over || departure_.at_once()) return way::over;
   // The session answers with its goodbye once the worker has ended.
   return has_drained() ? way::over : way::again;
 }
 
-/// Whether the host is leaving and `drain` is over. Call at least every `idle_turn_max`: a longer gap counts as time in which
-/// this thread did not run.
 bool host_connection::has_drained() {
-  if (!leaves_) return false;
-  if (!leaving_) {
-    leaving_.emplace(dataset_->drain, idle_turn_max);
-    leaving_->restart(now());
-  }
-  return leaving_->is_over(now());
+  return departure_.has_drained(dataset_->drain, idle_turn_max, now());
 }
 
 }  // namespace penstock::hosts

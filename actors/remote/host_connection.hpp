@@ -6,13 +6,14 @@
 #pragma once
 
 #include "actors/remote/cpu_account.hpp"
+#include "actors/remote/departure.hpp"
 #include "actors/remote/hosted_worker.hpp"
 #include "actors/remote/host_stream.hpp"
-#include "runtime/base/patient_deadline.hpp"
 #include "runtime/group/group_address.hpp"
 #include "runtime/hosts/host_shares.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -115,9 +116,9 @@ class host_connection {
   /// The number of the session that it connects to; 0: it was called.
   [[nodiscard]] session_number joins() const noexcept { return joins_; }
   /// Whether its worker has work, or is starting.
-  [[nodiscard]] bool is_busy() const noexcept { return busy_; }
-  [[nodiscard]] bool has_worker() const noexcept { return has_worker_; }
-  [[nodiscard]] bool is_leaving() const noexcept { return leaves_; }
+  [[nodiscard]] bool is_busy() const noexcept { return worker_is_ == worker_state::busy; }
+  [[nodiscard]] bool has_worker() const noexcept { return worker_is_ != worker_state::none; }
+  [[nodiscard]] bool is_leaving() const noexcept { return departure_.ordered(); }
   [[nodiscard]] bool over() const noexcept { return over_; }
   /// Ends the connection.
   void cut();
@@ -128,10 +129,9 @@ class host_connection {
   class reachable_while;
 
   enum class way { again, over };
+  enum class worker_state : std::uint8_t { none, idle, busy };
   void run();
   void end(const result<void>& done);
-  void wake() const;
-  void clear_wake() const;
   result<void> attend(const session_to_join& to);
   result<void> attend(accepted_call& call);
   result<void> let_in(host_stream& to, bool& probe);
@@ -145,13 +145,11 @@ class host_connection {
   const host_facts facts_;
   const std::uint32_t number_;
   const connection_listener listener_;
-  const std::shared_ptr<const unique_fd> wake_;
+  const std::shared_ptr<const wake_event> wake_ = std::make_shared<const wake_event>();
   const session_number joins_;
-  std::atomic<bool> leaves_ = false;
-  std::atomic<bool> at_once_ = false;
+  departure departure_;
   std::atomic<session_number> session_ = 0;
-  std::atomic<bool> busy_ = false;
-  std::atomic<bool> has_worker_ = false;
+  std::atomic<worker_state> worker_is_ = worker_state::none;
   std::atomic<bool> over_ = false;
   std::atomic<bool> cut_ = false;
   std::mutex mutex_;
@@ -163,13 +161,14 @@ class host_connection {
   std::shared_ptr<const ready_dataset> dataset_;
   std::unique_ptr<hosted_worker> worker_;
   cpu_account cpu_;
-  bool had_place_ = false;
-  bool busy_here_ = false;  // the session must wait for a worker
   bool digests_ = false;
   std::uint32_t offered_ = 0;  // as last reported to the session
-  bool leaving_told_ = false;
-  bool session_over_ = false;
-  std::optional<patient_deadline> leaving_;  // runs for `drain` from when the host began to leave
+  /// What its end will mean.
+  struct {
+    bool had_place = false;
+    bool busy_here = false;  // the session must wait for a worker
+    bool session_over = false;
+  } outcome_;
   std::thread thread_;
 };
 

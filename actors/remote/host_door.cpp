@@ -6,9 +6,7 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 
@@ -23,7 +21,7 @@ constexpr int no_descriptor_pause_ms = 100;
 }  // namespace
 
 host_door::host_door(unique_fd socket, std::string where)
-    : socket_(std::move(socket)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), where_(std::move(where)) {}
+    : socket_(std::move(socket)), where_(std::move(where)) {}
 
 result<std::unique_ptr<host_door>> host_door::listen(const group::group_address& address) {
   auto socket = listen_there(address, call_bytes_within);
@@ -41,7 +39,7 @@ void host_door::open(std::function<void(accepted_call)> take) {
 }
 
 void host_door::run(const std::function<void(accepted_call)>& take) const {
-  std::array<pollfd, 2> look{pollfd{wake_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
+  std::array<pollfd, 2> look{pollfd{wake_.fd(), POLLIN, 0}, {socket_.get(), POLLIN, 0}};
   while (true) {
     ::poll(look.data(), look.size(), -1);
     if (look[0].revents != 0) return;
@@ -57,8 +55,7 @@ void host_door::run(const std::function<void(accepted_call)>& take) const {
 }
 
 void host_door::close() {
-  const std::uint64_t one = 1;
-  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+  wake_.raise();
   if (thread_.joinable()) thread_.join();
 }
 

@@ -4,6 +4,7 @@
 #include "actors/remote/host_connection.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/base/wake_event.hpp"
 #include "runtime/group/group_address.hpp"
 
 #include <functional>
@@ -33,7 +34,7 @@ class host_door {
   void run(const std::function<void(accepted_call)>& take) const;
 
   const unique_fd socket_;
-  const unique_fd wake_;
+  const wake_event wake_;
   const std::string where_;
   std::thread thread_;
 };

@@ -15,7 +15,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <ctime>
 
 namespace penstock::hosts {
 namespace {
@@ -24,7 +23,6 @@ using namespace std::chrono_literals;
 
 constexpr auto flight_interval = 50ms;        // while it works
 constexpr auto idle_flight_interval = 250ms;  // remote_connection stands in for the worker after twice this time
-constexpr auto measure_every = 250ms;  // to notice a debugger, which suspends time limits; less than the shortest limit
 
 }  // namespace
 
@@ -42,13 +40,12 @@ struct hosted_worker::shared_part {
   std::vector<std::string> lines;
   std::optional<place_ended> ended;
 
-  void tell(const unique_fd& wake, const std::function<void()>& change) {
+  void tell(const wake_event& wake, const std::function<void()>& change) {
     {
       const std::lock_guard hold(mutex);
       change();
     }
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(wake.get(), &one, sizeof one));
+    wake.raise();
   }
   /// In a pool: the host's own program, forked by a template if there is one.
   static void run_jobs(const std::shared_ptr<shared_part>& part, supervisor::linked_child_request& request,
@@ -165,14 +162,6 @@ void hosted_worker::signal(int number) {
   boost::asio::post(around_.io->context(), [part = shared_, number] { part->signal(number); });
 }
 
-nanoseconds hosted_worker::cpu() {
-  clockid_t clock = 0;
-  timespec used{};
-  if (pid_ > 0 && ::clock_getcpuclockid(pid_, &clock) == 0 && ::clock_gettime(clock, &used) == 0)
-    cpu_ = std::chrono::seconds(used.tv_sec) + nanoseconds(used.tv_nsec);
-  return cpu_;
-}
-
 // ---- from the worker ----------------------------------------------------------------------------------------
 
 result<void> hosted_worker::work(host_stream& to) {
@@ -204,9 +193,8 @@ result<void> hosted_worker::hear_io(host_stream& to) {
     return {};
   }
   if (started) {
-    measured_at_ = now() - measure_every;
-    pid_ = **started;
-    to.put(from_host(place_started{pid_}));
+    meter_.started(**started);
+    to.put(from_host(place_started{meter_.pid()}));
   }
   for (std::string& line : lines) to.put(from_host(output_line{std::move(line)}));
   if (!ended) return {};
@@ -290,29 +278,21 @@ result<void> hosted_worker::send_again(host_stream& to, const hosts::send_again&
 }
 
 void hosted_worker::show_flight(host_stream& to, bool at_any_rate) {
-  if (pid_ <= 0) return;
+  if (meter_.pid() <= 0) return;
   const steady_time time = now();
   if (!at_any_rate && time - shown_at_ < (is_busy() ? flight_interval : idle_flight_interval)) return;
   shown_at_ = time;
-  if (time - measured_at_ >= measure_every) {
-    measured_at_ = time;
-    const auto facts = process::look_at(pid_);
-    if (facts && facts->rss_bytes > 0) {  // 0: it has just ended, and the report of its death needs the last figures
-      private_bytes_ = facts->rss_anon_bytes;
-      resident_bytes_ = facts->rss_bytes;
-    }
-    traced_ = facts && facts->traced;
-  }
+  meter_.look(time);
   const arena::flight_reading seen = flights_.read(0);
-  flight_seen news{seen.word, seen.heartbeats, seen.samples_done, private_bytes_, resident_bytes_, seen.sample_name, 0, -1};
+  flight_seen news{seen.word, seen.heartbeats, seen.samples_done, meter_.private_bytes(), meter_.resident_bytes(), seen.sample_name, 0, -1};
   if (seen.state.at != arena::phase::idle) news.since_ns = nanoseconds(time - seen.since).count();
   if (seen.reads_since) news.reads_since_ns = std::max<std::int64_t>(nanoseconds(time - *seen.reads_since).count(), 0);
   if (jobs_) news.mark = jobs_->mark();
-  if (const auto times = process::times_of(pid_, seen.thread)) {
+  if (const auto times = process::times_of(meter_.pid(), seen.thread)) {
     news.cpu_ns = times->cpu.count();
     news.core_wait_ns = times->core_wait.count();
   }
-  news.traced = traced_ && !at_any_rate;
+  news.traced = meter_.traced() && !at_any_rate;
   to.put(from_host(std::move(news)));
 }
 

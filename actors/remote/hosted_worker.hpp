@@ -7,11 +7,13 @@
 #include "actors/remote/host_program.hpp"
 #include "actors/remote/hosted_jobs.hpp"
 #include "actors/remote/packing.hpp"
+#include "actors/remote/process_meter.hpp"
 #include "actors/remote/host_stream.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/layout.hpp"
+#include "runtime/base/wake_event.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/process/io_thread.hpp"
 
@@ -43,8 +45,8 @@ struct hosted_worker_deps {
   int lifeline = -1;
   std::shared_ptr<const ready_dataset> dataset;
   bool digests = false;
-  std::uint32_t number = 0;               ///< number of the connection on this host
-  std::shared_ptr<const unique_fd> wake;  ///< an eventfd: readable when there is news
+  std::uint32_t number = 0;                ///< number of the connection on this host
+  std::shared_ptr<const wake_event> wake;  ///< raised when there is news
 };
 
 class hosted_worker {
@@ -77,7 +79,7 @@ class hosted_worker {
   [[nodiscard]] hosted_jobs* jobs() noexcept { return jobs_.get(); }
   void signal(int number);
   /// Processor time of the process so far.
-  [[nodiscard]] nanoseconds cpu();
+  [[nodiscard]] nanoseconds cpu() { return meter_.cpu(); }
 
  private:
   /// The process on the io thread, and what that thread reports.
@@ -114,13 +116,8 @@ class hosted_worker {
   std::map<std::uint32_t, loaded> loaded_;  // by slot; kept because the session may ask for them again
   std::optional<std::uint32_t> leases_;  // none: it is not ready yet
   std::unique_ptr<hosted_jobs> jobs_;  // in a pool
-  pid_t pid_ = -1;  // once it has started
+  process_meter meter_;
   steady_time shown_at_{};
-  steady_time measured_at_{};
-  std::uint64_t private_bytes_ = 0;
-  std::uint64_t resident_bytes_ = 0;
-  bool traced_ = false;
-  nanoseconds cpu_{0};  // as last measured
   std::string gave_up_;  // the reason in its worker_gives_up
   bool over_ = false;
 };

@@ -17,7 +17,7 @@ constexpr std::size_t hello_bytes_max = 4096;
 }  // namespace
 
 result<void> remote_connection::refuse_host(std::string why, bool for_good) {
-  refused_ = for_good;
+  end_.refused = for_good;
   stream_.put(to_host(refused{why, for_good}));
   static_cast<void>(stream_.flush(handshake_deadline));
   return refuse(errc::config, "{}", why);
@@ -38,12 +38,12 @@ result<void> remote_connection::admit() {
   const bool probe = hello != nullptr && hello->magic == host_hello::magic_of_probe;
   if (hello == nullptr || (hello->magic != host_hello::expected_magic && !probe))
     return refuse(errc::protocol, "it is not a loader host");
-  host_ = shown_name(hello->name);
-  const host_card card{host_, address_, hello->pid, hello->process, hello->penstock, hello->cores, hello->workers, hello->workers_of_all};
+  end_.host = shown_name(hello->name);
+  const host_card card{end_.host, address_, hello->pid, hello->process, hello->penstock, hello->cores, hello->workers, hello->workers_of_all};
   if (probe) tell_(host_known{card, hello->workers});
   if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty()) {
     auto no = refuse_host(std::move(why));
-    refused_ = !probe;  // a probe does not ask to join
+    end_.refused = !probe;  // a probe does not ask to join
     return no;
   }
   if (probe) return answer_probe();
@@ -58,7 +58,7 @@ result<void> remote_connection::admit() {
   auto answer = stream_.wait_for<from_host>(listing_deadline);
   if (!answer) return tl::unexpected(std::move(answer.error()));
   if (const auto* no = std::get_if<cannot_join>(&*answer)) {
-    refused_ = true;
+    end_.refused = true;
     return refuse(errc::config, "{}", no->why);
   }
   if (std::string why = difference(*answer); !why.empty()) return refuse_host(std::move(why));

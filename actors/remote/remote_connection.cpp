@@ -4,7 +4,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -38,7 +37,7 @@ remote_connection::remote_connection(unique_fd socket, connected_by who, std::st
       around_(std::move(around)),
       tell_(std::move(tell)),
       stream_(std::move(socket), who == connected_by::host ? around_->tls : around_->tls_of_calls),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      mirror_(around_->flights.get()) {
   stream_.while_busy([this] { stand_in(); });
   stream_.while_receiving(ping_every(), [this] { show_life(); });
   const all_signals_blocked quiet;
@@ -51,19 +50,15 @@ remote_connection::~remote_connection() {
 }
 
 void remote_connection::order(connection_order what) {
-  {
-    const std::lock_guard hold(mutex_);
-    orders_.push_back(std::move(what));
-  }
-  const std::uint64_t one = 1;
-  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+  if (orders_.add(std::move(what))) wake_.raise();
 }
 
 void remote_connection::run() {
   ::pthread_setname_np(::pthread_self(), "penstock-remote");
   auto ok = admit();
   while (ok) ok = work();
-  tell_(connection_closed{ok.error().message, refused_, host_});
+  end_.why = ok.error().message;
+  tell_(std::move(end_));
 }
 
 // ---- working ------------------------------------------------------------------------------------------------
@@ -72,7 +67,7 @@ void remote_connection::run() {
 result<void> remote_connection::work() {
   const int argument = jobs_ ? jobs_->waits_on() : -1;  // -1 is ignored
   std::array<pollfd, 4> look{
-      pollfd{stream_.socket(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {link_.get(), POLLIN, 0}, {argument, POLLIN, 0}};
+      pollfd{stream_.socket(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {link_.get(), POLLIN, 0}, {argument, POLLIN, 0}};
   nanoseconds tick = std::min<nanoseconds>(around_->lost_after / signs_a_silence, link_ ? 250ms : ping_at_least_every);
   if (stream_.has_message()) tick = nanoseconds(0);
   ::poll(look.data(), look.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(tick).count()));
@@ -115,14 +110,8 @@ struct remote_connection::order_visitor {
 };
 
 result<void> remote_connection::take_orders() {
-  std::uint64_t times = 0;
-  static_cast<void>(!::read(wake_.get(), &times, sizeof times));
-  std::vector<connection_order> orders;
-  {
-    const std::lock_guard hold(mutex_);
-    orders.swap(orders_);
-  }
-  for (const connection_order& one : orders) {
+  wake_.clear();
+  for (const connection_order& one : orders_.take()) {
     if (auto ok = std::visit(order_visitor{*this}, one); !ok) return ok;
   }
   return {};
@@ -210,8 +199,7 @@ struct remote_connection::from_host_visitor {
     s.link_ = std::move(ends->second);
     s.from_session_ = {};
     s.landing_.forget_leases();
-    s.flight_ = {};
-    s.mirrored_at_ = now();
+    s.mirror_.restart();
     s.tell_(worker_runs{news.pid, std::make_shared<unique_fd>(std::move(ends->first)),
                         std::make_shared<unique_fd>(std::move(parcels))});
     return {};
@@ -260,7 +248,7 @@ struct remote_connection::from_host_visitor {
     return {};
   }
   result<void> operator()(const cannot_join& news) const {
-    s.refused_ = true;  // its workers cannot work: calling again soon would not help
+    s.end_.refused = true;  // its workers cannot work: calling again soon would not help
     return refuse(errc::io, "{}", news.why);
   }
   template <class Other>

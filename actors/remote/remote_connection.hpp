@@ -6,7 +6,9 @@
 // that a batch's report is held back until the batch's bytes have arrived intact.
 #pragma once
 
+#include "actors/protocol/burst_queue.hpp"
 #include "actors/protocol/link.hpp"
+#include "actors/remote/flight_mirror.hpp"
 #include "actors/remote/landing_slots.hpp"
 #include "actors/remote/lent_jobs.hpp"
 #include "actors/remote/packing.hpp"
@@ -15,6 +17,7 @@
 #include "actors/remote/shared_program.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/exit_report.hpp"
+#include "runtime/base/wake_event.hpp"
 #include "runtime/base/worker_look.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/hosts/host_book.hpp"
@@ -174,8 +177,6 @@ class remote_connection {
   [[nodiscard]] std::string difference(const from_host& found) const;
   void mirror(const flight_seen& seen);
   void stand_in();
-  void pause_clocks();
-  void show_flight();
   void look_at_clock();
   void show_life();
   [[nodiscard]] nanoseconds ping_every() const;
@@ -186,10 +187,10 @@ class remote_connection {
   const std::shared_ptr<const connection_deps> around_;
   const std::function<void(connection_news)> tell_;
   host_stream stream_;
-  unique_fd wake_;
+  wake_event wake_;
+  protocol::burst_queue<connection_order> orders_;
   std::atomic<std::uint32_t> wanted_ = remote_workers_max;
-  mutable std::mutex mutex_;
-  std::vector<connection_order> orders_;  // guarded by mutex_, like the next two members
+  mutable std::mutex mutex_;  // guards the next two members
   connection_figures figures_;
   struct transfer {
     steady_time since{};
@@ -204,17 +205,14 @@ class remote_connection {
   landing_slots landing_;
   std::unique_ptr<packer> packer_;  // null: batches are not compressed
   std::unique_ptr<lent_jobs> jobs_;  // instead of packer_ and landing_, in a pool
-  arena::flight_reading flight_;  // as last mirrored
-  steady_time mirrored_at_{};
-  std::uint32_t signs_ = 0;  // signs of life that this connection has made up so far
+  flight_mirror mirror_;
   struct {
     std::uint64_t number = 0;
     steady_time sent{};
     std::optional<steady_time> measured_from;  // until `number` is answered
   } pings_;
   bool starting_ = false;
-  bool refused_ = false;
-  std::string host_;  // the host's name, once known
+  connection_closed end_;  // what is known about it so far
   std::thread thread_;
 };
 

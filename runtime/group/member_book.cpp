@@ -170,7 +170,7 @@ end_rank member_book::give_up(group_cause cause) {
 /// This process did not run for so long that the others declared it lost: none has answered it since, and
 /// rank 0 has closed the link. If the link is only silent, rank 0 is not running either.
 bool member_book::was_missed() const {
-  return link_closed_ &&
+  return link_.closed &&
          clock_.stood_still() - stood_still_answered_ > settings_.lost_after - 2 * settings_.beat();
 }
 
@@ -185,13 +185,13 @@ group_cause member_book::of_rank_0(std::string cause) const {
 /// The cause, with the reason if this rank knows it.
 group_cause member_book::unreachable() const {
   const std::string within = duration_as_config(settings_.join_timeout);
-  const std::string& why = no_address_.empty() ? no_link_ : no_address_;
+  const std::string& why = link_.no_address.empty() ? link_.no_link : link_.no_address;
   std::string reason = why.empty() ? "" : ": " + why;
-  if (!refused_last_.empty()) reason += "; refused: " + refused_last_;
+  if (!link_.refused_last.empty()) reason += "; refused: " + link_.refused_last;
   if (settings_.card.rank != 0)
     return of_rank_0(
         fmt::format("cannot be reached by {} within {}{}", name_of(settings_.card), within, reason));
-  if (!no_address_.empty())
+  if (!link_.no_address.empty())
     return mine(fmt::format("cannot listen for the other ranks within {}{}", within, reason));
   return mine(
       fmt::format("cannot connect to its own address, where the group meets, within {}{}", within, reason));
@@ -208,22 +208,22 @@ void member_book::coordinator_held(steady_time now) {
 }
 
 void member_book::link_made() {
-  no_link_.clear();
-  link_closed_ = false;
+  link_.no_link.clear();
+  link_.closed = false;
 }
 
 void member_book::link_lost(std::string why, bool closed) {
   changed_ = true;
-  no_link_ = std::move(why);
-  link_closed_ = link_closed_ || closed;
+  link_.no_link = std::move(why);
+  link_.closed = link_.closed || closed;
 }
 
 void member_book::cannot_listen(std::string why) {
-  no_address_ = std::move(why);
+  link_.no_address = std::move(why);
 }
 
 void member_book::peer_refused(std::string who) {
-  refused_last_ = std::move(who);
+  link_.refused_last = std::move(who);
 }
 
 void member_book::report_again() {

@@ -181,10 +181,12 @@ class member_book {
   bool everybody_knows_ = false;
   std::optional<steady_time> knows_since_;  // since when it knows the outcome
   group_cause rank_0_;                      // rank 0 as its coordinator describes it, without a cause
-  std::string no_link_;                     // why there is no link
-  bool link_closed_ = false;                // the other side closed the last link
-  std::string no_address_;                  // why rank 0's coordinator has no address
-  std::string refused_last_;                // the peer that rank 0's coordinator refused last
+  struct {
+    std::string no_link;       // why there is no link
+    bool closed = false;       // the other side closed the last link
+    std::string no_address;    // why rank 0's coordinator has no address
+    std::string refused_last;  // the peer that rank 0's coordinator refused last
+  } link_;
   std::optional<steady_time> failing_since_;
   std::optional<group_cause> own_end_;  // an end that needs no confirmation
   bool ended_ = false;

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -60,12 +59,12 @@ result<lifeline> lifeline::create() {
 
 lifeline_guard::lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval,
                                std::function<void()> tick)
-    : parent_(watch_parent()), stop_(::eventfd(0, EFD_CLOEXEC)) {
+    : parent_(watch_parent()) {
   struct sigaction action {};
   action.sa_handler = on_hangup;
   ::sigfillset(&action.sa_mask);
   ::sigaction(SIGHUP, &action, nullptr);
-  watcher_ = std::thread([=, parent = parent_.get(), stop = stop_.get(), tick = std::move(tick)] {
+  watcher_ = std::thread([=, parent = parent_.get(), stop = stop_.fd(), tick = std::move(tick)] {
     // This thread may handle SIGHUP; all other signals are for the program's own threads.
     sigset_t others;
     ::sigfillset(&others);
@@ -79,8 +78,7 @@ lifeline_guard::lifeline_guard(int lifeline_fd, std::chrono::milliseconds interv
 }
 
 lifeline_guard::~lifeline_guard() {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
+  stop_.raise();
   watcher_.join();
 }
 

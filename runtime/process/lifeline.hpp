@@ -4,6 +4,7 @@
 
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/base/wake_event.hpp"
 
 #include <chrono>
 #include <functional>
@@ -35,7 +36,7 @@ class lifeline_guard {
 
  private:
   unique_fd parent_;
-  unique_fd stop_;
+  wake_event stop_;
   std::thread watcher_;
 };
 

@@ -65,11 +65,8 @@ void owner_supervision::start(steady_time now) {
   ++incarnation_;
   stage_ = owner_stage::starting;
   start_due_ = never;
-  started_at_ = now;
-  wait_channel_.clear();
-  fruitful_ = false;
-  operated_ = false;
-  gave_up_.reset();
+  current_ = {};
+  current_.started_at = now;
   ending_ = termination(settings_.ending, now);
   ending_.starting(now, settings_.clocks.start_deadline);
   if (close_by_ != never) ending_.stop(now, std::max<nanoseconds>(close_by_ - now, nanoseconds(0)));
@@ -79,7 +76,7 @@ void owner_supervision::start(steady_time now) {
 
 void owner_supervision::started(std::uint32_t incarnation, pid_t pid) {
   if (incarnation != incarnation_) return;
-  pid_ = pid;
+  current_.pid = pid;
   ending_.started();
 }
 
@@ -99,13 +96,13 @@ void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now,
 }
 
 bool owner_supervision::heeded(std::uint32_t incarnation) const {
-  return incarnation == incarnation_ && pid_ && !is_over() && !ending_.fenced();
+  return incarnation == incarnation_ && current_.pid && !is_over() && !ending_.fenced();
 }
 
 void owner_supervision::greeted(std::uint32_t incarnation, steady_time now, const std::string& refusal) {
   if (!heeded(incarnation)) return;
   if (!refusal.empty()) {
-    const pid_t pid = *pid_;
+    const pid_t pid = *current_.pid;
     violate(now, refusal);
     return fail({errc::protocol,
                  fmt::format("refused the GPU owner's program (pid {}): {}; install the same version of "
@@ -130,14 +127,14 @@ void owner_supervision::opened(std::uint32_t incarnation, steady_time now) {
 // ---- its messages -----------------------------------------------------------------------------------------
 
 void owner_supervision::violate(steady_time now, const std::string& reason) {
-  gave_up_.reset();
+  current_.gave_up.reset();
   ending_.violate(now, reason);
 }
 
 void owner_supervision::gave_up(std::uint32_t incarnation, steady_time now, failure why) {
   if (!heeded(incarnation)) return;
-  if (gave_up_) return violate(now, "it gave up twice");
-  gave_up_ = std::move(why);
+  if (current_.gave_up) return violate(now, "it gave up twice");
+  current_.gave_up = std::move(why);
 }
 
 void owner_supervision::cannot_be_replaced(std::uint32_t incarnation) {
@@ -161,7 +158,7 @@ bool owner_supervision::delivered(std::uint32_t incarnation, steady_time now, st
     violate(now, *wrong);
     return false;
   }
-  fruitful_ = true;
+  current_.fruitful = true;
   return true;
 }
 
@@ -172,9 +169,9 @@ void owner_supervision::link_closed(std::uint32_t incarnation, steady_time now, 
 }
 
 void owner_supervision::look(steady_time now, const owner_sign& sign) {
-  wait_channel_ = sign.wait_channel;
+  current_.wait_channel = sign.wait_channel;
   if (being_started()) ending_.start_waits_for(sign.wait_channel);
-  if (!pid_ || is_over() || stage_ == owner_stage::stopping) return;  // a stopping one has its own deadline
+  if (!current_.pid || is_over() || stage_ == owner_stage::stopping) return;  // a stopping one has its own deadline
   const child_sign seen{the_owner,      stage_ == owner_stage::ready, sign.heartbeats,
                         sign.work_mark, sign.in_hand.has_value(),     sign.traced};
   for (const hang_finding& v : hangs_.look(now, {seen})) {
@@ -223,7 +220,7 @@ void owner_supervision::close(steady_time now, bool whole, nanoseconds patience)
   close_by_ = std::min(close_by_, now + patience);
   if (stage_ == owner_stage::stopping) return ending_.stop(now, patience);  // the new deadline may be earlier
   whole_ = whole;
-  if (pid_ && hears()) return say_stop(now);
+  if (current_.pid && hears()) return say_stop(now);
   // There is no process to stop. If the stream is complete, the starting process will let its sink finish;
   // otherwise there is nothing to wait for, and it ends with the session.
   finishing_ = whole && stage_ != owner_stage::failed;
@@ -237,8 +234,8 @@ void owner_supervision::restart(steady_time now) {
     policy_.reset();
     return start(now);
   }
-  if (!pid_ || !hears()) return;
-  operated_ = true;
+  if (!current_.pid || !hears()) return;
+  current_.operated = true;
   policy_.reset();
   ending_.kill(now);
 }
@@ -251,7 +248,7 @@ void owner_supervision::fail(failure why) {
 }
 
 suspicion_rule owner_supervision::suspicion_after(const process::exit_report& end) const {
-  if (operated_) return suspicion_rule::none;
+  if (current_.operated) return suspicion_rule::none;
   if (end.exited_with(exit_codes::poisoned)) return suspicion_rule::in_hand_or_oldest;
   const bool fault = end.ending == process::exit_report::how::signalled && is_fault(end.code);
   return fault || ending_.cause() == death_cause::hang ? suspicion_rule::in_hand : suspicion_rule::none;
@@ -261,7 +258,7 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
                                                 const std::optional<upload_order>& had,
                                                 steady_time now) const {
   owner_death_report d;
-  d.pid = pid_.value_or(0);
+  d.pid = current_.pid.value_or(0);
   d.incarnation = incarnation_;
   // A process that was asked to finish but exited before its sink had finished counts as having died on its
   // own.
@@ -280,9 +277,9 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
   d.reason = end.oom_killed ? std::string() : ending_.fault(end.report);
   if (d.cause == death_cause::signal && ending_.killed_from_outside(end.report)) d.reason = text_of_outside_kill(end.oom_is_counted);
   if (d.cause == death_cause::signal && end.injected) d.reason = text_of_injected_signal;
-  d.last_words = gave_up_ ? gave_up_->message : end.last_lines;
+  d.last_words = current_.gave_up ? current_.gave_up->message : end.last_lines;
   d.time = end.report.noticed;
-  d.lived_seconds = std::chrono::duration<double>(now - started_at_).count();
+  d.lived_seconds = std::chrono::duration<double>(now - current_.started_at).count();
   return d;
 }
 
@@ -290,21 +287,21 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
   if (end.report.exited_with(exit_codes::hardware)) {
     return failure{
         errc::device_hardware,
-        fmt::format("the GPU reports broken hardware: {}", gave_up_ ? gave_up_->message : end.last_lines), 0};
+        fmt::format("the GPU reports broken hardware: {}", current_.gave_up ? current_.gave_up->message : end.last_lines), 0};
   }
-  if (gave_up_ && (gave_up_->code != errc::device_poisoned || !settings_.cures_poison)) return gave_up_;
+  if (current_.gave_up && (current_.gave_up->code != errc::device_poisoned || !settings_.cures_poison)) return current_.gave_up;
   if (irreplaceable_) {
     return failure{
         errc::sink,
         fmt::format("the GPU owner's process (pid {}) died and took the device program's state "
                     "with it: the program provides no snapshots (implement snapshot() and restore())",
-                    pid_.value_or(0)),
+                    current_.pid.value_or(0)),
         0};
   }
   // A process that was being replaced when the stream ended had no time to finish its sink: the next one does.
-  if (finishing_ && !operated_ && ending_.killed_here(end.report)) {
+  if (finishing_ && !current_.operated && ending_.killed_here(end.report)) {
     return failure{errc::sink,
-                   fmt::format("the sink did not finish in time: the GPU owner (pid {}) was killed", pid_.value_or(0)),
+                   fmt::format("the sink did not finish in time: the GPU owner (pid {}) was killed", current_.pid.value_or(0)),
                    0};
   }
   return std::nullopt;
@@ -314,7 +311,7 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
 std::optional<uploads_lost::poison> owner_supervision::decide(const owner_orders::loss& loss) {
   const std::string what =
       fmt::format("{} has killed {} GPU owners{}", describe(*loss.suspect), owner_orders::deaths_that_prove,
-                  gave_up_ ? fmt::format("; the last one reported: {}", gave_up_->message) : "");
+                  current_.gave_up ? fmt::format("; the last one reported: {}", current_.gave_up->message) : "");
   if (settings_.on_poison == poison_rule::fail) {
     fail({errc::device_poisoned, what + "; [gpu] on_poison_batch = \"skip\" would skip it", 0});
     return std::nullopt;
@@ -329,26 +326,26 @@ std::optional<uploads_lost::poison> owner_supervision::decide(const owner_orders
 /// An operator ended it, or it exited by itself because a group's communicator is lost: no fault of this
 /// process.
 bool owner_supervision::makes_room(const owner_end& end) const {
-  return operated_ || end.report.exited_with(exit_codes::temporary);
+  return current_.operated || end.report.exited_with(exit_codes::temporary);
 }
 
 /// It reported a mistake in the configuration, or a refusal of the system (a full disk), and exited: that is an error,
 /// not a death.
 bool owner_supervision::refused_to_work(const owner_end& end) const {
-  return gave_up_ && (end.report.exited_with(exit_codes::configuration) || end.report.exited_with(exit_codes::failed));
+  return current_.gave_up && (end.report.exited_with(exit_codes::configuration) || end.report.exited_with(exit_codes::failed));
 }
 
 void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const owner_end& end) {
-  if (incarnation != incarnation_ || !pid_) return;
+  if (incarnation != incarnation_ || !current_.pid) return;
   hangs_.forget(the_owner);
-  if (is_over()) return pid_.reset();
+  if (is_over()) return current_.pid.reset();
   not_recovered_.reset();  // an earlier incarnation that has not recovered by now never will
   if (stage_ == owner_stage::stopping && (end.report.exited_with(0) || !whole_)) {
     if (const auto ignored = ending_.ignored_stop(end.report)) {
       outbox_.emplace_back(
           owner_died{report_of(end, std::nullopt, now), std::nullopt, *ignored >= hurried_stop});
     }
-    pid_.reset();
+    current_.pid.reset();
     stage_ = owner_stage::stopped;
     outbox_.emplace_back(owner_closed{});
     return;
@@ -359,7 +356,7 @@ void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const
                                   loss.suspect ? std::optional(describe(*loss.suspect)) : std::nullopt,
                                   !makes_room(end)});
   const auto hopeless = why_no_other_helps(end);
-  const pid_t pid = *std::exchange(pid_, std::nullopt);
+  const pid_t pid = *std::exchange(current_.pid, std::nullopt);
   if (hopeless) return fail(*hopeless);
   settle_death(now, end, loss, pid);
 }
@@ -370,7 +367,7 @@ void owner_supervision::settle_death(steady_time now, const owner_end& end, cons
   if (loss.proven) left_out = decide(loss);
   if (is_over()) return;
   not_recovered_ = std::pair(incarnation_, now);
-  const std::string words = gave_up_ ? gave_up_->message : end.last_lines;
+  const std::string words = current_.gave_up ? current_.gave_up->message : end.last_lines;
   std::optional<uploads_lost::blame> blamed;
   if (loss.suspect) {
     std::string cause = fmt::format("the GPU owner (pid {}) {}", pid, how_it_ended(end.report));
@@ -385,7 +382,7 @@ void owner_supervision::settle_death(steady_time now, const owner_end& end, cons
       end.report.ending == process::exit_report::how::exited && exit_codes::is_permanent(end.report.code);
   if (permanent) d.ending = death::how::no_restart;
   if (makes_room(end)) d.ending = death::how::operated;
-  d.fruitful = fruitful_;
+  d.fruitful = current_.fruitful;
   d.outside_kill = ending_.killed_from_outside(end.report) && !end.oom_killed;
   const std::string why =
       permanent ? std::string("; restarting would not help")
@@ -413,14 +410,14 @@ void owner_supervision::restart_or_fail(steady_time now, const restart_decision&
 
 std::vector<owner_command> owner_supervision::advance(steady_time now) {
   look_at_clock(now);
-  if (finishing_ && !pid_ && close_by_ <= now) {
+  if (finishing_ && !current_.pid && close_by_ <= now) {
     fail({errc::sink,
           fmt::format("the sink did not finish in time: {} ended first", counted(restarts_, "GPU owner")),
           0});
   }
   if (stage_ == owner_stage::backoff && start_due_ <= now) start(now);
   if (hears() && orders_.has_unsent()) outbox_.emplace_back(send_uploads{orders_.take_unsent()});
-  if (pid_ || being_started()) end_process(now);
+  if (current_.pid || being_started()) end_process(now);
   return std::exchange(outbox_, {});
 }
 
@@ -429,14 +426,14 @@ void owner_supervision::end_process(steady_time now) {
     if (const auto* killing = std::get_if<killing_begins>(&c)) outbox_.emplace_back(*killing);
     if (const auto* signal = std::get_if<send_signal>(&c)) outbox_.emplace_back(*signal);
     if (!std::holds_alternative<survives_kill>(c)) continue;
-    if (!pid_) {
+    if (!current_.pid) {
       fail({errc::device_unavailable, "the GPU owner could not be started: " + ending_.reason(), 0});
       continue;
     }
     fail({errc::device_unavailable,
           fmt::format("the GPU owner (pid {}) survives SIGKILL: it waits in the kernel ({}), and its device "
                       "memory is still allocated",
-                      *pid_, wait_channel_),
+                      *current_.pid, current_.wait_channel),
           0});
   }
 }
@@ -444,7 +441,7 @@ void owner_supervision::end_process(steady_time now) {
 steady_time owner_supervision::next_deadline() const {
   if (is_over()) return never;
   if (being_started()) return std::min(ending_.next_deadline(), finishing_ ? close_by_ : never);
-  return pid_ ? ending_.next_deadline() : std::min(start_due_, finishing_ ? close_by_ : never);
+  return current_.pid ? ending_.next_deadline() : std::min(start_due_, finishing_ ? close_by_ : never);
 }
 
 }  // namespace penstock::supervision

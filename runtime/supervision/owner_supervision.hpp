@@ -165,8 +165,8 @@ class owner_supervision {
   [[nodiscard]] steady_time next_deadline() const;
 
   [[nodiscard]] owner_stage stage() const noexcept { return stage_; }
-  [[nodiscard]] bool has_process() const noexcept { return pid_.has_value(); }
-  [[nodiscard]] std::optional<pid_t> pid() const noexcept { return pid_; }
+  [[nodiscard]] bool has_process() const noexcept { return current_.pid.has_value(); }
+  [[nodiscard]] std::optional<pid_t> pid() const noexcept { return current_.pid; }
   [[nodiscard]] std::uint32_t incarnation() const noexcept { return incarnation_; }
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }
   [[nodiscard]] bool irreplaceable() const noexcept { return irreplaceable_; }
@@ -187,7 +187,7 @@ class owner_supervision {
   void violate(steady_time now, const std::string& reason);
   void end_process(steady_time now);
   void look_at_clock(steady_time now);
-  [[nodiscard]] bool being_started() const { return stage_ == owner_stage::starting && !pid_; }
+  [[nodiscard]] bool being_started() const { return stage_ == owner_stage::starting && !current_.pid; }
   [[nodiscard]] bool heeded(std::uint32_t incarnation) const;
   [[nodiscard]] bool is_over() const {
     return stage_ == owner_stage::stopped || stage_ == owner_stage::failed;
@@ -211,18 +211,20 @@ class owner_supervision {
   owner_stage stage_ = owner_stage::idle;
   std::uint32_t incarnation_ = 0;
   std::uint32_t restarts_ = 0;
-  std::optional<pid_t> pid_;
-  std::optional<failure> gave_up_;  // the reason that the process gave before it exited
-  steady_time started_at_{};
+  struct {
+    std::optional<pid_t> pid;
+    std::optional<failure> gave_up;  // the reason that the process gave before it exited
+    steady_time started_at{};
+    std::string wait_channel;  // where the process, or its start, was seen last
+    bool fruitful = false;     // this incarnation has acknowledged a batch
+    bool operated = false;     // an operator ended it
+  } current_;
   steady_time start_due_ = never;  // in backoff
   steady_time close_by_ = never;
   steady_time looked_;  // postpones close_by_, as termination does (rule W10)
   std::optional<std::pair<std::uint32_t, steady_time>>
       not_recovered_;           // the incarnation that died last, and when
-  std::string wait_channel_;    // where the process, or its start, was seen last
   bool known_ = false;          // the session knows the device
-  bool fruitful_ = false;       // this incarnation has acknowledged a batch
-  bool operated_ = false;       // an operator ended it
   bool irreplaceable_ = false;  // its sink keeps state and gives no snapshots
   bool whole_ = false;          // the stream is complete
   bool finishing_ = false;  // whole, but the process died before its sink finished: the next one finishes it

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <limits.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +14,7 @@
 
 namespace penstock::cli {
 
-output_stream::output_stream(int fd) : fd_(fd), news_(::eventfd(0, EFD_CLOEXEC)) {
+output_stream::output_stream(int fd) : fd_(fd) {
   struct stat facts {};
   if (::fstat(fd, &facts) != 0) return;
   if (S_ISSOCK(facts.st_mode)) kind_ = kind::socket;
@@ -42,7 +41,7 @@ int output_stream::wait_for_room() const {
     const auto patience = static_cast<int>(patience_.load());
     // Once a deadline is set, there is no further news to wait for.
     std::array<pollfd, 2> awaited{
-        {{own_ ? own_.get() : fd_, POLLOUT, 0}, {patience < 0 ? news_.get() : -1, POLLIN, 0}}};
+        {{own_ ? own_.get() : fd_, POLLOUT, 0}, {patience < 0 ? news_.fd() : -1, POLLIN, 0}}};
     const int ready = ::poll(awaited.data(), awaited.size(), patience);
     if (ready == 0) return ETIMEDOUT;
     if (ready > 0 && awaited[0].revents != 0) return 0;  // or an error, which write() reports
@@ -70,8 +69,7 @@ int output_stream::write(std::string_view text) {
 
 void output_stream::give_up_after(std::chrono::milliseconds patience) noexcept {
   patience_ = patience.count();
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t woken = ::write(news_.get(), &one, sizeof one);
+  news_.raise();
 }
 
 }  // namespace penstock::cli

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/fd.hpp"
+#include "runtime/base/wake_event.hpp"
 
 #include <sys/types.h>
 
@@ -35,7 +36,7 @@ class output_stream {
   const int fd_;
   unique_fd own_;  // the same file, opened again
   kind kind_ = kind::waits;
-  unique_fd news_;                          // readable once give_up_after() was called
+  wake_event news_;                         // raised once give_up_after() was called
   std::atomic<std::int64_t> patience_{-1};  // in milliseconds
 };
 

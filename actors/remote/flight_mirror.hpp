@@ -1,0 +1,35 @@
+// Mirrors the flight page of a remote worker into the session's, and stands in for it while nothing arrives. Used by
+// remote_connection, on its thread.
+#pragma once
+
+#include "actors/remote/host_messages.hpp"
+#include "actors/remote/lent_jobs.hpp"
+#include "runtime/arena/flight_recorder.hpp"
+
+#include <cstdint>
+
+namespace penstock::hosts {
+
+class flight_mirror {
+ public:
+  explicit flight_mirror(arena::flight_recorders* pages) : pages_(pages) {}
+
+  /// A new worker: nothing has been seen of it.
+  void restart();
+  /// `jobs`: null for a stream.
+  void show(std::uint32_t place, const flight_seen& seen, lent_jobs* jobs);
+  /// While the host's messages wait behind a transfer, or nothing arrives, the worker must not seem to hang: lost_after decides
+  /// (rule H5).
+  void stand_in(std::uint32_t place);
+
+ private:
+  void pause_clocks();
+  void show(std::uint32_t place);
+
+  arena::flight_recorders* const pages_;
+  arena::flight_reading flight_;  // as last mirrored
+  steady_time mirrored_at_{};
+  std::uint32_t signs_ = 0;  // of life, made up so far
+};
+
+}  // namespace penstock::hosts
