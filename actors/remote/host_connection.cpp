@@ -40,7 +40,6 @@ host_connection::host_connection(const host_facts& facts, std::uint32_t number, 
     : facts_(facts),
       number_(number),
       listener_(std::move(listener)),
-      joins_(std::holds_alternative<session_to_join>(to) ? std::get<session_to_join>(to).number : 0),
       to_(std::move(to)) {
   const all_signals_blocked quiet;
   thread_ = std::thread([this] { run(); });
@@ -95,12 +94,12 @@ void host_connection::end(const result<void>& done) {
   worker_.reset();
   over_ = true;
   worker_is_ = worker_state::none;
-  connection_end end{how::left, admitted() ? session() : joins_, outcome_.had_place, {}};
+  connection_end end{how::left, admitted() ? session() : joins(), outcome_.had_place, {}};
   if (!done && !departure_.ordered()) {
     end.why = done.error();
     // A failure with a session that called is permanent only after the session gave a place: then no worker
     // can work here.
-    const bool unfit = end.why.code == errc::config && (joins_ != 0 || outcome_.had_place);
+    const bool unfit = end.why.code == errc::config && (joins() != 0 || outcome_.had_place);
     end.ending = outcome_.busy_here ? how::busy : unfit ? how::unfit : how::lost;
   } else if (outcome_.session_over && !departure_.ordered()) {  // a host that leaves also gets session_over
     end.ending = how::session_over;

@@ -114,7 +114,10 @@ class host_connection {
   /// The number of that session; 0: none has been admitted.
   [[nodiscard]] session_number session() const noexcept { return session_; }
   /// The number of the session that it connects to; 0: it was called.
-  [[nodiscard]] session_number joins() const noexcept { return joins_; }
+  [[nodiscard]] session_number joins() const noexcept {
+    const auto* const session = std::get_if<session_to_join>(&to_);
+    return session == nullptr ? 0 : session->number;
+  }
   /// Whether its worker has work, or is starting.
   [[nodiscard]] bool is_busy() const noexcept { return worker_is_ == worker_state::busy; }
   [[nodiscard]] bool has_worker() const noexcept { return worker_is_ != worker_state::none; }
@@ -146,7 +149,6 @@ class host_connection {
   const std::uint32_t number_;
   const connection_listener listener_;
   const std::shared_ptr<const wake_event> wake_ = std::make_shared<const wake_event>();
-  const session_number joins_;
   departure departure_;
   std::atomic<session_number> session_ = 0;
   std::atomic<worker_state> worker_is_ = worker_state::none;

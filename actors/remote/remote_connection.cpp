@@ -83,7 +83,7 @@ result<void> remote_connection::work() {
   if (jobs_ && link_) {
     if (auto ok = jobs_->advance(stream_); !ok) return ok;
   }
-  note_held();
+  meter_.holds(!link_ ? 0 : jobs_ ? jobs_->held() : landing_.waiting());
   look_at_clock();
   return stream_.flush(around_->lost_after);
 }
@@ -129,6 +129,10 @@ ping remote_connection::next_ping() const {
 /// ended.
 void remote_connection::show_life() {
   if (place_) stream_.put(to_host(next_ping()));
+}
+
+void remote_connection::stand_in() {
+  if (link_) mirror_.stand_in(*place_);
 }
 
 void remote_connection::look_at_clock() {
@@ -212,7 +216,9 @@ struct remote_connection::from_host_visitor {
   result<void> operator()(const from_place& news) const { return s.pass_on(news.frame); }
   result<void> operator()(const batch_follows& news) const { return s.land(news); }
   result<void> operator()(const flight_seen& news) const {
-    if (s.link_) s.mirror(news);
+    if (!s.link_) return {};
+    s.meter_.seen(news);
+    s.mirror_.show(*s.place_, news, s.jobs_.get());
     return {};
   }
   result<void> operator()(output_line& news) const {
@@ -304,9 +310,9 @@ result<remote_connection::arrival> remote_connection::receive(const batch_follow
 }
 
 result<void> remote_connection::land(const batch_follows& batch) {
-  note_receiving(time_to_load(batch.report));
+  meter_.receiving(time_to_load(batch.report));
   auto got = receive(batch);
-  note_received();
+  meter_.received();
   if (!got) return tl::unexpected(std::move(got.error()));
   if (!got->wrong.empty()) {
     if (got->kind != bad_transfer::late) stream_.put(to_host(send_again{batch.slot, batch.generation}));
@@ -320,9 +326,9 @@ result<void> remote_connection::land(const batch_follows& batch) {
 
 result<void> remote_connection::land_job(const job_over& job) {
   if (!jobs_) return refuse(errc::protocol, "it reported the end of a job that it does not have");
-  note_receiving(nanoseconds(0));  // the worker has one job at a time, so it waits during the transfer
+  meter_.receiving(nanoseconds(0));  // the worker has one job at a time, so it waits during the transfer
   auto wrong = jobs_->land(stream_, job, around_->digests);
-  note_received();
+  meter_.received();
   if (!wrong) return tl::unexpected(std::move(wrong.error()));
   if (wrong->empty())
     tell_(batch_received{1, job.bytes});

@@ -8,6 +8,7 @@
 
 #include "actors/protocol/burst_queue.hpp"
 #include "actors/protocol/link.hpp"
+#include "actors/remote/connection_meter.hpp"
 #include "actors/remote/flight_mirror.hpp"
 #include "actors/remote/landing_slots.hpp"
 #include "actors/remote/lent_jobs.hpp"
@@ -27,7 +28,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -122,13 +122,6 @@ struct connection_closed {
 using connection_news = std::variant<host_known, host_agreed, worker_runs, worker_refused, worker_wrote, worker_over, host_goes,
                                batch_received, batch_spoilt, ping_answered, connection_closed>;
 
-/// What a connection is doing.
-struct connection_figures {
-  std::uint64_t holds = 0;  ///< batches or jobs leased to the worker that have not arrived
-  std::uint64_t resident_bytes = 0;  ///< the worker's memory
-  remote_times times;
-};
-
 class remote_connection {
  public:
   /// `tell` is called on the connection's thread.
@@ -142,7 +135,7 @@ class remote_connection {
   void order(connection_order what);
   void close_soon() noexcept { stream_.close_soon(); }
   [[nodiscard]] steady_time last_heard() const noexcept { return stream_.last_heard(); }
-  [[nodiscard]] connection_figures figures() const;
+  [[nodiscard]] connection_figures figures() const { return meter_.figures(); }
   /// How many workers of its host may run for this session (rule H16). The host learns it with the next ping.
   void wants(std::uint32_t workers) noexcept { wanted_ = workers; }
 
@@ -168,14 +161,10 @@ class remote_connection {
     bad_transfer kind = bad_transfer::damaged;
   };
   result<arrival> receive(const batch_follows& batch);
-  void note_receiving(nanoseconds loading);
-  void note_received();
-  void note_held();
   result<void> note(const protocol::to_worker& message);
   result<void> pass_on(std::string_view frame);
   result<void> land_job(const job_over& job);
   [[nodiscard]] std::string difference(const from_host& found) const;
-  void mirror(const flight_seen& seen);
   void stand_in();
   void look_at_clock();
   void show_life();
@@ -190,13 +179,7 @@ class remote_connection {
   wake_event wake_;
   protocol::burst_queue<connection_order> orders_;
   std::atomic<std::uint32_t> wanted_ = remote_workers_max;
-  mutable std::mutex mutex_;  // guards the next two members
-  connection_figures figures_;
-  struct transfer {
-    steady_time since{};
-    nanoseconds loading{0};  // how long the worker took to load the batch
-  };
-  std::optional<transfer> receives_;
+  connection_meter meter_;
 
   // On the thread:
   unique_fd link_;  // the worker's end of its link to the session, while one runs
