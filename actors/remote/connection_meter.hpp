@@ -23,7 +23,7 @@ class connection_meter {
  public:
   [[nodiscard]] connection_figures figures() const;
   /// `loading`: how long the worker took to load the arriving batch. figures() assumes that the next one takes as
-/// long.
+  /// long.
   void receiving(nanoseconds loading);
   void received();
   void holds(std::uint64_t held);

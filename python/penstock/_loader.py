@@ -14,10 +14,11 @@ from typing import Any, Callable, Optional
 import torch
 import torch.utils.data
 
-from penstock import _content, _core, _loading, _processes, _progress, _shards, _tensors
+from penstock import _loading, _processes, _progress, _shards
 from penstock._batch_book import BatchBook, Planned, Shards
+from penstock._batch_jobs import BatchJobs, ExceptionWrapper, Interrupted
 from penstock._device import ToDevice
-from penstock._errors import error, stopped_error, usage_error, workers_exhausted_error
+from penstock._errors import stopped_error, usage_error, workers_exhausted_error
 from penstock._failures import Failures, FailuresOfShards
 from penstock._homes import Homes
 from penstock._orders import PublishedOrder, order_of
@@ -27,15 +28,13 @@ from penstock._workers import Workers
 __all__ = ["IterablePass", "MapPass"]
 
 torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
-ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 
 TELL_EVERY = 1.0  # seconds, while a batch is awaited
 LOOK_EVERY = 0.25  # seconds, for hosts that have joined or left while a shard's batch is awaited
 
 
-class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
-    """One pass, or with persistent_workers one pass after another. Subclasses implement what differs between map-style and iterable
-    datasets."""
+class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
+    """Loads the batches of a pass ahead of the program."""
 
     _sampler_iter: Any  # torch's
     _shared_seed: Optional[int]
@@ -44,11 +43,10 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._progress = loader._begin()
         super().__init__(loader)
         self._pool: Workers = loader._workers_here()
-        self._lock = threading.Lock()
-        self._jobs: dict[Planned, _core.Job] = {}
         core = self._pool.pool._core
         bad = BadSamples(loader.on_bad_sample, loader._quarantine_here(), loader.bad_samples, core)
-        self._failures = self._kind_of_failures()(bad, self._pool.marks, self._timeout, self._auto_collation, core)
+        failures = self._kind_of_failures()(bad, self._pool.marks, self._timeout, self._auto_collation, core)
+        self._jobs = BatchJobs(self._pool, failures, self._timeout)
         self._group = loader.group
         self._to_device = None if loader.device is None else ToDevice(loader.device, self._num_workers, self._pool)
         if loader.seed is not None:
@@ -60,14 +58,14 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
 
     def _publish(self, loader: Any) -> None:
         last_attempt = self._pool.pool._config["quarantine.max_attempts"]
-        order = order_of(self, loader, self._failures.bad.policy, last_attempt, self._states_path())
-        self._order = PublishedOrder(order, self._pool, self._jobs)
+        order = order_of(self, loader, self._bad.policy, last_attempt, self._states_path())
+        self._order = PublishedOrder(order, self._pool, self._jobs.of)
         self._pool.announced.write(self._order.number, self._order.path)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
             self._progress = loader._begin()
-            self._failures.bad.begin_pass()
+            self._bad.begin_pass()
             if self._progress.base_seed not in (None, self._base_seed):  # resumed: workers need the order with its seed
                 self._base_seed = self._progress.base_seed
                 self._publish(loader)
@@ -83,12 +81,15 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         progress.ordered = getattr(loader, "in_order", True)
         self._shutdown_workers()
         self._book = self._begun(loader)
-        self._raised = False  # the program got an exception in this pass
-        self._expected = self._length(loader)
+        progress.expected = self._length(loader)
         self._tell_position()
         self._prefetch = loader.prefetch_factor or 2
         for _ in range(self._prefetch * self._width()):
             self._load_next()
+
+    @property
+    def _bad(self) -> BadSamples:
+        return self._jobs.failures.bad
 
     @property
     def _workers(self) -> "list[_processes.WorkerProcess]":
@@ -147,15 +148,39 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             planned.timeouts > 0 or bool(planned.bad), self._state_before(planned),
         )
         planned.worker = self._worker_of(planned)
-        self._jobs[planned] = self._pool.submit(batch, self._timeout if self._timeout > 0 else None, planned.worker)
+        self._jobs.submit(planned, batch)
 
     def _shutdown_workers(self) -> None:
         """Ends the pass, as in torch's iterators, but the loader keeps the processes."""
-        for job in self._jobs.values():
-            job.cancel_if_waiting()
-        self._jobs.clear()
+        self._jobs.drop_all()
 
-    # ---- delivering -----------------------------------------------------------------------------------------------
+    def _tell_position(self) -> None:
+        self._pool.pool._core.pass_is_at(self._progress.epoch, self._progress.batches, self._progress.expected)
+
+    def _took(self, planned: Planned, over: bool, state: Any) -> None:
+        del self._jobs.of[planned]
+        self._book.took(planned, over, state)
+        self._load_next()
+        if self._pool.has_hosts:  # others may have joined
+            for _ in range(self._prefetch * self._width() - len(self._book.under_way)):
+                self._load_next()
+
+    def _drop(self, planned: Planned) -> None:
+        self._jobs.drop(planned)
+        self._book.drop(planned)
+
+
+class Pass(Ahead):
+    """One pass, or with persistent_workers one pass after another. Subclasses implement what differs between map-style and iterable
+    datasets."""
+
+    def __init__(self, loader: Any) -> None:
+        self._lock = threading.Lock()
+        super().__init__(loader)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        self._raised = False  # the program got an exception in this pass
+        super()._reset(loader, first_iter)
 
     def resumed_behind_end(self) -> bool:
         """Whether this resumes an epoch of an iterable dataset that has no batches left. Waits for the dataset's next batch to find
@@ -193,14 +218,14 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             if book.is_behind_end(planned):
                 self._drop(planned)
                 continue
-            interrupted: Optional[_Interrupted] = None
+            interrupted: Optional[Interrupted] = None
             try:
                 data, raised, over, state, _ = self._loaded(planned)
-            except _Interrupted as caught:
+            except Interrupted as caught:
                 interrupted = caught
             except BaseException:
                 self._raised = True
-                self._jobs.pop(planned, None)
+                self._jobs.of.pop(planned, None)
                 book.gave_up(planned)
                 try:
                     self._load_next()
@@ -213,95 +238,34 @@ class Pass(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             self._took(planned, over, state)
             if not over or book.shards is None:
                 book.count(planned)
-            missing = 0 if self._failures.bad.policy == "replace" and not over else len(planned.bad) + len(raised)
+            missing = 0 if self._bad.policy == "replace" and not over else len(planned.bad) + len(raised)
             delivered = 0 if over or isinstance(data, ExceptionWrapper) else book.size_of(planned) - missing
             self._pool.pool._core.batch_taken(self._progress.epoch, delivered, missing)
             if delivered == 0:
                 self._tell_position()
             if not over:
                 return data
-        if self._failures.bad.left_out > 0 and self._num_yielded == 0 and not self._raised and self._progress.began_at == 0:
-            raise self._failures.bad.nothing_is_left()
+        if self._bad.left_out > 0 and self._num_yielded == 0 and not self._raised and self._progress.began_at == 0:
+            raise self._bad.nothing_is_left()
         raise StopIteration
-
-    def _tell_position(self) -> None:
-        self._pool.pool._core.pass_is_at(self._progress.epoch, self._progress.batches, self._expected)
-
-    def _took(self, planned: Planned, over: bool, state: Any) -> None:
-        del self._jobs[planned]
-        self._book.took(planned, over, state)
-        self._load_next()
-        if self._pool.has_hosts:  # others may have joined
-            for _ in range(self._prefetch * self._width() - len(self._book.under_way)):
-                self._load_next()
-
-    def _drop(self, planned: Planned) -> None:
-        job = self._jobs.pop(planned, None)
-        if job is not None:
-            job.cancel_if_waiting()
-        self._book.drop(planned)
 
     def _next_finished(self) -> Optional[Planned]:
         """The next batch in order, finished or not; with in_order=False, the first finished one."""
         planned = self._book.next()
-        if planned is None or self._progress.ordered or planned not in self._jobs:
+        if planned is None or self._progress.ordered or planned not in self._jobs.of:
             return planned
-        try:
-            while not self._jobs[planned].wait(0.002):
-                self._tell_of_wait(planned)
-                self._look_around()
-                for other in self._book.under_way:
-                    if other not in self._jobs or self._jobs[other].done():
-                        return other
-        finally:
-            self._pool.pool._core.batch_came()
-        return planned
+        return self._jobs.first_finished(planned, self._book.under_way, self._look_around)
 
     def _loaded(self, planned: Planned) -> Any:
         """The batch from its worker (_loading.Loaded). Retries if the book says so."""
         if planned.loaded is not None:
             return planned.loaded
-        self._failures.refuse_quarantined(planned)
-        if planned not in self._jobs:  # submitting it raised
+        self._jobs.failures.refuse_quarantined(planned)
+        if planned not in self._jobs.of:  # submitting it raised
             self._load(planned)
-        epoch = self._progress.epoch
-        while True:
-            job = self._wait_for(planned)
-            status, *rest = self._pool.outcome_of(job)
-            if status == "ok":
-                loaded = _tensors.batch_from(rest[0])
-                if loaded[4] is not None and loaded[4] != _content.digest(loaded[0]):
-                    raise error(f"the batch of {planned.index} differs from what its worker made: its content does not match the worker's digest")
-                self._failures.note_left_out(planned, epoch, loaded[1])
-                if isinstance(loaded[0], ExceptionWrapper):
-                    self._failures.note_exception(planned, job.number, epoch, loaded[0])
-                return loaded
-            if status == "cancelled":  # because the pool ended: it refuses each later job with the reason
-                self._load(planned)
-                continue
-            if not self._failures.is_tried_again(self._book, planned, job.number, epoch, status, rest):
-                raise self._failures.error_of(planned, job.number, epoch, status, rest)
+        while (loaded := self._jobs.result(planned, self._book, self._progress.epoch, self._patience(), self._look_around)) is None:
             self._load(planned)
-
-    def _wait_for(self, planned: Planned) -> _core.Job:
-        if self._jobs[planned].done():
-            return self._jobs[planned]
-        core = self._pool.pool._core
-        try:
-            core.await_batch(self._jobs[planned].number)
-            while not self._jobs[planned].wait(self._patience()):
-                self._look_around()
-                self._tell_of_wait(planned)
-            return self._jobs[planned]
-        except BaseException as interrupted:  # a signal handler raised
-            raise _Interrupted(interrupted) from None
-        finally:
-            core.batch_came()
-
-    def _tell_of_wait(self, planned: Planned) -> None:
-        """Reports which sample the awaited batch's worker is loading, so that a stall names it."""
-        job = self._jobs[planned].number
-        self._pool.pool._core.await_batch(job, *self._failures.doing(planned, job))
+        return loaded
 
     def _patience(self) -> float:
         return TELL_EVERY if self._group is None else 0.05  # a rank may be lost meanwhile
@@ -316,14 +280,14 @@ class MapPass(Pass):
 
     def _begun(self, loader: Any) -> BatchBook:
         self._sampler_iter = _progress.skipped(loader, self._progress, self._sampler_iter)
-        return BatchBook(self._progress, self._auto_collation, self._failures.bad.policy != "raise")
+        return BatchBook(self._progress, self._auto_collation, self._bad.policy != "raise")
 
     def _length(self, loader: Any) -> int:
         left = _progress.batches_left(loader, self._progress)
         return 0 if left is None else self._progress.batches + max(left, 0)
 
     def _bad_places(self, index: Any) -> tuple[int, ...]:
-        return self._failures.bad.quarantine.places_in(index if self._auto_collation else (index,))
+        return self._bad.quarantine.places_in(index if self._auto_collation else (index,))
 
 
 class IterablePass(Pass):
@@ -359,8 +323,8 @@ class IterablePass(Pass):
         there = self._pool.seen.on_hosts()
         if there is not None:
             self._homes.spread(there)
-        for planned in [planned for planned in self._jobs if planned.worker != self._homes.of(planned.shard)]:
-            if self._jobs[planned].cancel_if_waiting():
+        for planned in [planned for planned in self._jobs.of if planned.worker != self._homes.of(planned.shard)]:
+            if self._jobs.of[planned].cancel_if_waiting():
                 self._load(planned)
 
     def _took(self, planned: Planned, over: bool, state: Any) -> None:
@@ -395,10 +359,10 @@ class IterablePass(Pass):
                 if self._book.is_behind_end(planned):
                     self._drop(planned)
                     continue
-                interrupted: Optional[_Interrupted] = None
+                interrupted: Optional[Interrupted] = None
                 try:
                     planned.loaded = self._loaded(planned)
-                except _Interrupted as caught:
+                except Interrupted as caught:
                     interrupted = caught
                 except Exception:
                     return False  # next() raises it
@@ -431,11 +395,6 @@ def _reraise(wrapped: Any) -> None:
         if note is not None and hasattr(raised, "add_note"):
             raised.add_note(note)
         raise
-
-
-class _Interrupted(BaseException):
-    def __init__(self, why: BaseException) -> None:
-        self.why = why
 
 
 def _profiled() -> bool:

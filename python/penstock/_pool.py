@@ -1,21 +1,19 @@
 """Pools of worker processes that no job can break, as a concurrent.futures.Executor."""
 
-import json
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Optional, TypeVar, overload
 
 from penstock import _core, _hosts, _parts
-from penstock._arguments import LARGEST, LARGEST_WORKER, NUMBER_OF_WORKERS, check_seconds, whole_number
+from penstock._arguments import LARGEST, NUMBER_OF_WORKERS, check_seconds, whole_number
 from penstock._config import Path, load_config
+from penstock._control import Control
 from penstock._errors import usage_error, workers_exhausted_error
 from penstock._future import Future
 from penstock._maps import Mapping
 from penstock._names import Name
 from penstock._pool_end import PoolLife, end_with_the_interpreter
-from penstock._reasons import by_exception, by_the_programs_end
 from penstock._setup import Setup, code_of
 from penstock.worker import SETUP
 
@@ -25,7 +23,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Pool(Mapping):
+class Pool(Control, Mapping):
     """Worker processes that run functions; the concurrent.futures.Executor that never breaks.
 
         with penstock.Pool(8) as pool:
@@ -124,11 +122,6 @@ class Pool(Mapping):
         """The initializer of workers on hosts, and the descriptor of a file in which jobs mark what they are doing, or -1."""
         return initializer, initargs, -1
 
-    @property
-    def hosts_join_at(self) -> Optional[str]:
-        """The address where hosts join: hosts="0.0.0.0:0" takes any free port. None if hosts cannot join."""
-        return self.status().get("hosts_join_at")
-
     # ---- jobs -----------------------------------------------------------------------------------------------------
 
     @overload
@@ -205,61 +198,6 @@ class Pool(Mapping):
     def _takes_chunks(self) -> bool:
         one_by_one = self._timeout is not None or self._config["jobs.timeout"] not in (None, "none") or self._gpu is not None
         return not one_by_one and self._idempotent and not self._fresh
-
-    # ---- control --------------------------------------------------------------------------------------------------
-
-    @property
-    def _max_workers(self) -> int:
-        """The number of workers, under the name that it has in ProcessPoolExecutor and that dask reads."""
-        return int(self.report()["workers"]["configured"])
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accepts no more jobs, and ends the workers when the submitted jobs have ended.
-
-        Args:
-            wait: return only then.
-            cancel_futures: cancel the jobs that have not started.
-        """
-        self._life.shut()
-        if cancel_futures:
-            for future in list(self._life.futures):
-                future.cancel()
-        if wait:
-            self._life.finish()
-        else:
-            threading.Thread(target=self._life.finish, name="penstock-pool-end").start()
-
-    def abort(self) -> None:
-        """Ends everything within half a second. Unfinished jobs raise job_cancelled_error."""
-        self._life.abort()
-
-    def __exit__(self, kind: Any, value: Optional[BaseException], traceback: Any) -> None:
-        self._life.ends_by(by_exception(value))
-        self.shutdown()
-
-    def _at_exit(self) -> None:
-        """As with the standard library's executors, submitted jobs finish before the interpreter exits."""
-        if self._life.owner == os.getpid():  # a forked child's copy has nothing to end
-            self._life.ends_by(by_the_programs_end())
-            self.shutdown()
-
-    def scale(self, workers: int) -> None:
-        """Changes the number of workers. Raises usage_error outside 1 .. [loader.limits] max."""
-        self._core.scale(whole_number(workers, "workers", NUMBER_OF_WORKERS, most=LARGEST_WORKER))
-
-    def report(self) -> dict[str, Any]:
-        """The pool's totals (deaths, restarts, numbers of jobs): schema penstock.run/1."""
-        return json.loads(self._core.report())  # type: ignore[no-any-return]
-
-    def status(self) -> dict[str, Any]:
-        """The pool's current state, with every worker: schema penstock.status/1."""
-        return json.loads(self._core.status())  # type: ignore[no-any-return]
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a penstock.Pool cannot be pickled, because its workers belong to this program: make another pool in the job that needs one")
-
-    def __repr__(self) -> str:
-        return f"<penstock.Pool {self._config.name!r}>"
 
 
 _COUNT = "the number of worker processes is the first argument, Pool(2) or Pool(max_workers=2)"

@@ -30,13 +30,11 @@ class Progress:
 
     def __init__(self, epoch: int, resumed: Optional[dict[str, Any]]) -> None:
         self.epoch = epoch
-        self.generators: list[Any] = []  # their states just before the order was drawn
-        self.drawn_from: Optional[dict[str, Any]] = None  # what the program's own sampler draws from, at that point
+        self.drawn: dict[str, Any] = {"generators": [], "drawn_from": None}  # _drawn(), just before the order was drawn
         self.resumed = resumed  # the state that it resumes from
         self.base_seed: Optional[int] = None if resumed is None else resumed["base_seed"]
         self.shared_seed: Optional[int] = None if resumed is None else resumed.get("shared_seed")  # of datapipes
         self.samples: int = 0 if resumed is None else resumed["samples"]  # delivered so far, in the sampler's order
-        self.began_at = self.samples
         self.batches: int = 0 if resumed is None else resumed["batches"]
         self.shards: Optional[dict[str, Any]] = None if resumed is None else resumed["shards"]  # for an iterable dataset
         if self.shards is not None and "states" in self.shards:
@@ -44,6 +42,11 @@ class Progress:
         self.sampler_epoch: Optional[int] = None  # the sampler's own epoch number when this epoch began
         self.finished = False
         self.ordered = True
+        self.expected = 0  # batches in this epoch; 0: unknown
+
+    @property
+    def began_at(self) -> int:
+        return 0 if self.resumed is None else int(self.resumed["samples"])
 
     def delivered(self, samples: int) -> None:
         self.samples += samples
@@ -109,11 +112,15 @@ def order_is_drawn(loader: Any, progress: Progress) -> None:
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)  # draws what a new iterator draws as its seed
     elif progress.resumed is not None and progress.resumed["base_seed"] is not None:
         _set_generators(loader, progress.resumed)
-    known = _generators(loader)
     if progress.resumed is not None and progress.resumed["base_seed"] is not None:  # otherwise it was saved between epochs
-        _drawn_from.restore(loader, progress.resumed.get("drawn_from"), known)
-    progress.generators = [generator.get_state() for generator in known]
-    progress.drawn_from = _drawn_from.saved(loader, known)
+        _drawn_from.restore(loader, progress.resumed.get("drawn_from"), _generators(loader))
+    progress.drawn = _drawn(loader)
+
+
+def _drawn(loader: Any) -> dict[str, Any]:
+    """The states of the generators, and what a sampler of the program draws from."""
+    known = _generators(loader)
+    return {"generators": [generator.get_state() for generator in known], "drawn_from": _drawn_from.saved(loader, known)}
 
 
 def _seed_own_generator(loader: Any, epoch: int) -> bool:
@@ -142,9 +149,7 @@ def _state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dic
         "ranks": _ranks_of(loader),
     }
     if progress is None or progress.finished:
-        known = _generators(loader)
-        state["generators"] = [generator.get_state() for generator in known]
-        state["drawn_from"] = _drawn_from.saved(loader, known)
+        state.update(_drawn(loader))
         if progress is not None and loader._iterator is not None:  # a persistent iterator keeps its seed
             state["base_seed"] = progress.base_seed
         if progress is not None and state["sampler_epoch"] == progress.sampler_epoch:
@@ -152,9 +157,9 @@ def _state_of(loader: Any, progress: Optional[Progress], next_epoch: int) -> dic
         return state
     if not progress.ordered:
         raise usage_error("in_order=False: batches come in any order, so there is no position within an epoch; save at its end")
-    state["epoch"], state["generators"], state["drawn_from"] = progress.epoch, progress.generators, progress.drawn_from
-    state["base_seed"], state["shared_seed"] = progress.base_seed, progress.shared_seed
-    state["samples"], state["batches"], state["shards"] = progress.samples, progress.batches, progress.shards
+    state.update(progress.drawn)
+    for name in ("epoch", "base_seed", "shared_seed", "samples", "batches", "shards"):
+        state[name] = getattr(progress, name)
     if progress.shards is not None and "states" in progress.shards:
         state["shards"] = {**progress.shards, "states": [each and _told(each) for each in progress.shards["states"]]}
     return state

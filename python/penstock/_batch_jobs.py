@@ -1,0 +1,100 @@
+"""The jobs of a pass: one for each batch under way. Used by _loader.py, which decides what to load."""
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any, Optional
+
+from penstock import _content, _core, _loading, _tensors
+from penstock._batch_book import BatchBook, Planned
+from penstock._errors import error
+from penstock._failures import Failures
+from penstock._workers import Workers
+
+__all__ = ["BatchJobs", "ExceptionWrapper", "Interrupted"]
+
+ExceptionWrapper: Any = importlib.import_module("torch.utils.data.dataloader").ExceptionWrapper
+
+
+class Interrupted(BaseException):
+    """A signal handler raised `why` during a wait."""
+
+    def __init__(self, why: BaseException) -> None:
+        self.why = why
+
+
+class BatchJobs:
+    """
+    Args:
+        workers: where the jobs run.
+        failures: what becomes of those that fail.
+        timeout: seconds for a batch; 0: none.
+    """
+
+    def __init__(self, workers: Workers, failures: Failures, timeout: float) -> None:
+        self.failures = failures
+        self.of: dict[Planned, _core.Job] = {}
+        self._workers, self._timeout = workers, timeout
+
+    def submit(self, planned: Planned, batch: _loading.Batch) -> None:
+        self.of[planned] = self._workers.submit(batch, self._timeout if self._timeout > 0 else None, planned.worker)
+
+    def drop(self, planned: Planned) -> None:
+        job = self.of.pop(planned, None)
+        if job is not None:
+            job.cancel_if_waiting()
+
+    def drop_all(self) -> None:
+        for job in self.of.values():
+            job.cancel_if_waiting()
+        self.of.clear()
+
+    def first_finished(self, planned: Planned, under_way: Iterable[Planned], look_around: Callable[[], None]) -> Planned:
+        """The first batch that has ended; `planned` is the next one in order."""
+        try:
+            while not self.of[planned].wait(0.002):
+                self._tell_of_wait(planned)
+                look_around()
+                for other in under_way:
+                    if other not in self.of or self.of[other].done():
+                        return other
+        finally:
+            self._workers.pool._core.batch_came()
+        return planned
+
+    def result(self, planned: Planned, book: BatchBook, epoch: int, patience: float, look_around: Callable[[], None]) -> Optional[Any]:
+        """The batch as its worker made it (_loading.Loaded). None: submit it again, as the book decides. Raises what the caller gets
+        instead of the batch."""
+        job = self._ended(planned, patience, look_around)
+        status, *rest = self._workers.outcome_of(job)
+        if status == "ok":
+            loaded = _tensors.batch_from(rest[0])
+            if loaded[4] is not None and loaded[4] != _content.digest(loaded[0]):
+                raise error(f"the batch of {planned.index} differs from what its worker made: its content does not match the worker's digest")
+            self.failures.note_left_out(planned, epoch, loaded[1])
+            if isinstance(loaded[0], ExceptionWrapper):
+                self.failures.note_exception(planned, job.number, epoch, loaded[0])
+            return loaded
+        # "cancelled": by the pool's end, which refuses each later job with the reason
+        if status != "cancelled" and not self.failures.is_tried_again(book, planned, job.number, epoch, status, rest):
+            raise self.failures.error_of(planned, job.number, epoch, status, rest)
+        return None
+
+    def _ended(self, planned: Planned, patience: float, look_around: Callable[[], None]) -> _core.Job:
+        if self.of[planned].done():
+            return self.of[planned]
+        core = self._workers.pool._core
+        try:
+            core.await_batch(self.of[planned].number)
+            while not self.of[planned].wait(patience):
+                look_around()
+                self._tell_of_wait(planned)
+            return self.of[planned]
+        except BaseException as interrupted:  # a signal handler raised
+            raise Interrupted(interrupted) from None
+        finally:
+            core.batch_came()
+
+    def _tell_of_wait(self, planned: Planned) -> None:
+        """Reports which sample the awaited batch's worker is loading, so that a stall names it."""
+        job = self.of[planned].number
+        self._workers.pool._core.await_batch(job, *self.failures.doing(planned, job))
