@@ -266,13 +266,7 @@ def batch_from(whole: Any) -> Any:
         table = struct.unpack_from(f"<{2 * count}Q", view, at)
         parts = [view[begin : begin + size] for begin, size in zip(table[::2], table[1::2])]
         return pickle.loads(parts[0], buffers=parts[1:])
-    lengths = struct.unpack_from(f"<{count}Q", view, 8)
-    at = _aligned(8 * (1 + count))
-    parts = []
-    for length in lengths:
-        parts.append(view[at : at + length])
-        at += _aligned(length)
-    return pickle.loads(parts[0], buffers=parts[1:])
+    return _unpickled(view, count, _aligned)
 
 
 _ARRAYS: dict[int, Any] = {}  # by size: most loaders have few
@@ -335,12 +329,15 @@ def map_published(path: str) -> Any:
         os.close(file)
     view = memoryview(memory)
     (count,) = struct.unpack_from("<Q", view)
-    lengths = struct.unpack_from(f"<{count}Q", view, 8)
-    at = _pages(8 * (1 + count))
-    parts = []
-    for length in lengths:
+    return _unpickled(view, count, _pages)
+
+
+def _unpickled(view: memoryview, count: int, rounded: Callable[[int], int]) -> Any:
+    """The value of a pickle and its buffers, behind the table of their lengths."""
+    at, parts = rounded(8 * (1 + count)), []
+    for length in struct.unpack_from(f"<{count}Q", view, 8):
         parts.append(view[at : at + length])
-        at += _pages(length)
+        at += rounded(length)
     return pickle.loads(parts[0], buffers=parts[1:])
 
 

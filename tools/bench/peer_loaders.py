@@ -29,14 +29,14 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # ---- samples: one dataset for everything that runs Python code for each sample ---------------------------------------
 
 
-def crop_box(width, height):
+def crop_box(width, height, draw=random):
     """RandomResizedCrop's box: 8 % to 100 % of the area, ratio 3/4 to 4/3."""
     for _ in range(10):
-        area = width * height * random.uniform(0.08, 1.0)
-        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+        area = width * height * draw.uniform(0.08, 1.0)
+        ratio = math.exp(draw.uniform(math.log(3 / 4), math.log(4 / 3)))
         w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < w <= width and 0 < h <= height:
-            left, top = random.randrange(width - w + 1), random.randrange(height - h + 1)
+            left, top = draw.randrange(width - w + 1), draw.randrange(height - h + 1)
             return left, top, left + w, top + h
     return 0, 0, width, height
 

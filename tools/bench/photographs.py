@@ -8,7 +8,6 @@ processes, in turn in the same run. BIN is the folder of the programs, build/rel
 
 import glob
 import json
-import math
 import multiprocessing
 import os
 import random
@@ -20,6 +19,8 @@ import time
 
 import numpy
 from PIL import Image
+
+from peer_loaders import crop_box
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = os.path.abspath(sys.argv[1])
@@ -83,18 +84,6 @@ def live_session(config):
 
 
 # ---- Pillow --------------------------------------------------------------------------------------------------
-
-
-def crop_box(width, height, draw):
-    """RandomResizedCrop's box: 8 % to 100 % of the area, ratio 3/4 to 4/3."""
-    for _ in range(10):
-        area = width * height * draw.uniform(0.08, 1.0)
-        ratio = math.exp(draw.uniform(math.log(3 / 4), math.log(4 / 3)))
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            left, top = draw.randrange(width - w + 1), draw.randrange(height - h + 1)
-            return left, top, left + w, top + h
-    return 0, 0, width, height
 
 
 def pillow_worker(paths):
