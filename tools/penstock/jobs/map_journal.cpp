@@ -1,5 +1,6 @@
 #include "tools/penstock/jobs/map_journal.hpp"
 
+#include "runtime/base/output_lock.hpp"
 #include "runtime/base/read_at.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
