@@ -89,7 +89,7 @@ const tensor_view& find(std::span<const tensor_view> among, std::string_view nam
   std::string names;
   for (const tensor_view& t : among) names += (names.empty() ? "" : ", ") + std::string(t.name);
   throw error({errc::usage,
-               fmt::format("there is no {} '{}'; there are: {}", what, name, names.empty() ? "none" : names),
+               fmt::format("there is no {} '{}'; available: {}", what, name, names.empty() ? "none" : names),
                0});
 }
 

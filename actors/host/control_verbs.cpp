@@ -225,7 +225,7 @@ host_choice host_of(const json& request, const session_status& s) {
   for (const host_status& one : s.hosts) known += (known.empty() ? "" : ", ") + ("host/" + one.name);
   return {"", control::refusal(exit_codes::no_target, "no_target",
                                fmt::format("there is no host/{}; {}", printable(meant),
-                                           known.empty() ? "no loader host has joined" : "there are: " + known))};
+                                           known.empty() ? "no loader host has joined" : "available: " + known))};
 }
 
 json scale_host(const json& request, const session_controls& controls) {

@@ -55,7 +55,7 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
     std::string names;
     for (const auto& [name, path] : programs) names += (names.empty() ? "" : ", ") + name;
     throw error({errc::usage,
-                 fmt::format("there is no device program '{}' in [jobs.programs]; there are: {}",
+                 fmt::format("there is no device program '{}' in [jobs.programs]; available: {}",
                              printable(options.program), names.empty() ? "none" : names),
                  0});
   }

@@ -11,10 +11,10 @@
 
 namespace penstock {
 
-/// "; there are worker/0 to worker/3, worker/64", "; there is worker/0", "; no worker has been started". `ids` ascend.
+/// "; available: worker/0 to worker/3, worker/64", or "; no worker has been started". `ids` ascend.
 [[nodiscard]] inline std::string other_workers(std::span<const std::uint32_t> ids) {
   if (ids.empty()) return "; no worker has been started";
-  std::string text = ids.size() == 1 ? "; there is " : "; there are ";
+  std::string text = "; available: ";
   for (std::size_t i = 0; i < ids.size();) {
     std::size_t end = i + 1;
     while (end < ids.size() && ids[end] == ids[end - 1] + 1) ++end;

@@ -455,7 +455,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.penstock("scale", 3)[0], EXIT_OK)
         self.wait_until(lambda: len(self.status()["workers"]) == 3, "three workers")
         for verb in ("status", "describe", "why", "restart", "drain"):
-            self.assertIn("there is no worker/77; there are worker/0 to worker/2\n", self.penstock(verb, "worker/77")[2], verb)
+            self.assertIn("there is no worker/77; available: worker/0 to worker/2\n", self.penstock(verb, "worker/77")[2], verb)
         for verb in ("status", "why"):
             self.assertIn("'host/alpha' is a loader host: only describe, drain and scale take one, as in `penstock describe host/alpha`", self.penstock(verb, "host/alpha")[2])
         self.assertIn("scheduler, host/NAME, host/NAME/worker/N, all", self.penstock("describe", "nobody")[2])

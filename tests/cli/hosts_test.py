@@ -120,7 +120,7 @@ class HostsTest(HostCase):
         for verb in (("describe", "host/gamma"), ("drain", "host/gamma"), ("scale", "host/gamma", 1)):
             code, _, err = self.penstock(*verb, "--session", "h")
             self.assertEqual(code, EXIT_NO_TARGET, err)
-            self.assertIn("there is no host/gamma; there are: host/alpha", err)
+            self.assertIn("there is no host/gamma; available: host/alpha", err)
         self.assertEqual(self.penstock("stop", "--now", "--session", "h")[0], EXIT_OK)
         process.communicate(timeout=30)
         self.ends(again, EXIT_OK)

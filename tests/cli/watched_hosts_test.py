@@ -72,7 +72,7 @@ class WatchedHostsTest(HostCase):
         self.assertRegex(self.text("status"), r"\nlost: lost \(127\.0\.0\.1:\d+\) \d+ s ago: %s\n" % re.escape(gone["why"]))
         code, _, err = self.penstock("describe", "host/lost", "--session", "h")
         self.assertEqual(code, EXIT_NO_TARGET)
-        self.assertRegex(err, r"host/lost had joined, but was lost \d+ s ago: %s; there are: host/stays\n" % re.escape(gone["why"]))
+        self.assertRegex(err, r"host/lost had joined, but was lost \d+ s ago: %s; available: host/stays\n" % re.escape(gone["why"]))
         page = self.metrics()
         self.assertEqual(page['penstock_host_up{session="h",host="lost"}'], "0")
         self.assertEqual(page['penstock_host_up{session="h",host="stays"}'], "1")

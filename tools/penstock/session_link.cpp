@@ -70,7 +70,7 @@ std::string not_a_target(const std::string& word) {
       return fmt::format("'{}' is a session, not a target: write --session {}", printable(word),
                          printable(word));
   }
-  return fmt::format("'{}' is not a target; there are: {}", printable(word), targets_text);
+  return fmt::format("'{}' is not a target; targets are: {}", printable(word), targets_text);
 }
 
 namespace {

@@ -73,12 +73,12 @@ result<int> find_ordinal(const cuda_choice& choice, int count) {
         return i;
       }
     }
-    return refuse(errc::device_unavailable, "no GPU has the UUID {}; there are: {}", *choice.uuid,
+    return refuse(errc::device_unavailable, "no GPU has the UUID {}; available: {}", *choice.uuid,
                   list_of_devices(count));
   }
   const auto ordinal = choice.ordinal.value_or(0);
   if (ordinal < static_cast<std::uint32_t>(count)) return static_cast<int>(ordinal);
-  return refuse(errc::device_unavailable, "cuda:{} does not exist; there are: {}", ordinal,
+  return refuse(errc::device_unavailable, "cuda:{} does not exist; available: {}", ordinal,
                 list_of_devices(count));
 }
 

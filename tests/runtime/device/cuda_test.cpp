@@ -272,11 +272,11 @@ TEST_CASE("a device that does not exist is refused with the list of those that d
   const auto no = make_cuda_device(choice)->open();
   REQUIRE_FALSE(no);
   CHECK(no.error().code == errc::device_unavailable);
-  CHECK(no.error().message.starts_with("cuda:99 does not exist; there are: cuda:0 "));
+  CHECK(no.error().message.starts_with("cuda:99 does not exist; available: cuda:0 "));
   choice = {std::nullopt, "GPU-00000000"};
   const auto unknown = make_cuda_device(choice)->open();
   REQUIRE_FALSE(unknown);
-  CHECK(unknown.error().message.starts_with("no GPU has the UUID GPU-00000000; there are: cuda:0 "));
+  CHECK(unknown.error().message.starts_with("no GPU has the UUID GPU-00000000; available: cuda:0 "));
 }
 
 TEST_CASE("a GPU is found by the beginning of its UUID") {

@@ -161,7 +161,7 @@ const std::vector<mutation>& mutations() {
        [](facts& f) { f.gpu.visible_devices = "0,GPU-0a"; }},
       {"gpu.visible-devices", status::fail, "no GPU has this UUID",
        [](facts& f) { f.gpu.visible_devices = "GPU-ff"; }},
-      {"gpu.selected", status::fail, "cuda:4 does not exist; there are: cuda:0 NVIDIA H200 GPU-0a",
+      {"gpu.selected", status::fail, "cuda:4 does not exist; available: cuda:0 NVIDIA H200 GPU-0a",
        [](facts& f) {
          f.job.device = "cuda:4";
          // Rows about the GPU itself are checked only if the GPU is known.

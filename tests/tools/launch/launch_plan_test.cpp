@@ -88,7 +88,7 @@ TEST_CASE("a GPU that does not exist is refused with a list of those that do") {
   const auto none = plan_places({gpu_choice::kind::some, {4}, 0}, four_gpus(), cores(0, 16));
   REQUIRE_FALSE(none);
   CHECK(none.error().message ==
-        "--gpus: there is no GPU 4; there are: 0 (H100), 1 (H100), 2 (H100), 3 (H100)");
+        "--gpus: there is no GPU 4; available: 0 (H100), 1 (H100), 2 (H100), 3 (H100)");
   const auto no_gpu = plan_places({}, {}, cores(0, 2));
   REQUIRE_FALSE(no_gpu);
   CHECK(no_gpu.error().message.find("--gpus host:N") != std::string::npos);

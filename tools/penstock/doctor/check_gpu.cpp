@@ -130,7 +130,7 @@ finding check_selected(const facts& f) {
   if (auto skip = not_asked(f)) return *skip;
   const selected_gpu s = select(f);
   if (!s.trouble.empty())
-    return {status::fail, fmt::format("{}; there are: {}", s.trouble, list_of_devices(f.gpu.cuda))};
+    return {status::fail, fmt::format("{}; available: {}", s.trouble, list_of_devices(f.gpu.cuda))};
   if (s.cuda != nullptr)
     return {status::ok, fmt::format("cuda:{} {} {}", s.cuda->ordinal, s.cuda->name, s.cuda->uuid)};
   if (s.nvml != nullptr && f.gpu.cuda.init_code.value_or(1) != 0)

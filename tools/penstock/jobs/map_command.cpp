@@ -57,7 +57,7 @@ result<void> check_device_program(const std::string& name, const config& setting
   if (name.empty() || programs.contains(name)) return {};
   std::string names;
   for (const auto& [one, path] : programs) names += (names.empty() ? "" : ", ") + one;
-  return refuse(errc::usage, "--program: there is no '{}' in FILE's [jobs.programs]; there are: {}",
+  return refuse(errc::usage, "--program: there is no '{}' in FILE's [jobs.programs]; available: {}",
                 printable(name), names.empty() ? "none" : names);
 }
 

@@ -31,7 +31,7 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 
 std::string names_of(const std::vector<launch_gpu>& gpus) {
   if (gpus.empty()) return "this program can see no GPU on this machine";
-  std::string all = "there are: ";
+  std::string all = "available: ";
   for (const launch_gpu& gpu : gpus)
     all += fmt::format("{}{} ({})", gpu.ordinal == gpus[0].ordinal ? "" : ", ", gpu.ordinal, gpu.name);
   return all;

@@ -100,8 +100,8 @@ std::string no_such_host(const json& status, const std::string& name) {
   const json all_lost = list_in(status, "hosts_lost");
   if (const auto lost = std::ranges::find(all_lost, json(name), [](const json& one) { return one.at("name"); }); lost != all_lost.end())
     return fmt::format("host/{} had joined, but was lost {}{}",
-                       printable(name), lost_in_words(*lost), known.empty() ? "" : "; there are: " + known);
-  return fmt::format("there is no host/{}; {}", printable(name), known.empty() ? "no loader host has joined" : "there are: " + known);
+                       printable(name), lost_in_words(*lost), known.empty() ? "" : "; available: " + known);
+  return fmt::format("there is no host/{}; {}", printable(name), known.empty() ? "no loader host has joined" : "available: " + known);
 }
 
 namespace {

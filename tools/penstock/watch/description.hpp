@@ -15,7 +15,7 @@ namespace penstock::cli {
                                                     const target& meant);
 /// Describes the loader hosts of this name, and their workers. `hosts` is empty if there is none.
 [[nodiscard]] nlohmann::ordered_json description_of_host(const nlohmann::ordered_json& pipeline, const std::string& name);
-/// The error "there is no host/x; there are: host/alpha". `status`: the session's status.
+/// The error "there is no host/x; available: host/alpha". `status`: the session's status.
 [[nodiscard]] std::string no_such_host(const nlohmann::ordered_json& status, const std::string& name);
 /// `width`: columns of the terminal; 0 for no limit.
 [[nodiscard]] std::string description_for_people(const nlohmann::ordered_json& description,
