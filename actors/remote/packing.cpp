@@ -21,7 +21,7 @@ class lz4_packer final : public packer {
     constexpr const char* file = "liblz4.so.1";
     const shared_library library(file);
     if (!library)
-      return refuse(errc::config, "{} needs {}: {} (the package liblz4-1 has it)", purpose, file, library.trouble());
+      return refuse(errc::config, "{} needs {}: {} (the package liblz4-1 provides it)", purpose, file, library.trouble());
     if (!library.find("LZ4_compress_default", compress_) || !library.find("LZ4_decompress_safe", decompress_))
       return refuse(errc::config, "{} needs functions that {} does not have", purpose, library.path());
     return {};

@@ -13,7 +13,7 @@ result<zstd_codec> zstd_codec::open(std::string_view purpose) {
   constexpr const char* file = "libzstd.so.1";
   const shared_library library(file);
   if (!library)
-    return refuse(errc::config, "{} needs {}: {} (the package libzstd1 has it)", purpose, file, library.trouble());
+    return refuse(errc::config, "{} needs {}: {} (the package libzstd1 provides it)", purpose, file, library.trouble());
   functions found;
   const bool all = library.find("ZSTD_createCCtx", found.make_compressor) &&
                    library.find("ZSTD_createDCtx", found.make_decompressor) &&

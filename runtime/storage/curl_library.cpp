@@ -8,7 +8,7 @@ result<curl_library> curl_library::open(const char* name) {
   const shared_library opened(name, shared_library::symbols::own_first);
   if (!opened)
     return refuse(errc::config,
-                  "reading from object storage needs libcurl: {} (the package libcurl4, or libcurl4t64, has it)",
+                  "reading from object storage needs libcurl: {} (the package libcurl4, or libcurl4t64, provides it)",
                   opened.trouble());
   curl_library library;
   const char* missing = nullptr;

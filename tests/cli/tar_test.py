@@ -430,7 +430,7 @@ class TarTest(PenstockTest):
             code, _, err = self.penstock("run", config, env=environment)
             self.assertNotEqual(code, EXIT_OK)
             self.assertIn("reading shards that are compressed with zstd needs libzstd.so.1", err)
-            self.assertIn("(the package libzstd1 has it)", err)
+            self.assertIn("(the package libzstd1 provides it)", err)
             for name in os.listdir(os.path.join(self.folder, "compressed")):
                 if name.endswith(".index"):
                     os.remove(os.path.join(self.folder, "compressed", name))

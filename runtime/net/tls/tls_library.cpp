@@ -9,7 +9,7 @@ result<tls_library> tls_library::open(const char* name) {
   const shared_library opened(name, shared_library::symbols::own_first);
   if (!opened)
     return refuse(errc::config,
-                  "connections with a secret need OpenSSL 3, which encrypts them: {} (the package libssl3, or libssl3t64, has it)",
+                  "connections with a secret need OpenSSL 3, which encrypts them: {} (the package libssl3, or libssl3t64, provides it)",
                   opened.trouble());
   tls_library library;
   const char* missing = nullptr;
