@@ -219,12 +219,12 @@ def _for_as_many_ranks(loader: Any, state: dict[str, Any]) -> dict[str, Any]:
     if type(_sampler_of(loader)) is not torch.utils.data.distributed.DistributedSampler or not _is_plain(loader):
         raise state_mismatch_error(
             f"the state was saved within an epoch by one of {then} ranks, and the sampler is for {now}: only DistributedSampler itself, "
-            f"without a batch_sampler, can continue with another number of ranks"
+            f"without a batch_sampler, can continue with a different number of ranks"
         )
     if samples * then % now:
         raise state_mismatch_error(
             f"the state is after {samples} samples of each of {then} ranks, {samples * then} in total, which {now} ranks cannot share equally: "
-            "resume with another number of ranks, or from a state of an epoch's end"
+            "resume with a different number of ranks, or from a state of an epoch's end"
         )
     samples = samples * then // now
     return {**state, "samples": samples, "batches": -(-samples // int(loader.batch_size)), "ranks": _ranks_of(loader)}

@@ -50,7 +50,7 @@ void check_device(std::string_view name, std::vector<breach>& found) {
   if (name == "gpu") near = "cuda";
   if (name == "cpu") near = "host";
   std::string label = near.empty() ? "there is no such device" : fmt::format("did you mean \"{}\"?", near);
-  if (name.starts_with("cuda:")) label = "after \"cuda:\" comes the number of a GPU";
+  if (name.starts_with("cuda:")) label = "\"cuda:\" must be followed by the number of a GPU";
   if (name.starts_with("GPU-") && is_device(fmt::format("uuid:{}", name))) {
     label = fmt::format("did you mean \"uuid:{}\"?", name);
   }

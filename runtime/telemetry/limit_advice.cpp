@@ -59,7 +59,7 @@ struct writer {
                                   counted(around.remote_resting, "more worker")));
     }
     if (around.workers < around.cores) {
-      lines.push_back(fmt::format("This machine has {} for workers of its own ([loader] workers, now {}).",
+      lines.push_back(fmt::format("This machine has {} for local workers ([loader] workers, now {}).",
                                   counted(around.cores, "core"), around.workers));
     }
     return lines;

@@ -128,7 +128,7 @@ class HelpTest(PenstockTest):
 
     def test_words_that_a_verb_does_not_expect_are_named_with_its_usage(self):
         for arguments, words in ((["map", "lines.txt", "--", "sh", "-c", "echo $1"],
-                                  "unexpected argument 'sh'; usage: penstock map [FILE] [OPTIONS]; a program is passed to --command"),
+                                  "unexpected argument 'sh'; usage: penstock map [FILE] [OPTIONS]; pass a program with --command"),
                                  (["run", "a.toml", "b.toml"], "unexpected argument 'b.toml'; usage: penstock run FILE [OPTIONS]"),
                                  (["launch", "a.toml", "-n", "2"], "there is no option '-n'")):
             code, _, err = self.penstock(*arguments)

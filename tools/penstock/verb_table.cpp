@@ -109,7 +109,7 @@ std::string unexpected_words(const CLI::App& all, const verb_table::entry& verb)
     return fmt::format("there is no option '{}'", printable(extra.front()));
   std::string why =
       fmt::format("unexpected argument '{}'; usage: {}", printable(extra.front()), synopsis_of(verb));
-  if (verb.parser->get_option_no_throw("--command") != nullptr) why += "; a program is passed to --command";
+  if (verb.parser->get_option_no_throw("--command") != nullptr) why += "; pass a program with --command";
   return why;
 }
 

@@ -125,7 +125,7 @@ result<raw_header> parse_dictionary(std::string_view text) {
     if (*key == "descr" && !header.descr) {
       if (reader.sees('[')) {
         return refuse(errc::dataset,
-                      "has records of several fields as elements: save each field as an array of its own");
+                      "has records of several fields as elements: save each field as a separate array");
       }
       const auto descr = reader.take_string();
       if (!descr) return unreadable();

@@ -286,7 +286,7 @@ void add_chaos_command(verb_table& verbs) {
        verb_group::look,
        "inject faults into a run and compare the streams",
        "Runs the config's stream once undisturbed, then repeatedly with faults that hit workers and the GPU "
-       "owner's process at random moments, until there have been enough faults. A checker that is "
+       "owner's process at random moments, until enough faults have been injected. A checker that is "
        "independent of the runtime compares every batch that the sink received with the undisturbed run. The "
        "exit code is 0 only if no batch was lost, duplicated, reordered or stale, no sample was wrongly "
        "quarantined, and all digests are equal.\n\n"

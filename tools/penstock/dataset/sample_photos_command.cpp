@@ -1,4 +1,4 @@
-// sample-photos: makes photographs, for trying penstock.
+// sample-photos: makes photographs to try penstock with.
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "tools/penstock/commands.hpp"
@@ -40,9 +40,9 @@ void add_sample_photos_command(verb_table& verbs) {
   const auto o = std::make_shared<sample_options>();
   CLI::App& verb = verbs.add({"sample-photos",
                               verb_group::look,
-                              "make photographs for trying penstock",
+                              "make photographs to try penstock with",
                               "Draws JPEGs of 500 x 375 pixels, as large and as hard to decode as photographs, into four folders that are their "
-                              "classes. A folder that has them already gets the same ones again.",
+                              "classes. In a folder that already has them, they are replaced by identical ones.",
                               {{"penstock sample-photos photos", "200 of them, for the examples of the documentation"},
                                {"penstock sample-photos photos 10000", "enough to measure with: 400 MB"}}},
                              [o] { return draw(*o); });

@@ -16,7 +16,7 @@ constexpr double clocks_apart_seconds = 60;
 /// Skips a row that an earlier one already explains.
 std::optional<finding> known_before(const hosts_facts& h) {
   if (!h.address_trouble.empty() || !h.reach_trouble.empty()) return skipped("it cannot be reached (see host.reach)");
-  if (!h.secret_trouble.empty()) return skipped("the sides do not agree on a secret (see host.secret)");
+  if (!h.secret_trouble.empty()) return skipped("the two sides do not use the same secret (see host.secret)");
   if (!h.version_trouble.empty()) return skipped("the versions differ (see host.version)");
   return std::nullopt;
 }
@@ -111,7 +111,7 @@ finding check_same_data(const facts& f) {
 finding check_cores(const facts& f) {
   const hosts_facts& h = *f.hosts;
   if (h.who == peer::host) return {status::info, fmt::format("{} there", counted(h.workers, "worker"))};
-  return {status::info, fmt::format("{} here: `penstock host` starts as many workers", counted(h.cores, "core"))};
+  return {status::info, fmt::format("{} here: `penstock host` starts one worker per core", counted(h.cores, "core"))};
 }
 
 }  // namespace penstock::doctor

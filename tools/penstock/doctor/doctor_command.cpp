@@ -318,7 +318,7 @@ void add_doctor_command(verb_table& verbs) {
       ->type_name("TIME")
       ->capture_default_str();
   auto* const host =
-      verb.add_option("--host", o->host.address, "only ask the session where loader hosts join, or the loader host that listens, at this address")
+      verb.add_option("--host", o->host.address, "check only the session or the loader host at this address")
           ->type_name("ADDRESS:PORT");
   auto* const secret = verb.add_option("--secret-file", o->host.secret_file, "file with the secret of loader hosts")->type_name("FILE")->needs(host);
   verb.add_flag("--insecure", o->host.insecure, "without a secret and without encryption")->excludes(secret)->needs(host);

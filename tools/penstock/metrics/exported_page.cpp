@@ -72,7 +72,7 @@ void add_deaths(metrics_page& p, const std::vector<json>& sessions) {
     }
   }
   p.begin("penstock_session_ended_last_death_info", "gauge",
-          "1; the labels say which worker, or the GPU owner, died last in an ended session, how and why.");
+          "1; the labels say which process of an ended session died last (a worker or the GPU owner), how and why.");
   each([&p](const json& s, const json& d, const char* of) {
     // The same labels as penstock_last_death_info of a running session or pool.
     metric_labels work{{"sample", name_of_sample(d)}, {"index", label_in(d, "sample")}};
@@ -225,8 +225,8 @@ std::string page_of_ended(const std::vector<json>& sessions) {
   numbers("penstock_session_ended_samples_expected", "samples_expected", "Samples of the session's whole run.");
   numbers("penstock_session_ended_samples_failed", "failed", "Samples that the session could not load.");
   numbers("penstock_session_ended_samples_quarantined", "quarantined", "Samples that the session left out because they kill workers.");
-  numbers("penstock_session_ended_worker_deaths", "workers_ended_unexpectedly", "Workers of the session that ended unexpectedly.");
-  p.begin("penstock_session_ended_gpu_owner_deaths", "gauge", "GPU owner processes of the session that ended unexpectedly.");
+  numbers("penstock_session_ended_worker_deaths", "workers_ended_unexpectedly", "Unexpected deaths of the session's workers.");
+  p.begin("penstock_session_ended_gpu_owner_deaths", "gauge", "Unexpected deaths of the session's GPU owner processes.");
   for (const json& s : sessions) {
     if (const json deaths = s.value("owners_ended_unexpectedly", json()); deaths.is_number())
       p.value(labels_of(s), deaths.get<std::uint64_t>());

@@ -148,7 +148,7 @@ void add_events(verb_table& verbs) {
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
   verb.add_flag("-f,--follow", o->follow, "continue until the session ends");
-  verb.add_flag("--all", o->all, "also the end of each epoch, and the memory that the device registered; --json has all anyway");
+  verb.add_flag("--all", o->all, "also show the end of each epoch and the memory that the device registered; --json always does");
   verb.add_option("--since", o->since, "only what happened since then")->type_name("TIME");
 }
 

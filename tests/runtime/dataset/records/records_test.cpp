@@ -84,7 +84,7 @@ TEST_CASE("arrays that are not rows of plain samples are refused with the reason
   CHECK(refusal(npy(dictionary("<U4", "(1,)"), "1234")) ==
         "has elements of type '<U4', which is not a plain number");
   CHECK(refusal(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "1234")) ==
-        "has records of several fields as elements: save each field as an array of its own");
+        "has records of several fields as elements: save each field as a separate array");
   CHECK(refusal(npy(dictionary("<f4", "()"), "1234")) ==
         "holds a single number: there is no first axis to count samples");
   CHECK(refusal(npy(dictionary("<f4", "(2, 0)"), "")) == "holds samples with a dimension of 0");
