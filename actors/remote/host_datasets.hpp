@@ -17,8 +17,8 @@ namespace penstock::hosts {
 
 class host_datasets {
  public:
-  /// `data`: where the sessions' folders are on this machine. If it is not empty, only those are read. `dataset_program`: the
-  /// command for custom datasets.
+  /// `data`: where the sessions' folders are on this machine. If it is not empty, only files in these folders are read.
+  /// `dataset_program`: the command for custom datasets.
   host_datasets(process::io_thread& io, string_map data, own_program program, std::vector<std::string> dataset_program);
 
   /// Can take minutes; calls for other datasets do not wait meanwhile. Refuses (errc::config) code that this host cannot or must

@@ -147,10 +147,10 @@ auto inspect(Inspector& f, job_over& x) {
   return f(x.how, x.busy_ns, x.bytes);
 }
 
-/// The worker has the file, or will have it once the session has sent it.
+/// The host's answer to file_offered.
 struct file_answer {
   std::uint64_t number = 0;
-  bool wanted = false;
+  bool wanted = false;  ///< true: the session must send the file; false: the host has it already
 };
 template <class Inspector>
 auto inspect(Inspector& f, file_answer& x) {

@@ -25,7 +25,7 @@ owner_communicator::orders owner_communicator::ordered(const communicate& order,
   switch (order.what) {
     case communicate::act::draw_id:
       to_draw_ = order.number;
-      // If the current process will be replaced before it can use the id, the next process draws it.
+      // If the current process will be replaced before it can use the id, the next process creates one.
       to.replace = must_go();
       if (hears() && !to.replace) to.send.push_back(as_wire(order));
       break;
@@ -80,7 +80,7 @@ void owner_communicator::send_make(orders& to) {
 }
 
 /// All ranks meet at the process that drew the id. Without that process they would wait for each other until
-/// make_timeout, so report the failure: the group then draws another id.
+/// make_timeout, so report the failure: the group then has another id created.
 bool owner_communicator::refuse_lost_id(orders& to) {
   if (!to_make_ || to_make_->number > lost_id_) return false;
   to.told.push_back({to_make_->number, progress::broken, "the process that drew its id has ended"});

@@ -64,7 +64,7 @@ class owner_communicator {
   /// The process has taken all batches before `step`.
   [[nodiscard]] orders delivered(std::uint64_t step, protocol::batches_delivered news);
   [[nodiscard]] orders told(const group::communicator_state& state);
-  /// The process has drawn the id with this number.
+  /// The process has created the NCCL id for the communicator with this number.
   void drawn(std::uint64_t number);
   /// The process is gone. `finished`: its program had finished, so no other rank has lost anything.
   [[nodiscard]] orders ended(bool finished);
@@ -96,9 +96,9 @@ class owner_communicator {
   process at_ = process::gone;
   std::uint64_t number_ = 0;  // the communicator that it is making or a member of; 0: none
   std::optional<gpu_owner::communicate> to_make_;  // held back
-  std::uint64_t to_draw_ = 0;                      // the id that the group wants drawn; 0: none
-  std::uint64_t drawn_ = 0;                        // the id that the current process has drawn; 0: none
-  std::uint64_t lost_id_ = 0;                      // the newest id drawn by a process that is gone
+  std::uint64_t to_draw_ = 0;                      // the communicator whose id the group wants; 0: none
+  std::uint64_t drawn_ = 0;                        // the one whose id the current process has created; 0: none
+  std::uint64_t lost_id_ = 0;                      // the newest one whose id was created by a process that is gone
   patient_deadline abort_;                         // of the abort that was sent
   bool aborting_ = false;                          // the process has not answered it
 };

@@ -18,8 +18,8 @@ namespace penstock::supervisor {
 /// For starting a GPU owner's process: creating a context and registering the arena takes long.
 inline constexpr nanoseconds owner_start_deadline = std::chrono::seconds(120);
 
-/// An owner that aborts its communicator waits abort_timeout this often before it ends: for open uses and for the
-/// abort.
+/// An owner that aborts its communicator waits for this many times abort_timeout before it ends: once for open uses
+/// and once for the abort.
 inline constexpr int waits_of_an_abort = 2;
 /// The keeper of an owner's process waits one abort_timeout longer.
 inline constexpr int keeper_waits_of_an_abort = waits_of_an_abort + 1;

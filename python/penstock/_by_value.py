@@ -38,7 +38,7 @@ _OF_EACH_CACHED = {"__wrapped__", "cache_parameters", *functools.WRAPPER_ASSIGNM
 
 
 def _reduce_cached(function: Any) -> Any:
-    """A function with functools.lru_cache: by its name, as pickle does, unless it is the program's. Its cache is not sent."""
+    """For functions with functools.lru_cache: those of the program by value, others by name, as pickle does. The cache is not sent."""
     if function.__module__ not in _PROGRAM:
         return function.__reduce__()
     own = {name: value for name, value in vars(function).items() if name not in _OF_EACH_CACHED}

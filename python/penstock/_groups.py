@@ -75,7 +75,7 @@ class Communicator:
         return self._open().function(name)
 
     def check(self, status: int, what: str = "NCCL") -> None:
-        """Checks the value that an NCCL function returned, and waits until NCCL has accepted the call: it may return earlier."""
+        """Checks the value that an NCCL function returned. The function may have returned early: waits until NCCL has accepted the call."""
         self._open().check(status, what)
 
     def is_lost(self, number: int) -> bool:

@@ -44,7 +44,7 @@ def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def kept_if_possible(function: Any) -> Any:
-    """What to send for a function: the function, or a short stand-in if it is the program's and always the same."""
+    """What to send for a function: the function, or a short stand-in if the program defines it and it never changes."""
     if type(function) is types.FunctionType and function.__module__ in _globals.PROGRAM:
         return _kept.kept(function) or function
     return function

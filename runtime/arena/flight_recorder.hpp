@@ -60,7 +60,8 @@ struct flight_reading {
   std::optional<steady_time> waits_since{};  ///< the wait in progress
   std::optional<steady_time> reads_since{};  ///< the read from storage in progress, as of the last heartbeat
 
-  /// Includes the wait in progress. If that wait ends during the reading, a later reading may be smaller by its length.
+  /// Includes the wait in progress. If that wait ended while the page was being read, the next reading may be smaller by the
+  /// length of the wait.
   [[nodiscard]] nanoseconds waited_until(steady_time now) const noexcept;
 };
 

@@ -18,7 +18,7 @@ class zstd_codec {
   zstd_codec(zstd_codec&& other) noexcept;
   zstd_codec& operator=(zstd_codec&& other) noexcept;
 
-  /// No frame of this many bytes is larger.
+  /// The largest frame that this many bytes can become.
   [[nodiscard]] static std::size_t bound(std::size_t bytes) noexcept { return bytes + bytes / 256 + 1024; }
   /// Returns how much of `to` it has filled; 0: the frame does not fit.
   std::size_t compress(std::span<const std::byte> bytes, std::span<std::byte> to, int level);

@@ -22,7 +22,7 @@ std::string path_of(std::size_t which, std::string_view key) {
   return fmt::format("datasets[{}].{}", which, key);
 }
 
-/// "dataset 'web' of the mixture", or its number before it has a name.
+/// "the dataset 'web' of [[datasets]]", or its number before it has a name.
 std::string called(const penstock::config& values, std::size_t which) {
   const std::string& name = values.datasets[which].name;
   return name.empty() ? fmt::format("number {} of [[datasets]]", which + 1)

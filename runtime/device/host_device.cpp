@@ -27,7 +27,7 @@
 namespace penstock::device {
 namespace {
 
-/// For tests, which set PENSTOCK_CHAOS=1: simulates a slow device, in bytes per second. 0: as fast as the host is.
+/// The speed of a simulated slow device, in bytes per second. 0: as fast as the host. Only for tests, which set PENSTOCK_CHAOS=1.
 std::uint64_t rate_for_tests(const char* variable) noexcept {
   const char* const allowed = std::getenv("PENSTOCK_CHAOS");
   const char* const rate = std::getenv(variable);

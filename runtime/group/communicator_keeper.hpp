@@ -29,7 +29,7 @@ class communicator_keeper {
   virtual ~communicator_keeper() = default;
   /// Null: no more reports, not even those already on their way.
   virtual void report_to(communicator_listener* listener) = 0;
-  /// Draws an id. Answered with communicator_drawn().
+  /// Creates the NCCL id of the communicator with this number. Answered with communicator_drawn().
   virtual void draw(std::uint64_t number) = 0;
   virtual void make(std::uint64_t number, const std::string& id) = 0;
   virtual void abort(std::uint64_t number) = 0;

@@ -121,7 +121,7 @@ class group_book {
   void held(std::uint64_t process, steady_time now);
   /// A peer was refused, perhaps a missing rank: the error for a rank that does not arrive mentions it.
   void refused(std::string who) { refused_last_ = std::move(who); }
-  /// The answer to draw_communicator_id. Ignored unless the number is the last one drawn.
+  /// The answer to draw_communicator_id. Ignored unless the number is that of the newest communicator.
   void communicator_id(std::uint64_t number, std::string id);
 
   [[nodiscard]] const group_view& view() const noexcept { return view_; }

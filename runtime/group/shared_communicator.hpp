@@ -1,7 +1,7 @@
 // Which communicator the ranks of a group share, and which step they have agreed on: a decision of the coordinator's book.
 // Pure; used by group_book, once the group has begun.
 //
-//           all ranks in hand           its id is drawn          all have made it
+//           all ranks are there         its id is created        all have made it
 //   idle --------------------> drawing -----------------> making ----------------> ready
 //    ^                            |                          |                       |
 //    |  no rank has a part of it  |                          | a loss, or a rank gives up
@@ -42,7 +42,7 @@ class shared_communicator {
     at_ = stage::making;
   }
   [[nodiscard]] bool ready() const noexcept { return at_ == stage::ready; }
-  /// Returns whether to draw the id of view.communicator. `process`: the coordinator's.
+  /// Returns whether to create the id of view.communicator. `process`: the coordinator's.
   [[nodiscard]] bool tend(group_view& view, const std::vector<rank>& ranks, std::uint64_t process);
   /// A step is agreed once all ranks hold its snapshot. Only while they share a communicator: after a loss, all ranks go back
   /// to one step, which a report in flight must not change.

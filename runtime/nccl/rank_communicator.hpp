@@ -44,7 +44,7 @@ class rank_communicator : public Communicator {
       : book_(limits), rank_(rank), world_size_(world_size), limits_(limits) {}
   ~rank_communicator() override = default;
 
-  /// The state of the communicator. Called while mutex_ is held: may send a message, and nothing else.
+  /// The communicator's state has changed. Called while mutex_ is held, so an implementation may only send a message.
   virtual void told(const communicator_state& state) = 0;
   /// The abort is impossible. Called like told().
   virtual void stuck(const std::string& why) = 0;

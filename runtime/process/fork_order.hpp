@@ -43,7 +43,7 @@ struct fork_answer {
   std::int32_t pid = 0;         ///< forked: the worker's; its pidfd is attached
   std::int32_t error = 0;       ///< refused: errno
   std::uint64_t number = 0;     ///< forked, refused: the order's
-  std::array<char, 512> why{};  ///< declined: why this process must not be forked; ends with a zero
+  std::array<char, 512> why{};  ///< declined: why this process must not be forked; null-terminated
 };
 
 result<std::pair<unique_fd, unique_fd>> make_fork_sockets();

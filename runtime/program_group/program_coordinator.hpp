@@ -22,7 +22,7 @@ namespace penstock::group {
 
 class program_coordinator {
  public:
-  /// `communicator`: rank 0's, which draws ids; null if the group has none.
+  /// `communicator`: rank 0's, which creates ids; null if the group has none.
   program_coordinator(const group_settings& settings, std::string name, communicator_keeper* communicator);
 
   /// Calls `step` after every incoming message; calls `cannot_listen` with the reason, and with an empty one
@@ -63,7 +63,7 @@ class program_coordinator {
   std::vector<std::uint64_t> processes_;  // by rank: the process that has it, according to the group's book
   std::map<std::uint64_t, peer> peers_;   // by process
   std::unique_ptr<coordinator_listener> listener_;
-  std::optional<std::uint64_t> to_draw_;  // the number of the communicator whose id must be drawn
+  std::optional<std::uint64_t> to_draw_;  // the number of the communicator whose id must be created
 };
 
 }  // namespace penstock::group

@@ -67,8 +67,8 @@ class device_queue {
 
   /// Empty: the answer is late.
   [[nodiscard]] std::optional<device_departure> answered(std::uint64_t upload);
-  /// gone: it was not ordered. unwanted: its departure follows later. unknown: it was never added, has
-  /// departed, or was cancelled before.
+  /// gone: removed at once, because it had not been ordered. unwanted: already ordered, so it departs later.
+  /// unknown: it was never added, has departed, or was cancelled before.
   enum class cancelling : std::uint8_t { gone, unwanted, unknown };
   [[nodiscard]] cancelling cancel(std::uint64_t job);
   /// The owner is dead. Orders are repeated under `era`, except for jobs that depart now. Ignored unless

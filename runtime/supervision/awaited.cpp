@@ -89,7 +89,7 @@ std::string where_it_stands(const progress_facts& f, const worker_status& w) {
                                                             : fmt::format(" (it waits in {})", where->second);
 }
 
-/// The sample, job or batch that it has in hand: "sample 'tom.jpg' for 7.2 s (it computes)".
+/// The sample, job or batch that the worker is working on: "sample 'tom.jpg' for 7.2 s (it computes)".
 std::string sample_of(const progress_facts& f, const worker_status& w) {
   const work_kind kind = kind_of_work(f.status.jobs);
   const std::string name(work_for_people(w.current_sample.value_or(""), kind));

@@ -30,7 +30,7 @@ namespace penstock::supervision {
 enum class suspicion_rule : std::uint8_t {
   none,              ///< killed from outside, or by the session for another reason
   in_hand,           ///< it crashed or hung: the batch that the sink was working on, if any
-  in_hand_or_oldest  ///< its context is lost: the batch in hand, or else the oldest unfinished one
+  in_hand_or_oldest  ///< its context is lost: the batch that the sink was working on, or else the oldest unfinished one
 };
 
 class owner_orders {

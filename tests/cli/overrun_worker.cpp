@@ -1,5 +1,5 @@
-// A worker program with a bug: while it loads sample [dataset.options] sample, it writes far past the sample's row the first time,
-// or, with `closes`, closes descriptors that are not its own every time. Used by bad_worker_test.py.
+// A worker program with a bug. On its first attempt at the sample that `[dataset.options] sample` names, it writes far past the
+// sample's row. With `closes`, it instead closes file descriptors that it does not own, on every attempt. Used by bad_worker_test.py.
 #include <penstock/worker.hpp>
 
 #include <unistd.h>

@@ -202,7 +202,7 @@ class JobFilesTest(JobFile):
     def test_the_job_file_for_sessions_continues_where_its_time_limit_stopped_it(self):
         self.without_gpus()
         self.photos("100ms")
-        # Slurm sends the signal up to a minute early: soon after the job's start.
+        # Slurm may send the signal up to a minute early. In this one-minute job it can arrive soon after the start.
         self.sbatch("photos.sbatch", options=("--time=1", "--signal=TERM@50"), expect=143)
         before = list(self.reports())
         self.assertEqual({(report["world_size"], report["outcome"]) for report in before}, {(4, "stopped")})

@@ -72,7 +72,7 @@ result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
         skip(name);
       }
     } else if (errno == ENOENT || errno == ELOOP) {
-      // A dangling link counts as a sample. Loading it will fail with its name.
+      // A dangling link counts as a sample. Loading it fails with an error that names it.
       if (wanted(name)) contents.entries.push_back({std::string(name), entry_kind::other, 0});
     } else {
       return refuse_os(

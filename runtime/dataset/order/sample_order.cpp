@@ -47,7 +47,7 @@ class listed_order final : public sample_order {
   bool shuffle_;
 };
 
-/// Position p is turn p mod classes of round p / classes. Each round has every class once, in an order of its own. In
+/// Position p is turn p mod classes of round p / classes. Each round has every class once, in its own order. In
 /// round r, a class of n samples gives sample r mod n of its lap r / n; each lap is a permutation of the samples.
 class class_order final : public sample_order {
  public:

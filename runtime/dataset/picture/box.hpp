@@ -17,7 +17,7 @@ struct extent {
   bool operator==(const extent&) const = default;
 };
 
-/// A rectangle of whole pixels; in coordinates of the picture as seen (after orientation), unless noted
+/// A rectangle of whole pixels; in coordinates of the displayed picture (after orientation), unless noted
 /// otherwise.
 struct pixel_box {
   std::uint32_t top = 0;

@@ -1,5 +1,5 @@
-// EXIF orientation: how the pixels in a file map to the picture as seen. Boxes are chosen in
-// the picture as seen; decoding and resizing work on the pixels as stored. Pure. Used by the picture
+// EXIF orientation: how the stored pixels of a file map to the displayed picture. Boxes are chosen in
+// the displayed picture; decoding and resizing work on the stored pixels. Pure. Used by the picture
 // pipeline.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-/// One of the eight values of EXIF tag 0x0112, decomposed. The seen pixel (x, y) is the stored pixel (x',
+/// One of the eight values of EXIF tag 0x0112, decomposed. The displayed pixel (x, y) is the stored pixel (x',
 /// y') where (x', y') = transposed ? (y, x) : (x, y), then x' counted from the right if mirrored_x, y' from
 /// the bottom if mirrored_y.
 struct orientation {
@@ -22,11 +22,11 @@ struct orientation {
   /// 1 .. 8; any other value counts as 1.
   static orientation from_exif(unsigned value) noexcept;
 
-  /// Converts in both directions: stored to seen and seen to stored.
+  /// Converts a stored size to the displayed one, or back.
   [[nodiscard]] extent turned(extent size) const noexcept {
     return transposed ? extent{size.height, size.width} : size;
   }
-  /// Converts a box of the picture as seen to pixels of a file of size `stored`.
+  /// Converts a box of the displayed picture to stored pixels. `stored`: the size of the stored picture.
   [[nodiscard]] pixel_box to_stored(const pixel_box& seen, extent stored) const noexcept;
 
   bool operator==(const orientation&) const = default;

@@ -91,7 +91,7 @@ class tokens_dataset final : public Dataset {
   std::shared_ptr<readable> opened_;  ///< that file; null: none was read
   std::vector<std::byte> raw_;        ///< bytes of the read in progress
   std::vector<part> parts_;           ///< likewise, its parts
-  std::vector<std::uint64_t> begins_; ///< where documents begin, while masking
+  std::vector<std::uint64_t> begins_; ///< for mask(): where documents begin
   mutable packed_window packed_;      ///< for load() and name_of()
   packed_window ahead_;               ///< for expect(), which runs on another thread
 };

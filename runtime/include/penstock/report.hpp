@@ -350,7 +350,7 @@ struct host_record {
   std::optional<double> lost_seconds{};  ///< for how long it has been lost; empty: it is not
 };
 
-/// A session without any worker that waits for a loader host.
+/// Wait of a session that has no workers until a loader host joins.
 struct hosts_wait {
   double seconds = 0;        ///< so far
   double limit_seconds = 0;  ///< [loader.hosts] wait

@@ -658,7 +658,7 @@ TEST_CASE("waiting callbacks run in groups of up to 64, each inside one call of 
       ++called;
     });
   }
-  // Jobs end one after the other: when this one has, the callbacks of all others have been queued.
+  // The only worker runs one job at a time. So when this job ends, the callbacks of all earlier jobs are in the queue.
   CHECK(pool.submit("double", "1").get().text() == "2");
   all_have_ended.count_down();
   REQUIRE(pool.finish(20s));

@@ -273,9 +273,9 @@ TEST_CASE("the report of an ended stream lists a death that the supervisor is st
   std::atomic<bool> told = false;
   log::set_sink([&](log::level, std::string_view part, std::string_view line) {
     if (part != "supervisor" || line.find("ended: SIGSEGV") == line.npos || told.exchange(true)) return;
-    // If the other worker had already begun, it loads the sample meanwhile.
+    // Gives the other worker time to load the sample, if it has already started.
     delivered.get_future().wait_for(5s);
-    reported.get_future().wait_for(200ms);  // must time out, because the end waits for this thread
+    reported.get_future().wait_for(200ms);  // must time out: the session cannot end before this thread returns
   });
   {
     Session session(c, quietly());

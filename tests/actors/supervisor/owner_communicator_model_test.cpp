@@ -1,4 +1,4 @@
-// Model test of the keeper's handling of a communicator in a small world: a group that draws ids, makes, aborts and
+// Model test of the keeper's handling of a communicator in a small world: a group that creates ids, makes, aborts and
 // agrees, or continues without waiting; processes that make, break and abort communicators, take steps, hang, finish or die
 // at any time; and a keeper that carries out its orders. Invariants are checked after every step against the world's own
 // records. A failing script is shrunk and printed.
@@ -30,7 +30,7 @@ using script = testing::script_of<act>;
 enum class bug : std::uint8_t { none, loses_a_snapshot, forgets_to_replace, loses_an_answer, sends_twice };
 
 struct world_settings {
-  bool draws = true;  // this process draws ids; otherwise another rank does
+  bool draws = true;  // this process creates ids; otherwise another rank does
   bug planted = bug::none;
 };
 
@@ -338,7 +338,7 @@ class world {
   std::map<std::uint64_t, delivery> deliveries_;
 
   std::uint64_t numbers_ = 0;
-  std::uint64_t wanted_ = 0;  // an id to draw
+  std::uint64_t wanted_ = 0;  // the communicator whose id must be created
   std::uint64_t drawn_ = 0;   // an id to make a communicator with
   std::uint64_t make_ = 0;    // the communicator that the group wants
   std::map<std::uint64_t, std::uint32_t> drawn_by_;
