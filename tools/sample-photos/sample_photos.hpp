@@ -1,4 +1,4 @@
-// Draws a folder of JPEGs for trying penstock without photographs: smooth fields of colour with shapes and grain, 500 x 375 at
+// Draws a folder of JPEGs to try penstock with, without photographs: smooth fields of colour with shapes and grain, 500 x 375 at
 // quality 90, about as large and as hard to decode as the photographs of an image collection. Used by `penstock sample-photos`, and by
 // penstock-sample-photos, which needs no other part of penstock.
 #pragma once
