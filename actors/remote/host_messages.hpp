@@ -150,7 +150,7 @@ auto inspect(Inspector& f, job_over& x) {
 /// The host's answer to file_offered.
 struct file_answer {
   std::uint64_t number = 0;
-  bool wanted = false;  ///< true: the session must send the file; false: the host has it already
+  bool wanted = false;  ///< true: the session must send the file; false: the host has it, or it was withdrawn
 };
 template <class Inspector>
 auto inspect(Inspector& f, file_answer& x) {

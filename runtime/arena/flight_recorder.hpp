@@ -60,8 +60,8 @@ struct flight_reading {
   std::optional<steady_time> waits_since{};  ///< the wait in progress
   std::optional<steady_time> reads_since{};  ///< the read from storage in progress, as of the last heartbeat
 
-  /// Includes the wait in progress. If that wait ended while the page was being read, the next reading may be smaller by the
-  /// length of the wait.
+  /// Includes the wait in progress. A page that is read just as that wait ends may miss it: the value is then smaller than
+  /// an earlier one.
   [[nodiscard]] nanoseconds waited_until(steady_time now) const noexcept;
 };
 

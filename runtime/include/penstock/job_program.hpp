@@ -110,7 +110,7 @@ class checked_program final : public JobProgram {
       throw;
     }
     if (const cudaError_t left = cudaGetLastError(); left != cudaSuccess)
-      throw std::runtime_error(std::string("a CUDA call of the job failed: ") + cudaGetErrorString(left));
+      throw std::runtime_error(std::string("a CUDA call of the device program failed: ") + cudaGetErrorString(left));
   }
 
  private:

@@ -196,8 +196,8 @@ void add_metrics_command(verb_table& verbs) {
       {"metrics",
        verb_group::look,
        "export the metrics of all sessions to Prometheus",
-       "One page in Prometheus's text format: the metrics of each running session of this user (the label is called "
-       "session), and the outcome of each session that ended within --since, with its reason, its last death and its "
+       "One page in Prometheus's text format: the metrics of each running session of this user (labelled with "
+       "its name), and the outcome of each session that ended within --since, with its reason, its last death and its "
        "quarantined samples. A session's own endpoint ends with it, so this is where Prometheus learns of failed and "
        "killed sessions. Without an option it prints the page once.",
        {{"penstock metrics --listen 127.0.0.1:9465", "serve http://127.0.0.1:9465/metrics until Ctrl-C or SIGTERM"},
