@@ -24,8 +24,8 @@ result<crypto_library> open_library() {
   if (!opened || !opened.find("OPENSSL_init_crypto", library.init) || !opened.find("EVP_sha256", library.sha256) ||
       !opened.find("EVP_md5", library.md5) || !opened.find("EVP_Digest", library.digest) || !opened.find("HMAC", library.hmac))
     return refuse(errc::config,
-                  "SHA-256, which signs requests to S3 and compares worker programs, needs OpenSSL 3: {} (the package libssl3, or libssl3t64, "
-                  "provides it)",
+                  "SHA-256, which signs requests to S3 and compares worker programs, needs OpenSSL 3: {} (the package libssl3, "
+                  "or libssl3t64, provides it)",
                   opened ? "libcrypto.so.3 lacks a function" : opened.trouble());
   // When the program calls exit(), threads may still be running, so OpenSSL must not free its data.
   library.init(OPENSSL_INIT_NO_ATEXIT, nullptr);
