@@ -5,7 +5,7 @@
 
 namespace penstock::cli {
 
-/// The batches of an epoch: first .. end - 1. A group of another size may have delivered those before `first`.
+/// The batches of an epoch: first .. end - 1. A group of a different size may have delivered those before `first`.
 struct epoch_extent {
   std::uint64_t first = 0;
   std::uint64_t end = 0;
