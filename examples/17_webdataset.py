@@ -24,7 +24,7 @@ from penstock.torch import DataLoader
 
 
 class Shards(torch.utils.data.IterableDataset[tuple[torch.Tensor, int]]):
-    """The pictures of this worker's shards, in another order in each epoch."""
+    """The pictures of this worker's shards, in a different order in each epoch."""
 
     def __init__(self, urls: str, size: int) -> None:
         self.urls = urls

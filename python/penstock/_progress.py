@@ -1,7 +1,7 @@
 """A DataLoader's position, and resuming from it (DataLoader.state_dict, load_state_dict).
 
 A state names a position, not samples: the epoch, the number of samples of the sampler's order that were delivered, the seed, and the
-generators' states just before the order was drawn. So its size does not depend on the dataset's, and a loader with another number of
+generators' states just before the order was drawn. So its size does not depend on the dataset's, and a loader with a different number of
 workers or batch size can resume from it. Used by _supervised.py, _loader.py and _local.py.
 """
 

@@ -217,7 +217,7 @@ class Session(Controlled, Ranked):
 
     def state(self) -> bytes:
         """The position after the last batch that was handed out, for Session(..., state=); at most 1 KiB. The run that
-        continues may have another number of workers.
+        continues may have a different number of workers.
 
         Raises:
             timed_out_error: the session did not answer within 2 s; just call it again.

@@ -94,7 +94,7 @@ class job_slot {
 
   // ---- both ---------------------------------------------------------------------------------------------
 
-  /// The number of rows in the table. Refuses (errc::protocol) another generation, or more rows than fit.
+  /// The number of rows in the table. Refuses (errc::protocol) a different generation, or more rows than fit.
   [[nodiscard]] result<std::uint32_t> rows(std::uint32_t generation) const;
   /// A copy of a row; `row` < rows(). Refuses (errc::protocol) an invalid state, and offsets and sizes outside the
   /// slot. The place of the result is meaningful only once the row is finished.

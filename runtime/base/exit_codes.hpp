@@ -16,7 +16,7 @@ inline constexpr int configuration = 78;  ///< the config, or a program that it 
 
 inline constexpr int poisoned = 79;     ///< the device's context is lost: only a new process can use it
 inline constexpr int hardware = 80;     ///< the device itself is broken
-inline constexpr int protocol = 82;     ///< invalid messages from the session, perhaps of another version
+inline constexpr int protocol = 82;     ///< invalid messages from the session, perhaps of a different version
 inline constexpr int parent_lost = 83;  ///< the session is gone
 
 // Exit codes of the command line that depend on a verb's answer (tools/penstock/output.hpp).

@@ -59,7 +59,7 @@ result<prepared_dataset> prepare_stream(const config& settings,
 void keep_prepared(const config& settings, const prepared_dataset& prepared, decoder_rule by = decoder_rule::cpu);
 
 /// For a worker: makes the dataset of [dataset] from the index that the session handed over (-1 for synthetic). Does
-/// not close the descriptor; the caller may close it afterwards. Refuses an index of another type (errc::protocol).
+/// not close the descriptor; the caller may close it afterwards. Refuses an index of a different type (errc::protocol).
 result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd,
                                               decoder_rule by = decoder_rule::cpu);
 /// The same for [dataset], or for the mixture of [[datasets]]. `descriptors`: from prepared_dataset::descriptors().

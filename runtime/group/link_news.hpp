@@ -23,7 +23,7 @@ enum class unknown_peer_kind : std::uint8_t {
   no_secret,      ///< a member without a secret where one is needed, or with one where none is
   wrong_secret,   ///< a member with another secret, or of another group
   wrong_group,    ///< a member of another group
-  wrong_version,  ///< a member of another version of penstock
+  wrong_version,  ///< a member of a different version of penstock
   too_slow,       ///< did not authenticate within the deadline
   crowded_out,    ///< was the oldest of too many connections
   count,

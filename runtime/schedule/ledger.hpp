@@ -186,7 +186,7 @@ struct delivery {
   std::uint32_t delivered = 0;    ///< rows
   std::uint32_t failed = 0;       ///< planned rows lost to failures
   std::uint32_t quarantined = 0;  ///< planned rows lost to quarantine
-  std::uint32_t replaced = 0;     ///< rows filled with another sample than planned
+  std::uint32_t replaced = 0;     ///< rows filled with a different sample than planned
 };
 
 // ---- the ledger -------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ unique_fd open_sized(const std::string& path, std::uint64_t bytes) {
   unique_fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct ::stat facts {};
   if (!file || ::fstat(file.get(), &facts) != 0) return {};
-  // A file of another length is new, or is being emptied by another process.
+  // A file of a different length is new, or is being emptied by another process.
   if (static_cast<std::uint64_t>(facts.st_size) != bytes && ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
     return {};
   return file;

@@ -66,7 +66,7 @@ class transfers {
   // Thread-safe.
   ticket start(transfer_request request);
   /// Waits for the answer and takes it; call it once for each ticket. Refuses an object that cannot be fetched
-  /// (errc::io) or that has another tag than expected_tag (errc::dataset). The message follows an object's name:
+  /// (errc::io) or that has a different tag than expected_tag (errc::dataset). The message follows an object's name:
   /// "answers HTTP 404: there is no such object".
   result<transfer_answer> wait(const ticket& of);
   [[nodiscard]] transfer_counts counts() const;

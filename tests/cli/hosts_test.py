@@ -225,7 +225,7 @@ class HostsTest(HostCase):
         self.assertIn("secret", texts["host_refused", None])
 
     def begin_with_another_dataset(self):
-        """A session, its dataset, and one with another number of samples."""
+        """A session, its dataset, and one with a different number of samples."""
         data, text = self.raw_dataset("data", 40)
         other, _ = self.raw_dataset("other", 41)
         process = self.begin(self.config(text=text))

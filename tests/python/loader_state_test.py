@@ -9,7 +9,7 @@ from package import *
 
 
 class Drawn(torch.utils.data.IterableDataset):
-    """Numbers, shared by the workers, each shard's in another order in each epoch."""
+    """Numbers, shared by the workers, each shard's in a different order in each epoch."""
 
     def __init__(self, length, log):
         self.length = length

@@ -194,7 +194,7 @@ def endless(b):
 
 
 def no_kernel_image(b):
-    """Programs whose kernels were built for another architecture than this GPU's (gpu.py says how to build them)."""
+    """Programs whose kernels were built for a different architecture than this GPU's (gpu.py says how to build them)."""
     b.needs_gpus(1)
     penstock = os.path.join(b.given.tree, "variants/no_kernel_image/bin/penstock")
     if not os.path.exists(penstock):

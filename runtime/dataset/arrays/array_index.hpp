@@ -45,7 +45,7 @@ struct indexed_array {
 /// A mapped index. Move-only. map() checks it completely. The returned views point into the mapping.
 class array_index {
  public:
-  /// Refuses (errc::protocol) a descriptor that is not sealed, and contents of another format or version or with
+  /// Refuses (errc::protocol) a descriptor that is not sealed, and contents of a different format or version or with
   /// inconsistent numbers. The descriptor may be closed afterwards.
   static result<array_index> map(int fd);
 

@@ -57,7 +57,7 @@ struct indexed_sample {
 /// make a call misbehave.
 class tar_index {
  public:
-  /// Refuses (errc::protocol) another format or version, and inconsistent tables. The descriptor may be closed
+  /// Refuses (errc::protocol) a different format or version, and inconsistent tables. The descriptor may be closed
   /// afterwards. The file must not be written to while it is mapped; penstock replaces it with a new file.
   static result<tar_index> map(int fd);
 

@@ -31,7 +31,7 @@ class megatron_index {
   using byte_reader = std::function<result<void>(std::uint64_t at, std::span<std::byte> into)>;
 
   /// Reads the header and both ends of each table, in O(1). Refuses (errc::dataset, one sentence without the file's
-  /// name) another format, version or element, tables that do not fill the file, and ends that do not match the size of
+  /// name) a different format, version or element, tables that do not fill the file, and ends that do not match the size of
   /// the .bin. Also refuses what `read` refuses.
   static result<megatron_index> open(byte_reader read, std::uint64_t index_bytes, std::uint64_t data_bytes);
 

@@ -38,7 +38,7 @@ struct token_file_list {
 
 /// Opens and examines every file that find_files finds: token files are *.bin and *.npy. A .bin with an .idx next to it
 /// is Megatron's. Any other .bin is flat: tokens of [dataset] dtype without a header. Refuses (errc::dataset,
-/// errc::config, errc::io) what find_files refuses, and a file that is empty, is not a token file, or has another type
+/// errc::config, errc::io) what find_files refuses, and a file that is empty, is not a token file, or has a different type
 /// of token than the files before it.
 result<token_file_list> list_token_files(const dataset_config& dataset, const store_options& options = {});
 

@@ -101,7 +101,7 @@ template <>
 struct dtype_of<double> : std::integral_constant<dtype, dtype::float64> {};
 
 /// A tensor of the batch with its element type: tensor<float>(batch, "image"). Valid until the batch is
-/// released. Throws error (errc::usage) when there is no such tensor or its elements have another type.
+/// released. Throws error (errc::usage) when there is no such tensor or its elements have a different type.
 template <class T>
 [[nodiscard]] device_span<T> tensor(const Batch& batch, std::string_view name) {
   const tensor_view& t = batch.tensor(name);

@@ -1,4 +1,4 @@
-// Sessions as ranks of a group: equal counts, and resuming a group's state with another number of ranks.
+// Sessions as ranks of a group: equal counts, and resuming a group's state with a different number of ranks.
 #include "tests/actors/session/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -146,7 +146,7 @@ class world {
         require(process_.given == kept_, "a process with another snapshot makes a communicator");
         require(order.number == make_, "a communicator is made although the group does not want it");
         require(!settings_.draws || drawn_by_[order.number] == process_.incarnation,
-                "a communicator is made by another process than the one that drew its id");
+                "a communicator is made by a process other than the one that created its id");
         process_.number = order.number;
         process_.aborting = false;
         break;

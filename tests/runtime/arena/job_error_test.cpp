@@ -1,4 +1,4 @@
-// Encoding of a function's exception: whatever fits is kept, and bytes in another format are refused.
+// Encoding of a function's exception: whatever fits is kept, and bytes in a different format are refused.
 #include "runtime/arena/job_error.hpp"
 
 #include <catch2/catch_test_macros.hpp>

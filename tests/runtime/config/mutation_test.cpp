@@ -1,4 +1,4 @@
-// Ten thousand typing errors: one character of a valid file is replaced, removed or added. PENSTOCK_SEED selects other errors than the
+// Ten thousand typing errors: one character of a valid file is replaced, removed or added. PENSTOCK_SEED selects errors other than the
 // default.
 #include "runtime/config/toml_scan.hpp"
 #include "support.hpp"

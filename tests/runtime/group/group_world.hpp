@@ -35,7 +35,7 @@ struct group_world_settings {
   bool counts_starts = true;           ///< the launcher says how often it has started a rank
   bool deaths_seen = true;             ///< a link reports at once that its process is gone
   bool launcher_hears_end = false;     ///< as `penstock launch` does; others only see processes exit
-  std::optional<std::uint32_t> odd{};  ///< this rank has another seed
+  std::optional<std::uint32_t> odd{};  ///< this rank has a different seed
   std::optional<std::uint32_t> odd_data{};
   bool goes_on_when_cut_off = false;  ///< a planted bug: ranks hand out without asking for permission
 };

@@ -67,7 +67,7 @@ result<journal_reading> read_journal(std::string_view text) {
     bool ok = false;
     try {
       ok = lines.take(line, end + 1);
-    } catch (const json::exception&) {  // a key is missing, or its value has another type
+    } catch (const json::exception&) {  // a key is missing, or its value has a different type
     }
     if (!ok) return refuse(errc::io, "the journal of batches is damaged at byte {}: {}", at, printable(shortened(line, 200)));
     at = end + 1;

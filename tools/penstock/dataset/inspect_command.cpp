@@ -194,7 +194,7 @@ void add_inspect_command(verb_table& verbs) {
                  "For an image folder, it reads the beginning and the end of every file, but no pixels. For other types, it loads up to "
                  "4096 evenly spread samples; the worker program loads samples of a custom dataset. A file is suspicious if it is "
                  "unreadable or truncated, is not a picture, "
-                 "has another format than its name says, or has the same bytes as another file. A sample is "
+                 "has a different format than its name says, or has the same bytes as another file. A sample is "
                  "suspicious if it cannot be loaded, kills its worker, or has only zeros or values that are "
                  "not finite. Writes nothing but the index of tar shards.",
                  {{"penstock inspect photos.toml", "as a table"},

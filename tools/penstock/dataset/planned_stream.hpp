@@ -50,7 +50,7 @@ class sample_namer;
 
 class planned_stream {
  public:
-  /// `saved`: a state of the run, or none. It contains the run's quarantined samples, and the position at which a group of another size
+  /// `saved`: a state of the run, or none. It contains the run's quarantined samples, and the position at which a group of a different size
   /// entered an epoch.
   static result<planned_stream> create(const config& settings,
                                        const std::optional<schedule::stream_state>& saved);

@@ -326,8 +326,8 @@ void add_replay_command(verb_table& verbs) {
        "Batches that are there twice with equal "
        "contents are counted; a run that was killed and resumed repeats some. --state names a saved "
        "state of that run: samples that were quarantined in it are left out again, and an epoch that a group "
-       "of another size started is divided among the ranks as it was then. If the GPU may have decoded pictures "
-       "([image] decoder), --state is needed: another model of GPU or version of nvJPEG than the run's is refused.",
+       "of a different size started is divided among the ranks as it was then. If the GPU may have decoded pictures "
+       "([image] decoder), --state is needed: a GPU model or nvJPEG version other than the run's is refused.",
        {{"penstock replay photos.toml --epoch 3 --batch 17 --out spike", "a batch of the fourth epoch"},
         {"penstock replay photos.toml --epoch 3 --batch 17 --png spike.png", "the same as a contact sheet"},
         {"penstock replay photos.toml --verify run.journal", "has any batch been lost, repeated or changed since that run?"},

@@ -292,7 +292,7 @@ void add_launch_command(verb_table& verbs) {
         {"penstock launch photos.toml --gpus host:4 --json --digest",
          "four sessions without a GPU, one report"},
         {"penstock launch photos.toml --gpus all --state photos.state",
-         "continue where an earlier run ended, even with another number of GPUs"},
+         "continue where an earlier run ended, even with a different number of GPUs"},
         {"penstock launch --gpus all -- python train.py --epochs 3", "a PyTorch program on all GPUs"},
         {"penstock launch --gpus 0,2 --max-restarts 3 -- ./trainer", "two GPUs; up to three restarts"}}},
       [o] { return launch(*o); });

@@ -63,7 +63,7 @@ std::string shard_name(std::size_t number, const pack_settings& settings);
 nlohmann::ordered_json as_json(const pack_state& state);
 
 /// The state in this folder; none if it contains neither a state nor shards. Refuses (errc::usage) a folder that has shards
-/// but no state, that was written with other settings, or whose shards are missing or have another size.
+/// but no state, that was written with other settings, or whose shards are missing or have a different size.
 result<std::optional<pack_state>> read_state(const std::string& folder, const pack_settings& settings);
 
 /// Replaces the state in this folder.

@@ -23,7 +23,7 @@ inline void sum_header(std::string& archive, std::size_t at) {
   archive.replace(at + 148, 7, fmt::format("{:06o}", sum) + std::string(1, '\0'));
 }
 
-/// A header of another type, with contents and padding.
+/// A header of a different type, with contents and padding.
 inline void append_typed(std::string& to, char type, std::string_view name, std::string_view contents = {}) {
   const std::size_t at = to.size();
   append_tar_member(to, name, contents);

@@ -89,7 +89,7 @@ def compare(name, write):
         expected += [("%s:%s" % (os.path.basename(path), one["__key__"]),
                       {key: value for key, value in one.items() if not key.startswith("__")}) for one in read]
     found = dumped(folder)
-    assert [key for key, _ in found] == [key for key, _ in expected], name + ": other samples, or in another order"
+    assert [key for key, _ in found] == [key for key, _ in expected], name + ": other samples, or in a different order"
     for (key, tensors), (_, members) in zip(found, expected):
         for tensor, contents in expected_tensors(members).items():
             assert tensors[tensor] == contents, "%s: %s: %s differs" % (name, key, tensor)
