@@ -269,7 +269,7 @@ void Session::body::close() noexcept {
     if (e != nullptr) final_accounts_ = ask_for_accounts(*e, true);
     pulse_.ends();
   }
-  static_cast<void>(accounts(true));  // the events of deliveries must precede that of the end
+  static_cast<void>(accounts(true));  // delivery events must precede the event of the end
   if (cut_short) tell_ended(run_outcome::stopped);
   if (e == nullptr) return stop_readers();  // it never ran, or is already closed
   ending_.wait_for_group();

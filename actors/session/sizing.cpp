@@ -63,7 +63,7 @@ result<plan> plan_of(const config& settings, const dataset_description& dataset,
   if (resumed != nullptr) {
     const schedule::stream_identity now = identity_of(settings, &dataset, by);
     if (auto ok = schedule::check_same_stream(resumed->identity, now); !ok) {
-      // A state has no number of samples, but the operator may know how many there were.
+      // A state does not contain the number of samples, but the operator may remember it.
       if (!resumed->identity.fingerprint.empty() && resumed->identity.fingerprint != now.fingerprint)
         ok.error().message += fmt::format("; the dataset now has {}", counted(dataset.samples, "sample"));
       return tl::unexpected(std::move(ok.error()));

@@ -79,11 +79,11 @@ void owner_communicator::send_make(orders& to) {
   to.send.push_back(as_wire(*std::exchange(to_make_, std::nullopt)));
 }
 
-/// All ranks meet at the process that drew the id. Without that process they would wait for each other until
+/// All ranks meet at the process that created the id. Without that process they would wait for each other until
 /// make_timeout, so report the failure: the group then has another id created.
 bool owner_communicator::refuse_lost_id(orders& to) {
   if (!to_make_ || to_make_->number > lost_id_) return false;
-  to.told.push_back({to_make_->number, progress::broken, "the process that drew its id has ended"});
+  to.told.push_back({to_make_->number, progress::broken, "the process that created its id has ended"});
   to.told.push_back({to_make_->number, progress::aborted, {}});
   to_make_.reset();
   return true;

@@ -123,7 +123,8 @@ void worker_processes::make_template() {
           }});
 }
 
-/// Reports the template's end as that of a worker that waited for it: an executed worker would have ended in the same way.
+/// Reports that a worker that waited for the template ended as the template did, because an executed worker would
+/// have ended in the same way.
 void worker_processes::template_ended(std::uint32_t worker, pid_t pid, const process::exit_report& report,
                                       const process::output_tail& tail) {
   const auto it = starting_.find(worker);

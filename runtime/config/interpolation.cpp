@@ -78,7 +78,7 @@ class expander {
     } else {
       refuse({begin, at_, fmt::format("unknown reference '${{{}}}'", printable(inside)),
               suggestion(inside, kind),
-              "there are ${env:NAME}, ${env:NAME:-default}, ${cfg:dir} and ${var:NAME}"});
+              "use ${env:NAME}, ${env:NAME:-default}, ${cfg:dir} or ${var:NAME}"});
     }
   }
 

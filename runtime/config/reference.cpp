@@ -64,7 +64,7 @@ std::string effect_text(effect_time effect) {
   return effect == effect_time::worker ? "next session, and workers that start later" : "next session";
 }
 
-/// The tables of the file, those of arrays directly after the table that has the array.
+/// The file's tables. The tables of an array directly follow the table that contains the array.
 std::vector<const table_info*> tables_in_order() {
   std::vector<const table_info*> order;
   const std::vector<table_info>& all = key_table::get().tables();

@@ -255,7 +255,7 @@ result<std::unique_ptr<Dataset>> make_one(const config& settings, int index_fd, 
   auto index = index_view::map(index_fd);
   if (!index) return tl::unexpected(std::move(index.error()));
   if (index->type() != type) {
-    return refuse(errc::protocol, "the index is that of a dataset of type {}, not {}", name_of(index->type()),
+    return refuse(errc::protocol, "the index belongs to a dataset of type {}, not {}", name_of(index->type()),
                   name_of(type));
   }
   return (*dataset)->open(std::move(*index), settings, by, checked_fd);

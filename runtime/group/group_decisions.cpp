@@ -147,7 +147,7 @@ void group_book::compare_datasets() {
   // A rank that arrived late has reported that the group had begun.
   if (begun() && view_.phase == group_phase::describing) view_.phase = group_phase::running;
   const member_report* first = nullptr;
-  const member_report* first_anew = nullptr;  // the first whose position must equal that of others
+  const member_report* first_anew = nullptr;  // the first rank whose position other ranks must share
   bool all = true;
   for (place& s : places_) {
     if (!s.present || !s.latest->facts) {

@@ -65,7 +65,7 @@ inline constexpr std::size_t hello_bytes_max = hello_magic.size() + 4 + 4 + grou
 /// Refuses (errc::config) a card or facts beyond the limits above, naming what is too large.
 result<std::string> encode(const member_report& report);
 result<std::string> encode(const group_order& order);
-/// A frame with these bytes, to follow that of its message.
+/// A frame with these bytes. Send it directly after the frame of its message.
 [[nodiscard]] std::string attachment_frame(std::string_view bytes);
 
 // From payloads. Refuse (errc::protocol) what an honest sender would not send in a group of this size.

@@ -117,7 +117,7 @@ struct drop_command {
 };
 
 /// Sent to the GPU owner: copy this slot to the device. Emitted in the order in which batches are delivered:
-/// that of positions, unless ledger_settings::window allows another.
+/// by position, unless ledger_settings::window allows a different order.
 struct upload_command {
   std::uint64_t upload = 0;  ///< names this upload in slot_released and acknowledged; never reused
   stream_position position = 0;

@@ -68,8 +68,8 @@ class suspicion {
   [[nodiscard]] std::uint32_t attempt_of(const suspect& who) const;
   /// The causes of the deaths blamed on it, oldest first.
   [[nodiscard]] std::vector<std::string> causes_of(const suspect& who) const;
-  /// `worker` died of it in the same attempt as another one that had the same batch: does not count as another
-  /// death.
+  /// Another worker with the same batch has died of the sample in the same attempt. So this death of `worker`
+  /// does not count.
   void same_attempt(const suspect& who, std::uint32_t worker);
   /// The workers that died of it in its last attempt; the next one should run elsewhere.
   [[nodiscard]] std::vector<std::uint32_t> last_workers(const suspect& who) const;

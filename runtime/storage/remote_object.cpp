@@ -21,7 +21,7 @@ remote_object::~remote_object() {
   store_->remove_unread(this);
 }
 
-/// Without a version, a cached copy could be that of a different version.
+/// Without a version, a cached copy could belong to a different version.
 bool remote_object::may_be_cached() const noexcept {
   return store_->cache_ && !facts_.tag.empty();
 }

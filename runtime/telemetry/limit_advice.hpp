@@ -28,7 +28,7 @@ struct limit_surroundings {
   std::optional<stall_report> stalled{};  ///< set if nothing moves now
   hedge_counts hedges{};                  ///< so far
   std::optional<std::int32_t> stalled_pid{};  ///< the process that the stream waits for
-  std::optional<std::int32_t> owner_pid{};    ///< likewise, that of the GPU owner
+  std::optional<std::int32_t> owner_pid{};    ///< the GPU owner's process
   /// How the last process of limit_reading::lost's worker ended: "ended: SIGSEGV"; empty: unknown.
   std::string lost_worker_end{};
   std::uint32_t hosts = 0;                ///< loader hosts that have joined

@@ -235,7 +235,7 @@ json as_json(const hedge_counts& h) {
   return {{"started", h.started}, {"won", h.won}};
 }
 
-/// `record`: that of the hosts with this name.
+/// `record`: of all hosts with this name.
 json as_json(const host_status& h, const host_record& record) {
   std::uint64_t losses = 0;
   for (const auto& [cause, count] : record.losses) losses += count;

@@ -146,7 +146,7 @@ class LostRanksTest(PenstockTest):
         self.digests_of(self.start_group(config, "--set", "dataset.wait=0s", *journals))
         expected = self.seen()
         process = self.start_group(config, "--state", state, "--state-every", "50ms", *journals)
-        # All ranks have passed the position in the file, and most are further.
+        # All ranks have reached the position in the file, and most are beyond it.
         self.wait_until(lambda: all(self.delivered_by(rank, pid) >= 8 for rank, pid in self.all_ranks(process)), "all ranks have delivered")
         self.wait_until(lambda: self.is_beyond_its_beginning(state), "a state of a later step")
         ranks = [pid for _, pid in self.all_ranks(process)]

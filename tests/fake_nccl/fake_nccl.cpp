@@ -108,7 +108,7 @@ sockaddr_un address_of(const unique_id& id, socklen_t& length) {
   return address;
 }
 
-/// One operation of all ranks, in the process that drew the id. False: a rank is gone, and the others wait forever.
+/// One operation of all ranks, in the process that created the id. False: a rank is gone, and the others wait forever.
 bool serve(const std::vector<int>& ranks) {
   header first;
   std::vector<char> result;

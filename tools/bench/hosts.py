@@ -300,7 +300,7 @@ def main():
     names = ("photos", "bytes", "idle", "many", "changes")
     for part in options.parts:
         if part not in names:
-            parser.error("there is no part %r; there are %s" % (part, ", ".join(names)))
+            parser.error("there is no part %r; available: %s" % (part, ", ".join(names)))
     parts = options.parts or [name for name in names if name != "photos" or options.photos]
     if "photos" in parts and not options.photos:
         parser.error("the part photos needs --photos FOLDER")

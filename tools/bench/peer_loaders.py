@@ -297,7 +297,7 @@ PIPELINES = {
 
 
 def cpu_seconds():
-    """Processor time of this process and all its descendants that are still there."""
+    """Processor time of this process and all its descendants that are still alive."""
     parents, used = {}, {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -87,7 +87,7 @@ result<directory_place> find_directory(const archive_reader& read, std::uint64_t
   return place;
 }
 
-/// Sizes and offsets beyond 32 bits are in an extra field. It has only those that do not fit, in this order.
+/// An extra field contains the sizes and offsets that do not fit in 32 bits, and only these, in this order.
 bool take_zip64(bytes_view extra, zip_member& member) {
   const auto is_elsewhere = [](std::uint64_t value) { return value == 0xffffffffU; };
   while (extra.size() >= 4) {

@@ -16,7 +16,7 @@ namespace penstock {
 struct jpeg_segment {
   unsigned marker = 0;                    ///< its second byte
   std::span<const std::uint8_t> payload;  ///< the bytes after its length field
-  std::size_t begin = 0, end = 0;         ///< positions in the file; `begin` is that of the marker
+  std::size_t begin = 0, end = 0;         ///< positions in the file; the marker is at `begin`
 };
 /// The segment at `at`, after any fill bytes. Empty if there is none or it is cut short.
 std::optional<jpeg_segment> jpeg_segment_at(std::span<const std::uint8_t> file, std::size_t at) noexcept;

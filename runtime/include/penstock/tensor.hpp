@@ -49,7 +49,7 @@ enum class tensor_role : std::uint8_t {
 enum class length_rule : std::uint8_t {
   exact,          ///< no: every sample has exactly this shape
   fixed_maximum,  ///< yes: the shape's first number is the maximum, and every batch has it
-  batch_maximum,  ///< yes: the first number of a batch is that of its longest sample (0 if all are empty)
+  batch_maximum,  ///< yes: a batch's first number is the length of its longest sample (0 if all are empty)
 };
 
 /// One tensor of one sample. The batch axis is not part of the shape; a scalar has an empty one.

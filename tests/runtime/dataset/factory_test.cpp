@@ -61,7 +61,7 @@ TEST_CASE("a worker refuses a missing index, and the index of another dataset ty
   REQUIRE(prepared);
   all.dataset.type = dataset_type::npy;
   CHECK(make_dataset(all, prepared->index.get()).error().message ==
-        "the index is that of a dataset of type image-folder, not npy");
+        "the index belongs to a dataset of type image-folder, not npy");
   CHECK(make_dataset(all, -1).error().code == errc::protocol);
 }
 

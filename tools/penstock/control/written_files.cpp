@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto clock_difference = 1s;  // by which a file server's clock, or a coarse one, may be behind this machine's
+constexpr auto clock_difference = 1s;  // how far a file server's clock, or a coarse clock, may lag behind this machine's
 
 /// A quarantine file exists only if a sample was quarantined.
 bool is_written_if_needed(const std::string& kind) {
