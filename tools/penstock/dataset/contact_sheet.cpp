@@ -107,8 +107,8 @@ rgb_picture contact_sheet(const std::string& title, const std::vector<sheet_tile
 }
 
 result<void> check_png_name(std::string_view option, const std::string& path) {
-  const bool is_jpeg = ends_with_any_case(path, ".jpg") || ends_with_any_case(path, ".jpeg");
-  if (!is_jpeg && unread_picture_ending(path).empty()) return {};
+  const bool other = is_picture_name(path) && !ends_with_any_case(path, ".png");
+  if (!other && unread_picture_ending(path).empty()) return {};
   return refuse(errc::usage, "{} '{}': the picture is a PNG, so name it {}.png", option, printable(path),
                 printable(path.substr(path.rfind('/') + 1, path.rfind('.') - path.rfind('/') - 1)));
 }
