@@ -341,7 +341,7 @@ class LoaderBadSamplesTest(LoaderCase):
         worker = lambda: (json.loads(self.penstock("status", "--json")[1] or "{}").get("workers") or [{}])[0]
         self.wait_until(lambda: (worker().get("current_sample_seconds") or 0) > 1 and worker(), "a second of the batch", seconds=60)
         self.wait_until(lambda: 0 <= worker()["current_work_seconds"] < 0.5, "the sample's own time")
-        shown = r"sample \d+ for [\d.]+ m?s"
+        shown = r"sample \d+ for [\d.]+ [mu]?s"
         self.assertRegex(self.penstock("status")[1], shown)
         self.assertRegex(self.penstock("describe", "worker/0")[1], shown)
         self.assertNotIn("batch for", self.penstock("top", "--once")[1])
