@@ -93,8 +93,8 @@ def mapped(
                 while values:
                     yield values.pop()
                 if raised is not None:
-                    _, *described = raised
-                    raise error_of("exception", *described, [], 1, number)
+                    _, kind, text, told = raised
+                    raise error_of("exception", kind, text, told, [], 1, job=number)
             if refused is not None:
                 raise refused
         finally:

@@ -137,7 +137,7 @@ class Future(concurrent.futures.Future[T]):
         _gpu_half.GPU_THREAD.put(half)
 
 
-def error_of(status: str, kind: bytes, text: bytes, told: bytes, causes: list[str], attempts: int, job: Optional[int] = None) -> BaseException:
+def error_of(status: str, kind: bytes, text: bytes, told: bytes, causes: list[str], attempts: int, *, job: Optional[int] = None) -> BaseException:
     """`job`: its number, for the message. An exception of its function remains as it was raised."""
     shown, _, pickled = told.partition(b"\0")
     traceback = shown.decode("utf-8", "replace")
