@@ -5,7 +5,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -18,16 +17,14 @@ namespace penstock::device {
 
 // A timerfd is accurate to microseconds; a condition variable's timeout is subject to the thread's timer
 // slack.
-alarm::alarm()
-    : timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
-      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  PENSTOCK_CHECK(timer_ && stop_, "creating a timer: {}", std::strerror(errno));
+alarm::alarm() : timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+  PENSTOCK_CHECK(timer_ && stop_.fd() >= 0, "creating a timer: {}", std::strerror(errno));
   const all_signals_blocked quiet;
   thread_ = std::thread([this] { run(); });
 }
 
 alarm::~alarm() {
-  ::eventfd_write(stop_.get(), 1);
+  stop_.raise();
   thread_.join();
 }
 
@@ -67,7 +64,7 @@ bool alarm::is_due() {
 
 void alarm::run() {
   ::pthread_setname_np(::pthread_self(), "penstock-alarm");
-  std::array<pollfd, 2> watched{pollfd{timer_.get(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
+  std::array<pollfd, 2> watched{pollfd{timer_.get(), POLLIN, 0}, pollfd{stop_.fd(), POLLIN, 0}};
   while (true) {
     if (::poll(watched.data(), watched.size(), -1) < 0) continue;
     if (watched[1].revents != 0) return;

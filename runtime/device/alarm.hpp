@@ -4,6 +4,7 @@
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/wake_event.hpp"
 
 #include <functional>
 #include <mutex>
@@ -31,7 +32,7 @@ class alarm {
   bool is_due();
 
   unique_fd timer_;
-  unique_fd stop_;
+  wake_event stop_;
   std::mutex times_;  // guards the next two members
   steady_time due_ = never;
   steady_time timer_ends_ = never;  // not after due_
