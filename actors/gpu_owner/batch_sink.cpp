@@ -39,7 +39,6 @@ result<std::unique_ptr<batch_sink>> writing_to(result<Files> files) {
 
 /// Checks the file if it exists, otherwise the folder that will contain it.
 result<void> check_journal(const std::string& path) {
-  if (path.empty()) return refuse(errc::usage, "--sink journal: needs a file; write --sink journal:PATH");
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   const bool there = ::access(path.c_str(), F_OK) == 0;
   if (::access(there ? path.c_str() : folder.c_str(), W_OK) != 0)
@@ -52,6 +51,7 @@ result<void> check_journal(const std::string& path) {
 result<void> check_sink_choice(const std::string& choice, const std::string& out) {
   if (choice == "npy" && out.empty()) return refuse(errc::usage, "--sink npy needs --out DIR");
   if (choice == plugin_prefix) return refuse(errc::usage, "--sink plugin: needs a file; write --sink plugin:PATH");
+  if (choice == journal_prefix) return refuse(errc::usage, "--sink journal: needs a file; write --sink journal:PATH");
   if (choice == "null" || choice == "npy" || choice.starts_with(plugin_prefix) || choice.starts_with(journal_prefix)) return {};
   return refuse(errc::usage, "unknown --sink '{}'; choose null, npy, journal:PATH or plugin:PATH", printable(choice));
 }

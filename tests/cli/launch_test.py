@@ -599,6 +599,7 @@ class LaunchTest(PenstockTest):
                                  (["--gpus", "host:2"], "FILE|PROGRAM"),
                                  ([self.write("plain.toml", synthetic()), "--gpus", "host:2", "--out", "x"], "'x' needs --sink npy"),
                                  (["plain.toml", "--gpus", "host:2", "--sink", "nyp", "--out", "x"], "unknown --sink 'nyp'; choose null, npy"),
+                                 (["plain.toml", "--gpus", "host:2", "--sink", "journal:"], "--sink journal: needs a file"),
                                  (["plain.toml", "--gpus", "host:2", "--sink", "npy"], "--sink npy needs --out DIR")]:
             code, out, err = self.penstock("launch", *arguments)
             self.assertEqual((code, out), (EXIT_USAGE, ""), err)
