@@ -95,14 +95,15 @@ void host_connection::end(const result<void>& done) {
   over_ = true;
   worker_is_ = worker_state::none;
   connection_end end{how::left, admitted() ? session() : joins(), outcome_.had_place, {}};
-  if (!done && !departure_.ordered()) {
+  const bool leaves = departure_.ordered();  // a host that leaves also gets session_over
+  if (outcome_.session_over && !leaves) {
+    end.ending = how::session_over;  // even if the connection failed after that
+  } else if (!done && !leaves) {
     end.why = done.error();
     // A failure with a session that called is permanent only after the session gave a place: then no worker
     // can work here.
     const bool unfit = end.why.code == errc::config && (joins() != 0 || outcome_.had_place);
     end.ending = outcome_.busy_here ? how::busy : unfit ? how::unfit : how::lost;
-  } else if (outcome_.session_over && !departure_.ordered()) {  // a host that leaves also gets session_over
-    end.ending = how::session_over;
   }
   if (admitted()) listener_.released(session_, departure_.ordered());
   listener_.ended(end);
@@ -119,7 +120,6 @@ result<void> host_connection::attend(const session_to_join& where) {
   auto ok = to.secure(connect_deadline);
   if (ok) ok = admit(to, where.number, address);
   if (ok) ok = join(to);
-  if (outcome_.session_over) return {};
   if (!ok) {
     const bool for_good = ok.error().code == errc::config || ok.error().code == errc::dataset;
     return refuse(for_good ? errc::config : errc::io, "joining the session at {}: {}", address, ok.error().message);
@@ -136,7 +136,6 @@ result<void> host_connection::attend(accepted_call& call) {
   auto ok = let_in(to, probe);
   if (probe) return {};
   if (ok) ok = join(to);
-  if (outcome_.session_over) return {};
   if (!ok) {
     ok.error().message = fmt::format("a session called from {}: {}", call.from, ok.error().message);
     return ok;
