@@ -5,7 +5,7 @@
 namespace penstock {
 namespace {
 
-// As in webp/decode.h, whose simple functions have kept these types since libwebp 0.1.
+// As in webp/decode.h.
 struct webp_functions {
   int (*get_info)(const std::uint8_t* data, std::size_t size, int* width, int* height) = nullptr;
   std::uint8_t* (*decode)(const std::uint8_t* data, std::size_t size, std::uint8_t* into, std::size_t into_size,
@@ -16,7 +16,7 @@ result<webp_functions> open_webp() {
   constexpr const char* file = "libwebp.so.7";
   const shared_library library(file);
   if (!library)
-    return refuse(errc::config, "reading WebP pictures needs {}: {} (the package libwebp7 has it)", file, library.trouble());
+    return refuse(errc::config, "reading WebP pictures needs {}: {} (the package libwebp7 provides it)", file, library.trouble());
   webp_functions found;
   // RGBA instead of RGB: the resampler needs four bytes per pixel.
   if (!library.find("WebPGetInfo", found.get_info) || !library.find("WebPDecodeRGBAInto", found.decode))

@@ -12,7 +12,7 @@
 
 namespace penstock {
 
-/// Refuses (errc::config) if libwebp cannot be loaded, and names the package that has it.
+/// Refuses (errc::config) if libwebp cannot be loaded, and names the package that provides it.
 result<void> check_webp();
 
 /// Gives the sink the rows of `window` of a still picture. Drops alpha like decode_png(). Decodes the whole file into `rows`,
