@@ -5,11 +5,11 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <vector>
 
 namespace penstock::hosts {
 namespace {

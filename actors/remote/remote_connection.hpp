@@ -19,7 +19,6 @@
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/exit_report.hpp"
 #include "runtime/base/wake_event.hpp"
-#include "runtime/base/worker_look.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/hosts/host_book.hpp"
 
@@ -32,7 +31,6 @@
 #include <string>
 #include <thread>
 #include <variant>
-#include <vector>
 
 namespace penstock::hosts {
 
