@@ -67,10 +67,11 @@ struct scheduler_state {
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
   std::unordered_map<schedule::job_id, std::uint32_t> host_losses;  // number of lost loader hosts, per job that was running there
+  /// The decide_jobs under way, one for each reason: news, second, look.
   struct {
     bool due = false;
     bool asked_in_a_second = false;
-    std::optional<steady_time> at;  // when the decide_jobs that the book requested is due
+    std::optional<steady_time> at;  // when the one that the book requested is due
   } decision;
   bool sacrificial = false;
   argument_copiers copiers;

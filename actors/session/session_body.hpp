@@ -133,7 +133,7 @@ class Session::body final : public host::run {
   result<scheduler::stream_accounts> accounts(bool epochs);
   [[nodiscard]] schedule::stream_state state_before_the_stream() const;
   void wait_for_pool();
-  bool wait_for_owner(bool whole);
+  [[nodiscard]] bool wait_for_owner(bool whole);
   bool run_embedded(steady_time until);
   bool run_acknowledged(steady_time until);
   /// The GPU owner has a keeper and acknowledges what its sink takes: it has its own process, or shares a

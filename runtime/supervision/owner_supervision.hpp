@@ -211,12 +211,13 @@ class owner_supervision {
   owner_stage stage_ = owner_stage::idle;
   std::uint32_t incarnation_ = 0;
   std::uint32_t restarts_ = 0;
+  /// The current incarnation; start() resets it.
   struct {
     std::optional<pid_t> pid;
     std::optional<failure> gave_up;  // the reason that the process gave before it exited
     steady_time started_at{};
     std::string wait_channel;  // where the process, or its start, was seen last
-    bool fruitful = false;     // this incarnation has acknowledged a batch
+    bool fruitful = false;     // it has acknowledged a batch
     bool operated = false;     // an operator ended it
   } current_;
   steady_time start_due_ = never;  // in backoff
