@@ -13,8 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <csignal>
 
 namespace penstock::hosts {
 namespace {

@@ -12,8 +12,6 @@
 
 #include <chrono>
 #include <functional>
-#include <future>
-#include <thread>
 
 namespace penstock {
 namespace {
