@@ -1,4 +1,4 @@
-"""Programs in network namespaces of their own, and a relay between them in this process, which delays packets, loses some, or cuts one
+"""Programs in separate network namespaces, and a relay between them in this process, which delays packets, loses some, or cuts a program
 off. Each namespace has a TUN device, whose other end the relay reads. Needs root, or user namespaces, and /dev/net/tun.
 """
 
@@ -20,7 +20,7 @@ SIOCSIFADDR, SIOCSIFNETMASK, SIOCSIFFLAGS = 0x8916, 0x891C, 0x8914
 
 
 class NoNetworks(Exception):
-    """This machine gives no network namespaces, or has no /dev/net/tun."""
+    """This machine allows no network namespaces, or has no /dev/net/tun."""
 
 
 def address_of(host):
@@ -55,7 +55,7 @@ class Machine:
     """A program in its own network namespace. Its number decides its address."""
 
     def __init__(self, number, command, environment=None):
-        self.number, self.command, self.ended = number, command, None  # later as os.waitpid gives it
+        self.number, self.command, self.ended = number, command, None  # ended: the status from os.waitpid
         self.output = b""
         ours, theirs = socket.socketpair()
         self.out, write = os.pipe()
@@ -82,7 +82,7 @@ class Machine:
         self.output += some
 
     def read(self):
-        """Reads what it printed, and takes note of its end."""
+        """Reads some of its output. When that has ended, waits for the program's end."""
         if some := os.read(self.out, 65536):
             self.hear(some)
         else:
@@ -123,7 +123,7 @@ class Network:
                 except OSError:
                     pass  # its queue is full
             nap = min(0.05, self.waiting[0][0] - now if self.waiting else 0.05)
-            # A killed program's connections still have to be closed: its kernel sends that.
+            # Relay the packets of killed programs, too: the kernel closes their connections.
             tuns = {machine.tun: machine for machine in self.machines}
             outs = {machine.out: machine for machine in self.machines if machine.ended is None}
             for ready in select.select([*tuns, *outs], [], [], max(0, nap))[0]:

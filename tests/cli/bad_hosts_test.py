@@ -8,7 +8,7 @@ import tarfile
 from host_case import *
 
 MOMENTS = int(os.environ.get("PENSTOCK_TEST_MOMENTS", 5))
-PIECES_OF_JOINING = 3  # that a host sends: its hello, its dataset, and then news of its worker
+PIECES_OF_JOINING = 3  # what a joining host sends: its hello, its dataset, and then news of its worker
 
 
 class BadHostsTest(HostCase):
@@ -104,7 +104,7 @@ class BadHostsTest(HostCase):
                 pieces.append(some)
                 if len(pieces) == piece + 1:
                     held.set()
-                    ended.wait(random.choice([0.0, 0.02, 30.0]))  # a part of the time, nothing more arrives before the end
+                    ended.wait(random.choice([0.0, 0.02, 30.0]))  # 30 s: nothing more arrives before the session's end
                 return some
 
             process = self.begin(self.config(samples=10**6, dataset='wait = "2ms"', epochs=1, hosts=INSECURE + 'wait = "1s"\n', workers=1))
@@ -127,7 +127,7 @@ class BadHostsTest(HostCase):
             self.assertIn(host.wait(20), (EXIT_OK, EXIT_FAILED), lines)
             self.assertTrue(host.returncode == EXIT_OK or "has not returned for 1 s" in "".join(lines), lines)
             return
-        self.assertNotIn("it did not assign a place", line)  # that is how the end of the session once looked
+        self.assertNotIn("it did not assign a place", line)  # an earlier version reported the session's end like this
         self.assertIsNone(host.poll(), lines)
         host.terminate()
         self.ends(host, EXIT_OK)

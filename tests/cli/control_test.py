@@ -150,7 +150,7 @@ class ControlTest(PenstockTest):
         process = self.live()
         self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
         number = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]["id"]
-        self.assertEqual(self.penstock("events", "--session", number)[0], EXIT_NO_SESSION)  # while it runs, it answers to its name
+        self.assertEqual(self.penstock("events", "--session", number)[0], EXIT_NO_SESSION)  # ids find ended sessions only
         record = os.path.join(self.folder, "penstock", number + ".record")
         def recorded():
             with open(record) as file:

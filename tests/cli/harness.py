@@ -135,8 +135,8 @@ class PenstockTest(unittest.TestCase):
             self.skipTest("no lease on files of %s: %s" % (self.folder, refused))
 
     def live_status(self, session):
-        """The status of a running session from its control socket, without a program in between: under load, starting one takes longer than
-        what is watched. None if no session answers."""
+        """The status of a running session, read directly from its control socket: under load, the state to observe could be over before a
+        program has started. None if no session answers."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(20)
             try:

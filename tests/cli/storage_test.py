@@ -288,13 +288,13 @@ class StorageTest(StoreTest):
         return path, context
 
     def refused_over_tls(self, context):
-        """What is said of a server with this context, which must not get a request, or be contacted again."""
+        """Runs against a server with this context; returns the output. The server must get no request, and no second connection."""
         server = self.serve(context)
         code, out, err = self.penstock("run", self.config(server.address + "/bucket/shards/t-000.tar"), "--json", "--quiet", *PATIENT)
         self.assertEqual(code, EXIT_FAILED, out + err)
         self.assertEqual(server.count(), 0)
         self.assertIn("t-000.tar' cannot be fetched over TLS: ", err + out)
-        self.assertNotIn(" attempts)", err + out)  # which the messages of repeated requests end with
+        self.assertNotIn(" attempts)", err + out)  # messages about repeated requests end like this
         return err + out
 
     def test_shards_behind_https_give_the_stream_of_the_same_shards_on_disk(self):

@@ -1,4 +1,4 @@
-"""tokens datasets: what a run delivers, compared with slices of NumPy arrays and with what Megatron reads of its own files."""
+"""tokens datasets: what a run delivers, compared with slices of NumPy arrays and with what Megatron reads from its own files."""
 
 import shutil
 

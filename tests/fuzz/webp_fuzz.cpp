@@ -1,4 +1,4 @@
-// WebP files: any bytes are refused, or have a header of a size that the decoder agrees with, and give all rows of the picture.
+// WebP files: any bytes are refused, or decoded to all rows of a picture whose size is the one in the header.
 #include "runtime/dataset/picture/probe.hpp"
 #include "runtime/dataset/picture/webp.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
@@ -52,7 +52,7 @@ void read_picture(std::span<const std::byte> file) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto file = std::as_bytes(std::span(data, size));
   read_picture(file);
-  // Most changes of the length are refused at once, so the same with a length that is right.
+  // Most changes of the length are refused at once, so also try the bytes with the right length.
   if (size < 12) return 0;
   std::vector<std::byte> repaired(file.begin(), file.end());
   for (unsigned i = 0; i < 4; ++i) repaired[4 + i] = static_cast<std::byte>((size - 8) >> (8 * i) & 0xffU);

@@ -1,4 +1,4 @@
-"""Libraries that take an executor, on penstock.Pool: it has what they use of ProcessPoolExecutor, and a killed worker costs no result.
+"""Libraries that take an executor work with penstock.Pool as with ProcessPoolExecutor, and a killed worker costs no result.
 
 Each test is skipped without its library (tools/python-venv installs dask).
 """

@@ -4,7 +4,7 @@
 
 using namespace penstock::cli;
 
-TEST_CASE("a command is repeated as it was typed, but for another session and for people") {
+TEST_CASE("a suggested command is the one that was typed, but for another session and without --json") {
   note_typed({"describe", "worker/3", "--session", "photos", "--json"});
   CHECK(typed_again("--last --session photos") == "penstock describe worker/3 --last --session photos");
   note_typed({"events", "--socket=/run/a.sock", "--since", "10 m", "--group", "x", "--last", "-f"});

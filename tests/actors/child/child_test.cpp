@@ -69,7 +69,7 @@ class made_up_session {
 
 }  // namespace
 
-TEST_CASE("a child program started without a session explains what it is and exits as misconfigured") {
+TEST_CASE("a child program started by hand prints its purpose and exits with the configuration code") {
   made_up_session s(false);
   s.start("live");
   CHECK(s.line() == "This is a child of the tests. A penstock session starts it; see `penstock help run`.");

@@ -116,7 +116,7 @@ TEST_CASE("with different secrets the connection fails on both sides") {
   CHECK(greeted.error().code == errc::config);
 }
 
-TEST_CASE("a host at the port of a group, or a rank at that of hosts, ends with what each of them wants, even with the same secret") {
+TEST_CASE("if a host and a group connect by mistake, each side's error names what it expected, even with the same secret") {
   constexpr const char* group_identity = "penstock/train";
   constexpr const char* hosts_identity = "penstock hosts";
   const bool host_calls = GENERATE(true, false);

@@ -129,7 +129,7 @@ def modules():
 
 
 def replaced_broken(test, error):
-    """A test method in which BrokenProcessPool is another class."""
+    """The test's method, run with another class in place of BrokenProcessPool."""
     import penstock
     module = sys.modules[type(test).__module__]
     method = getattr(test, test._testMethodName)

@@ -70,7 +70,7 @@ TEST_CASE("a mixture numbers its samples dataset by dataset, and each sample nam
   CHECK(dataset->name_of(2) == "a:sample 2");
   CHECK(dataset->name_of(3) == "b:sample 0");
   CHECK(dataset->name_of(8) == "c:0[1]");
-  // In turn into the same row: no dataset leaves bytes of another one.
+  // Loaded alternately into one row: each dataset overwrites all bytes of the others.
   testing::sample_memory row(described);
   for (const std::uint64_t sample : {8, 1, 6, 2, 7, 0}) {
     testing::load_into(*dataset, sample, row);

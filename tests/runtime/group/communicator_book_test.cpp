@@ -143,6 +143,6 @@ TEST_CASE("despite faults no rank uses a communicator during its abort, and ever
   }
   std::printf("communicator_world: seeds up to %llu, %s\n", static_cast<unsigned long long>(seed),
               all.text().c_str());
-  // A world in which one of these never happens has not tested it.
+  // What never happens in the world is not tested.
   CHECK(all.everything_happened());
 }

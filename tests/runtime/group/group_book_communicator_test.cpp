@@ -102,7 +102,7 @@ TEST_CASE("an asynchronous error in one rank's communicator aborts it on all ran
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
-TEST_CASE("the first rank to finish does not end the others' communicator, even if they need none either") {
+TEST_CASE("when one rank has finished, the others keep their communicator, but a broken one is not remade") {
   small_group g(2, true, true);
   g.begin();
   g.run();

@@ -40,8 +40,7 @@ TEST_CASE("a host's totals are kept under its name when it leaves and comes back
   CHECK(back.refused.damaged == 0);
 }
 
-TEST_CASE(
-    "a host that leaves does not count as lost, nor does a name while another process with it is connected") {
+TEST_CASE("a host that leaves does not count as lost, nor does a name that another connected process has") {
   host_records records;
   records.came(host_named(7));
   records.came(host_named(8));
@@ -69,7 +68,7 @@ TEST_CASE("the cores that a host uses are the sum over its connections in the la
   CHECK(records.all(early).at(0).cpu_seconds == Catch::Approx(22.5 + 14.5));
 }
 
-TEST_CASE("a connection that starts counting from zero, or a process that has ended, uses no negative time") {
+TEST_CASE("a count that restarts from zero, or arrives after its process has ended, adds no negative time") {
   host_records records;
   records.came(host_named(7));
   records.used(host_named(7), 1, 5s, early);

@@ -9,7 +9,7 @@
 using namespace penstock;
 using namespace penstock::group;
 
-TEST_CASE("the first message names the group for which a connection is") {
+TEST_CASE("the first message of a connection names its group") {
   const std::string hello = encode(link_hello{group_protocol, "job/train"});
   CHECK(asks_for(hello, "job/train"));
   CHECK_FALSE(asks_for(hello, "job/trai"));

@@ -86,7 +86,7 @@ inline std::uint64_t steps_of_this_run() {
   return given != nullptr ? std::strtoull(given, nullptr, 10) : usual;
 }
 
-/// Whether an event occurred more than this many times in a million steps: a world in which it never occurs has not tested it.
+/// Whether an event occurred more than this many times in a million steps: an event that never occurs is not tested.
 inline bool is_tried(std::uint64_t times, std::uint64_t in_a_million) {
   return times * 1'000'000 > in_a_million * steps_of_this_run();
 }

@@ -31,7 +31,7 @@ using script = testing::script_of<act>;
 
 struct world_settings {
   poison_rule on_poison = poison_rule::skip;
-  std::set<stream_position> killers;  // batches of which the sink dies
+  std::set<stream_position> killers;  // batches that kill the sink
   bool forgets_losses = false;        // an injected bug: lost uploads are not ordered again
 };
 

@@ -60,7 +60,7 @@ TEST_CASE("a death starts another era, forgets earlier orders, and drops orders 
   CHECK(o.take_unsent().size() == 1);
 }
 
-TEST_CASE("a batch in work at two owners' deaths is proven, and one delivered in between is not") {
+TEST_CASE("a batch in progress at two owners' deaths is proven, and one delivered in between is not") {
   owner_orders o = with_uploads(2);
   auto loss = o.lose_owner(suspicion_rule::in_hand, 2);
   REQUIRE(loss.suspect);
@@ -84,7 +84,7 @@ TEST_CASE("a batch in work at two owners' deaths is proven, and one delivered in
 }
 
 TEST_CASE(
-    "after a lost context the oldest unfinished batch is suspected, and otherwise only the one in work") {
+    "after a lost context the oldest unfinished batch is suspected, otherwise only the one in progress") {
   CHECK(with_uploads(3).lose_owner(suspicion_rule::in_hand_or_oldest, std::nullopt).suspect->upload == 1);
   CHECK(with_uploads(3).lose_owner(suspicion_rule::in_hand_or_oldest, 3).suspect->upload == 3);
   CHECK_FALSE(with_uploads(3).lose_owner(suspicion_rule::in_hand, std::nullopt).suspect);

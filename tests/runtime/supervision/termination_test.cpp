@@ -71,7 +71,7 @@ TEST_CASE("a child that violates the protocol is killed at once, and its message
   CHECK(std::get<killing_begins>(commands.at(0)).cause == death_cause::protocol);
   CHECK(signals_in(commands) == std::vector{SIGKILL});
   CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
-  CHECK(t.cause_of(exited(0)) == death_cause::protocol);  // no matter what it did then
+  CHECK(t.cause_of(exited(0)) == death_cause::protocol);  // even if it exits by itself after that
 }
 
 TEST_CASE("a child that cannot handle another signal is killed at once, for the given reason") {

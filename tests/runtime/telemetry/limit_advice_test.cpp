@@ -50,7 +50,7 @@ TEST_CASE("the advice for decoding is more workers while cores are free, and les
   CHECK(elsewhere.key == "image.size");
   CHECK(contains(elsewhere.sentence, "the workers had no core for 40 % of their time: stop other programs"));
   limit_surroundings many = on_cores(16);
-  many.workers = 32;  // which take the cores from each other
+  many.workers = 32;  // more than there are cores
   CHECK(contains(advise(crowded, many, settings).sentence, "more workers would not help on 16 cores"));
 }
 

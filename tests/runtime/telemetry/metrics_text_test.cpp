@@ -16,7 +16,7 @@ bool has_line(const std::string& page, const std::string& line) {
 
 }  // namespace
 
-TEST_CASE("the seconds of a stall are a gauge, labelled with what it waits for, in a session and in a pool") {
+TEST_CASE("the seconds of a stall are a gauge whose label says what is awaited, in a session and in a pool") {
   telemetry::metrics_facts facts;
   facts.status.state = "ok";
   facts.stages.resize(stage_spans().size());

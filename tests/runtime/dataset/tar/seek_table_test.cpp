@@ -225,7 +225,7 @@ TEST_CASE("ranges announced for a file are read or dropped, even while it is ind
   if (!index) FAIL(index.error().message);
   CHECK(index->members == 3000);
   CHECK(file->awaited.empty());
-  // Only when the dataset's reader reads does it know what is kept.
+  // The dataset's reader announces frames that it has kept, too: it knows which ones only when it reads.
   frame_reader reader;
   const auto frames = frames_in(*file);
   for (int round = 0; round < 2; ++round) {

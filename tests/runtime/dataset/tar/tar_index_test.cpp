@@ -109,7 +109,7 @@ TEST_CASE("members are grouped by key, in the order of first members, shard by s
   CHECK(found.index.shard(1).members == 3);
 }
 
-TEST_CASE("links and sparse files are members of their own kind, and a duplicate is a second member") {
+TEST_CASE("links and sparse files are listed as such, and a duplicate is a second member") {
   const temporary_folder folder;
   std::string archive;
   append_typed(archive, '5', "d/");

@@ -154,7 +154,7 @@ TEST_CASE("sizes are read in octal, in base 256 and from PAX") {
         "cut short");
 }
 
-TEST_CASE("links, folders, devices and sparse files are told from files, and only contents are skipped") {
+TEST_CASE("links, folders, devices and sparse files are recognised, and only contents are skipped") {
   std::string archive;
   append_typed(archive, '5', "folder/");
   append_typed(archive, '1', "hard.jpg");
