@@ -17,7 +17,7 @@
 
 namespace penstock::gpu_owner {
 
-/// What the session says of the stream. Any thread.
+/// What the session tells the owner about the stream. Any thread.
 struct stream_marks {
   std::atomic<stream_position> base{0};  ///< the sink's state contains the batches before it
   std::atomic<bool> alone{false};        ///< the group has ended

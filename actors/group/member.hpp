@@ -30,7 +30,7 @@ class actor_system;
 namespace penstock::group {
 
 struct member_surroundings {
-  member_settings settings;  ///< in the card, the device is still empty
+  member_settings settings;  ///< its card does not name the device yet
   std::string group;         ///< its name, for texts
   std::string where;         ///< its address, for texts
   std::shared_ptr<hand_over_gate> gate;

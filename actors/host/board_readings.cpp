@@ -1,4 +1,4 @@
-// What readers of the board get.
+// The board's readings: status, report, metrics, limits.
 #include "actors/host/board.hpp"
 
 namespace penstock::host {

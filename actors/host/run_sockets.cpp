@@ -1,4 +1,4 @@
-// What can be read of a run from outside: its record, its control socket, its metrics and what they measure.
+// The outside view of a run: its record, control socket and metrics, and the measurements that they show.
 #include "actors/caf/caf.hpp"
 #include "actors/host/run.hpp"
 #include "actors/host/standstill_meter.hpp"

@@ -131,7 +131,7 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& work, const jo
   if (!of_batches_ && why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
     board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
   const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
-  log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // the program that judges jobs reports failures itself
+  log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // if it judges, the program reports failures
   tell_after_deaths(host::event_of(event_kind::job_failed, text));
 }
 

@@ -31,7 +31,7 @@ static_assert(sizeof(packet) == 24);
 // only that something was truncated.
 constexpr std::size_t descriptors_seen = 4;
 
-/// A wait that is cut into turns; the caller tries again after each.
+/// A wait in short turns; the caller tries again after each turn.
 class turns {
  public:
   turns(nanoseconds patience, parcel_clock time)

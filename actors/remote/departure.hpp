@@ -23,8 +23,8 @@ class departure {
   // The connection's thread.
   /// True once: tell the session.
   [[nodiscard]] bool is_news() { return ordered_ && !std::exchange(told_, true); }
-  /// Whether it is leaving and `drain` is over. Call at least every `look_every`: of longer gaps, only a part counts
-  /// (patient_deadline).
+  /// Whether it is leaving and `drain` is over. Call at least every `look_every`: longer gaps, in which the thread did not run, count only
+  /// in part.
   [[nodiscard]] bool has_drained(nanoseconds drain, nanoseconds look_every, steady_time now) {
     if (!ordered_) return false;
     if (!deadline_) {

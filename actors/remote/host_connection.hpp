@@ -164,7 +164,7 @@ class host_connection {
   cpu_account cpu_;
   bool digests_ = false;
   std::uint32_t offered_ = 0;  // as last reported to the session
-  /// What its end will mean.
+  /// What decides how its end is reported.
   struct {
     bool had_place = false;
     bool busy_here = false;  // the session must wait for a worker

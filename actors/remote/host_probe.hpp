@@ -24,7 +24,7 @@ inline constexpr std::uint64_t probe_questions_max = 256;
 
 // ---- the side that is asked ----------------------------------------------------------------------------------
 
-/// Answers as a session. `difference`: says how what the peer found differs from what the session has. Always returns a refusal,
+/// Answers as a session. `difference` compares the peer's findings with the session's, and says how they differ. Always returns a refusal,
 /// when the peer is done.
 result<void> answer_probe_of_host(host_stream& peer, nanoseconds patience, const std::function<std::string(const from_host&)>& difference);
 /// Answers as a host that sessions call.

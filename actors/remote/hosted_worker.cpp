@@ -198,7 +198,7 @@ result<void> hosted_worker::hear_io(host_stream& to) {
   }
   for (std::string& line : lines) to.put(from_host(output_line{std::move(line)}));
   if (!ended) return {};
-  // Messages that it sent before it died still count, and its last flight mark says what it was doing.
+  // Messages that it sent before it died still count. Its last flight mark then shows the work that it died of.
   if (auto ok = hear_link(to); !ok) return ok;
   link_.reset();
   show_flight(to, true);

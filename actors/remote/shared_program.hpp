@@ -37,8 +37,8 @@ class file_shelf {
   std::map<std::uint64_t, shelved_file> files_;
 };
 
-/// Where jobs mark what they are doing: an array of pairs (job number, mark), indexed by the job number modulo the number of
-/// pairs. Written by workers, read after their deaths.
+/// The file in which each job notes its current work, as a mark: an array of pairs (job number, mark), indexed by the job number modulo
+/// the number of pairs. Written by workers, read after their deaths.
 class job_marks {
  public:
   /// Maps a file. Refuses (errc::system).

@@ -119,7 +119,7 @@ class Pool(Control, Mapping):
         return _hosts.KIND, _hosts.facts(packages), code_of(initializer, initargs), marks
 
     def _on_hosts(self, initializer: Any, initargs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], int]:
-        """The initializer of workers on hosts, and the descriptor of a file in which jobs mark what they are doing, or -1."""
+        """The initializer of workers on hosts, and the descriptor of the file in which jobs note their current work, or -1."""
         return initializer, initargs, -1
 
     # ---- jobs -----------------------------------------------------------------------------------------------------

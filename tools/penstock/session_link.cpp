@@ -201,7 +201,7 @@ std::string if_suspended(int pid) {
 
 namespace {
 
-/// `record`: empty if the session writes none. The record's last write shows since when: a running session writes once a second.
+/// `record`: empty if the session writes none. Its last write shows since when the session is suspended: a running one writes every second.
 std::string suspension(int pid, const std::filesystem::path& record) {
   if (if_suspended(pid).empty()) return "";
   std::error_code gone;

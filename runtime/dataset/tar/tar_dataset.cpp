@@ -105,7 +105,7 @@ result<std::uint64_t> longest_of(const member_choice& choice, const extension_to
       extensions_of(choice), choice.tensor, names.empty() ? "none at all" : names);
 }
 
-/// Whether some of so many samples have no alternative before WebP.
+/// Whether some of the `samples` samples have none of the alternatives that come before WebP.
 bool needs_webp(const member_choice& choice, const extension_totals& all, std::uint64_t samples) {
   if (choice.kind != member_kind::picture) return false;
   std::uint64_t earlier = 0;

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr auto probe_deadline = 1s;
 constexpr auto query_every = 100us;
-constexpr auto queried_at_least_every = 10ms;  // for a thread that gets any CPU time
+constexpr auto queried_at_least_every = 10ms;  // unless the thread gets no CPU time
 
 // The driver API version of these types.
 constexpr unsigned driver_interface = 12000;

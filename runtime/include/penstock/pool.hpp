@@ -113,7 +113,7 @@ struct job_options {
   bool again = false;
 };
 
-/// Whether a job has succeeded, in a pool whose program decides that (pool_options::judged).
+/// The program's decision about a job (pool_options::judged).
 enum class job_verdict : std::uint8_t {
   ok,
   nonzero_exit,  ///< ok, although its command exited with a code other than 0
@@ -196,8 +196,8 @@ struct hosted_program {
   std::string kind{};                          ///< "Python"; empty: this pool has no workers on hosts
   std::map<std::string, std::string> facts{};  ///< versions that must be the same on both sides
   std::string code{};                          ///< each worker program reads it first, from a file
-  /// Descriptor of a file in which jobs mark what they are doing; the pool duplicates it. The file is an array of pairs of
-  /// 64-bit numbers: a job's number and its mark. A job's pair is at its number modulo the count of pairs. Marks of jobs on
+  /// Descriptor of the file in which each job notes its current work, as a mark; the pool duplicates it. The file is an array of pairs
+  /// of 64-bit numbers: a job's number and its mark. A job's pair is at its number modulo the count of pairs. Marks of jobs on
   /// hosts appear there too. -1: none.
   int marks = -1;
 };
@@ -315,7 +315,7 @@ class PENSTOCK_API Pool {
   /// `index`: among the inputs of the program's call, from 0; `error` and `traceback` as above.
   void input_raised(std::uint64_t job, std::uint64_t index, std::string_view error, std::string_view traceback) noexcept;
 
-  /// Only with pool_options::judged: whether a job of this function has succeeded.
+  /// Reports whether a job of this function has succeeded. Only with pool_options::judged.
   void judge(std::string_view function, job_verdict verdict) noexcept;
 
   [[nodiscard]] pool_statistics statistics() const;

@@ -5,7 +5,7 @@
 
 namespace penstock::cli {
 
-/// What prints the notices about a dataset: this function, on stderr, or its caller, which gets the prepared dataset.
+/// Who prints the notices about a dataset: this function, on stderr, or its caller, which gets the prepared dataset.
 enum class notices_told { here, by_caller };
 
 /// Prepares a dataset of tar shards, with a progress bar on stderr while their index is built, for the caller's next

@@ -58,7 +58,7 @@ class sample_namer {
   sample_namer(std::unique_ptr<supervisor::lone_worker> worker, dataset_description described)
       : worker_(std::move(worker)), described_(std::move(described)) {}
 
-  /// A dataset may need its setup for its names.
+  /// Sets up the dataset first: it may not know its names before.
   result<std::vector<std::string>> ask(std::span<const std::uint64_t> samples) {
     if (!std::exchange(is_set_up_, true)) {
       if (auto ok = worker_->set_up(described_, 1); !ok) return tl::unexpected(std::move(ok.error()));
