@@ -1,4 +1,4 @@
-"""Reads that fail with EIO or ESTALE, as those of bad disks and file servers: retried, and named if they always fail."""
+"""Reads that fail with EIO or ESTALE, as on bad disks and file servers: retried, and named if they always fail."""
 
 import errno
 import io

@@ -202,7 +202,7 @@ TEST_CASE("logs are those of the target, and previous logs are those of its proc
   CHECK(texts({{"target", "all"}, {"follow", true}, {"after", json::object()}}).empty());
 }
 
-TEST_CASE("orders to an ended session are refused, and so is the status of one that never had a status") {
+TEST_CASE("an ended session refuses orders, and a request for its status if it recorded none") {
   const cli::past_session past({header, event_line(1, event_kind::run_started)}, "");
   for (const char* verb : {"stop", "scale", "status"}) {
     const json answer = past.answer({{"verb", verb}});

@@ -266,7 +266,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a stall is on the screen of a session and of a pool, with what it waits for") {
+TEST_CASE("top shows the stall of a session or a pool, and what is awaited") {
   json now = look(10, 0, 1);
   now.at("status")["stalled"] = {{"kind", "worker"},
                                  {"seconds", 8.2},

@@ -158,7 +158,7 @@ void communicator_world::move_member(std::uint32_t r) {
       s.reports.push_back(std::move(report->report));
     } else if (auto* make = std::get_if<make_communicator>(&c)) {
       must(ids_.at(make->number) == make->id, "a communicator is made with the id of another");
-      // All ranks go back to the agreed step, and a process that has used a communicator is replaced for that.
+      // All ranks go back to the agreed step. To go back, a process that has used a communicator is replaced.
       const std::uint64_t base = s.member->view().agreed;
       must(s.settled == base || base == 0, "ranks go back to different steps");
       if (s.step != base) ++tally_.back;

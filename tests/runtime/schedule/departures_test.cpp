@@ -38,7 +38,7 @@ TEST_CASE("a worker drained with after_current_batch stops after its current bat
   CHECK(due(d, 1) == std::vector{first});
 }
 
-TEST_CASE("a draining worker that is told to hurry later stops after its next batch") {
+TEST_CASE("a draining worker that gets a second, urgent order stops after its next batch") {
   departures d;
   d.drains(first, false);
   d.finished_a_batch(first);

@@ -556,7 +556,7 @@ const testing::model<act, world_settings> model{.name = "ledger model",
 }  // namespace
 
 TEST_CASE(
-    "every batch is delivered once, in strict or relaxed order, with its planned samples, whatever dies when") {
+    "every batch is delivered once, in strict or relaxed order, with its planned samples, whatever dies") {
   testing::explore(model);
   CHECK(testing::is_tried(tried.hedges, 1000));
   CHECK(testing::is_tried(tried.won, 100));

@@ -552,7 +552,7 @@ const testing::model<act, world_settings> model{.name = "pool and ledger model",
 
 }  // namespace
 
-TEST_CASE("pool and ledger together deliver all batches once, whatever dies, drains or is restarted when") {
+TEST_CASE("pool and ledger together deliver all batches once, whatever dies, drains or restarts") {
   given_up = 0;
   const std::uint64_t scripts = testing::explore(model);
   // A model that always gave up would prove nothing.

@@ -471,7 +471,7 @@ TEST_CASE("a rank that knows how its group ended may take any time to exit") {
   CHECK(g.signals() == std::vector<int>{0, 0});
 }
 
-TEST_CASE("when its group was stopped, a lost rank does not restart, nor does one that waits for that") {
+TEST_CASE("once the group was stopped, no lost rank restarts, not even one that waits for its restart") {
   group g(one_by_one(4));
   g.begin();
   for (int i = 0; i < 2; ++i) {  // the second start has to wait
@@ -511,7 +511,7 @@ TEST_CASE("a rank that waits for its restart is not started after the user's sig
 }
 
 TEST_CASE(
-    "whatever happens, a group ends, only running ranks get signals, and there is no restart too many") {
+    "whatever happens, a group ends, only running ranks get signals, and no rank restarts too often") {
   const std::uint64_t seed = testing::seed_of_this_run("launch book");
   std::mt19937_64 random(seed);
   const auto below = [&](std::uint64_t bound) { return random() % bound; };
