@@ -186,7 +186,7 @@ void tell_owner(self_pointer self) {
     s.around.news->waits_for_callers(*who);
 }
 
-/// After cancel_all none: the book is not told about it and still has these jobs.
+/// None after cancel_all, of which the book does not learn: it still has these jobs.
 std::uint64_t leased(const scheduler_state& s) {
   return s.cancelled ? 0 : s.book->unsettled() - s.book->waiting();
 }
