@@ -24,7 +24,7 @@ class job_counts {
 
   /// Counts one more job and returns its number; the first is 1.
   std::uint64_t submit() noexcept { return ++submitted_; }
-  /// Counts the repetition of a job that has ended but was not judged: the two count as one.
+  /// Returns the number of a job that repeats one that has ended but was not judged: the two count as one.
   std::uint64_t submit_again(std::string_view function);
   /// The program has decided about a job that has ended.
   void judge(std::string_view function, job_verdict verdict);

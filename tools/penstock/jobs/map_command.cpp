@@ -98,7 +98,7 @@ result<std::unique_ptr<work>> work_of(const map_options& o, const config& settin
 
 // ---- the run ----------------------------------------------------------------------------------------------
 
-/// Why the pool ended before the input did.
+/// Why the pool ended early.
 struct pool_ending {
   std::atomic<bool> by_us = false;     // the output is lost, or the last allowed job has failed
   std::atomic<bool> by_order = false;  // `penstock stop`
