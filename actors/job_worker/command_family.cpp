@@ -1,18 +1,18 @@
 #include "actors/job_worker/command_family.hpp"
 
 #include "runtime/base/fd.hpp"
+#include "runtime/process/child_end.hpp"
 #include "runtime/process/process_facts.hpp"
 
 #include <fmt/core.h>
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <utility>
 
 namespace penstock::job_worker {
 namespace {
@@ -29,17 +29,6 @@ bool is_only_child(pid_t pid) {
     if (one != pid) return false;
   }
   return one == pid;
-}
-
-/// Until then they may hold memory, files and the GPU.
-void wait_for_all(const std::vector<unique_fd>& killed) {
-  const auto until = std::chrono::steady_clock::now() + killed_are_gone_within;
-  for (const unique_fd& one : killed) {
-    if (!one) continue;  // it was gone already
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-    pollfd end{one.get(), POLLIN, 0};
-    ::poll(&end, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
-  }
 }
 
 }  // namespace
@@ -78,10 +67,10 @@ void command_family::kill() const {
   }
   std::vector<unique_fd> killed;
   for (const pid_t one : all) {
-    killed.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, one, 0U)));
+    if (unique_fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, one, 0U))); pidfd) killed.push_back(std::move(pidfd));
     ::kill(one, SIGKILL);
   }
-  wait_for_all(killed);
+  process::wait_until_gone(killed, killed_are_gone_within);  // until then they may hold memory, files and the GPU
 }
 
 void command_family::reap_orphans(pid_t command) {

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -112,6 +113,10 @@ bool wait_for(const unique_fd& pidfd, patient_deadline& until) {
   return false;
 }
 
+bool wait_for_each(const std::vector<unique_fd>& pidfds, patient_deadline& until) {
+  return std::ranges::all_of(pidfds, [&](const unique_fd& one) { return wait_for(one, until); });
+}
+
 /// Whether a process (0: the calling thread) may use one core only. Works for a zombie too.
 bool has_one_core(pid_t pid) noexcept {
   cpu_set_t allowed;
@@ -157,6 +162,12 @@ ended_child reap_ended(const child& dead) {
   return end;
 }
 
+bool wait_until_gone(const std::vector<unique_fd>& pidfds, milliseconds limit) {
+  patient_deadline until(limit, looks_of(limit));
+  until.restart(std::chrono::steady_clock::now());
+  return wait_for_each(pidfds, until);
+}
+
 std::optional<exit_report> reap(const child& dead, milliseconds deadline) {
   patient_deadline until(deadline, looks_of(deadline));
   until.restart(std::chrono::steady_clock::now());
@@ -164,7 +175,7 @@ std::optional<exit_report> reap(const child& dead, milliseconds deadline) {
   if (!wait_for(dead.pidfd, until)) return std::nullopt;
   std::this_thread::sleep_for(time_to_leave(dead));
   const ended_child end = reap_ended(dead);
-  for (const unique_fd& member : end.left_over) wait_for(member, until);
+  wait_for_each(end.left_over, until);
   return end.report;
 }
 

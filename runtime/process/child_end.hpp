@@ -43,6 +43,9 @@ struct ended_child {
 /// waits for no other child. Does not find processes that left the group with setsid or setpgid.
 [[nodiscard]] ended_child reap_ended(const child& dead);
 
+/// Waits until all processes of these pidfds have ended. False: not all of them have within `limit`.
+bool wait_until_gone(const std::vector<unique_fd>& pidfds, std::chrono::milliseconds limit);
+
 /// Waits for a child to end, reaps it as reap_ended() does, and waits for the rest of its group. Empty if the
 /// child is still alive at the deadline: a process in an uninterruptible system call survives SIGKILL. The
 /// wait for the rest of the group ends at the deadline too.
