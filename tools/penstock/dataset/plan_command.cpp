@@ -14,10 +14,11 @@ int show_plan(const place_options& o, const config& settings) {
   if (!stream) return refuse_with(code_of(stream.error()), stream.error(), o.as_json);
   const auto found = stream->batch(o.epoch, o.batch);
   if (!found) return refuse_with(code_of(found.error()), found.error(), o.as_json);
+  const std::vector<std::string> names = stream->names_of(found->samples);
   if (o.as_json) {
-    print_json("penstock.plan/1", facts_of(o, settings, *found));
+    print_json("penstock.plan/1", facts_of(o, settings, *found, names));
   } else {
-    list_samples(*found);
+    list_samples(*found, names);
   }
   return exit_ok;
 }

@@ -128,7 +128,6 @@ result<planned_batch> planned_stream::batch(std::uint64_t epoch, std::uint64_t b
   }
   planned_batch found;
   found.samples = order_.batch(epoch, batch);
-  found.names = names_of(found.samples);
   found.before = begin_;
   found.before.epoch = epoch;
   found.before.start = share.start;
@@ -159,18 +158,19 @@ exit_code code_of(const failure& why) {
   return why.code == errc::usage ? exit_usage : exit_failed;
 }
 
-nlohmann::ordered_json facts_of(const place_options& o, const config& settings, const planned_batch& batch) {
+nlohmann::ordered_json facts_of(const place_options& o, const config& settings, const planned_batch& batch,
+                                const std::vector<std::string>& names) {
   return {{"epoch", o.epoch},
           {"seq", o.batch},
           {"rank", settings.sampler.rank.value_or(0)},
           {"world_size", settings.sampler.world_size},
           {"samples", batch.samples},
-          {"names", batch.names}};
+          {"names", names}};
 }
 
-void list_samples(const planned_batch& batch) {
+void list_samples(const planned_batch& batch, const std::vector<std::string>& names) {
   for (std::size_t row = 0; row < batch.samples.size(); ++row)
-    print(fmt::format("{}\t{}", batch.samples[row], batch.names[row]));
+    print(fmt::format("{}\t{}", batch.samples[row], names[row]));
 }
 
 int with_settings(const place_options& o, const std::function<int(const config&)>& act) {

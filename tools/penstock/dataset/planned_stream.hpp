@@ -38,7 +38,6 @@ int with_settings(const place_options& o, const std::function<int(const config&)
 
 struct planned_batch {
   std::vector<std::uint64_t> samples;
-  std::vector<std::string> names;
   schedule::stream_state before;  ///< the stream's state when everything before this batch is delivered
 };
 
@@ -48,6 +47,7 @@ result<prepared_dataset> prepare_by_worker(const config& settings);
 
 class sample_namer;
 
+/// For a custom dataset it keeps the worker that described it, and kills that worker at its end.
 class planned_stream {
  public:
   /// `saved`: a state of the run, or none. It contains the run's quarantined samples, and the position at which a group of a different size
@@ -58,12 +58,13 @@ class planned_stream {
   /// Refuses (errc::usage) a batch that its epoch does not have.
   [[nodiscard]] result<planned_batch> batch(std::uint64_t epoch, std::uint64_t batch) const;
   [[nodiscard]] epoch_extent batches_of(std::uint64_t epoch) const;
-  /// Asks a custom dataset's worker program, which sets up the dataset; "sample 7" if it cannot.
+  /// Asks a custom dataset's worker, which sets up the dataset for that; "sample 7" if it cannot. Blocks for up to
+  /// [loader.hang] start_deadline for each answer.
+  [[nodiscard]] std::vector<std::string> names_of(std::span<const std::uint64_t> samples) const;
   [[nodiscard]] std::string name_of(std::uint64_t sample) const;
   [[nodiscard]] const prepared_dataset& prepared() const noexcept { return prepared_; }
 
  private:
-  [[nodiscard]] std::vector<std::string> names_of(std::span<const std::uint64_t> samples) const;
   planned_stream(prepared_dataset prepared, plan order, std::unique_ptr<Dataset> dataset, std::shared_ptr<sample_namer> custom)
       : prepared_(std::move(prepared)), order_(std::move(order)), dataset_(std::move(dataset)), custom_(std::move(custom)) {}
 
@@ -75,8 +76,9 @@ class planned_stream {
 };
 
 [[nodiscard]] exit_code code_of(const failure& why);
-[[nodiscard]] nlohmann::ordered_json facts_of(const place_options& o, const config& settings,
-                                              const planned_batch& batch);
-void list_samples(const planned_batch& batch);
+/// `names`: of the batch's samples.
+[[nodiscard]] nlohmann::ordered_json facts_of(const place_options& o, const config& settings, const planned_batch& batch,
+                                              const std::vector<std::string>& names);
+void list_samples(const planned_batch& batch, const std::vector<std::string>& names);
 
 }  // namespace penstock::cli

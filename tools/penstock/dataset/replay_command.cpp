@@ -116,10 +116,11 @@ int replay(const replay_options& o, const config& settings, const planned_stream
   const place_options& place = o.place;
   const auto planned = stream.batch(place.epoch, place.batch);
   if (!planned) return refuse_with(code_of(planned.error()), planned.error(), place.as_json);
+  const std::vector<std::string> names = stream.names_of(planned->samples);
   const auto found = replay_batch(o, settings, stream, *planned);
   if (!found) return refuse_with(exit_failed, found.error(), place.as_json);
   if (place.as_json) {
-    auto facts = facts_of(place, settings, *planned);
+    auto facts = facts_of(place, settings, *planned, names);
     facts["rows"] = found->rows;
     facts["digest"] = fmt::format("{:016x}", found->digest);
     if (!o.out.empty()) facts["out"] = o.out;
@@ -127,7 +128,7 @@ int replay(const replay_options& o, const config& settings, const planned_stream
     print_json("penstock.replay/1", facts);
     return exit_ok;
   }
-  list_samples(*planned);
+  list_samples(*planned, names);
   const std::string rows = fmt::format("{} of {}", found->rows, counted(planned->samples.size(), "sample"));
   if (!o.out.empty())
     say(fmt::format("{} in {}/e{}-b{:06}.*.npy", rows, printable(o.out), place.epoch, place.batch));
