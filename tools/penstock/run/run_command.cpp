@@ -31,6 +31,7 @@
 #include <algorithm>
 #include <csignal>
 #include <functional>
+#include <memory>
 
 namespace penstock::cli {
 namespace {
@@ -321,7 +322,7 @@ void add_run_command(verb_table& verbs) {
          "each batch as files, exactly as on the device"},
         {"penstock run photos.toml --state photos.state", "continue where an earlier run ended"}}},
       [o] { return run(*o); });
-  add_run_options(*verb, o);
+  add_run_options(*verb, *o);
 }
 
 }  // namespace penstock::cli

@@ -6,7 +6,6 @@
 #include "tools/penstock/run/run_rank.hpp"
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -29,6 +28,7 @@ struct run_options {
   int stopped_exit_code = exit_ok;
 };
 
-void add_run_options(CLI::App& verb, const std::shared_ptr<run_options>& o);
+/// `o` must outlive the parser.
+void add_run_options(CLI::App& verb, run_options& o);
 
 }  // namespace penstock::cli
