@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -88,15 +87,15 @@ result<std::unique_ptr<line_source>> line_source::open(const std::string& path, 
   if (::fstat(fd, &facts) != 0)
     return refuse_os(errc::io, errno, fmt::format("reading the input '{}'", name));
   if (S_ISDIR(facts.st_mode)) return refuse(errc::io, "the input '{}' is a folder", name);
-  unique_fd wake(::eventfd(0, EFD_CLOEXEC));
-  if (!wake) return refuse_os(errc::system, errno, "making an eventfd");
+  wake_event wake;
+  if (wake.fd() < 0) return refuse_os(errc::system, errno, "making an eventfd");
   auto source = std::unique_ptr<line_source>(
       new line_source(std::move(name), std::move(own), fd, std::move(wake), longest, end));
   if (S_ISREG(facts.st_mode)) source->size_ = static_cast<std::uint64_t>(facts.st_size);
   return source;
 }
 
-line_source::line_source(std::string name, unique_fd own, int fd, unique_fd wake, std::size_t longest,
+line_source::line_source(std::string name, unique_fd own, int fd, wake_event wake, std::size_t longest,
                          line_end end)
     : name_(std::move(name)),
       own_(std::move(own)),
@@ -167,7 +166,7 @@ result<std::string_view> line_source::piece() {
 
 result<std::string_view> line_source::piece_of_input() {
   while (!interrupted_ && !ended_) {
-    std::array<pollfd, 2> watched{{{wake_.get(), POLLIN, 0}, {fd_, POLLIN, 0}}};
+    std::array<pollfd, 2> watched{{{wake_.fd(), POLLIN, 0}, {fd_, POLLIN, 0}}};
     if (::poll(watched.data(), 2, -1) < 0 && errno != EINTR)
       return refuse_os(errc::io, errno, fmt::format("waiting for the input '{}'", name_));
     if (watched[0].revents != 0 || watched[1].revents == 0) continue;
@@ -182,8 +181,7 @@ result<std::string_view> line_source::piece_of_input() {
 
 void line_source::interrupt() noexcept {
   interrupted_ = true;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t woken = ::write(wake_.get(), &one, sizeof one);
+  wake_.raise();
 }
 
 }  // namespace penstock::cli

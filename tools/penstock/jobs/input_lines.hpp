@@ -4,6 +4,7 @@
 
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
+#include "runtime/base/wake_event.hpp"
 #include "runtime/base/xxh3.hpp"
 
 #include <sys/types.h>
@@ -85,7 +86,7 @@ class line_source {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
-  line_source(std::string name, unique_fd own, int fd, unique_fd wake, std::size_t longest, line_end end);
+  line_source(std::string name, unique_fd own, int fd, wake_event wake, std::size_t longest, line_end end);
   result<std::optional<input_line>> next_of(line_splitter& lines);
   result<std::string_view> piece();
   result<std::string_view> piece_of_input();
@@ -94,7 +95,7 @@ class line_source {
   const std::string name_;
   const unique_fd own_;
   const int fd_;
-  const unique_fd wake_;
+  const wake_event wake_;
   const line_end end_;
   std::optional<std::uint64_t> size_;
   line_splitter lines_;
