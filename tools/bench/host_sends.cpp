@@ -210,7 +210,8 @@ figures measure(const std::string& address, const std::string& name_space, metho
     threads.clear();
     ::_exit(0);
   }
-  check(::read(port[0], &where.sin_port, sizeof where.sin_port), "read");
+  ::close(port[1]);  // so that read() returns if the receiver fails
+  check(::read(port[0], &where.sin_port, sizeof where.sin_port) - 1, "the receiver does not listen");
   rusage before{};
   ::getrusage(RUSAGE_SELF, &before);
   const auto begun = std::chrono::steady_clock::now();
@@ -231,7 +232,6 @@ figures measure(const std::string& address, const std::string& name_space, metho
   rusage after{};
   ::getrusage(RUSAGE_SELF, &after);
   ::close(port[0]);
-  ::close(port[1]);
   pieces += of_pieces;
   copied += of_copied;
   const double gigabytes = static_cast<double>(batches / connections * connections) * static_cast<double>(batch_bytes) / 1e9;
