@@ -24,7 +24,6 @@ namespace penstock::process {
 namespace {
 
 constexpr std::string_view mark = "penstock-stack: ";
-constexpr std::string_view python_stack = "Stack (most recent call first):";
 constexpr std::string_view function_follows = " in ";
 constexpr std::size_t readable_function_max = 300;  // templates
 // A line of /proc/self/maps before its path: two addresses, permissions, offset, device, inode, separators.
@@ -298,7 +297,7 @@ std::string last_lines_without_stack(std::string_view output, std::size_t count)
   });
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
   // Python writes the innermost frame first, so the last lines of a long stack would be those of the main program.
-  const auto stack = std::ranges::find(lines.rbegin(), lines.rend(), python_stack);
+  const auto stack = std::ranges::find(lines.rbegin(), lines.rend(), python_stack_begin);
   if (stack != lines.rend()) {
     const auto from_header = static_cast<std::size_t>(stack - lines.rbegin()) + 1;
     if (from_header > count) lines.resize(lines.size() - from_header + count);

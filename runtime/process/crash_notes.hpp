@@ -18,6 +18,9 @@ inline constexpr std::size_t stack_frames_max = 48;
 inline constexpr std::size_t stack_line_max = 16 + 4 + stack_module_max + 3 + 16 + 4 + stack_function_max + 1;
 inline constexpr std::size_t stack_bytes_max = (1 + stack_frames_max) * stack_line_max;
 
+/// The line with which Python begins the stack of a dying process, newest frame first.
+inline constexpr std::string_view python_stack_begin = "Stack (most recent call first):";
+
 /// From now on SIGABRT, SIGSEGV, SIGBUS, SIGFPE and SIGILL write the stack of the affected thread to stderr
 /// and then end the process as usual. For a signal sent from outside, that is the working thread.
 /// Dispositions other than the default are left alone. The handler is async-signal-safe.

@@ -4,6 +4,7 @@
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/crash_notes.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 
@@ -186,15 +187,16 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
 }
 
 std::vector<std::string> python_frames_in(std::string_view last_output) {
-  constexpr std::string_view header = "Stack (most recent call first):\n";
   constexpr std::string_view file = "  File \"";
   constexpr std::string_view number = "\", line ";
   constexpr std::string_view function = " in ";
   std::vector<std::string> frames;
-  const std::size_t stack = last_output.rfind(header);
+  const std::size_t stack = last_output.rfind(process::python_stack_begin);
   if (stack == std::string_view::npos) return frames;
-  std::istringstream lines(std::string(last_output.substr(stack + header.size())));
-  for (std::string line; std::getline(lines, line) && line.starts_with("  ");) {
+  std::istringstream lines(std::string(last_output.substr(stack)));
+  std::string line;
+  std::getline(lines, line);  // python_stack_begin
+  while (std::getline(lines, line) && line.starts_with("  ")) {
     const std::size_t path_end = line.find(number);
     const std::size_t number_end = path_end == std::string::npos ? path_end : line.find(function, path_end + number.size());
     if (!line.starts_with(file) || number_end == std::string::npos) continue;
