@@ -12,10 +12,13 @@
 
 namespace penstock::device {
 
+bool may_decode_on_device(const config& settings) {
+  return settings.image.decoder != decoder_rule::cpu && settings.datasets.empty() && settings.dataset.type == dataset_type::image_folder;
+}
+
 result<decoder_choice> choose_decoder(const config& settings) {
   decoder_choice choice;
-  const bool one_folder = settings.datasets.empty() && settings.dataset.type == dataset_type::image_folder;
-  if (settings.image.decoder == decoder_rule::cpu || !one_folder) return choice;
+  if (!may_decode_on_device(settings)) return choice;
   const auto where = resolve_choice(settings.gpu.device);
   if (!where) return choice;  // opening the device will report why
   if (!where->cuda) {

@@ -15,6 +15,9 @@ struct decoder_choice {
   std::string notice;   ///< for the log: why `by` is not what the config says
 };
 
+/// Whether [image] decoder lets a device decode this dataset, if the machine has one that can.
+[[nodiscard]] bool may_decode_on_device(const config& settings);
+
 /// On the host device, and for datasets other than image folders, workers decode. Without nvJPEG, "hybrid" lets the
 /// workers decode everything, and "gpu" is refused (errc::device_unavailable). Needs no GPU and creates no context.
 result<decoder_choice> choose_decoder(const config& settings);

@@ -4,6 +4,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/config/spelling.hpp"
 #include "runtime/dataset/file_reader.hpp"
+#include "runtime/device/decoder_choice.hpp"
 #include "tools/penstock/chaos/batch_journal.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/dataset/batch_picture.hpp"
@@ -282,9 +283,7 @@ int verify(const replay_options& o, const config& settings, const planned_stream
 /// Pixels that a GPU decodes depend on its model and on nvJPEG's version (rule S43). Configs and journals contain
 /// neither. A state has both, and planned_stream compares them.
 result<void> check_decoder(const config& settings, bool has_state) {
-  const bool may_be_device = settings.image.decoder != decoder_rule::cpu && settings.datasets.empty() &&
-                             settings.dataset.type == dataset_type::image_folder && settings.gpu.device != "host";
-  if (!may_be_device || has_state) return {};
+  if (has_state || settings.gpu.device == "host" || !device::may_decode_on_device(settings)) return {};
   return refuse(errc::usage,
                 "[image] decoder = \"{}\": the pixels depend on the GPU's model and on nvJPEG's version, which config "
                 "and journal do not have. Name a state of that run, which has them (--state FILE); or, if workers "
