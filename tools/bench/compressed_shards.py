@@ -11,18 +11,19 @@ import io
 import json
 import os
 import random
-import resource
 import statistics
-import subprocess
 import sys
 import tarfile
 import tempfile
 
 import numpy
 
+from penstock_json import penstock_in, processor_seconds
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = os.path.abspath(sys.argv[1])
 BIN = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else os.path.join(TOP, "build/release/bin"))
+penstock = penstock_in(BIN)
 ROUNDS, RECORDS = 3, 10_000
 FRAMES = "64KiB", "256KiB", "1MiB"
 
@@ -40,13 +41,6 @@ workers = 2
 [gpu]
 device = "host"
 """
-
-
-def penstock(*arguments):
-    done = subprocess.run([os.path.join(BIN, "penstock"), *arguments, "--json", "--quiet"], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr + done.stdout)
-    return json.loads(done.stdout)
 
 
 def write_records(folder):
@@ -72,10 +66,9 @@ def stream(folder, shards, members, kind, epochs):
     config = os.path.join(folder, "config.toml")
     with open(config, "w") as file:
         file.write(CONFIG % (shards, members, kind, epochs))
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = processor_seconds()
     report = penstock("run", config, "--digest")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    used = processor_seconds() - before
     samples = sum(epoch["delivered"] for epoch in report["epochs"])
     return report["totals"]["samples_per_second"], samples / used, [epoch["digest"] for epoch in report["epochs"]]
 

@@ -7,17 +7,18 @@ time from the session's start to its first batch, the range, and the median of t
 BIN is the folder of the programs, build/release/bin by default. Needs NumPy.
 """
 
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 
 import numpy
 
+from penstock_json import penstock_in
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(TOP, "build/release/bin"))
+penstock = penstock_in(BIN)
 WORKERS = [int(number) for number in sys.argv[2:]] or [1, 4, 16]
 SAMPLES, ROUNDS = 10_000_000, 31
 
@@ -33,11 +34,7 @@ device = "host"
 
 
 def first_batch(config, workers):
-    done = subprocess.run([os.path.join(BIN, "penstock"), "run", config, "--json", "--quiet", "--batches", "1", "--workers", str(workers)],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr + done.stdout)
-    report = json.loads(done.stdout)
+    report = penstock("run", config, "--batches", "1", "--workers", str(workers))
     assert report["epochs"][0]["expected"] >= SAMPLES, report["epochs"]
     return report["totals"]["first_batch_seconds"]
 

@@ -7,7 +7,6 @@ processes, in turn in the same run. BIN is the folder of the programs, build/rel
 """
 
 import glob
-import json
 import multiprocessing
 import os
 import random
@@ -21,6 +20,7 @@ import numpy
 from PIL import Image
 
 from peer_loaders import crop_box
+from penstock_json import penstock_in
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = os.path.abspath(sys.argv[1])
@@ -40,10 +40,7 @@ device = "host"
 
 
 def run(config, *options):
-    done = subprocess.run([PENSTOCK, "run", config, "--json", "--quiet", *options], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr + done.stdout)
-    return json.loads(done.stdout)
+    return penstock_in(BIN)("run", config, *options)
 
 
 def children(pid):

@@ -7,18 +7,19 @@ time of the whole command, time to the slowest rank's first batch, processor tim
 BIN is the folder of the programs, build/ci/bin by default.
 """
 
-import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import time
 
+from penstock_json import penstock_in, processor_seconds
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WORK = os.path.realpath(sys.argv[1])
 BIN = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else os.path.join(TOP, "build/ci/bin"))
+penstock = penstock_in(BIN)
 COUNT = int(sys.argv[3]) if len(sys.argv) > 3 else 1_000_000
 ROUNDS, CLASSES, RANKS = 3, 1000, (1, 2, 4)
 
@@ -50,14 +51,10 @@ def make_folder(folder):
 
 def group(config, ranks):
     """Seconds of the command, seconds to the slowest first batch, processor seconds."""
-    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run([os.path.join(BIN, "penstock"), "launch", config, "--gpus", "host:%d" % ranks, "--batches", "1", "--json", "--quiet"],
-                          capture_output=True, text=True)
-    taken, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        sys.exit(done.stderr + done.stdout)
-    first = max(rank["totals"]["first_batch_seconds"] for rank in json.loads(done.stdout)["ranks"])
-    return taken, first, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    before, begin = processor_seconds(), time.monotonic()
+    report = penstock("launch", config, "--gpus", "host:%d" % ranks, "--batches", "1")
+    taken, used = time.monotonic() - begin, processor_seconds() - before
+    return taken, max(rank["totals"]["first_batch_seconds"] for rank in report["ranks"]), used
 
 
 def memory_files(session):

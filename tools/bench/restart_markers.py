@@ -12,18 +12,18 @@ import glob
 import json
 import os
 import random
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 
 from PIL import Image
 
+from penstock_json import penstock_in, processor_seconds
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER = os.path.abspath(sys.argv[1])
 BIN = os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else os.path.join(TOP, "build/release/bin"))
-PENSTOCK = os.path.join(BIN, "penstock")
+penstock = penstock_in(BIN)
 ROUNDS = 5
 
 CONFIG = """
@@ -40,13 +40,6 @@ workers = 1
 [gpu]
 device = "host"
 """
-
-
-def penstock(*arguments):
-    done = subprocess.run([PENSTOCK, *arguments, "--json", "--quiet"], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr + done.stdout)
-    return json.loads(done.stdout)
 
 
 def save_mixed(source, target):
@@ -70,10 +63,9 @@ class Shards:
         self.rates, self.per_core, self.digests = [], [], set()
 
     def run(self):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = processor_seconds()
         report = penstock("run", self.config)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        cpu = processor_seconds() - before
         self.rates.append(report["totals"]["samples_per_second"])
         self.per_core.append(sum(epoch["delivered"] for epoch in report["epochs"]) / cpu)
         self.digests.add(json.dumps([epoch["digest"] for epoch in report["epochs"]]))

@@ -10,18 +10,19 @@ server. Digests must be equal. WORK must be on a disk, with 5 GB of space for 10
 BIN is the folder of the programs, build/ci/bin by default; slow_disk.so must be there.
 """
 
-import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tarfile
 
+from penstock_json import penstock_in, processor_seconds
+
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDER, WORK = os.path.abspath(sys.argv[1]), os.path.realpath(sys.argv[2])
 BIN = os.path.abspath(sys.argv[3] if len(sys.argv) > 3 else os.path.join(TOP, "build/ci/bin"))
+penstock = penstock_in(BIN)
 COUNT = int(sys.argv[4]) if len(sys.argv) > 4 else 100_000
 ROUNDS, BATCH, CLASSES, OPEN_MICROSECONDS = 5, 64, 100, 5000
 PARTS = ("warm", 300), ("cold", 300), ("cold, slow opens", 75)  # and how many batches a run has
@@ -41,13 +42,6 @@ SLOW = """
 LD_PRELOAD = "%s/slow_disk.so"
 PENSTOCK_SLOW_OPEN = "%d:%s"
 """
-
-
-def penstock(*arguments):
-    done = subprocess.run([os.path.join(BIN, "penstock"), *arguments, "--json", "--quiet"], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr + done.stdout)
-    return json.loads(done.stdout)
 
 
 def write_photographs(folder):
@@ -93,10 +87,9 @@ def measure(folder, dataset, part, batches):
         file.write(CONFIG % (dataset, BATCH) + (SLOW % (BIN, OPEN_MICROSECONDS, folder) if "slow" in part else ""))
     if part != "warm":
         drop_pages(folder)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = processor_seconds()
     report = penstock("run", config, "--digest", "--batches", str(batches))
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    totals, used = report["totals"], after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    totals, used = report["totals"], processor_seconds() - before
     return ((totals["samples"] - BATCH) / (totals["seconds"] - totals["first_batch_seconds"]), used / totals["samples"] * 1e6,
             [one["digest"] for one in report["epochs"]])
 

@@ -13,14 +13,14 @@ compiler (cc).
 
 import argparse
 import ctypes
-import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
+
+from penstock_json import penstock_in
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ROUNDS, LENGTH, TOKENS = 5, 4096, 5 * 10**9
@@ -109,10 +109,7 @@ def write_config(folder, datasets, sampler=""):
 
 
 def run(config, *options):
-    done = subprocess.run([os.path.join(BIN, "penstock"), "run", config, "--json", "--quiet", *options], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr + done.stdout)
-    return json.loads(done.stdout)
+    return penstock_in(BIN)("run", config, *options)
 
 
 def watch_processor_times(session):
