@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <sstream>
 #include <string_view>
 
 namespace penstock::cli {
@@ -173,6 +174,13 @@ std::string text_table(const std::vector<table_column>& columns,
   std::string out = lines_of_row(columns, table, titles);
   for (const auto& row : rows) out += lines_of_row(columns, table, row);
   return out;
+}
+
+std::vector<std::string> lines_in(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
 }
 
 std::string rate_text(double rate) { return rate >= 100 ? fmt::format("{:.0f}", rate) : fmt::format("{:.1f}", rate); }

@@ -42,6 +42,9 @@ struct table_column {
 [[nodiscard]] std::string padded(std::string_view text, std::size_t columns,
                                  column_side side = column_side::left);
 
+/// The lines of a text, without their line feeds.
+[[nodiscard]] std::vector<std::string> lines_in(const std::string& text);
+
 /// "12345", "1234", "12.3": four digits are enough for a rate.
 [[nodiscard]] std::string rate_text(double rate);
 

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <sstream>
 #include <thread>
 
 namespace penstock::cli {
@@ -25,13 +24,6 @@ using json = nlohmann::ordered_json;
 using clock = std::chrono::steady_clock;
 
 constexpr auto first_look = 300ms;  // for a single screen: rates need two samples
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
 
 bool has_result(const rank_answer& answer) {
   return answer.result.has_value();
@@ -104,7 +96,7 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
   }
   std::vector<std::string> lines;
   const auto add = [&lines](const std::string& text) {  // all ranks name the launcher's files
-    for (std::string& line : lines_of(text)) {
+    for (std::string& line : lines_in(text)) {
       if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
     }
   };
@@ -238,7 +230,7 @@ int watch_group(const live_group& group, std::chrono::milliseconds every) {
   while (true) {
     const auto began = clock::now();
     const double seconds = std::chrono::duration<double>(began - looked_at).count();
-    screen->show(lines_of(group_for_people(now, before, seconds, screen->size().columns)));
+    screen->show(lines_in(group_for_people(now, before, seconds, screen->size().columns)));
     const full_screen::input got = screen->wait(every);
     if (got.key == 'q' || got.key == 'Q' || got.closed) return exit_ok;
     if (got.signal != 0 && got.signal != SIGWINCH) return 128 + got.signal;

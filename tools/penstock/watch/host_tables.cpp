@@ -131,14 +131,6 @@ std::string summary_of(const json& s, const std::vector<json>& hosts, bool some_
                      rate_text(samples), words_for(kind_of(s)).items, rate_text(bytes / static_cast<double>(MiB)));
 }
 
-void add_lines(std::vector<std::string>& lines, const std::string& text) {
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-}
-
 /// Hosts that drain or lack workers come first, then the others; each group sorted by name.
 std::vector<json> hosts_in_order_of_interest(const json& s) {
   const json found = list_in(s, "hosts");
@@ -196,8 +188,7 @@ std::vector<std::string> host_lines(const json& s, std::size_t lines_max, std::s
   const std::size_t room = lines_max - 1;
   const std::size_t shown = hosts.size() <= room ? hosts.size() : room - 1;
   const auto middle = hosts.begin() + static_cast<std::ptrdiff_t>(shown);
-  add_lines(lines, table_of(s, {hosts.begin(), middle}, width));
-  for (std::string& line : lines) line = fitted(line, width);
+  for (const std::string& line : lines_in(table_of(s, {hosts.begin(), middle}, width))) lines.push_back(fitted(line, width));
   if (shown < hosts.size()) lines.push_back(fitted(summary_of(s, {middle, hosts.end()}, true), width));
   return lines;
 }

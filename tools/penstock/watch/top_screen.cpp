@@ -158,14 +158,7 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
                                     {of_batch ? "batch for" : "for", column_side::right},
                                     {kind == work_kind::batches ? words_for(kind).doing : words_for(kind).item, column_side::left, true, false, true}};
   if (with_memory) columns.insert(columns.begin() + memory_column, {"memory", column_side::right});
-  const std::string text = text_table(columns, rows, width);
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return lines;
+  return lines_in(text_table(columns, rows, width));
 }
 
 /// Shows the time left as `status` does: from a mean over 10 s, which a single death hardly changes.
