@@ -1,4 +1,4 @@
-"""What a pool's owner does with it: ends and scales it, and asks for its state. Used by _pool.py."""
+"""What a program does with its pool besides submitting jobs: ends and scales it, and asks for its state. Used by _pool.py."""
 
 import json
 import os
