@@ -218,7 +218,8 @@ class job_failed_error(error):
         type, traceback: of the exception that the function raised, as text; empty if it raised none.
         causes: the worker deaths blamed on the job, oldest first.
         attempts: how many times it was started.
-        job: its number, as in the log and in events: the pool's first job is 1. None for a batch of a loader.
+        job: its number, as in the log and in events: the pool's first job is 1. None for a batch of a loader, and
+            for a job that was too large to be submitted.
     """
 
     code = "job_failed"
