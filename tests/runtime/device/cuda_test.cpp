@@ -185,8 +185,7 @@ TEST_CASE("the consumer's calls leave a thread without a context unchanged") {
   }).join();
 }
 
-TEST_CASE("a caller on one GPU that takes batches from another keeps its current device",
-          "a caller on one GPU that takes batches from another keeps its current device") {
+TEST_CASE("a caller on one GPU that takes batches from another keeps its current device", "[two]") {
   int count = 0;
   REQUIRE(cudaGetDeviceCount(&count) == cudaSuccess);
   if (count < 2) SKIP("this machine shows " << count << " GPU: two are needed");
