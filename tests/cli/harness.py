@@ -134,18 +134,19 @@ class PenstockTest(unittest.TestCase):
         except OSError as refused:
             self.skipTest("no lease on files of %s: %s" % (self.folder, refused))
 
-    def live_status(self, session):
+    def live_status(self, session, timeout=20):
         """The status of a running session, read directly from its control socket: under load, the state to observe could be over before a
-        program has started. None if no session answers."""
+        program has started. None if no session answers, or if the session ends while it answers."""
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(20)
+            client.settimeout(timeout)
             try:
                 client.connect(os.path.join(self.folder, "penstock", session + ".sock"))
                 client.sendall(b'{"penstock": 1, "verb": "status"}\n')
-                with client.makefile() as answers:
-                    return json.loads(answers.readline() or "{}").get("result")
+                with client.makefile("rb") as answers:
+                    answer = answers.readline()
             except OSError:
                 return None
+        return json.loads(answer).get("result") if answer.endswith(b"\n") else None
 
     # ---- processes -------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from harness import *
 
-import socket
 import statistics
 
 RANKS = 4
@@ -28,21 +27,7 @@ class LostRanksTest(PenstockTest):
 
     def delivered_by(self, rank, pid):
         """The number of batches of this process; 0 if it does not answer yet."""
-        path = os.path.join(self.folder, "penstock", "slow-rank%d.sock" % rank)
-        with socket.socket(socket.AF_UNIX) as link:
-            link.settimeout(2)
-            try:
-                link.connect(path)
-                link.sendall(b'{"penstock":1,"verb":"status"}\n')
-                text = b""
-                while not text.endswith(b"\n"):
-                    piece = link.recv(65536)
-                    if not piece:
-                        return 0
-                    text += piece
-            except OSError:
-                return 0
-        status = json.loads(text).get("result", {})
+        status = self.live_status("slow-rank%d" % rank, timeout=2) or {}
         return status.get("batches_delivered", 0) if status.get("pid") == pid else 0
 
     def wait_for_return(self, process, rank, killed):
