@@ -126,7 +126,7 @@ class ControlTest(PenstockTest):
 
     def test_stop_wait_of_a_suspended_session_takes_no_longer_than_its_timeout(self):
         process = self.live()
-        signal_process(process.pid, signal.SIGSTOP)
+        suspend(process.pid)
         begin = time.monotonic()
         code, _, err = self.penstock("stop", "--wait", "--timeout", "500ms")
         took = time.monotonic() - begin
@@ -136,7 +136,7 @@ class ControlTest(PenstockTest):
 
     def test_requests_to_a_suspended_session_say_that_it_is_suspended(self):
         process = self.live()
-        signal_process(process.pid, signal.SIGSTOP)
+        suspend(process.pid)
         for question in (("status",), ("events",), ("logs", "worker/0"), ("top", "--once"), ("wait", "--for=finished", "--timeout", "1s")):
             with self.subTest(question=question):
                 code, _, err = self.penstock(*question)
@@ -157,7 +157,7 @@ class ControlTest(PenstockTest):
                 text = file.read()
             return '"kind":"worker_ready"' in text and '{"status"' in text
         self.wait_until(recorded, "its record")
-        signal_process(process.pid, signal.SIGSTOP)
+        suspend(process.pid)
         since = r"^suspended since \d\d-\d\d \d\d:\d\d:\d\d UTC: the session's process \(pid %d\) is suspended" % process.pid
         self.assertRegex(self.penstock("status", "--session", number)[2], since)
         code, _, err = self.penstock("status")

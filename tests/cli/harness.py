@@ -250,9 +250,9 @@ def signal_process(pid, number):
 
 
 def suspend(pid):
-    """Returns when the process has stopped: under load, a signal is not delivered at once."""
+    """Returns when the process has stopped or ended: under load, a signal is not delivered at once."""
     signal_process(pid, signal.SIGSTOP)
-    while state_and_parent(pid)[0] not in "TX":
+    while state_and_parent(pid)[0] not in "TXZ":
         time.sleep(0.002)
 
 
