@@ -5,7 +5,6 @@ import shutil
 
 from host_case import *
 
-SEED = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
 KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", 12))
 
 
@@ -306,8 +305,6 @@ class HostsTest(HostCase):
     # ---- deaths ----------------------------------------------------------------------------------------------
 
     def test_hosts_and_their_workers_can_be_killed_and_added_at_any_time(self):
-        print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
-        draw = random.Random(SEED)
         samples = 400 * KILLS  # so that the stream lasts as long as the kills
         restarts = '[loader.restart.intensity]\nmax = 1000\n[loader.restart.backoff]\nmax = "200ms"\n'
         shape = dict(samples=samples, dataset='wait = "4ms"', epochs=1)
@@ -319,11 +316,11 @@ class HostsTest(HostCase):
         killed = 0
         while killed < KILLS and process.poll() is None:
             killed += 1
-            time.sleep(draw.uniform(0.05, 0.5))
-            victim = draw.choice(hosts)
+            time.sleep(random.uniform(0.05, 0.5))
+            victim = random.choice(hosts)
             workers = self.workers_of(victim)
-            if workers and draw.random() < 0.5:
-                signal_process(draw.choice(workers), signal.SIGKILL)
+            if workers and random.random() < 0.5:
+                signal_process(random.choice(workers), signal.SIGKILL)
                 continue
             victim.kill()
             victim.communicate()
@@ -556,13 +553,11 @@ class HostsTest(HostCase):
         self.ends(host, EXIT_OK)
 
     def test_links_can_be_slow_and_can_be_cut(self):
-        print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
-        draw = random.Random(SEED)
         cuts = []
 
         def change(connection, some):
             time.sleep(0.02)
-            if len(cuts) < 10 and draw.random() < 0.02:
+            if len(cuts) < 10 and random.random() < 0.02:
                 cuts.append(connection)
                 raise OSError("cut")
             return some
