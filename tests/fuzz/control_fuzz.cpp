@@ -4,18 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cstdlib>
-
 using namespace penstock;
 using json = nlohmann::ordered_json;
 
 namespace {
 
 constexpr std::uint32_t workers_max = 8;
-
-void must(bool condition) {
-  if (!condition) std::abort();
-}
 
 const process::log_book& some_log() {
   static const auto book = [] {

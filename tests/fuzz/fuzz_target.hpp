@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -11,3 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 /// Valid inputs from which mutations start.
 std::vector<std::string> fuzz_seeds();
+
+/// Crashes, which is what fuzzers look for, unless the condition holds.
+inline void must(bool condition) {
+  if (!condition) std::abort();
+}

@@ -3,17 +3,12 @@
 #include "tests/fuzz/fuzz_target.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <numeric>
 
 using namespace penstock;
 
 namespace {
-
-void must(bool condition) {
-  if (!condition) std::abort();
-}
 
 void read_index(std::string_view bytes, std::uint64_t data_bytes) {
   const auto read = [bytes](std::uint64_t at, std::span<std::byte> into) -> result<void> {

@@ -7,16 +7,11 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 using namespace penstock;
 
 namespace {
-
-void must(bool condition) {
-  if (!condition) std::abort();
-}
 
 void read_array(std::span<const std::byte> start, std::uint64_t bytes) {
   const auto header = parse_npy_header(start, bytes);

@@ -7,7 +7,6 @@
 #include "tests/fuzz/fuzz_target.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
 using namespace penstock;
@@ -15,10 +14,6 @@ using namespace penstock;
 namespace {
 
 constexpr std::size_t choice_bytes = 5;
-
-void must(bool condition) {
-  if (!condition) std::abort();
-}
 
 class pixel_sink final : public row_sink {
  public:

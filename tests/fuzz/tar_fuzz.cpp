@@ -8,7 +8,6 @@
 #include "tests/fuzz/fuzz_target.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -16,10 +15,6 @@
 using namespace penstock;
 
 namespace {
-
-void must(bool condition) {
-  if (!condition) std::abort();
-}
 
 /// Corrects every header's checksum, so that mutations pass it.
 void mend_checksums(std::string& archive) {

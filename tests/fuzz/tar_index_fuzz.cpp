@@ -6,15 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 using namespace penstock;
 
 namespace {
-
-void must(bool condition) {
-  if (!condition) std::abort();
-}
 
 void read_all(int fd) {
   const auto index = tar_index::map(fd);

@@ -4,16 +4,11 @@
 #include "tests/fuzz/fuzz_target.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
 using namespace penstock;
 
 namespace {
-
-void must(bool condition) {
-  if (!condition) std::abort();
-}
 
 class row_counter final : public row_sink {
  public:
