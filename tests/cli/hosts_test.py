@@ -223,11 +223,11 @@ class HostsTest(HostCase):
         self.assertIn("is lost: ", texts["host_lost", "beta"])
         self.assertIn("secret", texts["host_refused", None])
 
-    def begin_with_another_dataset(self):
+    def begin_with_another_dataset(self, hosts=INSECURE):
         """A session, its dataset, and one with a different number of samples."""
         data, text = self.raw_dataset("data", 40)
         other, _ = self.raw_dataset("other", 41)
-        process = self.begin(self.config(text=text))
+        process = self.begin(self.config(text=text, hosts=hosts))
         return process, data, other
 
     def test_a_refused_dataset_is_an_event_with_both_values(self):
@@ -429,9 +429,7 @@ class HostsTest(HostCase):
         self.assertLess(time.monotonic() - started, 15)
 
     def test_a_session_that_no_host_may_join_fails_with_the_last_refusal(self):
-        data, text = self.raw_dataset("data", 40)
-        other, _ = self.raw_dataset("other", 41)
-        process = self.begin(self.config(text=text, hosts=INSECURE + 'wait = "10s"\n'))
+        process, data, other = self.begin_with_another_dataset(INSECURE + 'wait = "10s"\n')
         self.ends(self.host(self.address(), 1, "a", "--data", "%s=%s" % (data, other)), EXIT_CONFIG)
         report = self.report_of(process, EXIT_FAILED)
         self.assertRegex(report["error"], r"no loader host has joined for 10 s .*; loader host a was refused: .* has 41 samples, but")
