@@ -1,13 +1,14 @@
 # Tests written in Python: every test method of a file is one ctest test, and its name is the test's sentence. If
 # each process would import a lot, a whole file is one test.
 
-# penstock_find_python(VARIABLE [MODULE ...]): an interpreter that has these modules; empty if there is none. The one
+# penstock_find_python(VARIABLE [FIRST INTERPRETER] [MODULE ...]): an interpreter that has these modules; empty if there is none. The one
 # on PATH may not be the distribution's, and may be a script that looks for the interpreter each time: returns
 # what that finds.
 function(penstock_find_python variable)
-  string(JOIN ", " modules sys ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FIRST" "")
+  string(JOIN ", " modules sys ${arg_UNPARSED_ARGUMENTS})
   set(${variable} "" PARENT_SCOPE)
-  foreach(candidate IN ITEMS python3 /usr/bin/python3)
+  foreach(candidate IN ITEMS ${arg_FIRST} python3 /usr/bin/python3)
     execute_process(COMMAND ${candidate} -c "import ${modules}; print(sys.executable)"
       RESULT_VARIABLE status OUTPUT_VARIABLE interpreter ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
     if(status EQUAL 0)
