@@ -233,17 +233,17 @@ void host_hub::closed(connection_id id, const connection_closed& news) {
   if (all_closed_ && connections_.empty()) all_closed_->set_value();
 }
 
-/// Reports each host and reason once: a host that is restarted again and again must not fill the journal and
-/// the log.
+/// Tells the supervisor each time, but writes each host and reason only once: a host that is restarted again and
+/// again must not fill the journal and the log.
 void host_hub::tell_refusal(const entry& of, const connection_closed& news) {
   const bool unknown = !of.known && !of.caller && unknown_ <= unknown_logged;
   if (!news.refused && !unknown) return;
   const std::string who = news.host.empty() ? "a connection that wanted to join as a loader host" : "loader host " + news.host;
   const std::string text = fmt::format("{} was refused: {}", who, news.why);
+  actors::tell(supervisor_, supervisor::host_refused{text});
   if (refusals_told_.size() >= refusals_remembered) refusals_told_.clear();
   if (!refusals_told_.insert(text).second) return;
   if (news.refused && !of.caller) log::warn("hosts", "{}", text);
-  actors::tell(supervisor_, supervisor::host_refused{text});
   listener_(event_kind::host_refused, news.host, text);
 }
 

@@ -228,6 +228,7 @@ void pool::empty(place& p, vacancy why) {
 
 void pool::host_joined(std::uint32_t worker, steady_time now) {
   PENSTOCK_CHECK(worker > settings_.sacrificial_place, "place {} is local", worker);
+  last_refusal_.clear();
   occupy(at(worker), now);
 }
 

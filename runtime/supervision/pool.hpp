@@ -209,7 +209,7 @@ class pool {
   std::optional<steady_time> below_minimum_since_;
   std::optional<steady_time> without_workers_since_;
   std::optional<steady_time> sacrificial_missing_since_;
-  std::string last_refusal_;              // of a loader host
+  std::string last_refusal_;              // of a loader host, since one joined last
   std::string last_trouble_;              // cause and last output of the latest unexpected death
   std::string last_sacrificial_trouble_;  // the same for the sacrificial worker
   std::uint32_t started_ = 0;
