@@ -261,26 +261,26 @@ class self {
 };
 
 /// `behave` creates the actor's handlers, on the thread that runs it.
-template <class Handle, class State, class Around>
-Handle spawn(actor_system& system, typename Handle::behavior_type (*behave)(self<Handle, State>, Around),
-             Around around) {
+template <class Handle, class State, class Deps>
+Handle spawn(actor_system& system, typename Handle::behavior_type (*behave)(self<Handle, State>, Deps),
+             Deps deps) {
   return system.of_caf().spawn(
-      [behave](typename self<Handle, State>::implementation* actor, Around given) {
+      [behave](typename self<Handle, State>::implementation* actor, Deps given) {
         return behave(self<Handle, State>(actor), std::move(given));
       },
-      std::move(around));
+      std::move(deps));
 }
 
 /// The actor has its own thread, which it may block.
-template <class Handle, class State, class Around>
+template <class Handle, class State, class Deps>
 Handle spawn_on_its_own_thread(actor_system& system,
-                               typename Handle::behavior_type (*behave)(self<Handle, State>, Around),
-                               Around around) {
+                               typename Handle::behavior_type (*behave)(self<Handle, State>, Deps),
+                               Deps deps) {
   return system.of_caf().template spawn<caf::detached>(
-      [behave](typename self<Handle, State>::implementation* actor, Around given) {
+      [behave](typename self<Handle, State>::implementation* actor, Deps given) {
         return behave(self<Handle, State>(actor), std::move(given));
       },
-      std::move(around));
+      std::move(deps));
 }
 
 }  // namespace penstock::actors

@@ -152,13 +152,13 @@ struct handlers<hears<Messages...>> {
 };
 
 /// The actor must end by quit(): it keeps itself alive until then.
-template <class List, class State, class Around>
+template <class List, class State, class Deps>
 typename List::actor spawn_shared(actor_system& system,
-                                  handlers<List> (*behave)(shared_self<typename List::actor, State>, Around),
-                                  Around around) {
+                                  handlers<List> (*behave)(shared_self<typename List::actor, State>, Deps),
+                                  Deps deps) {
   const auto actor = std::make_shared<detail::shared_state<State>>(system);
   const auto handle = actor->template handle<typename List::actor>();
-  actor->start(behave(shared_self<typename List::actor, State>(*actor), std::move(around)).of_caf);
+  actor->start(behave(shared_self<typename List::actor, State>(*actor), std::move(deps)).of_caf);
   return handle;
 }
 

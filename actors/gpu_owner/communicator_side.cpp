@@ -11,11 +11,11 @@ bool communicator_side::open_library(bool on_host) {
   if (library()) return true;
   auto opened = device::nccl_library::open();
   if (!opened) {
-    news_->failed(opened.error());
+    listener_->failed(opened.error());
     return false;
   }
   if (on_host && !(*opened)->works_on_host()) {
-    news_->failed(
+    listener_->failed(
         {errc::config,
          "[group] communicator = \"nccl\" needs a GPU for each rank, and this one uses the host device", 0});
     return false;
@@ -27,8 +27,8 @@ bool communicator_side::open_library(bool on_host) {
 
 void communicator_side::draw_id(std::uint64_t number) {
   const auto id = library()->draw_id();
-  if (!id) return news_->failed(id.error());
-  news_->communicator_drawn(number, *id);
+  if (!id) return listener_->failed(id.error());
+  listener_->communicator_drawn(number, *id);
 }
 
 void communicator_side::follow(const communicate& order, bool on_host) {

@@ -4,21 +4,21 @@
 #pragma once
 
 #include "actors/protocol/local/gpu_owner_messages.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "runtime/nccl/rank_communicator.hpp"
 
 namespace penstock::gpu_owner {
 
 class communicator_side final : public group::rank_communicator {
  public:
-  struct surroundings {
+  struct deps {
     std::uint32_t rank = 0;
     std::uint32_t world_size = 1;
     group::communicator_limits limits{};
-    owner_news* news = nullptr;  ///< outlives this object
+    owner_listener* listener = nullptr;  ///< outlives this object
   };
-  explicit communicator_side(const surroundings& around)
-      : rank_communicator(around.rank, around.world_size, around.limits), news_(around.news) {}
+  explicit communicator_side(const deps& deps)
+      : rank_communicator(deps.rank, deps.world_size, deps.limits), listener_(deps.listener) {}
   ~communicator_side() override = default;
 
   /// Call on the owner's thread, which polls the communicator afterwards. `on_host`: the device is the host
@@ -36,12 +36,12 @@ class communicator_side final : public group::rank_communicator {
   bool wait_until_gone(nanoseconds at_most);
 
  private:
-  void told(const group::communicator_state& state) override { news_->communicator_changed(state); }
-  void stuck(const std::string& why) override { news_->communicator_stuck(why); }
+  void told(const group::communicator_state& state) override { listener_->communicator_changed(state); }
+  void stuck(const std::string& why) override { listener_->communicator_stuck(why); }
   bool open_library(bool on_host);
   void draw_id(std::uint64_t number);
 
-  owner_news* news_;
+  owner_listener* listener_;
 };
 
 }  // namespace penstock::gpu_owner

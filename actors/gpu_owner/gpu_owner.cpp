@@ -30,7 +30,7 @@ struct owner_state {
     device::batch_extents extents;
   };
 
-  owner_surroundings around;
+  owner_deps deps;
   owner_stage stage = owner_stage::closed;
   std::shared_ptr<const device::transfer_plan> plan;
   attached_partitions partitions;
@@ -51,13 +51,13 @@ using working_actor = working::actor;
 using self_pointer = actors::self<working_actor, owner_state>;
 
 void stamp(const owner_state& s, stream_position position, batch_stage stage, steady_time now) {
-  if (s.around.times) s.around.times->note(position, stage, now);
+  if (s.deps.times) s.deps.times->note(position, stage, now);
 }
 
 /// Takes back the buffers that the consumer has released.
 void take_returned(owner_state& s) {
   const std::size_t before = s.free_buffers.size();
-  s.around.consumer->take_returned(s.free_buffers);
+  s.deps.consumer->take_returned(s.free_buffers);
   const steady_time now = std::chrono::steady_clock::now();
   for (std::size_t i = before; i < s.free_buffers.size(); ++i) {
     if (const auto batch = std::exchange(s.lent[s.free_buffers[i]], std::nullopt))
@@ -69,7 +69,7 @@ void fail(owner_state& s, const failure& why) {
   if (s.stage == owner_stage::failed) return;
   s.stage = owner_stage::failed;
   s.waiting.clear();
-  s.around.news->failed(why);
+  s.deps.listener->failed(why);
 }
 
 /// Records never go to the device; copy them while the slot is still ours.
@@ -88,12 +88,12 @@ std::vector<std::byte> copy_records(const device::transfer_plan& plan, std::span
 void look_later(self_pointer self) {
   owner_state& s = self->state;
   if (s.in_flight.empty() || std::exchange(s.look_due, true)) return;
-  self->delayed_send(working_actor(self), s.around.flight_deadline / checks_a_deadline, look_at_device{});
+  self->delayed_send(working_actor(self), s.deps.flight_deadline / checks_a_deadline, look_at_device{});
 }
 
 result<void> allocate_ring(owner_state& s) {
   const stage_range range("allocate buffers");
-  auto ok = s.around.device->allocate(*s.plan, s.buffers_to_allocate);
+  auto ok = s.deps.device->allocate(*s.plan, s.buffers_to_allocate);
   if (!ok) return ok;
   for (std::uint32_t i = s.buffers_to_allocate; i-- > 0;) s.free_buffers.push_back(i);
   s.lent.assign(s.buffers_to_allocate, std::nullopt);
@@ -111,13 +111,13 @@ bool allocate_ring_when_needed(owner_state& s) {
   }
   upload_order order = std::move(s.waiting.front());
   s.waiting.pop_front();
-  s.around.news->slots_released({order.upload});
+  s.deps.listener->slots_released({order.upload});
   ready_batch refused;
   refused.upload = order.upload;
   refused.position = order.position;
   refused.job = std::move(order.job);
   refused.refused = std::move(ok.error());
-  s.around.consumer->put({std::move(refused)});
+  s.deps.consumer->put({std::move(refused)});
   return false;
 }
 
@@ -147,13 +147,13 @@ void submit_waiting(self_pointer self) {
     s.in_flight.push_back({std::move(order), buffer, std::move(records), std::move(extents)});
   }
   const stage_range range("upload");
-  if (auto ok = s.around.device->submit(s.burst); !ok) return fail(s, ok.error());
+  if (auto ok = s.deps.device->submit(s.burst); !ok) return fail(s, ok.error());
   look_later(self);
 }
 
 void harvest(owner_state& s) {
   if (s.stage != owner_stage::ready || s.in_flight.empty()) return;
-  auto news = s.around.device->poll();
+  auto news = s.deps.device->poll();
   if (!news) return fail(s, news.error());
   if (news->empty()) return;
   const steady_time now = std::chrono::steady_clock::now();
@@ -168,7 +168,7 @@ void harvest(owner_state& s) {
     if (copied != s.in_flight.end() && copied->order.upload == p.upload)
       stamp(s, copied->order.position, batch_stage::copied, p.converts_since.value_or(now));
   }
-  if (!released.empty()) s.around.news->slots_released(std::move(released));
+  if (!released.empty()) s.deps.listener->slots_released(std::move(released));
   std::vector<ready_batch> finished;
   std::uint64_t bytes = 0;
   for (const device::progress& p : *news) {
@@ -189,9 +189,9 @@ void harvest(owner_state& s) {
   const std::size_t count = finished.size();
   // Count them before the consumer can see them, so that the counts are complete for a consumer that has seen
   // all batches.
-  s.around.news->progressed(count, bytes, s.pinned);
+  s.deps.listener->progressed(count, bytes, s.pinned);
   const stage_range range("deliver");
-  s.around.consumer->put(std::move(finished));
+  s.deps.consumer->put(std::move(finished));
 }
 
 std::string name_of(const upload_order& upload) {
@@ -208,13 +208,13 @@ void look(self_pointer self) {
   submit_waiting(self);
   if (s.stage != owner_stage::ready || s.in_flight.empty()) return;
   const steady_time now = std::chrono::steady_clock::now();
-  if (s.around.device->waits_for_consumer()) s.progress.restart(now);
+  if (s.deps.device->waits_for_consumer()) s.progress.restart(now);
   if (s.progress.is_over(now)) {
     const upload_order& oldest = s.in_flight.front().order;
     return fail(s, {errc::device_poisoned,
                     fmt::format("the copy or the conversion of {} has not finished for {}: "
                                 "the device hangs, and only a new process can use it again",
-                                name_of(oldest), duration_for_people(s.around.flight_deadline)),
+                                name_of(oldest), duration_for_people(s.deps.flight_deadline)),
                     0});
   }
   look_later(self);
@@ -223,17 +223,17 @@ void look(self_pointer self) {
 void look_after_communicator(self_pointer self) {
   owner_state& s = self->state;
   const steady_time now = std::chrono::steady_clock::now();
-  const steady_time again = s.around.communicator->look(now);
+  const steady_time again = s.deps.communicator->look(now);
   if (again == never || std::exchange(s.communicator_look_due, true)) return;
   self->delayed_send(working_actor(self), again - now, look_at_communicator{});
 }
 
 void open(owner_state& s) {
   const stage_range range("open device");
-  auto opened = s.around.device->open();
+  auto opened = s.deps.device->open();
   if (!opened) return fail(s, opened.error());
   s.stage = owner_stage::open;
-  s.around.news->opened(*opened);
+  s.deps.listener->opened(*opened);
 }
 
 void prepare(self_pointer self, const prepare_device& order) {
@@ -254,9 +254,9 @@ void attach(owner_state& s, const attach_partition& order) {
                  order.partition);
   const stage_range range("register partition");
   const steady_time begin = std::chrono::steady_clock::now();
-  auto pinned = s.around.device->attach(order.partition, order.memory->bytes());
+  auto pinned = s.deps.device->attach(order.partition, order.memory->bytes());
   if (!pinned) return fail(s, pinned.error());
-  s.around.news->attached(
+  s.deps.listener->attached(
       {order.partition, order.memory->bytes().size(), *pinned, std::chrono::steady_clock::now() - begin});
   s.pinned = s.pinned && *pinned;
   s.partitions.add(order);
@@ -264,16 +264,16 @@ void attach(owner_state& s, const attach_partition& order) {
 
 void close(owner_state& s) {
   if (s.stage != owner_stage::failed) s.stage = owner_stage::closed;
-  s.around.device->close();
+  s.deps.device->close();
   s.partitions.clear();
 }
 
-working_actor::behavior_type behave(self_pointer self, owner_surroundings around) {
+working_actor::behavior_type behave(self_pointer self, owner_deps deps) {
   ::pthread_setname_np(::pthread_self(), owner_thread_name);
   owner_state& s = self->state;
-  s.around = std::move(around);
-  s.progress = {s.around.flight_deadline, s.around.flight_deadline / checks_a_deadline};
-  s.around.device->on_progress([to = actors::weak_handle(working_actor(self))] {
+  s.deps = std::move(deps);
+  s.progress = {s.deps.flight_deadline, s.deps.flight_deadline / checks_a_deadline};
+  s.deps.device->on_progress([to = actors::weak_handle(working_actor(self))] {
     if (const auto owner = to.lock()) actors::tell(owner, device_moved{});
   });
   return {
@@ -302,8 +302,8 @@ working_actor::behavior_type behave(self_pointer self, owner_surroundings around
       [self](const communicate& order) {
         owner_state& state = self->state;
         const bool usable = state.stage == owner_stage::open || state.stage == owner_stage::ready;
-        if (!state.around.communicator || (!usable && order.what != communicate::act::end)) return;
-        state.around.communicator->follow(order, state.around.device->on_host());
+        if (!state.deps.communicator || (!usable && order.what != communicate::act::end)) return;
+        state.deps.communicator->follow(order, state.deps.device->on_host());
         look_after_communicator(self);
       },
       [self](const look_at_communicator&) {
@@ -319,8 +319,8 @@ working_actor::behavior_type behave(self_pointer self, owner_surroundings around
 
 }  // namespace
 
-gpu_owner_actor spawn_gpu_owner(actors::actor_system& system, owner_surroundings around) {
-  return actors::spawn_on_its_own_thread(system, behave, std::move(around));
+gpu_owner_actor spawn_gpu_owner(actors::actor_system& system, owner_deps deps) {
+  return actors::spawn_on_its_own_thread(system, behave, std::move(deps));
 }
 
 }  // namespace penstock::gpu_owner

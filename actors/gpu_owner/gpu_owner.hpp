@@ -4,7 +4,7 @@
 //   receives  open_device, prepare_device, attach_partition, upload_batches, buffers_released, communicate, close_device
 //             device_moved (from its device), look_at_device, look_at_communicator (from itself)
 //   sends     ready batches                       to the consumer, through hand_over
-//             everything else                     through owner_news: it knows no other actor
+//             everything else                     through owner_listener: it knows no other actor
 //   owns      the device, the mapped partitions, the ring of buffers
 //
 //   closed --open_device--> open --prepare_device--> ready --close_device--> closed
@@ -18,7 +18,7 @@
 #include "actors/gpu_owner/communicator_side.hpp"
 #include "actors/gpu_owner/hand_over.hpp"
 #include "actors/protocol/local/actors.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/base/batch_times.hpp"
 #include "runtime/base/upload_order.hpp"
@@ -35,10 +35,10 @@ namespace penstock::gpu_owner {
 /// The name of the owner's thread in /proc and in debuggers.
 inline constexpr char owner_thread_name[] = "penstock-owner";
 
-struct owner_surroundings {
+struct owner_deps {
   std::shared_ptr<device::device> device;
   std::shared_ptr<hand_over> consumer;
-  owner_news* news = nullptr;          ///< outlives the actor
+  owner_listener* listener = nullptr;          ///< outlives the actor
   std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
   /// The group's communicator; null: none.
   std::shared_ptr<communicator_side> communicator{};
@@ -47,6 +47,6 @@ struct owner_surroundings {
   nanoseconds flight_deadline = std::chrono::seconds(30);
 };
 
-gpu_owner_actor spawn_gpu_owner(actors::actor_system& system, owner_surroundings around);
+gpu_owner_actor spawn_gpu_owner(actors::actor_system& system, owner_deps deps);
 
 }  // namespace penstock::gpu_owner

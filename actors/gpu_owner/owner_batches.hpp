@@ -30,7 +30,7 @@ class owner_batches {
   // until the next snapshot.
   static constexpr std::size_t deliveries_a_message = 16;
 
-  struct surroundings {
+  struct deps {
     hand_over* consumer = nullptr;
     protocol::owners_session_link* link = nullptr;
     arena::flight_writer* flight = nullptr;  ///< may be null
@@ -45,7 +45,7 @@ class owner_batches {
     const stream_marks* marks = nullptr;
   };
 
-  explicit owner_batches(surroundings around) : around_(std::move(around)) {}
+  explicit owner_batches(deps deps) : deps_(std::move(deps)) {}
 
   /// Runs until the session stops it. Fails when the device or the sink fails, and with errc::group_failed
   /// when this process must be replaced by one that continues from the last agreed snapshot.
@@ -61,7 +61,7 @@ class owner_batches {
   [[nodiscard]] bool wait_for_group(stream_position position) const;
   [[nodiscard]] bool nothing_comes() const;
 
-  surroundings around_;
+  deps deps_;
   std::unique_ptr<batch_sink> sink_;
   std::vector<protocol::wire_delivery> taken_;
   steady_time acknowledged_{};  // when deliveries were last reported to the session

@@ -56,7 +56,7 @@ void owner_body::tell_processes(const std::vector<gpu_process>& seen) {
 /// Any thread but the link's.
 void owner_body::die(const failure& why) {
   const int code = exit_code_of(why.code);
-  around_.host->ends(code, protocol::worker_gives_up{code, static_cast<std::uint8_t>(why.code), why.message});
+  deps_.host->ends(code, protocol::worker_gives_up{code, static_cast<std::uint8_t>(why.code), why.message});
 }
 
 // ---- messages of the session (the link's thread) ----------------------------------------------------------------
@@ -77,7 +77,7 @@ void owner_body::hear(const protocol::open_owner& order) {
   }
   auto settings = protocol::config_from_bytes(order.config);
   if (!settings) return refuse_order(settings.error());
-  around_.host->introduced(order, *settings);
+  deps_.host->introduced(order, *settings);
   auto made = device::make_device(settings->gpu.device);
   if (!made) return refuse_order(made.error());
   config_ = std::move(*settings);
@@ -87,19 +87,19 @@ void owner_body::hear(const protocol::open_owner& order) {
   marks_.base = order.base;
   if (config_.group.communicator == communicator_kind::nccl) {
     communicator_ = std::make_shared<communicator_side>(
-        communicator_side::surroundings{config_.sampler.rank.value_or(0),
+        communicator_side::deps{config_.sampler.rank.value_or(0),
                                         config_.sampler.world_size,
                                         {config_.group.join_timeout, config_.group.abort_timeout},
                                         this});
   }
 
-  owner_surroundings around;
-  around.device = device_;
-  around.consumer = consumer_;
-  around.news = this;
-  around.communicator = communicator_;
-  if (!order.pool) around.times = times_;
-  owner_ = spawn_gpu_owner(*around_.system, std::move(around));
+  owner_deps deps;
+  deps.device = device_;
+  deps.consumer = consumer_;
+  deps.listener = this;
+  deps.communicator = communicator_;
+  if (!order.pool) deps.times = times_;
+  owner_ = spawn_gpu_owner(*deps_.system, std::move(deps));
   actors::tell(owner_, open_device{});
 }
 
@@ -133,7 +133,7 @@ void owner_body::hear(const protocol::prepare_owner& order) {
 
 void owner_body::hear(const protocol::map_partition& order) {
   if (!plan_) return;
-  auto memory = arena::map_partition(around_.arena, shape_, order.partition);
+  auto memory = arena::map_partition(deps_.arena, shape_, order.partition);
   if (!memory) return consumer_->fail(memory.error());
   actors::tell(owner_,
                attach_partition{order.partition, std::make_shared<mapping>(std::move(*memory)), shape_});
@@ -164,7 +164,7 @@ void owner_body::hear(const protocol::stop_owner& order) {
   consumer_->stop();
   // Otherwise work in progress no longer counts. Inside a session's process, only the communicator's end
   // stops a program that waits for other ranks.
-  if (!order.whole && around_.outlived) say_end();
+  if (!order.whole && deps_.outlived) say_end();
   planned_.decide(false);
 }
 
@@ -232,17 +232,17 @@ void owner_body::run() {
   if (planned_.is_known.get_future().get()) {
     work();
     // From here on, no hang can undo what is done.
-    if (around_.outlived) around_.host->ends(exit_codes::finished, std::nullopt);
+    if (deps_.outlived) deps_.host->ends(exit_codes::finished, std::nullopt);
     let_go();
   } else {
     if (planned_.refused) die(*planned_.refused);
-    if (around_.outlived) let_go();
+    if (deps_.outlived) let_go();
   }
-  around_.host->ends(exit_codes::finished, std::nullopt);
+  deps_.host->ends(exit_codes::finished, std::nullopt);
 }
 
 void owner_body::work() {
-  auto page = arena::flight_writer::map(around_.flights, order_.flight_page);
+  auto page = arena::flight_writer::map(deps_.flights, order_.flight_page);
   if (page) flight_.emplace(std::move(*page));
   home_ = std::make_shared<batch_home>(device_, [this](std::uint32_t buffer) {
     if (consumer_->give_back(buffer)) actors::tell(owner_, buffers_released{});
@@ -261,11 +261,11 @@ void owner_body::let_go() {
   }
   if (home_) home_->close();
   if (owner_) {
-    if (around_.outlived) end_communicator();
+    if (deps_.outlived) end_communicator();
     actors::tell(owner_, close_device{});
     owner_ = gpu_owner_actor();
   }
-  around_.system->await_all_actors_done();
+  deps_.system->await_all_actors_done();
 }
 
 /// On threads, the communicator must be ended explicitly; a process would end it by exiting. If this takes
@@ -277,33 +277,33 @@ void owner_body::end_communicator() {
 }
 
 void owner_body::run_programs() {
-  owner_jobs::surroundings around{consumer_.get(), link_.get(), flight_ ? &*flight_ : nullptr, {}, {}};
-  around.give_back = [this](std::uint32_t buffer) { home_->give_back(buffer); };
-  around.counts = [this] { return counts(); };
+  owner_jobs::deps deps{consumer_.get(), link_.get(), flight_ ? &*flight_ : nullptr, {}, {}};
+  deps.give_back = [this](std::uint32_t buffer) { home_->give_back(buffer); };
+  deps.counts = [this] { return counts(); };
   job_programs programs(device_, config_.jobs.programs);
-  if (auto ok = owner_jobs(std::move(around), programs).run(); !ok) die(ok.error());
+  if (auto ok = owner_jobs(std::move(deps), programs).run(); !ok) die(ok.error());
 }
 
 void owner_body::run_sink() {
-  owner_batches::surroundings around;
-  around.consumer = consumer_.get();
-  around.link = link_.get();
-  around.flight = flight_ ? &*flight_ : nullptr;
-  around.times = times_.get();
-  around.plan = plan_;
-  around.home = home_;
-  around.device = device_;
-  around.communicator = communicator_;
-  around.order = &order_;
-  around.settings = &config_;
-  around.counts = [this] { return counts(); };
-  around.marks = &marks_;
-  const auto ok = owner_batches(std::move(around)).run();
+  owner_batches::deps deps;
+  deps.consumer = consumer_.get();
+  deps.link = link_.get();
+  deps.flight = flight_ ? &*flight_ : nullptr;
+  deps.times = times_.get();
+  deps.plan = plan_;
+  deps.home = home_;
+  deps.device = device_;
+  deps.communicator = communicator_;
+  deps.order = &order_;
+  deps.settings = &config_;
+  deps.counts = [this] { return counts(); };
+  deps.marks = &marks_;
+  const auto ok = owner_batches(std::move(deps)).run();
   finished_ = ok && marks_.whole;
   if (ok) return;
   if (!communicator_ || ok.error().code != errc::group_failed) return die(ok.error());
   log::info("group", "{}: going back to the last step that all ranks have completed", ok.error().message);
-  around_.host->ends(exit_codes::temporary, std::nullopt);
+  deps_.host->ends(exit_codes::temporary, std::nullopt);
 }
 
 }  // namespace penstock::gpu_owner

@@ -36,10 +36,10 @@ class owner_host {
   ~owner_host() = default;
 };
 
-class owner_body final : owner_news {
+class owner_body final : owner_listener {
  public:
   /// All of these outlive the body.
-  struct surroundings {
+  struct deps {
     actors::actor_system* system = nullptr;
     owner_host* host = nullptr;
     int arena = -1;  ///< descriptors of the session's memory
@@ -47,7 +47,7 @@ class owner_body final : owner_news {
     bool outlived = false;  ///< run() must leave nothing behind when it returns: its process continues
   };
 
-  explicit owner_body(surroundings around) : around_(around) {}
+  explicit owner_body(deps deps) : deps_(deps) {}
 
   /// Call once, before the first message.
   void speak_through(std::shared_ptr<protocol::owners_session_link> link) { link_ = std::move(link); }
@@ -78,7 +78,7 @@ class owner_body final : owner_news {
   void attached(const attached_partition& what) override;
   void communicator_changed(const group::communicator_state& state) override;
   void communicator_drawn(std::uint64_t number, const std::string& id) override;
-  void communicator_stuck(const std::string& why) override { around_.host->stuck(why); }
+  void communicator_stuck(const std::string& why) override { deps_.host->stuck(why); }
   void work();
   void run_sink();
   void run_programs();
@@ -91,7 +91,7 @@ class owner_body final : owner_news {
   void tell_processes(const std::vector<gpu_process>& seen);
   void die(const failure& why);
 
-  surroundings around_;
+  deps deps_;
   std::shared_ptr<protocol::owners_session_link> link_;
   std::shared_ptr<hand_over> consumer_ = std::make_shared<hand_over>();
   std::shared_ptr<device::device> device_;

@@ -35,9 +35,9 @@ upload_batches orders_of(protocol::upload_jobs order) {
 
 result<void> owner_jobs::run() {
   while (true) {
-    if (around_.flight != nullptr) around_.flight->wait_begins(std::chrono::steady_clock::now());
-    auto taken = around_.consumer->take();
-    if (around_.flight != nullptr) around_.flight->wait_ends(std::chrono::steady_clock::now());
+    if (deps_.flight != nullptr) deps_.flight->wait_begins(std::chrono::steady_clock::now());
+    auto taken = deps_.consumer->take();
+    if (deps_.flight != nullptr) deps_.flight->wait_ends(std::chrono::steady_clock::now());
     if (auto* why = std::get_if<failure>(&taken)) return tl::unexpected(std::move(*why));
     if (std::holds_alternative<hand_over::stream_ended>(taken)) return {};
     if (auto ok = answer(std::move(std::get<ready_batch>(taken))); !ok) {
@@ -50,23 +50,23 @@ result<void> owner_jobs::run() {
 result<void> owner_jobs::answer(ready_batch job) {
   // If this job kills us, the session finds it here.
   const auto mark = static_cast<std::uint32_t>(job.upload & generation_mask);
-  if (around_.flight != nullptr)
-    around_.flight->publish({arena::phase::loading, 0, 0, mark}, job.job->function);
+  if (deps_.flight != nullptr)
+    deps_.flight->publish({arena::phase::loading, 0, 0, mark}, job.job->function);
   auto done = programs_.run(job);
   if (!done) return tl::unexpected(std::move(done.error()));
-  if (!job.refused) around_.give_back(job.buffer);
+  if (!job.refused) deps_.give_back(job.buffer);
   const auto* const first = reinterpret_cast<const char*>(done->bytes.data());
   done->text.resize(std::min(done->text.size(), text_bytes_max));
   answers_.push_back({done->upload, static_cast<std::uint32_t>(done->how), std::move(done->text),
                       std::string(first, done->bytes.size())});
   answer_bytes_ += done->bytes.size();
   if (answers_.size() == answers_a_message || answer_bytes_ >= program_result_bytes_max ||
-      !around_.consumer->has_batch())
+      !deps_.consumer->has_batch())
     send();
   // Only now: a process that dies earlier has not answered the job.
-  if (around_.flight != nullptr) {
-    around_.flight->sample_done();
-    around_.flight->rest();
+  if (deps_.flight != nullptr) {
+    deps_.flight->sample_done();
+    deps_.flight->rest();
   }
   return {};
 }
@@ -76,11 +76,11 @@ void owner_jobs::send() {
   protocol::jobs_answered news;
   news.answers = std::exchange(answers_, {});
   answer_bytes_ = 0;
-  const upload_counts counts = around_.counts();
+  const upload_counts counts = deps_.counts();
   news.uploads = counts.uploads;
   news.bytes = counts.bytes;
   news.pinned = counts.pinned;
-  around_.link->send(news);
+  deps_.link->send(news);
 }
 
 }  // namespace penstock::gpu_owner

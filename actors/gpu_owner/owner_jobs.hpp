@@ -24,7 +24,7 @@ struct upload_counts {
 
 class owner_jobs {
  public:
-  struct surroundings {
+  struct deps {
     hand_over* consumer = nullptr;
     protocol::owners_session_link* link = nullptr;
     arena::flight_writer* flight = nullptr;        ///< may be null
@@ -32,7 +32,7 @@ class owner_jobs {
     std::function<upload_counts()> counts;
   };
 
-  owner_jobs(surroundings around, job_programs& programs) : around_(std::move(around)), programs_(programs) {}
+  owner_jobs(deps deps, job_programs& programs) : deps_(std::move(deps)), programs_(programs) {}
 
   /// Runs until the session stops it. Fails when the device is lost.
   result<void> run();
@@ -41,7 +41,7 @@ class owner_jobs {
   result<void> answer(ready_batch job);
   void send();
 
-  surroundings around_;
+  deps deps_;
   job_programs& programs_;
   std::vector<protocol::wire_job_answer> answers_;
   std::size_t answer_bytes_ = 0;

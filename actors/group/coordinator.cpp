@@ -13,7 +13,7 @@ struct coordinator_state {
   coordinator_state(const coordinator_state&) = delete;
   coordinator_state& operator=(const coordinator_state&) = delete;
 
-  coordinator_surroundings around;
+  coordinator_deps deps;
   std::shared_ptr<newest_reports> reports = std::make_shared<newest_reports>();
   std::shared_ptr<coordinator_wire> wire;
   std::optional<coordinator_driver> driver;
@@ -27,8 +27,8 @@ void end(self_pointer self) {
   if (std::exchange(s.ended, true)) return;
   if (s.wire) s.wire->stop();
   s.wire.reset();
-  s.around.listen = {};
-  s.around.news->coordinator_gone();
+  s.deps.listen = {};
+  s.deps.listener->coordinator_gone();
   self->quit();
 }
 
@@ -39,14 +39,14 @@ struct carry_out {
     if (s.wire) s.wire->send(order.link, std::move(order.order));
   }
   void operator()(const draw_communicator_id& order) const {
-    s.around.news->communicator_ordered({gpu_owner::communicate::act::draw_id, order.number, {}, 0});
+    s.deps.listener->communicator_ordered({gpu_owner::communicate::act::draw_id, order.number, {}, 0});
   }
   void operator()(const coordinator_news& news) const {
     news.warns() ? log::warn("group", "{}", news.text) : log::info("group", "{}", news.text);
     if (news.what == coordinator_news::kind::rank_arrived)
-      s.around.news->group_event(event_kind::rank_arrived, news.text);
+      s.deps.listener->group_event(event_kind::rank_arrived, news.text);
     if (news.what == coordinator_news::kind::rank_lost)
-      s.around.news->group_event(event_kind::rank_lost, news.text);
+      s.deps.listener->group_event(event_kind::rank_lost, news.text);
   }
 };
 
@@ -62,12 +62,12 @@ void take_reports(self_pointer self) {
   for (const auto& [link, report] : s.reports->take()) s.driver->reported(link, report, self->clock().now());
 }
 
-coordinator_actor::behavior_type behave(self_pointer self, coordinator_surroundings around) {
+coordinator_actor::behavior_type behave(self_pointer self, coordinator_deps deps) {
   coordinator_state& s = self->state;
-  s.around = std::move(around);
-  s.driver.emplace(s.around.settings, s.around.group, self->clock().now());
-  s.wire = s.around.listen(coordinator_actor(self), s.reports);
-  const nanoseconds look_every = s.around.settings.look_every();
+  s.deps = std::move(deps);
+  s.driver.emplace(s.deps.settings, s.deps.group, self->clock().now());
+  s.wire = s.deps.listen(coordinator_actor(self), s.reports);
+  const nanoseconds look_every = s.deps.settings.look_every();
   self->delayed_send(coordinator_actor(self), look_every, group_beat{});
   const auto now = [self] { return self->clock().now(); };
   return {
@@ -84,17 +84,17 @@ coordinator_actor::behavior_type behave(self_pointer self, coordinator_surroundi
       [self, now](const member_held& news) { self->state.driver->held(news.link, now()); },
       [self](const address_taken& news) {
         self->state.driver->listening(news.where);
-        self->state.around.news->cannot_listen({});
+        self->state.deps.listener->cannot_listen({});
         step(self);
       },
       [self](const address_refused& news) {
         self->state.driver->not_listening(news.why);
-        self->state.around.news->cannot_listen(news.why);
+        self->state.deps.listener->cannot_listen(news.why);
         step(self);
       },
       [self](const unknown_peer_came& came) {
         self->state.driver->unknown_peer(came.who);
-        self->state.around.news->peer_refused(came.who);
+        self->state.deps.listener->peer_refused(came.who);
         step(self);
       },
       [self](const communicator_drawn& news) {
@@ -120,8 +120,8 @@ coordinator_actor::behavior_type behave(self_pointer self, coordinator_surroundi
 
 }  // namespace
 
-coordinator_actor spawn_coordinator(actors::actor_system& system, coordinator_surroundings around) {
-  return actors::spawn(system, behave, std::move(around));
+coordinator_actor spawn_coordinator(actors::actor_system& system, coordinator_deps deps) {
+  return actors::spawn(system, behave, std::move(deps));
 }
 
 }  // namespace penstock::group

@@ -5,7 +5,7 @@
 //             unknown_peer_came, links_refused                    from its listener
 //             leave_group, drop_group                         from the session
 //   says      group_order                                     over the links
-//             through group_news                              rank_arrived, rank_lost, cannot_listen, peer_refused,
+//             through group_listener                              rank_arrived, rank_lost, cannot_listen, peer_refused,
 //                                                           coordinator_gone
 //   owns      the coordinator_driver
 //
@@ -13,7 +13,7 @@
 #pragma once
 
 #include "actors/group/wires.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "runtime/group/group_book.hpp"
 
 #include <functional>
@@ -26,14 +26,14 @@ class actor_system;
 
 namespace penstock::group {
 
-struct coordinator_surroundings {
+struct coordinator_deps {
   group_settings settings;
   std::string group;  ///< its name, for texts
   /// Opens the actor's listener. Called once.
   std::function<std::shared_ptr<coordinator_wire>(coordinator_actor, std::shared_ptr<newest_reports>)> listen;
-  group_news* news = nullptr;  ///< outlives the actor
+  group_listener* listener = nullptr;  ///< outlives the actor
 };
 
-coordinator_actor spawn_coordinator(actors::actor_system& system, coordinator_surroundings around);
+coordinator_actor spawn_coordinator(actors::actor_system& system, coordinator_deps deps);
 
 }  // namespace penstock::group

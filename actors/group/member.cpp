@@ -16,7 +16,7 @@ struct member_state {
   member_state(const member_state&) = delete;
   member_state& operator=(const member_state&) = delete;
 
-  member_surroundings around;
+  member_deps deps;
   std::shared_ptr<newest_order> orders = std::make_shared<newest_order>();
   std::shared_ptr<member_wire> wire;
   std::optional<rank_driver> rank;  // set at the first message
@@ -28,7 +28,7 @@ struct member_state {
   std::uint64_t agreed = 0;  // as last reported to the owner
   bool ended = false;
 
-  [[nodiscard]] const rank_card& card() const { return around.settings.card; }
+  [[nodiscard]] const rank_card& card() const { return deps.settings.card; }
 };
 
 using self_pointer = actors::self<member_actor, member_state>;
@@ -58,13 +58,13 @@ void tell_state(const member_state& s) {
   const rank_driver& rank = *s.rank;
   const group_view& view = rank.book().view();
   group_status now;
-  now.group = s.around.group;
+  now.group = s.deps.group;
   now.rank = s.card().rank;
   now.world_size = s.card().world_size;
   now.phase = rank.end() ? "over" : name_of(view.phase);
   now.waits_for = rank.waits_for(s.open);
-  if (!rank.joined() || s.around.settings.waits_for_lost) now.missing = rank.lost();
-  now.steps = s.around.gate->handed_out();
+  if (!rank.joined() || s.deps.settings.waits_for_lost) now.missing = rank.lost();
+  now.steps = s.deps.gate->handed_out();
   now.generation = view.generation;
   now.stop_at = view.limit;
   if (rank.end()) {
@@ -72,12 +72,12 @@ void tell_state(const member_state& s) {
     if (const auto& cause = rank.end()->cause)
       now.first_cause = group_cause_report{cause->rank, cause->host, cause->pid, cause->cause};
   }
-  s.around.news->group_changed(now);
+  s.deps.listener->group_changed(now);
 }
 
 void tell(const member_state& s, event_kind what, std::string text) {
   log::info("group", "{}", text);
-  s.around.news->group_event(what, std::move(text));
+  s.deps.listener->group_event(what, std::move(text));
 }
 
 /// Reports what the group has agreed on since the previous call.
@@ -86,10 +86,10 @@ void follow_phase(member_state& s) {
   if (s.rank->joined() && !std::exchange(s.joined, true)) {
     tell(s, event_kind::group_joined,
          alone ? fmt::format("the group '{}' has finished: rank {} delivers its remaining batches alone",
-                             s.around.group, s.card().rank)
-               : fmt::format("rank {} has joined the group '{}' of {}", s.card().rank, s.around.group,
+                             s.deps.group, s.card().rank)
+               : fmt::format("rank {} has joined the group '{}' of {}", s.card().rank, s.deps.group,
                              counted(s.card().world_size, "rank")));
-    s.around.news->joined();
+    s.deps.listener->joined();
   }
   const group_phase phase = s.rank->book().view().phase;
   if (std::exchange(s.phase, phase) == phase) return;
@@ -103,24 +103,24 @@ void follow_phase(member_state& s) {
 /// agreed one.
 void follow_agreement(member_state& s) {
   const std::uint64_t agreed = s.rank->book().view().agreed;
-  if (!s.around.settings.communicator || agreed <= s.agreed) return;
+  if (!s.deps.settings.communicator || agreed <= s.agreed) return;
   s.agreed = agreed;
-  s.around.news->communicator_ordered({gpu_owner::communicate::act::agreed, 0, {}, agreed});
+  s.deps.listener->communicator_ordered({gpu_owner::communicate::act::agreed, 0, {}, agreed});
 }
 
 void begin_gate(const member_state& s) {
   const group_phase phase = s.rank->book().view().phase;
   const bool begun = s.rank->book().delivers_the_rest() || phase == group_phase::running ||
                      phase == group_phase::stopping;
-  if (begun && s.around.gate->begin()) s.around.news->gate_moved();
+  if (begun && s.deps.gate->begin()) s.deps.listener->gate_moved();
 }
 
 void wake_waiting(const member_state& s) {
-  if (s.around.gate->take_waiting()) s.around.news->gate_moved();
+  if (s.deps.gate->take_waiting()) s.deps.listener->gate_moved();
 }
 
 void end_gate(const member_state& s) {
-  s.around.gate->end();
+  s.deps.gate->end();
   wake_waiting(s);
 }
 
@@ -128,23 +128,23 @@ void end_gate(const member_state& s) {
 /// number that a frozen rank reports is exact.
 void move_gate(member_state& s, steady_time now) {
   const auto right = s.rank->book().right();
-  s.rank->book().delivered(right ? s.around.gate->open(right->until, right->limit) : s.around.gate->shut());
+  s.rank->book().delivered(right ? s.deps.gate->open(right->until, right->limit) : s.deps.gate->shut());
   if (right && now < right->until) wake_waiting(s);
   s.open = s.rank->book().may_hand_out(now);
 }
 
 void tell_end(member_state& s, const end_rank& end) {
-  if (s.around.settings.communicator)
-    s.around.news->communicator_ordered({gpu_owner::communicate::act::free, 0, {}, 0});
+  if (s.deps.settings.communicator)
+    s.deps.listener->communicator_ordered({gpu_owner::communicate::act::free, 0, {}, 0});
   // Publish a failure before ending the gate, where the consumer may be waiting.
   if (end.how != group_outcome::failed) end_gate(s);
   std::string text = fmt::format(
-      "the group '{}' {}", s.around.group,
+      "the group '{}' {}", s.deps.group,
       end.how == group_outcome::stopped ? "was stopped" : fmt::format("has {}", name_of(end.how)));
   if (end.cause) text += ": " + in_words(*end.cause);
   tell(s, event_kind::group_over, std::move(text));
   tell_state(s);
-  s.around.news->group_over(end.how, end.cause);
+  s.deps.listener->group_over(end.how, end.cause);
   end_gate(s);
 }
 
@@ -154,8 +154,8 @@ void end(self_pointer self) {
   end_gate(s);
   if (s.wire) s.wire->stop();
   s.wire.reset();
-  s.around.connect = {};
-  s.around.news->member_gone();
+  s.deps.connect = {};
+  s.deps.listener->member_gone();
   self->quit();
 }
 
@@ -168,10 +168,10 @@ struct carry_out {
   }
   void operator()(const make_communicator& order) const {
     using act = gpu_owner::communicate::act;
-    s.around.news->communicator_ordered({act::make, order.number, order.id, s.rank->book().view().agreed});
+    s.deps.listener->communicator_ordered({act::make, order.number, order.id, s.rank->book().view().agreed});
   }
   void operator()(const abort_communicator& order) const {
-    s.around.news->communicator_ordered({gpu_owner::communicate::act::abort, order.number, {}, 0});
+    s.deps.listener->communicator_ordered({gpu_owner::communicate::act::abort, order.number, {}, 0});
   }
   void operator()(const end_rank& order) const {
     self->delayed_send(member_actor(self), rank_driver::linger, group_beat{false});
@@ -196,16 +196,16 @@ void step(self_pointer self) {
 void join(self_pointer self, const std::string& device) {
   member_state& s = self->state;
   if (s.rank) return;
-  s.around.settings.card.device = device;
-  s.rank.emplace(rank_setup{s.around.settings, s.around.where}, 0, self->clock().now());
+  s.deps.settings.card.device = device;
+  s.rank.emplace(rank_setup{s.deps.settings, s.deps.where}, 0, self->clock().now());
   s.rank->cannot_listen(s.no_address);
   if (!s.refused.empty()) s.rank->peer_refused(s.refused);
-  s.wire = s.around.connect(member_actor(self), s.orders);
+  s.wire = s.deps.connect(member_actor(self), s.orders);
   tell(s, event_kind::group_joining,
        fmt::format("rank {} of {} joins the group '{}' at {}", s.card().rank, s.card().world_size,
-                   s.around.group, s.around.where));
-  self->delayed_send(member_actor(self), s.around.settings.look_every(), group_beat{});
-  if (s.around.gate->handed_out() > 0) s.rank->book().delivered(s.around.gate->handed_out());
+                   s.deps.group, s.deps.where));
+  self->delayed_send(member_actor(self), s.deps.settings.look_every(), group_beat{});
+  if (s.deps.gate->handed_out() > 0) s.rank->book().delivered(s.deps.gate->handed_out());
 }
 
 /// Calls `what` with the rank, if it has joined, and carries out what follows.
@@ -216,8 +216,8 @@ void with_rank(self_pointer self, What what) {
   step(self);
 }
 
-member_actor::behavior_type behave(self_pointer self, member_surroundings around) {
-  self->state.around = std::move(around);
+member_actor::behavior_type behave(self_pointer self, member_deps deps) {
+  self->state.deps = std::move(deps);
   const auto now = [self] { return self->clock().now(); };
   return {
       [self](const join_group& order) {
@@ -285,7 +285,7 @@ member_actor::behavior_type behave(self_pointer self, member_surroundings around
       [self](const group_beat& beat) {
         member_state& s = self->state;
         if (s.ended) return;
-        if (beat.again) self->delayed_send(member_actor(self), s.around.settings.look_every(), group_beat{});
+        if (beat.again) self->delayed_send(member_actor(self), s.deps.settings.look_every(), group_beat{});
         step(self);
       },
   };
@@ -293,8 +293,8 @@ member_actor::behavior_type behave(self_pointer self, member_surroundings around
 
 }  // namespace
 
-member_actor spawn_member(actors::actor_system& system, member_surroundings around) {
-  return actors::spawn(system, behave, std::move(around));
+member_actor spawn_member(actors::actor_system& system, member_deps deps) {
+  return actors::spawn(system, behave, std::move(deps));
 }
 
 }  // namespace penstock::group

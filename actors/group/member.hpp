@@ -6,7 +6,7 @@
 //             cannot_listen, peer_refused                     from rank 0's coordinator
 //             orders_arrived, link_made, link_lost, coordinator_ended, coordinator_held, links_refused   from its link
 //   says      member_report                                   over the link
-//             through group_news                              joined, gate_moved, group_over, ...
+//             through group_listener                              joined, gate_moved, group_over, ...
 //   owns      the rank_driver; it alone writes the hand_over_gate
 //
 // A rank starts to report at join_group, that is, once its device is open; before that, it only reports that
@@ -16,7 +16,7 @@
 
 #include "actors/group/wires.hpp"
 #include "actors/protocol/local/hand_over_gate.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "runtime/group/member_book.hpp"
 
 #include <functional>
@@ -29,16 +29,16 @@ class actor_system;
 
 namespace penstock::group {
 
-struct member_surroundings {
+struct member_deps {
   member_settings settings;  ///< its card does not name the device yet
   std::string group;         ///< its name, for texts
   std::string where;         ///< its address, for texts
   std::shared_ptr<hand_over_gate> gate;
   /// Opens the actor's link. Called once.
   std::function<std::shared_ptr<member_wire>(member_actor, std::shared_ptr<newest_order>)> connect;
-  group_news* news = nullptr;  ///< outlives the actor
+  group_listener* listener = nullptr;  ///< outlives the actor
 };
 
-member_actor spawn_member(actors::actor_system& system, member_surroundings around);
+member_actor spawn_member(actors::actor_system& system, member_deps deps);
 
 }  // namespace penstock::group

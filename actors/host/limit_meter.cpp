@@ -18,24 +18,24 @@ const worker_status* worker_of(const session_status& status, std::uint32_t id) {
 
 }  // namespace
 
-telemetry::limit_surroundings surroundings_of(const session_status& status, const telemetry::limit_reading& reading) {
-  telemetry::limit_surroundings around;
-  around.restarts = status.worker_restarts;
-  around.on_host = status.gpu.kind == "host";
-  around.hedges = status.hedges;
-  around.slots_per_worker = status.slots_per_worker;
-  around.hosts = static_cast<std::uint32_t>(status.hosts.size());
-  for (const host_status& one : status.hosts) around.remote_resting += one.workers_offered - std::min(one.workers_offered, one.workers_wanted);
-  around.owner_pid = status.gpu_pid;
-  around.stalled = status.stalled;
+telemetry::limit_context context_of(const session_status& status, const telemetry::limit_reading& reading) {
+  telemetry::limit_context context;
+  context.restarts = status.worker_restarts;
+  context.on_host = status.gpu.kind == "host";
+  context.hedges = status.hedges;
+  context.slots_per_worker = status.slots_per_worker;
+  context.hosts = static_cast<std::uint32_t>(status.hosts.size());
+  for (const host_status& one : status.hosts) context.remote_resting += one.workers_offered - std::min(one.workers_offered, one.workers_wanted);
+  context.owner_pid = status.gpu_pid;
+  context.stalled = status.stalled;
   if (const auto& stall = status.stalled) {
     const worker_status* const w = stall->worker ? worker_of(status, *stall->worker) : nullptr;
-    if (w != nullptr) around.stalled_pid = w->pid;
-    if (stall->kind == "gpu") around.stalled_pid = status.gpu_pid;
+    if (w != nullptr) context.stalled_pid = w->pid;
+    if (stall->kind == "gpu") context.stalled_pid = status.gpu_pid;
   }
   const worker_status* const dead = reading.lost ? worker_of(status, reading.lost->worker) : nullptr;
-  if (dead != nullptr && dead->last_death) around.lost_worker_end = supervisor::end_text(*dead->last_death);
-  return around;
+  if (dead != nullptr && dead->last_death) context.lost_worker_end = supervisor::end_text(*dead->last_death);
+  return context;
 }
 
 telemetry::limit_reading limit_meter::look(supervision::progress_facts run, const batch_times* times,

@@ -14,7 +14,7 @@
 namespace penstock::host {
 
 /// What the advice needs to know of a run, except its cores, its workers, its kind and its memory.
-[[nodiscard]] telemetry::limit_surroundings surroundings_of(const session_status& status, const telemetry::limit_reading& reading);
+[[nodiscard]] telemetry::limit_context context_of(const session_status& status, const telemetry::limit_reading& reading);
 
 class limit_meter {
  public:

@@ -8,17 +8,17 @@
 namespace penstock::host {
 
 void owner_reports::opened(const device::identity& what) {
-  if (what.uuid && !around_.settings->gpu.share) {
-    auto ours = device::exclusive_use::take(*what.uuid, around_.settings->name);
+  if (what.uuid && !deps_.settings->gpu.share) {
+    auto ours = device::exclusive_use::take(*what.uuid, deps_.settings->name);
     if (!ours) return gave_up(ours.error());
     const std::lock_guard hold(lock_guard_);
     lock_.emplace(std::move(*ours));
   }
   // Never if the GPU owner is another process: the query opens the GPU's device files.
-  if (what.uuid && !around_.elsewhere)
+  if (what.uuid && !deps_.elsewhere)
     watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
-  around_.board->device_opened(what);
-  around_.tell(event_of(event_kind::device_opened, what.name));
+  deps_.board->device_opened(what);
+  deps_.tell(event_of(event_kind::device_opened, what.name));
   log::debug("gpu", "opened {}", what.name);
   device_ready(what);
 }
@@ -30,47 +30,47 @@ void owner_reports::release_gpu() {
 
 void owner_reports::reopened(pid_t owner) {
   event again = event_of(event_kind::device_opened,
-                         fmt::format("{}, reopened by a new GPU owner", around_.board->status().gpu.name));
+                         fmt::format("{}, reopened by a new GPU owner", deps_.board->status().gpu.name));
   again.pid = owner;
-  around_.tell(std::move(again));
+  deps_.tell(std::move(again));
 }
 
 void owner_reports::attached(const gpu_owner::attached_partition& what) {
-  around_.tell(event_of(what));
+  deps_.tell(event_of(what));
 }
 
 void owner_reports::progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) {
-  around_.board->uploaded(uploads, bytes, pinned);
+  deps_.board->uploaded(uploads, bytes, pinned);
 }
 
 void owner_reports::record_failure(const failure& why) {
-  around_.board->device_state("failed");
-  around_.tell(event_of(event_kind::device_failed, why.message));
+  deps_.board->device_state("failed");
+  deps_.tell(event_of(event_kind::device_failed, why.message));
 }
 
 void owner_reports::owner_changed(const supervisor::owner_facts& facts) {
-  around_.board->owner_changed(facts.state, facts.pid, facts.restarts);
+  deps_.board->owner_changed(facts.state, facts.pid, facts.restarts);
 }
 
 void owner_reports::owner_died(const owner_death_report& death) {
-  around_.board->owner_died(death);
-  around_.tell(event_of(death));
+  deps_.board->owner_died(death);
+  deps_.tell(event_of(death));
 }
 
 void owner_reports::owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) {
-  around_.board->owner_recovered(incarnation, seconds_since_its_end);
+  deps_.board->owner_recovered(incarnation, seconds_since_its_end);
 }
 
 void owner_reports::owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) {
-  around_.board->waited(in_all, waits_at);
+  deps_.board->waited(in_all, waits_at);
 }
 
 void owner_reports::gpu_processes_seen(std::vector<gpu_process> processes) {
-  around_.board->gpu_processes_seen(std::move(processes));
+  deps_.board->gpu_processes_seen(std::move(processes));
 }
 
 void owner_reports::owner_closed() {
-  around_.ending->owner_gone();
+  deps_.ending->owner_gone();
 }
 
 }  // namespace penstock::host

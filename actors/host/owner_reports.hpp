@@ -7,7 +7,7 @@
 
 #include "actors/host/board.hpp"
 #include "actors/host/ending.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "runtime/device/exclusive_use.hpp"
 #include "runtime/device/gpu_process_watch.hpp"
 
@@ -20,16 +20,16 @@
 
 namespace penstock::host {
 
-class owner_reports : public gpu_owner::owner_news, public supervisor::keeper_news {
+class owner_reports : public gpu_owner::owner_listener, public supervisor::keeper_listener {
  public:
-  struct surroundings {
+  struct deps {
     const config* settings = nullptr;
     bool elsewhere = false;  ///< the owner is another process
     host::board* board = nullptr;
     host::ending* ending = nullptr;
     std::function<void(event)> tell;
   };
-  explicit owner_reports(surroundings around) : around_(std::move(around)) {}
+  explicit owner_reports(deps deps) : deps_(std::move(deps)) {}
 
   void opened(const device::identity& what) final;
   void reopened(pid_t owner) override;
@@ -54,7 +54,7 @@ class owner_reports : public gpu_owner::owner_news, public supervisor::keeper_ne
   /// Follows opened(), unless another session has the GPU.
   virtual void device_ready(const device::identity& /*what*/) {}
 
-  const surroundings around_;
+  const deps deps_;
   std::mutex lock_guard_;                           // guards lock_
   std::optional<device::exclusive_use> lock_;       // the lock on the GPU
   std::optional<device::gpu_process_watch> watch_;  // watches the GPU's other processes while we hold it

@@ -3,7 +3,7 @@
 // thread-safe.
 #pragma once
 
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "runtime/process/log_book.hpp"
 
 namespace penstock::host {

@@ -18,7 +18,7 @@
 #include "actors/host/tuning.hpp"
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "actors/supervisor/worker_processes.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/base/home_process.hpp"
@@ -59,7 +59,7 @@ struct run_kind {
   std::map<std::string, std::string> files{};  ///< paths of files that the program writes, by kind
 };
 
-class run : public supervisor::supervisor_news {
+class run : public supervisor::supervisor_listener {
  public:
   run(const run&) = delete;
   run& operator=(const run&) = delete;

@@ -2,7 +2,7 @@
 // events to its journal.
 #pragma once
 
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/base/work_kind.hpp"
 

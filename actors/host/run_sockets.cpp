@@ -147,12 +147,12 @@ limits_told run::limits() const {
   session_status status = board_.status_before_end();
   add_to_status(status);
   const telemetry::limit_reading reading = board_.limits();
-  telemetry::limit_surroundings around = surroundings_of(status, reading);
-  around.cores = cores_;
-  around.workers = workers_.load();
-  around.work = kind_.work;
-  around.pinned = board_.is_pinned();
-  return {reading, telemetry::advise(reading, around, settings_)};
+  telemetry::limit_context context = context_of(status, reading);
+  context.cores = cores_;
+  context.workers = workers_.load();
+  context.work = kind_.work;
+  context.pinned = board_.is_pinned();
+  return {reading, telemetry::advise(reading, context, settings_)};
 }
 
 }  // namespace penstock::host

@@ -41,7 +41,7 @@ class device_side::program_thread {
     device_side* pool = nullptr;
   };
 
-  explicit program_thread(std::shared_ptr<shared> around) : shared_(std::move(around)) {
+  explicit program_thread(std::shared_ptr<shared> deps) : shared_(std::move(deps)) {
     std::packaged_task<void()> work([all = shared_] { run(*all); });
     done_ = work.get_future();
     const all_signals_blocked quiet;
@@ -111,20 +111,20 @@ result<void> device_side::check(const config& settings, const arena::geometry& s
 }
 
 result<std::unique_ptr<device_side>> device_side::make(actors::actor_system& system, process::io_thread& io,
-                                                       surroundings around) {
+                                                       deps deps) {
   std::shared_ptr<device::device> device;
-  if (around.settings->gpu.placement == placement_rule::embedded) {
-    auto made = device::make_device(around.settings->gpu.device);
+  if (deps.settings->gpu.placement == placement_rule::embedded) {
+    auto made = device::make_device(deps.settings->gpu.device);
     if (!made) return tl::unexpected(std::move(made.error()));
     device = std::move(*made);
   }
-  return std::make_unique<device_side>(system, io, std::move(around), std::move(device));
+  return std::make_unique<device_side>(system, io, std::move(deps), std::move(device));
 }
 
-device_side::device_side(actors::actor_system& system, process::io_thread& io, surroundings around,
+device_side::device_side(actors::actor_system& system, process::io_thread& io, deps deps,
                          std::shared_ptr<device::device> device)
-    : owner_reports({around.settings, device == nullptr, around.board, around.ending, around.tell}),
-      around_(std::move(around)),
+    : owner_reports({deps.settings, device == nullptr, deps.board, deps.ending, deps.tell}),
+      deps_(std::move(deps)),
       device_(std::move(device)) {
   if (device_) {
     spawn_owner(system);
@@ -141,7 +141,7 @@ void device_side::spawn_owner(actors::actor_system& system) {
   home_ = std::make_shared<batch_home>("result", "pool");
   auto all = std::make_shared<program_thread::shared>();
   buffers_ =
-      std::make_shared<lent_buffers>(home_, around_.settings->gpu.buffers, [weak = std::weak_ptr(all)] {
+      std::make_shared<lent_buffers>(home_, deps_.settings->gpu.buffers, [weak = std::weak_ptr(all)] {
         const auto alive = weak.lock();
         if (!alive) return;
         const std::lock_guard hold(alive->mutex);
@@ -149,34 +149,34 @@ void device_side::spawn_owner(actors::actor_system& system) {
       });
   all->device = device_;
   all->home = home_;
-  all->programs = around_.settings->jobs.programs;
+  all->programs = deps_.settings->jobs.programs;
   all->pool = this;
-  gpu_owner::owner_surroundings owner;
+  gpu_owner::owner_deps owner;
   owner.device = device_;
   owner.consumer = all->consumer;
-  owner.news = this;
+  owner.listener = this;
   owner_ = gpu_owner::spawn_gpu_owner(system, std::move(owner));
   home_->open(
       device_,
       [owner = owner_, consumer = all->consumer](std::uint32_t buffer) {
         if (consumer->give_back(buffer)) actors::tell(owner, gpu_owner::buffers_released{});
       },
-      around_.settings->gpu.buffers);
+      deps_.settings->gpu.buffers);
   programs_ = std::make_unique<program_thread>(std::move(all));
 }
 
 void device_side::spawn_keeper(actors::actor_system& system, process::io_thread& io) {
-  process_ = std::make_shared<supervisor::owner_process>(io, around_.fds);
-  supervisor::keeper_surroundings keeper;
-  keeper.settings = *around_.settings;
-  keeper.flight_page = around_.shape.partitions;
+  process_ = std::make_shared<supervisor::owner_process>(io, deps_.fds);
+  supervisor::keeper_deps keeper;
+  keeper.settings = *deps_.settings;
+  keeper.flight_page = deps_.shape.partitions;
   keeper.process = process_;
-  keeper.flights = around_.flights;
-  keeper.news = this;
+  keeper.flights = deps_.flights;
+  keeper.listener = this;
   keeper.jobs = this;
   const auto actor = supervisor::spawn_owner_keeper(system, std::move(keeper));
   owner_ = actor;
-  process_->report_to({actor, around_.logs});
+  process_->report_to({actor, deps_.logs});
 }
 
 void device_side::open(job_scheduler_actor scheduler) {
@@ -186,8 +186,8 @@ void device_side::open(job_scheduler_actor scheduler) {
   }
   actors::tell(owner_, gpu_owner::open_device{});
   actors::tell(owner_, gpu_owner::prepare_device{std::make_shared<const device::transfer_plan>(
-                                                     device::plan_of_results(around_.shape.slot_bytes)),
-                                                 around_.shape, around_.settings->gpu.buffers, true});
+                                                     device::plan_of_results(deps_.shape.slot_bytes)),
+                                                 deps_.shape, deps_.settings->gpu.buffers, true});
 }
 
 void device_side::close() {
@@ -199,9 +199,9 @@ void device_side::close() {
   if (programs_) programs_->stop();
   if (home_) home_->close();
   if (process_) {
-    around_.ending->owner_told(false);
-    actors::tell(owner_, gpu_owner::close_device{false, false, around_.ending->shares().owner});
-    static_cast<void>(around_.ending->wait_for_owner());
+    deps_.ending->owner_told(false);
+    actors::tell(owner_, gpu_owner::close_device{false, false, deps_.ending->shares().owner});
+    static_cast<void>(deps_.ending->wait_for_owner());
     process_->shut_down();
   }
   actors::tell(owner_, gpu_owner::close_device{});

@@ -11,7 +11,7 @@
 #include "actors/host/process_logs.hpp"
 #include "actors/jobs/device_result.hpp"
 #include "actors/protocol/local/actors.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "actors/supervisor/owner_process.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 
@@ -26,9 +26,9 @@
 
 namespace penstock::jobs {
 
-class device_side final : host::owner_reports, supervisor::job_upload_news {
+class device_side final : host::owner_reports, supervisor::job_upload_listener {
  public:
-  struct surroundings {
+  struct deps {
     const config* settings = nullptr;
     arena::geometry shape;
     supervisor::owner_descriptors fds;                 ///< for an owner in its own process
@@ -46,8 +46,8 @@ class device_side final : host::owner_reports, supervisor::job_upload_news {
 
   /// Refuses (errc::device_*) a device that this build does not support.
   static result<std::unique_ptr<device_side>> make(actors::actor_system& system, process::io_thread& io,
-                                                   surroundings around);
-  device_side(actors::actor_system& system, process::io_thread& io, surroundings around,
+                                                   deps deps);
+  device_side(actors::actor_system& system, process::io_thread& io, deps deps,
               std::shared_ptr<device::device> device);
   ~device_side();
 
@@ -75,7 +75,7 @@ class device_side final : host::owner_reports, supervisor::job_upload_news {
   template <class Message>
   void to_scheduler(Message message);
 
-  const surroundings around_;
+  const deps deps_;
   std::shared_ptr<device::device> device_;  // null when it belongs to another process
   gpu_owner::gpu_owner_actor owner_;        // the owner or its keeper
   std::shared_ptr<supervisor::owner_process> process_;

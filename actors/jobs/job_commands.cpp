@@ -13,7 +13,7 @@ void succeed_job(scheduler_state& s, const std::shared_ptr<job_record>& record,
                  std::shared_ptr<kept_result> result, std::uint32_t attempts) {
   ++s.tally.ok;
   if (record->rules().stays_there) s.stay_there.erase(record->number());
-  s.around.meter->ended(record->argument().size());
+  s.deps.meter->ended(record->argument().size());
   s.ended.push_back([record, result = std::move(result), attempts] { record->succeed(result, attempts); });
 }
 
@@ -141,7 +141,7 @@ struct carry_out {
     const lease_ref& lease = end.at->lease;
     const place_slots& place = s.places.at(lease.holder.worker);
     auto result =
-        place.result_of(record->number(), lease, end.at->row, parcel_of(end), s.around.left, s.around.meter);
+        place.result_of(record->number(), lease, end.at->row, parcel_of(end), s.deps.left, s.deps.meter);
     if (!result) {
       if (end.keeps_slot) s.book->result_gone(lease);
       return fail_job(s, record,
@@ -159,7 +159,7 @@ struct carry_out {
   void hand_to_device(const std::shared_ptr<job_record>& record, const schedule::settle_job& end) {
     const lease_ref& lease = end.at->lease;
     auto result = s.places.at(lease.holder.worker)
-                      .result_in_slot(record->number(), lease, end.at->row, s.around.left, s.around.meter);
+                      .result_in_slot(record->number(), lease, end.at->row, s.deps.left, s.deps.meter);
     if (!result) {
       static_cast<void>(s.parcels->take(lease, end.at->row, socket_of(lease.holder)));  // drop the parcel
       s.book->result_gone(lease);
@@ -183,7 +183,7 @@ void tell_owner(self_pointer self) {
   auto uploads = s.device->orders(s.stay_there.empty() ? 0 : *s.stay_there.begin());
   if (!uploads.empty()) self->send(s.owner, gpu_owner::upload_batches{std::move(uploads)});
   if (const auto who = s.device->waits_for_callers(std::chrono::steady_clock::now()))
-    s.around.news->waits_for_callers(*who);
+    s.deps.listener->waits_for_callers(*who);
 }
 
 /// None after cancel_all, of which the book does not learn: it still has these jobs.
@@ -205,7 +205,7 @@ std::uint64_t known_as(const scheduler_state& s, schedule::job_id job) {
 }
 
 void note_end(scheduler_state& s, const open_job& job, job_status how) {
-  job_news::function_counts& counts = s.functions.counts[job.function];
+  job_listener::function_counts& counts = s.functions.counts[job.function];
   --(job.leased ? counts.running : counts.waiting);
   ++(how == job_status::ok ? counts.ok : how == job_status::cancelled ? counts.cancelled : counts.failed);
 }
@@ -226,20 +226,20 @@ void end_at_device(scheduler_state& s, std::vector<device_outcome> outcomes) {
 void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job_failure why) {
   ++(why.status == job_status::cancelled ? s.tally.cancelled : s.tally.failed);
   if (record->rules().stays_there) s.stay_there.erase(record->number());
-  s.around.meter->ended(record->argument().size());
+  s.deps.meter->ended(record->argument().size());
   if (why.attempts > 0) why.ran = record->ran_for(std::chrono::steady_clock::now());
-  s.around.news->job_failed(record->known_as(), record->work(), why);
+  s.deps.listener->job_failed(record->known_as(), record->work(), why);
   s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
 }
 
 void report_counts(scheduler_state& s) {
-  s.around.news->counted(std::exchange(s.tally, {}), s.functions.counts, {leased(s), s.device->wanted()}, s.book->stale_dropped());
+  s.deps.listener->counted(std::exchange(s.tally, {}), s.functions.counts, {leased(s), s.device->wanted()}, s.book->stale_dropped());
 }
 
 void notify_callers(scheduler_state& s) {
   const auto ended = std::exchange(s.ended, {});
   for (const auto& tell : ended) tell();
-  if (!ended.empty()) s.around.news->callers_notified(ended.size());
+  if (!ended.empty()) s.deps.listener->callers_notified(ended.size());
 }
 
 void act(self_pointer self, notify callers) {
@@ -247,20 +247,20 @@ void act(self_pointer self, notify callers) {
   s.decision.due = false;
   carry_out orders{self};
   const steady_time now = self->clock().now();
-  const admission::room room = s.around.meter->room_now();
-  s.book->set_memory(room.kept, room.results, s.around.meter->memory());
+  const admission::room room = s.deps.meter->room_now();
+  s.book->set_memory(room.kept, room.results, s.deps.meter->memory());
   for (schedule::job_command& c : s.book->advance(now)) std::visit(orders, c);
-  if (orders.begun > 0) s.around.meter->begun(orders.begun);
+  if (orders.begun > 0) s.deps.meter->begun(orders.begun);
   tell_owner(self);
   for (auto& [place, worker] : s.workers) {
-    s.around.leases->set(place, s.book->rows_of(place));
+    s.deps.leases->set(place, s.book->rows_of(place));
     if (worker.draining && s.book->rows_of(place) == 0) tell_to_stop(s, worker);
   }
   if (s.book->wants_sacrificial() != s.sacrificial) {
     s.sacrificial = s.book->wants_sacrificial();
     self->send(s.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
-  s.around.meter->decided(leased(s) + s.device->size(), s.book->lacks_memory(), room);
+  s.deps.meter->decided(leased(s) + s.device->size(), s.book->lacks_memory(), room);
   report_counts(s);
   if (callers == notify::later && !s.ended.empty()) {
     decide_soon(self);

@@ -35,7 +35,7 @@ void job_counts::replace(Counts& counts, const verdicts& by) {
   counts.failed = by.failed;
 }
 
-void job_counts::count(const job_news::tally& ended, std::span<const job_news::function_counts> functions, const job_news::under_way& now) {
+void job_counts::count(const job_listener::tally& ended, std::span<const job_listener::function_counts> functions, const job_listener::under_way& now) {
   ended_.fetch_add(ended.ok + ended.failed + ended.cancelled, std::memory_order_relaxed);
   const std::lock_guard hold(mutex_);
   counted_.ok += ended.ok;
@@ -75,7 +75,7 @@ pool_statistics job_counts::statistics() const {
   const std::lock_guard hold(mutex_);
   pool_statistics all = counted_;
   for (std::size_t i = 0; i < by_function_.size(); ++i) {
-    const job_news::function_counts& f = by_function_[i];
+    const job_listener::function_counts& f = by_function_[i];
     if (f.waiting + f.running + f.ok + f.failed + f.cancelled == 0) continue;
     all.functions.push_back({names_.at(i), f.waiting, f.running, f.ok, f.failed, f.retried, f.cancelled});
   }

@@ -33,7 +33,7 @@ class job_counts {
   }
   [[nodiscard]] std::uint64_t ended() const noexcept { return ended_.load(std::memory_order_relaxed); }
 
-  void count(const job_news::tally& ended, std::span<const job_news::function_counts> functions, const job_news::under_way& now);
+  void count(const job_listener::tally& ended, std::span<const job_listener::function_counts> functions, const job_listener::under_way& now);
   /// Counts jobs that ended, cancelled or failed, before any actor had them; their callers have been notified.
   void count_orphans(std::uint64_t jobs, bool cancelled);
   void count_notified(std::uint64_t jobs);
@@ -65,7 +65,7 @@ class job_counts {
   std::condition_variable notified_changed_;
   pool_statistics counted_;  // `functions` stays empty here
   std::vector<std::string> names_;
-  std::vector<job_news::function_counts> by_function_;
+  std::vector<job_listener::function_counts> by_function_;
   std::uint64_t notified_ = 0;
   verdicts judgements_;
   std::map<std::string, verdicts, std::less<>> by_name_;

@@ -25,7 +25,7 @@ void take_report(scheduler_state& s, const job_report& news) {
   const lease_ref lease{news.who, done.slot, done.generation};
   const auto place = s.places.find(news.who.worker);
   const bool known =
-      place != s.places.end() && done.slot < s.around.shape.slots && done.rows <= s.around.rules.rows_max;
+      place != s.places.end() && done.slot < s.deps.shape.slots && done.rows <= s.deps.rules.rows_max;
   const schedule::job_arrival how =
       known ? s.book->reported(place->second.read(lease, 0, done.rows)) : schedule::job_arrival::impossible;
   if (how != schedule::job_arrival::impossible) return;
@@ -68,7 +68,7 @@ void forget(scheduler_state& s, worker_ref who) {
   const auto worker = s.workers.find(who.worker);
   if (worker == s.workers.end() || worker->second.who != who) return;
   s.workers.erase(worker);
-  s.around.leases->set(who.worker, 0);
+  s.deps.leases->set(who.worker, 0);
 }
 
 std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, schedule::job_death how,
@@ -134,14 +134,14 @@ void leave(self_pointer self) {
   self->quit();
 }
 
-actors::handlers<heard> behave(self_pointer self, job_scheduler_surroundings around) {
+actors::handlers<heard> behave(self_pointer self, job_scheduler_deps deps) {
   scheduler_state& state = self->state;
-  state.around = std::move(around);
-  state.book = std::make_unique<schedule::job_book>(state.around.rules);
+  state.deps = std::move(deps);
+  state.book = std::make_unique<schedule::job_book>(state.deps.rules);
   state.book->set_results_before(
-      [meter = state.around.meter.get()](schedule::job_id job) { return meter->results_before(job); });
-  state.parcels.emplace(state.around.shape.slots, state.around.rules.rows_max);
-  state.device = std::make_unique<device_jobs>(state.around.buffers, state.around.meter);
+      [meter = state.deps.meter.get()](schedule::job_id job) { return meter->results_before(job); });
+  state.parcels.emplace(state.deps.shape.slots, state.deps.rules.rows_max);
+  state.device = std::make_unique<device_jobs>(state.deps.buffers, state.deps.meter);
   return {
       [self](const scheduler::worker_joined& joined) {
         join(self->state, joined);
@@ -178,7 +178,7 @@ actors::handlers<heard> behave(self_pointer self, job_scheduler_surroundings aro
         decide_soon(self);
       },
       [self](const partition_mapped& news) {
-        self->state.places.try_emplace(news.partition, news.memory, self->state.around.shape);
+        self->state.places.try_emplace(news.partition, news.memory, self->state.deps.shape);
       },
       [self](const device_answered& some) {
         take_answers(self->state, some.queue->take());
@@ -217,8 +217,8 @@ actors::handlers<heard> behave(self_pointer self, job_scheduler_surroundings aro
 
 }  // namespace
 
-job_scheduler_actor spawn_job_scheduler(actors::actor_system& system, job_scheduler_surroundings around) {
-  return actors::spawn_shared(system, behave, std::move(around));
+job_scheduler_actor spawn_job_scheduler(actors::actor_system& system, job_scheduler_deps deps) {
+  return actors::spawn_shared(system, behave, std::move(deps));
 }
 
 }  // namespace penstock::jobs

@@ -10,7 +10,7 @@
 //   says    run_jobs, stop_work                                                                  to workers
 //           upload_batches                                                                       to the GPU owner
 //           blame_decided, want_sacrificial, fence_worker, cancel_worker, restart_worker, ...     to the supervisor
-//           through job_news                                                                     reports for others
+//           through job_listener                                                                     reports for others
 //   owns    the job book, the records of jobs that have not ended, the session's view of all slots
 //
 // While there are no more jobs than workers, the thread that sends jobs_submitted or jobs_reported handles
@@ -37,7 +37,7 @@ class actor_system;
 namespace penstock::jobs {
 
 /// What the job scheduler reports to its pool. Called on the thread that runs it; must not block.
-class job_news {
+class job_listener {
  public:
   /// Jobs that have ended.
   struct tally {
@@ -71,19 +71,19 @@ class job_news {
   virtual void waits_for_callers(const std::string& what) = 0;
 
  protected:
-  ~job_news() = default;
+  ~job_listener() = default;
 };
 
-struct job_scheduler_surroundings {
+struct job_scheduler_deps {
   schedule::job_book_settings rules;
   arena::geometry shape;
   std::shared_ptr<scheduler::lease_counts> leases;
   std::shared_ptr<admission> meter;
   std::shared_ptr<const slot_left> left;
   std::shared_ptr<lent_buffers> buffers;     ///< the device's, if callers may hold them
-  job_news* news = nullptr;                  ///< outlives the actor
+  job_listener* listener = nullptr;                  ///< outlives the actor
 };
 
-job_scheduler_actor spawn_job_scheduler(actors::actor_system& system, job_scheduler_surroundings around);
+job_scheduler_actor spawn_job_scheduler(actors::actor_system& system, job_scheduler_deps deps);
 
 }  // namespace penstock::jobs

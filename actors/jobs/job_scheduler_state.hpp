@@ -45,7 +45,7 @@ struct scheduler_state {
   scheduler_state(const scheduler_state&) = delete;
   scheduler_state& operator=(const scheduler_state&) = delete;
 
-  job_scheduler_surroundings around;
+  job_scheduler_deps deps;
   supervisor::supervisor_actor supervisor;
   gpu_owner::gpu_owner_actor owner;  // may be null
   std::unique_ptr<schedule::job_book> book;
@@ -55,14 +55,14 @@ struct scheduler_state {
   struct {
     bool known = false;
     std::map<std::string, std::uint32_t, std::less<>> indexes;  // by name
-    std::vector<job_news::function_counts> counts;              // by function index
+    std::vector<job_listener::function_counts> counts;              // by function index
     std::vector<std::shared_ptr<job_record>> early;             // submitted before the functions were known
   } functions;
   std::map<std::uint32_t, place_slots> places;
   std::map<std::uint32_t, joined_worker> workers;
   std::map<std::pair<std::uint32_t, std::uint32_t>, slot_results> in_slots;  // by place and slot
   std::optional<pending_parcels> parcels;                                    // received from workers
-  job_news::tally tally;
+  job_listener::tally tally;
   std::vector<std::function<void()>> ended;  // notifications of callers still to send
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;

@@ -32,13 +32,13 @@ bool end_known(scheduler_state& s, const end_job& order) {
 
 void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
   if (s.cancelled) {
-    s.around.meter->begun(1);
+    s.deps.meter->begun(1);
     return fail_job(s, record, {job_status::cancelled, {}, s.cancelled->message, {}, {}, 0});
   }
   if (!s.functions.known) return s.functions.early.push_back(record);
   const auto function = s.functions.indexes.find(record->function());
   if (function == s.functions.indexes.end()) {
-    s.around.meter->begun(1);
+    s.deps.meter->begun(1);
     return fail_job(s, record,
                     {job_status::exception,
                      "unknown_function",
@@ -49,12 +49,12 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
                      0});
   }
   const std::uint64_t bytes = record->argument().size();
-  const bool alone = place_slots::travels_alone(bytes, s.around.shape.slot_bytes);
+  const bool alone = place_slots::travels_alone(bytes, s.deps.shape.slot_bytes);
   if (record->rules().stays_there) s.stay_there.insert(record->number());
   s.jobs[record->number()] = {record, function->second, false};
   ++s.functions.counts[function->second].waiting;
   const job_rules& rules = record->rules();
-  s.book->submit({record->number(), function->second, alone ? s.around.shape.slot_bytes : bytes, rules.limit,
+  s.book->submit({record->number(), function->second, alone ? s.deps.shape.slot_bytes : bytes, rules.limit,
                   rules.idempotent, rules.fresh, rules.to_device, rules.urgent, rules.place});
 }
 
@@ -62,7 +62,7 @@ void learn_functions(scheduler_state& s, const functions_known& news) {
   for (std::uint32_t i = 0; i < news.names.size(); ++i) s.functions.indexes.emplace(news.names[i], i);
   s.functions.known = true;
   s.functions.counts.resize(news.names.size());
-  s.around.news->functions_named(news.names);
+  s.deps.listener->functions_named(news.names);
   for (const auto& record : std::exchange(s.functions.early, {})) enter(s, record);
 }
 
@@ -72,7 +72,7 @@ void end_one(scheduler_state& s, const end_job& order) {
   if (early != s.functions.early.end()) {
     const std::shared_ptr<job_record> record = *early;
     s.functions.early.erase(early);
-    s.around.meter->begun(1);
+    s.deps.meter->begun(1);
     fail_job(s, record, {job_status::cancelled, {}, "it was cancelled before it started", {}, {}, 0});
     prevented = true;
   } else {
@@ -87,7 +87,7 @@ void end_all(scheduler_state& s, const failure& why) {
   // The book makes no more decisions. Waiting callers are notified now, and the supervisor ends the workers.
   s.book->set_paused(true);
   for (const auto& [number, job] : std::exchange(s.jobs, {})) {
-    if (!job.leased) s.around.meter->begun(1);
+    if (!job.leased) s.deps.meter->begun(1);
     note_end(s, job, job_status::cancelled);
     fail_job(s, job.record, {job_status::cancelled, {}, why.message, {}, {}, job.record->attempts()});
   }

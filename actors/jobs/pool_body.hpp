@@ -30,8 +30,8 @@ namespace penstock {
 
 class Pool::body final : public host::run,
                          public jobs::job_control,
-                         public jobs::job_news,
-                         public jobs::host_news,
+                         public jobs::job_listener,
+                         public jobs::pool_host_listener,
                          public std::enable_shared_from_this<Pool::body> {
  public:
   body(config settings, pool_options options);

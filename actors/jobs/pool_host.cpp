@@ -15,7 +15,7 @@ struct host_state {
   host_state(const host_state&) = delete;
   host_state& operator=(const host_state&) = delete;
 
-  host_surroundings around;
+  pool_host_deps deps;
   meet_pool others;
   std::optional<std::vector<std::string>> functions;  // as reported by the first worker
   std::set<std::uint32_t> prepared;
@@ -49,7 +49,7 @@ result<void> compare(self_pointer self, worker_ref who, std::vector<std::string>
 result<void> prepare(self_pointer self, std::uint32_t place) {
   host_state& s = self->state;
   if (s.prepared.contains(place)) return {};
-  arena::arena& memory = *s.around.memory;
+  arena::arena& memory = *s.deps.memory;
   if (auto ok = memory.reserve(place); !ok) return ok;
   auto mapped = arena::map_partition(memory.fd(), memory.shape(), place);
   if (!mapped) return tl::unexpected(std::move(mapped.error()));
@@ -67,25 +67,25 @@ void welcome(self_pointer self, const session::worker_serves& news) {
     auto ok = compare(self, news.who, news.functions);
     if (ok) ok = prepare(self, news.who.worker);
     if (ok) {
-      const arena::geometry& shape = s.around.memory->shape();
+      const arena::geometry& shape = s.deps.memory->shape();
       answer.slots = protocol::assign_slots{shape.slot_bytes, shape.slots,       shape.partitions,
-                                            news.who.worker,  s.around.rows_max, s.around.elsewhere_max};
+                                            news.who.worker,  s.deps.rows_max, s.deps.elsewhere_max};
     } else {
       s.failed = true;
-      s.around.news->gave_up(ok.error());
+      s.deps.listener->gave_up(ok.error());
     }
   }
   self->send(s.others.supervisor, std::move(answer));
 }
 
-pool_host_actor::behavior_type behave(self_pointer self, host_surroundings around) {
-  self->state.around = std::move(around);
+pool_host_actor::behavior_type behave(self_pointer self, pool_host_deps deps) {
+  self->state.deps = std::move(deps);
   return {
       [self](const meet_pool& all) { self->state.others = all; },
       [self](const session::worker_serves& news) { welcome(self, news); },
       [self](const session::worker_described& news) {
         self->state.failed = true;
-        self->state.around.news->gave_up({errc::worker_program,
+        self->state.deps.listener->gave_up({errc::worker_program,
                                           "the worker program loads a dataset (penstock::worker_main); a "
                                           "pool needs one that serves functions "
                                           "(penstock::job_main): see [loader] command",
@@ -101,8 +101,8 @@ pool_host_actor::behavior_type behave(self_pointer self, host_surroundings aroun
 
 }  // namespace
 
-pool_host_actor spawn_pool_host(actors::actor_system& system, host_surroundings around) {
-  return actors::spawn_on_its_own_thread(system, behave, std::move(around));
+pool_host_actor spawn_pool_host(actors::actor_system& system, pool_host_deps deps) {
+  return actors::spawn_on_its_own_thread(system, behave, std::move(deps));
 }
 
 }  // namespace penstock::jobs

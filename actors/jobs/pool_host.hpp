@@ -20,22 +20,22 @@ class actor_system;
 namespace penstock::jobs {
 
 /// What the host reports to its pool. May be called on the host's thread.
-class host_news {
+class pool_host_listener {
  public:
   /// The run must fail.
   virtual void gave_up(const failure& why) = 0;
 
  protected:
-  ~host_news() = default;
+  ~pool_host_listener() = default;
 };
 
-struct host_surroundings {
+struct pool_host_deps {
   std::shared_ptr<arena::arena> memory;  ///< sized and sealed
   std::uint32_t rows_max = 0;            ///< jobs per lease
   std::uint64_t elsewhere_max = 0;       ///< maximum bytes of a result outside its slot
-  host_news* news = nullptr;             ///< outlives the actor
+  pool_host_listener* listener = nullptr;             ///< outlives the actor
 };
 
-pool_host_actor spawn_pool_host(actors::actor_system& system, host_surroundings around);
+pool_host_actor spawn_pool_host(actors::actor_system& system, pool_host_deps deps);
 
 }  // namespace penstock::jobs

@@ -23,16 +23,16 @@ constexpr nanoseconds no_item_timeout = std::chrono::hours(24 * 365);
 
 result<void> Pool::body::spawn_device(engine& e) {
   if (!jobs::device_side::wanted(settings_)) return {};
-  jobs::device_side::surroundings around;
-  around.settings = &settings_;
-  around.shape = shape();
-  around.fds = {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), worker_cores_.of_owner()};
-  around.flights = e.flights;
-  around.board = &board_;
-  around.ending = &ending_;
-  around.logs = &logs_;
-  around.tell = [this](event what) { tell(std::move(what)); };
-  auto made = jobs::device_side::make(*e.system, *e.io, std::move(around));
+  jobs::device_side::deps deps;
+  deps.settings = &settings_;
+  deps.shape = shape();
+  deps.fds = {e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(), worker_cores_.of_owner()};
+  deps.flights = e.flights;
+  deps.board = &board_;
+  deps.ending = &ending_;
+  deps.logs = &logs_;
+  deps.tell = [this](event what) { tell(std::move(what)); };
+  auto made = jobs::device_side::make(*e.system, *e.io, std::move(deps));
   if (!made) return tl::unexpected(std::move(made.error()));
   e.device = std::move(*made);
   return {};
@@ -41,7 +41,7 @@ result<void> Pool::body::spawn_device(engine& e) {
 result<void> Pool::body::spawn_actors(engine& e) {
   if (auto ok = spawn_device(e); !ok) return ok;
   e.leases = std::make_shared<scheduler::lease_counts>(shape().partitions);
-  jobs::job_scheduler_surroundings scheduling;
+  jobs::job_scheduler_deps scheduling;
   scheduling.rules.max_attempts = settings_.quarantine.max_attempts;
   scheduling.rules.rows_max = rows_max;
   scheduling.rules.slot_bytes = shape().slot_bytes;
@@ -50,7 +50,7 @@ result<void> Pool::body::spawn_actors(engine& e) {
   scheduling.shape = shape();
   scheduling.leases = e.leases;
   scheduling.meter = admission_;
-  scheduling.news = this;
+  scheduling.listener = this;
   // Results may outlive the pool; releasing them then needs no message.
   scheduling.left =
       std::make_shared<const jobs::slot_left>([pool = weak_from_this()](const lease_ref& lease) {

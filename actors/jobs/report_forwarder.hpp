@@ -2,7 +2,7 @@
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 
 #include <functional>
 #include <memory>

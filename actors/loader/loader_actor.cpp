@@ -22,12 +22,12 @@ namespace {
 struct loader_state {
   loader_state() = default;
   ~loader_state() {
-    if (around.expected) around.expected->set_dataset(nullptr);
+    if (deps.expected) deps.expected->set_dataset(nullptr);
   }
   loader_state(const loader_state&) = delete;
   loader_state& operator=(const loader_state&) = delete;
 
-  loader_surroundings around;
+  loader_deps deps;
   config settings;
   worker_ref me;
   std::unique_ptr<Dataset> dataset;
@@ -44,12 +44,12 @@ using self_pointer = actors::self<loader_actor, loader_state>;
 
 void end(self_pointer self, int exit_code) {
   if (std::exchange(self->state.over, true)) return;
-  self->state.around.ended(exit_code);
+  self->state.deps.ended(exit_code);
   self->quit();
 }
 
 void give_up(self_pointer self, int exit_code, const failure& why) {
-  self->state.around.link->send(
+  self->state.deps.link->send(
       protocol::worker_gives_up{exit_code, static_cast<std::uint8_t>(why.code), why.message});
   end(self, exit_code);
 }
@@ -100,14 +100,14 @@ void open(self_pointer self, const protocol::open_dataset& order) {
   s.flight.emplace(std::move(*flight));
   s.flight->this_thread_works(process::working_thread());
   if (s.settings.dataset.type == dataset_type::custom)
-    s.link.emplace(s.around.link_descriptor, [link = s.around.link] { return link->is_open(); });
+    s.link.emplace(s.deps.link_descriptor, [link = s.deps.link] { return link->is_open(); });
   const bool opened = prepare(self, arena::phase::opening, [&] {
-    s.dataset = s.around.make_dataset(s.settings);
+    s.dataset = s.deps.make_dataset(s.settings);
     if (!s.dataset) throw error({errc::dataset, "the worker program's factory returned no dataset", 0});
   });
   if (opened && prepare(self, arena::phase::describing, [&] { s.description = s.dataset->describe(); })) {
     const dataset_description& d = s.description;
-    s.around.link->send(
+    s.deps.link->send(
         protocol::dataset_described{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint});
   }
 }
@@ -135,9 +135,9 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
   });
   if (!ready) return;
   std::function<bool(const protocol::load_batch&)> dropped;
-  if (s.settings.loader.hedge) dropped = [expected = s.around.expected](const auto& lease) { return expected->is_dropped(lease); };
+  if (s.settings.loader.hedge) dropped = [expected = s.deps.expected](const auto& lease) { return expected->is_dropped(lease); };
   s.runner.emplace(lease_context{*s.dataset, *s.slots, *s.flight, s.layout, s.description.tensors,
-                                 s.settings.sampler.seed, s.me, *s.around.stopping, std::move(dropped), s.link ? &*s.link : nullptr},
+                                 s.settings.sampler.seed, s.me, *s.deps.stopping, std::move(dropped), s.link ? &*s.link : nullptr},
                    [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
   if (s.runner->cuda_loaded()) {
     return give_up(
@@ -148,8 +148,8 @@ void assign(self_pointer self, const protocol::assign_slots& order) {
                      s.me.worker, ::getpid()),
          0});
   }
-  s.around.expected->set_dataset(s.dataset.get());
-  s.around.link->send(protocol::worker_ready{});
+  s.deps.expected->set_dataset(s.dataset.get());
+  s.deps.link->send(protocol::worker_ready{});
 }
 
 void load(self_pointer self, const protocol::load_batch& lease) {
@@ -162,7 +162,7 @@ void load(self_pointer self, const protocol::load_batch& lease) {
   if (!report) return give_up(self, exit_codes::protocol, report.error());
   if (!*report) return end(self, exit_codes::finished);
   protocol::cut_to_fit(**report);
-  s.around.link->send(std::move(**report));
+  s.deps.link->send(std::move(**report));
   if (s.runner->cuda_loaded()) end(self, exit_codes::temporary);
 }
 
@@ -179,15 +179,15 @@ void name(self_pointer self, const protocol::name_samples& order) {
       said.names.push_back(default_sample_name(sample));
     }
   }
-  s.around.link->send(std::move(said));
+  s.deps.link->send(std::move(said));
 }
 
 void load_urgent(self_pointer self) {
-  while (const auto lease = self->state.around.expected->take_urgent()) load(self, *lease);
+  while (const auto lease = self->state.deps.expected->take_urgent()) load(self, *lease);
 }
 
-loader_actor::behavior_type behave(self_pointer self, loader_surroundings around) {
-  self->state.around = std::move(around);
+loader_actor::behavior_type behave(self_pointer self, loader_deps deps) {
+  self->state.deps = std::move(deps);
   return {
       [=](const protocol::open_dataset& order) { open(self, order); },
       [=](const protocol::assign_slots& order) { assign(self, order); },
@@ -201,7 +201,7 @@ loader_actor::behavior_type behave(self_pointer self, loader_surroundings around
         give_up(self, exit_codes::protocol, {errc::protocol, news.reason, 0});
       },
       [=](const wake_up&) {
-        if (self->state.around.stopping->load()) return end(self, exit_codes::finished);
+        if (self->state.deps.stopping->load()) return end(self, exit_codes::finished);
         load_urgent(self);
       },
   };
@@ -250,8 +250,8 @@ void expected_leases::set_dataset(Dataset* dataset) {
   dataset_ = dataset;
 }
 
-loader_actor spawn_loader(actors::actor_system& system, loader_surroundings around) {
-  return actors::spawn(system, behave, std::move(around));
+loader_actor spawn_loader(actors::actor_system& system, loader_deps deps) {
+  return actors::spawn(system, behave, std::move(deps));
 }
 
 }  // namespace penstock::loader

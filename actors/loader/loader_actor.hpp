@@ -72,7 +72,7 @@ class expected_leases {
   std::map<std::uint32_t, std::uint32_t> dropped_;  // the last generation of each slot
 };
 
-struct loader_surroundings {
+struct loader_deps {
   dataset_factory make_dataset;
   std::shared_ptr<protocol::session_link> link;
   int link_descriptor = -1;
@@ -82,6 +82,6 @@ struct loader_surroundings {
   std::function<void(int)> ended;
 };
 
-loader_actor spawn_loader(actors::actor_system& system, loader_surroundings around);
+loader_actor spawn_loader(actors::actor_system& system, loader_deps deps);
 
 }  // namespace penstock::loader

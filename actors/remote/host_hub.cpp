@@ -40,11 +40,11 @@ std::string text_of_card(const host_card& card) {
 
 // ---- listening ----------------------------------------------------------------------------------------------
 
-host_hub::host_hub(process::io_thread& io, const hub_settings& settings, connection_deps around,
+host_hub::host_hub(process::io_thread& io, const hub_settings& settings, connection_deps deps,
                    std::shared_ptr<host_board> board, host_listener listener)
     : io_(io),
       settings_(settings),
-      around_(std::make_shared<const connection_deps>(std::move(around))),
+      deps_(std::make_shared<const connection_deps>(std::move(deps))),
       board_(std::move(board)),
       listener_(std::move(listener)),
       socket_(io.context()),
@@ -74,13 +74,13 @@ result<void> host_hub::listen() {
   const std::string where = text_of(group::listening_at(socket->get(), *settings_.address));
   board_->listens_at(where);
   log::info("hosts", "loader hosts join at {}{}", where,
-            around_->tls ? "" : ", without a secret: any machine that reaches that port may join");
+            deps_->tls ? "" : ", without a secret: any machine that reaches that port may join");
   socket_.assign(socket->release());
   return {};
 }
 
 void host_hub::call(const group::group_address& address) {
-  log::info("hosts", "calling the loader host at {}{}", text_of(address), around_->tls_of_calls ? "" : ", without a secret");
+  log::info("hosts", "calling the loader host at {}{}", text_of(address), deps_->tls_of_calls ? "" : ", without a secret");
   const auto place = std::make_shared<std::weak_ptr<host_caller>>();
   auto caller = std::make_shared<host_caller>(
       io_.context(), address, [weak = weak_from_this(), place](unique_fd socket) {
@@ -139,7 +139,7 @@ void host_hub::connected(unique_fd socket, connected_by who, const std::shared_p
   };
   entry& made = connections_[id];
   made.caller = caller;
-  made.connection = std::make_unique<remote_connection>(std::move(socket), who, std::move(address), around_, std::move(tell));
+  made.connection = std::make_unique<remote_connection>(std::move(socket), who, std::move(address), deps_, std::move(tell));
 }
 
 // ---- news of connections ------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ struct hub_settings {
 
 class host_hub final : public supervisor::remote_workers, public std::enable_shared_from_this<host_hub> {
  public:
-  host_hub(process::io_thread& io, const hub_settings& settings, connection_deps around, std::shared_ptr<host_board> board,
+  host_hub(process::io_thread& io, const hub_settings& settings, connection_deps deps, std::shared_ptr<host_board> board,
            host_listener listener);
 
   /// Listens and calls from now on. Refuses (errc::io). Call before the first start.
@@ -128,7 +128,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
 
   process::io_thread& io_;
   const hub_settings settings_;
-  const std::shared_ptr<const connection_deps> around_;
+  const std::shared_ptr<const connection_deps> deps_;
   const std::shared_ptr<host_board> board_;
   const host_listener listener_;
   supervisor::supervisor_actor supervisor_;

@@ -13,7 +13,7 @@ struct hosted_worker::session_visitor {
   hosted_worker& w;
 
   result<void> operator()(protocol::open_dataset& order) const {
-    order.config = w.around_.dataset->config;
+    order.config = w.deps_.dataset->config;
     order.you.worker = 0;  // its flight page
     return {};
   }
@@ -22,7 +22,7 @@ struct hosted_worker::session_visitor {
     order.partitions = 1;
     const arena::geometry shape{order.slot_bytes, order.slots, 1};
     if (w.jobs_) return w.assign(shape);
-    auto layout = lay_out(w.around_.dataset->dataset->description.tensors, order.batch_size);
+    auto layout = lay_out(w.deps_.dataset->dataset->description.tensors, order.batch_size);
     if (!layout) return tl::unexpected(std::move(layout.error()));
     if (layout->bytes > order.slot_bytes) return refuse(errc::protocol, "a batch does not fit a slot");
     w.layout_ = std::move(*layout);

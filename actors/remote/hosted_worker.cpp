@@ -49,14 +49,14 @@ struct hosted_worker::shared_part {
   }
   /// In a pool: the host's own program, forked by a template if there is one.
   static void run_jobs(const std::shared_ptr<shared_part>& part, supervisor::linked_child_request& request,
-                       const hosted_worker_deps& around) {
-    host_program& program = *around.dataset->program;
+                       const hosted_worker_deps& deps) {
+    host_program& program = *deps.dataset->program;
     request.program = program.own().command.front();
     request.arguments = {program.own().command.begin() + 1, program.own().command.end()};
-    request.environment = program.environment(around.number);
+    request.environment = program.environment(deps.number);
     request.parcels = true;
     if (host_template* const forker = program.forker()) {
-      request.start_with = [part, forker, number = around.number, wake = around.wake](process::spawn_request spawn,
+      request.start_with = [part, forker, number = deps.number, wake = deps.wake](process::spawn_request spawn,
                                                                                       process::spawner::done then) {
         return forker->start(number, std::move(spawn), std::move(then),
                              [part, wake](pid_t pid, const process::exit_report& report, const process::output_tail& tail) {
@@ -75,24 +75,24 @@ struct hosted_worker::shared_part {
   }
 };
 
-hosted_worker::hosted_worker(const hosted_worker_deps& around, arena::arena memory, arena::flight_recorders flights)
-    : around_(around),
+hosted_worker::hosted_worker(const hosted_worker_deps& deps, arena::arena memory, arena::flight_recorders flights)
+    : deps_(deps),
       memory_(std::move(memory)),
       flights_(std::move(flights)),
       shared_(std::make_shared<shared_part>()) {
-  if (around_.dataset->program) jobs_ = std::make_unique<hosted_jobs>(around_.dataset->program, around_.dataset->lost_after);
+  if (deps_.dataset->program) jobs_ = std::make_unique<hosted_jobs>(deps_.dataset->program, deps_.dataset->lost_after);
 }
 
-result<std::unique_ptr<hosted_worker>> hosted_worker::start(const hosted_worker_deps& around) {
+result<std::unique_ptr<hosted_worker>> hosted_worker::start(const hosted_worker_deps& deps) {
   auto memory = arena::arena::create();
   if (!memory) return tl::unexpected(std::move(memory.error()));
   auto flights = arena::flight_recorders::create(1);
   if (!flights) return tl::unexpected(std::move(flights.error()));
-  auto packs = packer::open(around.dataset->compress);
+  auto packs = packer::open(deps.dataset->compress);
   if (!packs) return tl::unexpected(std::move(packs.error()));
-  auto made = std::unique_ptr<hosted_worker>(new hosted_worker(around, std::move(*memory), std::move(*flights)));
+  auto made = std::unique_ptr<hosted_worker>(new hosted_worker(deps, std::move(*memory), std::move(*flights)));
   made->packer_ = std::move(*packs);
-  const auto& file = around.dataset->file;
+  const auto& file = deps.dataset->file;
   if (auto ok = file ? check_unchanged(*file) : result<void>(); !ok)
     made->shared_->started = tl::unexpected(std::move(ok.error()));  // reported by the first work()
   else
@@ -104,13 +104,13 @@ void hosted_worker::launch() {
   // The descriptors must live until the io thread has used them.
   const auto arena_fd = std::make_shared<unique_fd>(::dup(memory_.fd()));
   const auto flight_fd = std::make_shared<unique_fd>(::dup(flights_.fd()));
-  boost::asio::post(around_.io->context(), [part = shared_, around = around_, arena_fd, flight_fd] {
+  boost::asio::post(deps_.io->context(), [part = shared_, deps = deps_, arena_fd, flight_fd] {
     if (part->unwanted) return;
     process::child_callbacks calls;
-    calls.output = [part = part.get(), wake = around.wake](std::string_view line) {
+    calls.output = [part = part.get(), wake = deps.wake](std::string_view line) {
       part->tell(*wake, [&] { part->lines.emplace_back(line); });
     };
-    calls.exited = [part = part.get(), wake = around.wake](const process::exit_report& report, const process::output_tail& tail) {
+    calls.exited = [part = part.get(), wake = deps.wake](const process::exit_report& report, const process::output_tail& tail) {
       part->tell(*wake, [&] {
         part->ended = place_ended{report.pid, static_cast<std::uint8_t>(report.ending), report.code, tail.text()};
       });
@@ -119,21 +119,21 @@ void hosted_worker::launch() {
                                              .program = "penstock-worker",
                                              .arguments = {},
                                              .environment = supervisor::worker_environment({{"PENSTOCK_ON_HOST", "1"}}),
-                                             .lifeline = around.lifeline,
+                                             .lifeline = deps.lifeline,
                                              .arena = arena_fd->get(),
                                              .flight = flight_fd->get(),
                                              .indexes = {}};
-    const std::vector<std::string>& command = around.dataset->command;
+    const std::vector<std::string>& command = deps.dataset->command;
     if (!command.empty()) {
       request.program = command.front();
       request.arguments = {command.begin() + 1, command.end()};
     }
-    if (around.dataset->program)
-      shared_part::run_jobs(part, request, around);
+    if (deps.dataset->program)
+      shared_part::run_jobs(part, request, deps);
     else
-      request.indexes = around.dataset->dataset->descriptors();
+      request.indexes = deps.dataset->dataset->descriptors();
     auto control = supervisor::start_linked_child(
-        *around.io, std::move(request), std::move(calls), [part, wake = around.wake](result<supervisor::linked_child> child) {
+        *deps.io, std::move(request), std::move(calls), [part, wake = deps.wake](result<supervisor::linked_child> child) {
           if (!child) {
             return part->tell(*wake, [&] { part->started = tl::unexpected(child.error()); });
           }
@@ -151,7 +151,7 @@ void hosted_worker::launch() {
 }
 
 hosted_worker::~hosted_worker() {
-  boost::asio::post(around_.io->context(), [part = shared_] {
+  boost::asio::post(deps_.io->context(), [part = shared_] {
     part->unwanted = true;
     if (part->control) part->control->give_up();
     part->process.reset();
@@ -159,7 +159,7 @@ hosted_worker::~hosted_worker() {
 }
 
 void hosted_worker::signal(int number) {
-  boost::asio::post(around_.io->context(), [part = shared_, number] { part->signal(number); });
+  boost::asio::post(deps_.io->context(), [part = shared_, number] { part->signal(number); });
 }
 
 // ---- from the worker ----------------------------------------------------------------------------------------
@@ -245,11 +245,11 @@ result<void> hosted_worker::take(host_stream& to, protocol::from_worker& message
   if (std::holds_alternative<protocol::worker_ready>(message) && !leases_) leases_ = 0;
   if (const auto* last = std::get_if<protocol::worker_gives_up>(&message)) gave_up_ = last->reason;
   if (const auto* done = std::get_if<protocol::jobs_done>(&message); done != nullptr && jobs_)
-    return jobs_->ended(to, *done, around_.digests);
-  if (const auto* said = std::get_if<protocol::dataset_described>(&message); said != nullptr && !around_.dataset->command.empty()) {
+    return jobs_->ended(to, *done, deps_.digests);
+  if (const auto* said = std::get_if<protocol::dataset_described>(&message); said != nullptr && !deps_.dataset->command.empty()) {
     // The data may have changed since the first worker described it. Do not pass that on: the session would fail, instead of
     // losing this host.
-    const std::string why = difference_of_datasets(around_.dataset->dataset->description, *said);
+    const std::string why = difference_of_datasets(deps_.dataset->dataset->description, *said);
     if (!why.empty()) return say_unfit(to, why);
   }
   const auto* batch = std::get_if<protocol::batch_loaded>(&message);
@@ -265,9 +265,9 @@ result<void> hosted_worker::take(host_stream& to, protocol::from_worker& message
 
 result<void> hosted_worker::send_batch(host_stream& to, std::uint32_t slot, const loaded& what) const {
   const std::span<const std::byte> bytes = slots_->slot(slot).first(layout_.used_bytes(what.rows));
-  const nanoseconds silence_max = around_.dataset->lost_after;
+  const nanoseconds silence_max = deps_.dataset->lost_after;
   to.put(from_host(batch_follows{slot, what.generation, what.rows, bytes.size(), what.report, packer_ != nullptr}));
-  return packer_ ? send_packed(to, *packer_, bytes, silence_max, around_.digests) : to.flush(silence_max, bytes, around_.digests);
+  return packer_ ? send_packed(to, *packer_, bytes, silence_max, deps_.digests) : to.flush(silence_max, bytes, deps_.digests);
 }
 
 result<void> hosted_worker::send_again(host_stream& to, const hosts::send_again& order) {

@@ -52,7 +52,7 @@ struct hosted_worker_deps {
 class hosted_worker {
  public:
   /// Starts the process. Refuses (errc::system, errc::out_of_memory).
-  static result<std::unique_ptr<hosted_worker>> start(const hosted_worker_deps& around);
+  static result<std::unique_ptr<hosted_worker>> start(const hosted_worker_deps& deps);
   /// Kills it if it still runs. Does not wait.
   ~hosted_worker();
   hosted_worker(const hosted_worker&) = delete;
@@ -91,7 +91,7 @@ class hosted_worker {
   };
   struct session_visitor;
 
-  hosted_worker(const hosted_worker_deps& around, arena::arena memory, arena::flight_recorders flights);
+  hosted_worker(const hosted_worker_deps& deps, arena::arena memory, arena::flight_recorders flights);
   void launch();
   result<void> assign(const arena::geometry& shape);
   result<void> hear_io(host_stream& to);
@@ -102,7 +102,7 @@ class hosted_worker {
   void show_flight(host_stream& to, bool at_any_rate);
   void send_to_worker();
 
-  const hosted_worker_deps around_;
+  const hosted_worker_deps deps_;
   arena::arena memory_;
   arena::flight_recorders flights_;
   std::shared_ptr<shared_part> shared_;

@@ -26,7 +26,7 @@ result<void> remote_connection::refuse_host(std::string why, bool for_good) {
 result<void> remote_connection::admit() {
   if (auto ok = stream_.secure(handshake_deadline); !ok) return ok;
   stream_.limit(hello_bytes_max);
-  if (who_ == connected_by::session) stream_.put(to_host(session_calls{.session = around_->session, .process = around_->process}));
+  if (who_ == connected_by::session) stream_.put(to_host(session_calls{.session = deps_->session, .process = deps_->process}));
   if (auto ok = stream_.flush(handshake_deadline); !ok) return ok;
   auto first = stream_.wait_for<from_host>(handshake_deadline);
   if (!first) return tl::unexpected(std::move(first.error()));
@@ -41,19 +41,19 @@ result<void> remote_connection::admit() {
   end_.host = shown_name(hello->name);
   const host_card card{end_.host, address_, hello->pid, hello->process, hello->penstock, hello->cores, hello->workers, hello->workers_of_all};
   if (probe) tell_(host_known{card, hello->workers});
-  if (std::string why = difference_of_versions(hello->penstock, hello->version, around_->version); !why.empty()) {
+  if (std::string why = difference_of_versions(hello->penstock, hello->version, deps_->version); !why.empty()) {
     auto no = refuse_host(std::move(why));
     end_.refused = !probe;  // a probe does not ask to join
     return no;
   }
   if (probe) return answer_probe();
-  if (auto packs = packer::open(around_->compress)) packer_ = std::move(*packs);  // read_hosts() has found the library
+  if (auto packs = packer::open(deps_->compress)) packer_ = std::move(*packs);  // read_hosts() has found the library
   tell_(host_known{card, hello->workers});
   stream_.limit(protocol::frame_bytes_max);
-  welcome invitation{around_->session, around_->config, around_->digests};
-  if (around_->program) describe(*around_->program, invitation);
+  welcome invitation{deps_->session, deps_->config, deps_->digests};
+  if (deps_->program) describe(*deps_->program, invitation);
   stream_.put(to_host(invitation));
-  if (auto ok = stream_.flush(handshake_deadline, code_of(around_->program.get())); !ok) return ok;
+  if (auto ok = stream_.flush(handshake_deadline, code_of(deps_->program.get())); !ok) return ok;
 
   auto answer = stream_.wait_for<from_host>(listing_deadline);
   if (!answer) return tl::unexpected(std::move(answer.error()));
@@ -69,8 +69,8 @@ result<void> remote_connection::admit() {
 /// Answers `penstock doctor --host`, which examines this session as a host would, but gets no place.
 result<void> remote_connection::answer_probe() {
   stream_.limit(protocol::frame_bytes_max);
-  welcome invitation{around_->session, around_->config, around_->digests};
-  if (around_->program) describe(*around_->program, invitation);
+  welcome invitation{deps_->session, deps_->config, deps_->digests};
+  if (deps_->program) describe(*deps_->program, invitation);
   invitation.code_bytes = 0;
   stream_.put(to_host(invitation));
   if (auto ok = stream_.flush(handshake_deadline); !ok) return ok;
@@ -79,14 +79,14 @@ result<void> remote_connection::answer_probe() {
 
 /// How the host's dataset or program differs from the session's; empty: not at all (rule H2).
 std::string remote_connection::difference(const from_host& found) const {
-  if (around_->program) {
+  if (deps_->program) {
     const auto* facts = std::get_if<program_found>(&found);
-    return facts == nullptr ? "it does not say which program it has" : difference_of_facts(around_->program->facts, facts->facts);
+    return facts == nullptr ? "it does not say which program it has" : difference_of_facts(deps_->program->facts, facts->facts);
   }
   const auto* dataset = std::get_if<dataset_found>(&found);
   if (dataset == nullptr) return "it does not say which dataset it has";
-  std::string why = difference_of_facts(around_->program_facts, dataset->program);
-  return why.empty() ? difference_of_datasets(around_->dataset, dataset->dataset) : why;
+  std::string why = difference_of_facts(deps_->program_facts, dataset->program);
+  return why.empty() ? difference_of_datasets(deps_->dataset, dataset->dataset) : why;
 }
 
 }  // namespace penstock::hosts

@@ -31,13 +31,13 @@ nanoseconds time_to_load(std::string_view report) {
 }  // namespace
 
 remote_connection::remote_connection(unique_fd socket, connected_by who, std::string address,
-                         std::shared_ptr<const connection_deps> around, std::function<void(connection_news)> tell)
+                         std::shared_ptr<const connection_deps> deps, std::function<void(connection_news)> tell)
     : who_(who),
       address_(std::move(address)),
-      around_(std::move(around)),
+      deps_(std::move(deps)),
       tell_(std::move(tell)),
-      stream_(std::move(socket), who == connected_by::host ? around_->tls : around_->tls_of_calls),
-      mirror_(around_->flights.get()) {
+      stream_(std::move(socket), who == connected_by::host ? deps_->tls : deps_->tls_of_calls),
+      mirror_(deps_->flights.get()) {
   stream_.while_busy([this] { stand_in(); });
   stream_.while_receiving(ping_every(), [this] { show_life(); });
   const all_signals_blocked quiet;
@@ -68,7 +68,7 @@ result<void> remote_connection::work() {
   const int argument = jobs_ ? jobs_->waits_on() : -1;  // -1 is ignored
   std::array<pollfd, 4> look{
       pollfd{stream_.socket(), POLLIN, 0}, {wake_.fd(), POLLIN, 0}, {link_.get(), POLLIN, 0}, {argument, POLLIN, 0}};
-  nanoseconds tick = std::min<nanoseconds>(around_->lost_after / signs_a_silence, link_ ? 250ms : ping_at_least_every);
+  nanoseconds tick = std::min<nanoseconds>(deps_->lost_after / signs_a_silence, link_ ? 250ms : ping_at_least_every);
   if (stream_.has_message()) tick = nanoseconds(0);
   ::poll(look.data(), look.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(tick).count()));
   if (look[1].revents != 0) {
@@ -85,7 +85,7 @@ result<void> remote_connection::work() {
   }
   meter_.holds(!link_ ? 0 : jobs_ ? jobs_->held() : landing_.waiting());
   look_at_clock();
-  return stream_.flush(around_->lost_after);
+  return stream_.flush(deps_->lost_after);
 }
 
 struct remote_connection::order_visitor {
@@ -118,11 +118,11 @@ result<void> remote_connection::take_orders() {
 }
 
 nanoseconds remote_connection::ping_every() const {
-  return std::min<nanoseconds>(around_->lost_after / signs_a_silence, ping_at_least_every);
+  return std::min<nanoseconds>(deps_->lost_after / signs_a_silence, ping_at_least_every);
 }
 
 ping remote_connection::next_ping() const {
-  return {pings_.number, around_->waited ? around_->waited().count() : 0, wanted_};
+  return {pings_.number, deps_->waited ? deps_->waited().count() : 0, wanted_};
 }
 
 /// Sends a ping whose round trip is not measured: the answer has to wait until the current transfer has
@@ -164,7 +164,7 @@ result<void> remote_connection::hear_session() {
     if (noted) noted = note(message);
     if (auto* const order = std::get_if<protocol::open_dataset>(&message)) order->config.clear();  // the host has its own
     if (jobs_ && noted) {
-      const auto wanted = jobs_->hears(message, around_->arena);
+      const auto wanted = jobs_->hears(message, deps_->arena);
       if (!wanted) noted = tl::unexpected(wanted.error());
       if (!wanted || !*wanted) return;
     }
@@ -177,9 +177,9 @@ result<void> remote_connection::hear_session() {
 
 /// Notes what this connection needs to know from a message to the worker.
 result<void> remote_connection::note(const protocol::to_worker& message) {
-  if (around_->program) return {};
+  if (deps_->program) return {};
   if (const auto* slots = std::get_if<protocol::assign_slots>(&message))
-    return landing_.assign(*slots, around_->dataset.tensors, around_->arena);
+    return landing_.assign(*slots, deps_->dataset.tensors, deps_->arena);
   if (const auto* lease = std::get_if<protocol::load_batch>(&message)) landing_.leased(*lease);
   return {};
 }
@@ -194,9 +194,9 @@ struct remote_connection::from_host_visitor {
     auto ends = protocol::make_link_pair();
     if (!ends) return tl::unexpected(std::move(ends.error()));
     unique_fd parcels;
-    if (s.around_->program) {
+    if (s.deps_->program) {
       const auto pass_on = [connection = &s](std::string_view frame) { static_cast<void>(connection->pass_on(frame)); };
-      auto made = lent_jobs::make(s.around_->program, s.around_->lost_after, pass_on, parcels);
+      auto made = lent_jobs::make(s.deps_->program, s.deps_->lost_after, pass_on, parcels);
       if (!made) return tl::unexpected(std::move(made.error()));
       s.jobs_ = std::move(*made);
     }
@@ -292,8 +292,8 @@ result<remote_connection::arrival> remote_connection::receive(const batch_follow
   if (!landing_.holds(batch.bytes))
     return refuse(errc::protocol, "it announced a batch of {} bytes, but a slot has {}", batch.bytes, landing_.slot_bytes());
   if (batch.packed && !packer_) return refuse(errc::protocol, "it compresses batches, although the session does not");
-  const nanoseconds silence_max = around_->lost_after;
-  const bool digest = around_->digests;
+  const nanoseconds silence_max = deps_->lost_after;
+  const bool digest = deps_->digests;
   bool late = false;
   if (std::string wrong = landing_.misfit(batch, late); !wrong.empty()) {
     auto ok = batch.packed ? skip_packed(stream_, batch.bytes, silence_max, digest)
@@ -327,7 +327,7 @@ result<void> remote_connection::land(const batch_follows& batch) {
 result<void> remote_connection::land_job(const job_over& job) {
   if (!jobs_) return refuse(errc::protocol, "it reported the end of a job that it does not have");
   meter_.receiving(nanoseconds(0));  // the worker has one job at a time, so it waits during the transfer
-  auto wrong = jobs_->land(stream_, job, around_->digests);
+  auto wrong = jobs_->land(stream_, job, deps_->digests);
   meter_.received();
   if (!wrong) return tl::unexpected(std::move(wrong.error()));
   if (wrong->empty())

@@ -123,7 +123,7 @@ using connection_news = std::variant<host_known, host_agreed, worker_runs, worke
 class remote_connection {
  public:
   /// `tell` is called on the connection's thread.
-  remote_connection(unique_fd socket, connected_by who, std::string address, std::shared_ptr<const connection_deps> around,
+  remote_connection(unique_fd socket, connected_by who, std::string address, std::shared_ptr<const connection_deps> deps,
               std::function<void(connection_news)> tell);
   /// Ends the connection, and waits for the thread.
   ~remote_connection();
@@ -171,7 +171,7 @@ class remote_connection {
 
   const connected_by who_;
   const std::string address_;
-  const std::shared_ptr<const connection_deps> around_;
+  const std::shared_ptr<const connection_deps> deps_;
   const std::function<void(connection_news)> tell_;
   host_stream stream_;
   wake_event wake_;

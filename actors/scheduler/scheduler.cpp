@@ -51,13 +51,13 @@ struct carry_out {
     lost_sample lost = s.source->lost(failed.position, failed.sample);
     lost.alike = s.failures->note(lost.name, failed.reason);
     lost.reason = std::move(failed.reason);
-    s.around.news->sample_failed(lost);
+    s.deps.listener->sample_failed(lost);
   }
   void operator()(schedule::sample_quarantined& quarantined) {
     lost_sample lost = s.source->lost(quarantined.position, quarantined.sample);
     lost.attempts = quarantined.attempts;
     lost.causes = std::move(quarantined.causes);
-    s.around.news->sample_quarantined(lost);
+    s.deps.listener->sample_quarantined(lost);
     actors::tell(s.others.session, session::sample_quarantined{std::move(lost)});
   }
   void operator()(schedule::batch_discarded& discarded) {
@@ -65,9 +65,9 @@ struct carry_out {
                discarded.position);
   }
   void operator()(schedule::batch_recovered& again) {
-    s.around.news->batch_recovered(s.source->epoch_of(again.position), s.source->sequence_of(again.position));
+    s.deps.listener->batch_recovered(s.source->epoch_of(again.position), s.source->sequence_of(again.position));
   }
-  void operator()(schedule::give_up& end) { s.around.news->gave_up(end.reason); }
+  void operator()(schedule::give_up& end) { s.deps.listener->gave_up(end.reason); }
 };
 
 void tell_drained_to_stop(scheduler_state& s) {
@@ -85,7 +85,7 @@ void pass_gate(scheduler_state& s, std::vector<upload_order>& orders, steady_tim
   orders.clear();
   while (!s.at_gate.empty()) {
     const std::uint64_t step = s.at_gate.front().position + 1;
-    if (s.around.gate->hand_out(step, now) != group::gate_answer::go) return;
+    if (s.deps.gate->hand_out(step, now) != group::gate_answer::go) return;
     orders.push_back(std::move(s.at_gate.front()));
     s.at_gate.pop_front();
   }
@@ -95,22 +95,22 @@ void act(self_pointer self) {
   scheduler_state& s = self->state;
   s.decision_due = false;
   if (!s.ledger) return tell_drained_to_stop(s);
-  s.ledger->set_paused(s.paused || (s.around.gate && !s.around.gate->begun()));
+  s.ledger->set_paused(s.paused || (s.deps.gate && !s.deps.gate->begun()));
   carry_out orders{s, self->clock().now(), {}};
   for (schedule::command& c : s.ledger->advance()) std::visit(orders, c);
-  if (s.around.gate && s.around.uploads_pass_gate) pass_gate(s, orders.uploads.orders, orders.now);
+  if (s.deps.gate && s.deps.uploads_pass_gate) pass_gate(s, orders.uploads.orders, orders.now);
   // A batch that waits at the gate has not been sent to the owner yet.
   for (const upload_order& o : orders.uploads.orders) s.times.ordered(o.position, orders.now);
   if (!orders.uploads.orders.empty()) self->send(s.others.owner, std::move(orders.uploads));
   tell_drained_to_stop(s);
-  for (const auto& [index, worker] : s.workers) s.around.leases->set(index, s.ledger->leases_of(index));
+  for (const auto& [index, worker] : s.workers) s.deps.leases->set(index, s.ledger->leases_of(index));
   if (s.ledger->wants_sacrificial() != s.sacrificial) {
     s.sacrificial = s.ledger->wants_sacrificial();
     self->send(s.others.supervisor, supervisor::want_sacrificial{s.sacrificial});
   }
-  s.around.news->counted(s.ledger->stale_dropped(), s.ledger->quarantined(), s.ledger->hedges());
+  s.deps.listener->counted(s.ledger->stale_dropped(), s.ledger->quarantined(), s.ledger->hedges());
   if (s.ledger->finished() && !std::exchange(s.finished_told, true))
-    s.around.news->stream_finished(s.seek_number);
+    s.deps.listener->stream_finished(s.seek_number);
 }
 
 void open(scheduler_state& s, const open_stream& order) {
@@ -153,7 +153,7 @@ void forget(scheduler_state& s, worker_ref who) {
   if (worker == s.workers.end() || worker->second.who != who) return;
   s.workers.erase(worker);
   s.departures.gone(who);
-  s.around.leases->set(who.worker, 0);
+  s.deps.leases->set(who.worker, 0);
 }
 
 void write_off(scheduler_state& s, const worker_written_off& lost) {
@@ -224,9 +224,9 @@ void deliver(scheduler_state& s, const batch_delivered& batch) {
   const schedule::epoch_account& account = s.book->delivered(
       {done->position, done->delivered, done->failed, done->quarantined, batch.digest, batch.demanded,
        batch.taken.value_or(std::chrono::steady_clock::now()), done->replaced});
-  s.around.news->batch_delivered(*done, account.epoch);
-  if (account.complete) s.around.news->epoch_done(account);
-  if (const auto too_many = s.failures->check(account)) s.around.news->gave_up(*too_many);
+  s.deps.listener->batch_delivered(*done, account.epoch);
+  if (account.complete) s.deps.listener->epoch_done(account);
+  if (const auto too_many = s.failures->check(account)) s.deps.listener->gave_up(*too_many);
 }
 
 void lose_owner(scheduler_state& s, const owner_lost& news) {
@@ -270,10 +270,10 @@ auto on(self_pointer self, Change change) {
   };
 }
 
-scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings around) {
-  self->state.around = std::move(around);
-  self->state.times.record_in(self->state.around.times);
-  if (self->state.late.watch(self->state.around.flights, self->state.around.first_remote_place))
+scheduler_actor::behavior_type behave(self_pointer self, scheduler_deps deps) {
+  self->state.deps = std::move(deps);
+  self->state.times.record_in(self->state.deps.times);
+  if (self->state.late.watch(self->state.deps.flights, self->state.deps.first_remote_place))
     self->send(scheduler_actor(self), look_for_late_workers{});
   return {
       [self](const protocol::meet& all) { self->state.others = all.others; },
@@ -303,7 +303,7 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
       on<lift_quarantine>(self, [](auto& s, auto& order) { if (s.ledger) s.ledger->release_from_quarantine(order.sample); }),
       [self](const tell_accounts& order) {
         order.to->set_value(accounts_of(self->state, order.epochs));
-        self->state.around.news->answered();
+        self->state.deps.listener->answered();
       },
       [self](const decide&) { act(self); },
       [self](const look_for_late_workers&) { look_for_late(self); },
@@ -316,8 +316,8 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_surroundings 
 
 }  // namespace
 
-scheduler_actor spawn_scheduler(actors::actor_system& system, scheduler_surroundings around) {
-  return actors::spawn(system, behave, std::move(around));
+scheduler_actor spawn_scheduler(actors::actor_system& system, scheduler_deps deps) {
+  return actors::spawn(system, behave, std::move(deps));
 }
 
 }  // namespace penstock::scheduler

@@ -10,7 +10,7 @@
 //   sends     load_batch, drop_batch, stop_work              to workers
 //             sample_quarantined                             to the session actor
 //             upload_batches                                 to the GPU owner
-//             through scheduler_news                         everything else
+//             through scheduler_listener                         everything else
 //   owns      the ledger, the plan, the accounts of the stream; how long samples take, with [loader] hedge
 //
 // It feeds all messages in the mailbox to the ledger before it asks for the next decision, so a burst costs
@@ -20,7 +20,7 @@
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/hand_over_gate.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/batch_times.hpp"
 #include "runtime/dataset/order/plan.hpp"
@@ -39,10 +39,10 @@ class actor_system;
 
 namespace penstock::scheduler {
 
-struct scheduler_surroundings {
+struct scheduler_deps {
   std::shared_ptr<lease_counts> leases;
   std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
-  scheduler_news* news = nullptr;      ///< outlives the actor
+  scheduler_listener* listener = nullptr;      ///< outlives the actor
   /// The gate of a group: no batch passes before the group begins. Null: no group.
   std::shared_ptr<group::hand_over_gate> gate{};
   /// Uploads to another process pass the gate here, because that process has no gate to check.
@@ -65,6 +65,6 @@ class report_forwarder final : public supervisor::report_listener {
   const std::shared_ptr<report_queue> queue_ = std::make_shared<report_queue>();
 };
 
-scheduler_actor spawn_scheduler(actors::actor_system& system, scheduler_surroundings around);
+scheduler_actor spawn_scheduler(actors::actor_system& system, scheduler_deps deps);
 
 }  // namespace penstock::scheduler

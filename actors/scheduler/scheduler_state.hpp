@@ -21,7 +21,7 @@ struct joined_worker {
 
 struct scheduler_state {
   protocol::peers others;
-  scheduler_surroundings around;
+  scheduler_deps deps;
   std::unique_ptr<planned_source> source;
   std::unique_ptr<schedule::ledger> ledger;
   std::unique_ptr<schedule::epoch_book> book;

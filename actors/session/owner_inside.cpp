@@ -51,9 +51,9 @@ void owner_inside::start_now(std::uint32_t incarnation) {
 result<void> owner_inside::try_start(std::uint32_t incarnation) {
   auto ends = protocol::make_link_pair();
   if (!ends) return tl::unexpected(std::move(ends.error()));
-  auto arena = copy_of(around_.arena);
+  auto arena = copy_of(deps_.arena);
   if (!arena) return tl::unexpected(std::move(arena.error()));
-  auto flights = copy_of(around_.flights);
+  auto flights = copy_of(deps_.flights);
   if (!flights) return tl::unexpected(std::move(flights.error()));
   // Only called until be_quiet(), while this object and its io thread exist.
   const auto ended = [this, incarnation](const owner_life::end& how) {
@@ -62,8 +62,8 @@ result<void> owner_inside::try_start(std::uint32_t incarnation) {
     });
   };
   const auto life = std::make_shared<owner_life>(
-      owner_life::surroundings{std::move(ends->second), std::move(*arena), std::move(*flights),
-                               supervisor::waits_of_an_abort * around_.abort_timeout + time_to_close, ended});
+      owner_life::deps{std::move(ends->second), std::move(*arena), std::move(*flights),
+                               supervisor::waits_of_an_abort * deps_.abort_timeout + time_to_close, ended});
   protocol::owner_link::callbacks calls;
   calls.received = [this, incarnation](protocol::from_owner&& message) {
     tell_(supervisor::owner_spoke{incarnation, std::move(message)});

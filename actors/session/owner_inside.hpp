@@ -42,13 +42,13 @@ class owner_inside final : public supervisor::child_starter<std::uint32_t>,
  public:
   using news = std::variant<supervisor::owner_started, supervisor::owner_refused, supervisor::owner_spoke,
                             supervisor::owner_lost_link, supervisor::owner_exited>;
-  struct surroundings {
+  struct deps {
     int arena = -1;  ///< descriptors; each incarnation duplicates them
     int flights = -1;
     nanoseconds abort_timeout{};
   };
 
-  owner_inside(process::io_thread& io, surroundings around) : io_(io), around_(around) {}
+  owner_inside(process::io_thread& io, deps deps) : io_(io), deps_(deps) {}
   ~owner_inside() override = default;
   owner_inside(const owner_inside&) = delete;
   owner_inside& operator=(const owner_inside&) = delete;
@@ -77,7 +77,7 @@ class owner_inside final : public supervisor::child_starter<std::uint32_t>,
   void on_end(std::uint32_t incarnation, int code, std::optional<failure> last_words, bool left_behind);
 
   process::io_thread& io_;
-  surroundings around_;
+  deps deps_;
   // On the io thread only:
   std::function<void(news)> tell_;
   std::optional<running> running_;

@@ -26,8 +26,8 @@ constexpr const char* advice =
 
 }  // namespace
 
-owner_life::owner_life(surroundings around)
-    : around_(std::move(around)), leaving_(around_.patience, look_every) {}
+owner_life::owner_life(deps deps)
+    : deps_(std::move(deps)), leaving_(deps_.patience, look_every) {}
 
 owner_life::~owner_life() = default;
 
@@ -50,10 +50,10 @@ void owner_life::live() {
   host::on_a_fresh_thread(
       [this] { system_ = std::make_unique<actors::actor_system>(1, protocol::local_messages); });
   io_ = std::make_unique<process::io_thread>();
-  body_ = std::make_unique<gpu_owner::owner_body>(gpu_owner::owner_body::surroundings{
-      system_.get(), this, around_.arena.get(), around_.flights.get(), true});
+  body_ = std::make_unique<gpu_owner::owner_body>(gpu_owner::owner_body::deps{
+      system_.get(), this, deps_.arena.get(), deps_.flights.get(), true});
   link_ = protocol::owners_session_link::make(
-      io_->context(), std::move(around_.link),
+      io_->context(), std::move(deps_.link),
       {[this](protocol::to_owner&& message) { body_->hear(std::move(message)); },
        [this](const std::string&) { ask_to_leave(); }});
   body_->speak_through(link_);
@@ -117,7 +117,7 @@ void owner_life::ask_to_leave() {
 void owner_life::be_quiet() {
   const std::lock_guard hold(mutex_);
   told_ = true;
-  around_.ended = {};
+  deps_.ended = {};
 }
 
 bool owner_life::wait_until_gone(nanoseconds at_most) {
@@ -125,7 +125,7 @@ bool owner_life::wait_until_gone(nanoseconds at_most) {
 }
 
 void owner_life::introduced(const protocol::open_owner& order, const config&) {
-  if (auto page = arena::flight_writer::map(around_.flights.get(), order.flight_page))
+  if (auto page = arena::flight_writer::map(deps_.flights.get(), order.flight_page))
     page_.emplace(std::move(*page));
 }
 
@@ -150,7 +150,7 @@ void owner_life::tick() {
   }
   if (!leaving_.is_over(now)) return;
   leave_behind(fmt::format("the device program did not return within {} of a request to stop",
-                           duration_for_people(around_.patience)));
+                           duration_for_people(deps_.patience)));
 }
 
 /// Gives up on the threads, which keep everything that they use.
@@ -169,7 +169,7 @@ void owner_life::leave_behind(const std::string& why) {
 
 void owner_life::tell_end(const end& how) {
   const std::lock_guard hold(mutex_);
-  if (!std::exchange(told_, true)) around_.ended(how);
+  if (!std::exchange(told_, true)) deps_.ended(how);
 }
 
 }  // namespace penstock::session

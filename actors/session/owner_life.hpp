@@ -25,7 +25,7 @@ class owner_life final : gpu_owner::owner_host {
     std::optional<failure> last_words{};
     bool left_behind = false;  ///< its threads are still running
   };
-  struct surroundings {
+  struct deps {
     unique_fd link;
     unique_fd arena;
     unique_fd flights;
@@ -33,7 +33,7 @@ class owner_life final : gpu_owner::owner_host {
     std::function<void(const end&)> ended;  ///< called once, on one of the owner's threads; may not block
   };
 
-  explicit owner_life(surroundings around);
+  explicit owner_life(deps deps);
   ~owner_life();
   owner_life(const owner_life&) = delete;
   owner_life& operator=(const owner_life&) = delete;
@@ -57,7 +57,7 @@ class owner_life final : gpu_owner::owner_host {
   void leave_behind(const std::string& why);
   void tell_end(const end& how);
 
-  surroundings around_;
+  deps deps_;
 
   // In order of construction, on run()'s thread.
   std::unique_ptr<actors::actor_system> system_;

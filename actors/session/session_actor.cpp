@@ -21,7 +21,7 @@ struct session_state {
   session_state(const session_state&) = delete;
   session_state& operator=(const session_state&) = delete;
 
-  session_surroundings around;
+  session_deps deps;
   std::unique_ptr<quarantine_keeper> quarantine;
   protocol::peers others;
   std::optional<dataset_description> dataset;  // as described by the first worker
@@ -98,57 +98,57 @@ std::vector<quarantine_report> only_in_state(const schedule::stream_state& state
 
 /// Computes everything that depends on the dataset's description.
 result<void> build(session_state& s, self_pointer self) {
-  const config& c = s.around.settings;
-  const auto& resumed = s.around.request.resumed;
+  const config& c = s.deps.settings;
+  const auto& resumed = s.deps.request.resumed;
   // Only a custom dataset is unknown until its first worker describes it.
   auto sampling =
-      s.around.order ? result<penstock::sampling>(*s.around.order) : read_sampling(c, *s.dataset, -1);
+      s.deps.order ? result<penstock::sampling>(*s.deps.order) : read_sampling(c, *s.dataset, -1);
   if (!sampling) return tl::unexpected(std::move(sampling.error()));
-  if (!s.around.order)
+  if (!s.deps.order)
     for (const std::string& notice : sampling->notices) log::warn("dataset", "{}", notice);
   auto order = plan_of(c, *s.dataset, *sampling, resumed ? &*resumed : nullptr);
   if (!order) return tl::unexpected(std::move(order.error()));
   s.rows_max = rows_max_of(*order);
   auto layout = lay_out(s.dataset->tensors, s.rows_max);
   if (!layout) return tl::unexpected(std::move(layout.error()));
-  auto range = range_of(c, s.around.request, *order);
+  auto range = range_of(c, s.deps.request, *order);
   if (!range) return tl::unexpected(std::move(range.error()));
-  auto shape = geometry_of(c, *layout, s.around.partitions);
+  auto shape = geometry_of(c, *layout, s.deps.partitions);
   if (!shape) return tl::unexpected(std::move(shape.error()));
   auto transfer = device::plan_transfer(*layout, {c.gpu.layout, c.gpu.dtype, c.gpu.mean, c.gpu.std});
   if (!transfer) return tl::unexpected(std::move(transfer.error()));
-  const std::uint32_t workers = s.around.workers_wanted();
+  const std::uint32_t workers = s.deps.workers_wanted();
   if (auto ok = check_memory_for(c, *shape, workers); !ok) return ok;
-  if (auto ok = s.around.memory->size_and_seal(*shape); !ok) return ok;
+  if (auto ok = s.deps.memory->size_and_seal(*shape); !ok) return ok;
   s.shape = *shape;
   auto known = s.quarantine->open(s.dataset->fingerprint);
   if (!known) return tl::unexpected(std::move(known.error()));
-  s.around.news->quarantine_known(*known);
-  if (resumed) s.around.news->quarantine_known(only_in_state(*resumed, *known));
+  s.deps.listener->quarantine_known(*known);
+  if (resumed) s.deps.listener->quarantine_known(only_in_state(*resumed, *known));
 
   const std::uint32_t slots = slots_for_batches(c.loader, s.shape.slot_bytes);
   const auto shared_order = std::make_shared<const plan>(std::move(*order));
   const auto shared_transfer = std::make_shared<const device::transfer_plan>(std::move(*transfer));
-  s.around.news->planned(shared_order, shared_transfer, *range,
+  s.deps.listener->planned(shared_order, shared_transfer, *range,
                          sampling->identity.empty()
                              ? s.dataset->fingerprint
                              : fmt::format("{}, {}", s.dataset->fingerprint, sampling->identity),
                          slots);
   // Check the memory for earlier scale() requests here; later ones check it themselves.
-  if (const std::uint32_t more = s.around.workers_wanted(); more > workers) {
+  if (const std::uint32_t more = s.deps.workers_wanted(); more > workers) {
     if (auto ok = check_memory_for(c, *shape, more); !ok) return ok;
   }
   self->send(s.others.owner, gpu_owner::prepare_device{shared_transfer, s.shape, c.gpu.buffers});
   self->send(s.others.scheduler,
              scheduler::open_stream{
                  shared_order,
-                 ledger_settings_of(c, s.dataset->samples, s.around.from_store, slots),
+                 ledger_settings_of(c, s.dataset->samples, s.deps.from_store, slots),
                  identity_of(c, &*s.dataset, *sampling),
                  *range,
-                 s.around.request.resumed,
+                 s.deps.request.resumed,
                  std::move(*known),
                  c.loader.max_failed_fraction,
-                 s.around.demanded});
+                 s.deps.demanded});
   s.built = true;
   return {};
 }
@@ -157,10 +157,10 @@ result<void> build(session_state& s, self_pointer self) {
 /// reading from it.
 result<void> prepare_partition(session_state& s, self_pointer self, std::uint32_t partition) {
   if (!s.prepared.insert(partition).second) return {};
-  if (auto ok = s.around.memory->reserve(partition); !ok) return ok;
+  if (auto ok = s.deps.memory->reserve(partition); !ok) return ok;
   gpu_owner::attach_partition order{partition, nullptr, s.shape};
-  if (s.around.settings.gpu.placement == placement_rule::embedded && !owner_is_inside(s.around.settings)) {
-    auto memory = arena::map_partition(s.around.memory->fd(), s.shape, partition);
+  if (s.deps.settings.gpu.placement == placement_rule::embedded && !owner_is_inside(s.deps.settings)) {
+    auto memory = arena::map_partition(s.deps.memory->fd(), s.shape, partition);
     if (!memory) return tl::unexpected(std::move(memory.error()));
     order.memory = std::make_shared<mapping>(std::move(*memory));
   }
@@ -179,10 +179,10 @@ protocol::assign_slots slots_of(const session_state& s, std::uint32_t partition)
 
 result<protocol::assign_slots> welcome(self_pointer self, const worker_described& news) {
   session_state& s = self->state;
-  auto described = checked(s.around.settings, news.dataset);
+  auto described = checked(s.deps.settings, news.dataset);
   if (!described) return tl::unexpected(std::move(described.error()));
   const dataset_description* const known = s.dataset           ? &*s.dataset
-                                           : s.around.expected ? &*s.around.expected
+                                           : s.deps.expected ? &*s.deps.expected
                                                                : nullptr;
   if (known != nullptr && *described != *known) {
     return refuse(errc::protocol, "worker {} sees a different dataset than the session: {}", news.who.worker,
@@ -198,10 +198,10 @@ result<protocol::assign_slots> welcome(self_pointer self, const worker_described
   return slots_of(s, news.who.worker);
 }
 
-session_actor::behavior_type behave(self_pointer self, session_surroundings around) {
-  self->state.around = std::move(around);
-  self->state.quarantine = std::make_unique<quarantine_keeper>(self->state.around.settings.quarantine.file,
-                                                               self->state.around.settings.name);
+session_actor::behavior_type behave(self_pointer self, session_deps deps) {
+  self->state.deps = std::move(deps);
+  self->state.quarantine = std::make_unique<quarantine_keeper>(self->state.deps.settings.quarantine.file,
+                                                               self->state.deps.settings.name);
   return {
       [self](const protocol::meet& all) { self->state.others = all.others; },
       [self](const device_ready&) { self->send(self->state.others.supervisor, supervisor::open_pool{}); },
@@ -214,7 +214,7 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
             answer.slots = std::move(*slots);
           } else {
             s.failed = true;
-            s.around.news->gave_up(slots.error());
+            s.deps.listener->gave_up(slots.error());
           }
         }
         self->send(s.others.supervisor, std::move(answer));
@@ -222,7 +222,7 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
       [self](const worker_serves& news) {
         session_state& s = self->state;
         if (!std::exchange(s.failed, true)) {
-          s.around.news->gave_up(
+          s.deps.listener->gave_up(
               {errc::worker_program,
                "the worker program ([loader] command) serves functions of a pool (penstock::job_main), not a "
                "dataset (penstock::worker_main)",
@@ -242,8 +242,8 @@ session_actor::behavior_type behave(self_pointer self, session_surroundings arou
 
 }  // namespace
 
-session_actor spawn_session(actors::actor_system& system, session_surroundings around) {
-  return actors::spawn_on_its_own_thread(system, behave, std::move(around));
+session_actor spawn_session(actors::actor_system& system, session_deps deps) {
+  return actors::spawn_on_its_own_thread(system, behave, std::move(deps));
 }
 
 }  // namespace penstock::session

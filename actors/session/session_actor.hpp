@@ -5,14 +5,14 @@
 //   sends     open_pool, partition_prepared                   to the supervisor
 //             open_stream                                     to the scheduler
 //             prepare_device, attach_partition                to the GPU owner
-//             through stream_news                             everything else
+//             through stream_listener                             everything else
 //   owns      the arena
 //
 // All sizes follow the first worker's description of the dataset; later workers must send the same one.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "actors/session/sizing.hpp"
 
 #include <penstock/dataset.hpp>
@@ -23,7 +23,7 @@
 
 namespace penstock::session {
 
-struct session_surroundings {
+struct session_deps {
   config settings;
   /// The number of workers currently wanted: scale() may change it until the dataset is known. Thread-safe.
   std::function<std::uint32_t()> workers_wanted;
@@ -34,9 +34,9 @@ struct session_surroundings {
   stream_request request;
   steady_time demanded{};  ///< when the first batch was requested
   std::shared_ptr<arena::arena> memory;
-  stream_news* news = nullptr;  ///< outlives the actor
+  stream_listener* listener = nullptr;  ///< outlives the actor
 };
 
-session_actor spawn_session(actors::actor_system& system, session_surroundings around);
+session_actor spawn_session(actors::actor_system& system, session_deps deps);
 
 }  // namespace penstock::session

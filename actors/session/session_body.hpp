@@ -6,7 +6,7 @@
 //   session_life.cpp     start, failure, end
 //   session_accounts.cpp reports and states
 //   session_wiring.cpp   makes the actors and connects them
-//   news_of_actors.hpp   what they report to the session
+//   session_listener.hpp   what they report to the session
 //   session_batches.cpp  batches on their way to the consumer, or into a sink
 //   session_group.cpp    a session as a rank of a group
 //
@@ -62,7 +62,7 @@ class Session::body final : public host::run {
   [[nodiscard]] std::optional<std::uint64_t> beats() const { return pulse_.beats(); }
 
  private:
-  class news_of_actors;
+  class session_listener;
 
   // The part of a run that feeds a stream to a GPU owner.
   struct engine : run::engine {
@@ -73,7 +73,7 @@ class Session::body final : public host::run {
     std::shared_ptr<supervisor::owner_process> owner_process;
     std::shared_ptr<session::owner_inside> owner_inside;  // one of the two, or none
     std::shared_ptr<hosts::host_hub> hub;                 // none without [loader.hosts]
-    std::shared_ptr<news_of_actors> news;                 // receives the reports of everything below
+    std::shared_ptr<session_listener> listener;                // receives the reports of everything below
     supervisor::owner_keeper_actor keeper;                // the keeper of either
     gpu_owner::gpu_owner_actor owner;                     // the owner itself, or its keeper
     scheduler::scheduler_actor scheduler;

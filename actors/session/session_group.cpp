@@ -2,7 +2,7 @@
 #include "actors/caf/caf.hpp"
 #include "actors/group/coordinator.hpp"
 #include "actors/group/member.hpp"
-#include "actors/session/news_of_actors.hpp"
+#include "actors/session/session_listener.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/log.hpp"
 
@@ -22,26 +22,26 @@ void Session::body::spawn_group(engine& e) {
       std::make_shared<group::hand_over_gate>([all] { actors::tell(all->member, group::limit_reached{}); });
   const bool coordinates = m.member.card.rank == 0;
   ending_.group_begins(coordinates ? 2 : 1);
-  group::member_surroundings around;
-  around.settings = m.member;
-  around.group = m.links.group;
-  around.where = group::text_of(m.links.address);
-  around.gate = group_->gate;
-  around.connect = [all, links = m.links](group::member_actor actor,
+  group::member_deps deps;
+  deps.settings = m.member;
+  deps.group = m.links.group;
+  deps.where = group::text_of(m.links.address);
+  deps.gate = group_->gate;
+  deps.connect = [all, links = m.links](group::member_actor actor,
                                           std::shared_ptr<group::newest_order> orders) {
     return group::open_member_wire(*all->io, links, std::move(orders), std::move(actor));
   };
-  around.news = e.news.get();
-  e.member = group::spawn_member(*e.system, std::move(around));
+  deps.listener = e.listener.get();
+  e.member = group::spawn_member(*e.system, std::move(deps));
   if (!coordinates) return;
-  group::coordinator_surroundings of_all;
+  group::coordinator_deps of_all;
   of_all.settings = m.group;
   of_all.group = m.links.group;
   of_all.listen = [all, links = m.links](group::coordinator_actor actor,
                                          std::shared_ptr<group::newest_reports> reports) {
     return group::open_coordinator_wire(*all->io, links, std::move(reports), std::move(actor));
   };
-  of_all.news = e.news.get();
+  of_all.listener = e.listener.get();
   e.coordinator = group::spawn_coordinator(*e.system, std::move(of_all));
 }
 

@@ -1,7 +1,7 @@
 #include "actors/caf/caf.hpp"
 #include "actors/gpu_owner/gpu_owner.hpp"
 #include "actors/host/worker_rules.hpp"
-#include "actors/session/news_of_actors.hpp"
+#include "actors/session/session_listener.hpp"
 #include "actors/session/session_body.hpp"
 #include "actors/supervisor/owner_rules.hpp"
 #include "runtime/base/log.hpp"
@@ -17,7 +17,7 @@ namespace penstock {
 // all.
 
 void Session::body::spawn_actors(engine& e) {
-  e.news = std::make_shared<news_of_actors>(*this, e);
+  e.listener = std::make_shared<session_listener>(*this, e);
   if (group_) spawn_group(e);
   if (has_keeper()) {
     spawn_keeper(e);
@@ -35,10 +35,10 @@ void Session::body::spawn_actors(engine& e) {
 }
 
 void Session::body::spawn_owner(engine& e) {
-  gpu_owner::owner_surroundings owner;
+  gpu_owner::owner_deps owner;
   owner.device = e.device;
   owner.consumer = consumer_;
-  owner.news = e.news.get();
+  owner.listener = e.listener.get();
   owner.times = times_;
   e.owner = gpu_owner::spawn_gpu_owner(*e.system, std::move(owner));
 }
@@ -47,26 +47,26 @@ void Session::body::spawn_keeper(engine& e) {
   if (owner_is_inside()) {
     e.owner_inside = std::make_shared<session::owner_inside>(
         *e.io,
-        session::owner_inside::surroundings{e.memory->fd(), e.flights->fd(), settings_.group.abort_timeout});
+        session::owner_inside::deps{e.memory->fd(), e.flights->fd(), settings_.group.abort_timeout});
   } else {
     const supervisor::owner_descriptors fds{e.lifeline.read_end.get(), e.memory->fd(), e.flights->fd(),
                                             worker_cores_.of_owner()};
     e.owner_process = std::make_shared<supervisor::owner_process>(*e.io, fds);
   }
 
-  supervisor::keeper_surroundings around;
-  around.settings = settings_;
-  around.sink = options_.sink;
-  around.out = options_.sink_out;
-  around.digests = options_.digests;
-  around.flight_page = places_of(settings_.loader);
-  around.process = e.owner_process;
-  if (e.owner_inside) around.process = e.owner_inside;
-  around.deliveries = e.deliveries;
-  around.times = times_;
-  around.flights = e.flights;
-  around.news = e.news.get();
-  e.keeper = supervisor::spawn_owner_keeper(*e.system, std::move(around));
+  supervisor::keeper_deps deps;
+  deps.settings = settings_;
+  deps.sink = options_.sink;
+  deps.out = options_.sink_out;
+  deps.digests = options_.digests;
+  deps.flight_page = places_of(settings_.loader);
+  deps.process = e.owner_process;
+  if (e.owner_inside) deps.process = e.owner_inside;
+  deps.deliveries = e.deliveries;
+  deps.times = times_;
+  deps.flights = e.flights;
+  deps.listener = e.listener.get();
+  e.keeper = supervisor::spawn_owner_keeper(*e.system, std::move(deps));
   e.owner = e.keeper;
   if (e.owner_process) return e.owner_process->report_to({e.keeper, &logs_});
   e.owner_inside->report_to([keeper = e.keeper](session::owner_inside::news what) {
@@ -80,7 +80,7 @@ void Session::body::spawn_scheduler(engine& e) {
   // quarantine a sample.
   const bool may_start_twice = has_hosts(settings_.loader) && settings_.quarantine.max_attempts > 1;
   e.scheduler = scheduler::spawn_scheduler(
-      *e.system, {e.leases, times_, e.news.get(), group_ ? group_->gate : nullptr, has_keeper(),
+      *e.system, {e.leases, times_, e.listener.get(), group_ ? group_->gate : nullptr, has_keeper(),
                   settings_.loader.hedge ? e.flights : nullptr,
                   may_start_twice ? std::optional(first_remote_place_of(settings_.loader)) : std::nullopt});
 }
@@ -97,24 +97,24 @@ void Session::body::spawn_supervisor(engine& e) {
 }
 
 void Session::body::spawn_session_actor(engine& e) {
-  session::session_surroundings around;
-  around.settings = settings_;
-  around.workers_wanted = [this] { return workers_.load(); };
-  around.demanded = begun_;
-  around.partitions = places_of(settings_.loader);
+  session::session_deps deps;
+  deps.settings = settings_;
+  deps.workers_wanted = [this] { return workers_.load(); };
+  deps.demanded = begun_;
+  deps.partitions = places_of(settings_.loader);
   if (e.dataset) {
-    around.expected = e.dataset->description;
-    around.order = e.dataset->order;
-    around.from_store = e.dataset->in_store;
+    deps.expected = e.dataset->description;
+    deps.order = e.dataset->order;
+    deps.from_store = e.dataset->in_store;
   }
   if (e.custom) {
-    around.expected = e.custom->dataset;
-    around.expected->fingerprint = session::fingerprint_of_custom(e.custom->dataset);
+    deps.expected = e.custom->dataset;
+    deps.expected->fingerprint = session::fingerprint_of_custom(e.custom->dataset);
   }
-  around.request = {options_.batches, resumed_};
-  around.memory = e.memory;
-  around.news = e.news.get();
-  e.session = session::spawn_session(*e.system, std::move(around));
+  deps.request = {options_.batches, resumed_};
+  deps.memory = e.memory;
+  deps.listener = e.listener.get();
+  e.session = session::spawn_session(*e.system, std::move(deps));
 }
 
 void Session::body::restart_owner(engine& e) {
@@ -171,7 +171,7 @@ void Session::body::retire() noexcept {
   ending_.wait_for_group();
   drop_group(*e);
   close_sockets(*e);
-  e->news->release_gpu();
+  e->listener->release_gpu();
 }
 
 }  // namespace penstock

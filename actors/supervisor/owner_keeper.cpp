@@ -24,7 +24,7 @@ constexpr nanoseconds look_every = owner_communicator::look_every;
 constexpr std::uint64_t answers_to_communicate = 8;  // at most
 
 struct keeper_state {
-  keeper_surroundings around;
+  keeper_deps deps;
   protocol::peers others;
   std::unique_ptr<supervision::owner_supervision> owner;  // makes all decisions
   process::oom_watch oom{process::oom_evidence_file()};
@@ -46,11 +46,11 @@ steady_time now_of(self_pointer self) {
 void tell_changes(keeper_state& s) {
   const supervision::owner_supervision& o = *s.owner;
   const owner_facts facts{std::string(name_of(o.stage())), o.pid(), o.restarts(), o.irreplaceable()};
-  if (std::exchange(s.told, facts) != facts) s.around.news->owner_changed(facts);
+  if (std::exchange(s.told, facts) != facts) s.deps.listener->owner_changed(facts);
 }
 
 arena::flight_reading flight_of(const keeper_state& s) {
-  return s.around.flights->read(s.around.flight_page);
+  return s.deps.flights->read(s.deps.flight_page);
 }
 
 // ---- commands ---------------------------------------------------------------------------------------------
@@ -63,8 +63,8 @@ struct carry_out {
 
   void operator()(const supervision::start_owner_process& order) {
     s.sink.begin_owner();
-    s.around.flights->clear(s.around.flight_page);
-    s.around.process->start(order.incarnation);
+    s.deps.flights->clear(s.deps.flight_page);
+    s.deps.process->start(order.incarnation);
   }
   void operator()(const supervision::introduce_owner& order) {
     const std::uint64_t base = s.communicator ? s.communicator->introduced() : 0;
@@ -80,7 +80,7 @@ struct carry_out {
     s.link->send(protocol::stop_owner{order.whole});
   }
   void operator()(const supervision::send_signal& signal) {
-    s.around.process->signal(s.owner->incarnation(), signal.number);
+    s.deps.process->signal(s.owner->incarnation(), signal.number);
   }
   void operator()(const supervision::killing_begins& why) {
     const auto pid = s.owner->pid();
@@ -88,30 +88,30 @@ struct carry_out {
     log::warn("gpu", "{}: {}", what, why.reason);
   }
   void operator()(const supervision::uploads_lost& lost) {
-    if (s.around.jobs != nullptr) return s.around.jobs->uploads_lost(loss_of_jobs(lost));
+    if (s.deps.jobs != nullptr) return s.deps.jobs->uploads_lost(loss_of_jobs(lost));
     self->send(s.others.scheduler, loss_of_batches(lost));
   }
   void operator()(const supervision::owner_is_ready& ready) {
     if (s.communicator) follow(self, s.communicator->ready());
-    if (ready.first) return s.around.news->opened(s.device);
-    s.around.news->reopened(s.owner->pid().value_or(0));
+    if (ready.first) return s.deps.listener->opened(s.device);
+    s.deps.listener->reopened(s.owner->pid().value_or(0));
   }
   void operator()(const supervision::owner_recovered& again) {
-    s.around.news->owner_recovered(again.incarnation,
+    s.deps.listener->owner_recovered(again.incarnation,
                                    std::chrono::duration<double>(again.since_its_end).count());
   }
   void operator()(const supervision::owner_died& death) {
     const std::string text = death_in_words(death);
     death.unasked ? log::warn("gpu", "{}", text) : log::info("gpu", "{}", text);
-    s.around.news->owner_died(death.report);
+    s.deps.listener->owner_died(death.report);
   }
   void operator()(const supervision::owner_left_out& batch) { log::warn("gpu", "{}", batch.text); }
   void operator()(const supervision::owner_not_started& no) {
     log::warn("gpu", "the GPU owner could not be started: {}; trying again {}", no.reason.message,
               no.again_in > nanoseconds(0) ? "in " + duration_for_people(no.again_in) : "at once");
   }
-  void operator()(const supervision::owner_failed& end) { s.around.news->gave_up(end.reason); }
-  void operator()(const supervision::owner_closed&) { s.around.news->owner_closed(); }
+  void operator()(const supervision::owner_failed& end) { s.deps.listener->gave_up(end.reason); }
+  void operator()(const supervision::owner_closed&) { s.deps.listener->owner_closed(); }
 };
 
 void advance(self_pointer self) {
@@ -156,8 +156,8 @@ struct hear {
     s.owner->opened(incarnation, now);
   }
   void operator()(const protocol::slots_copied& news) {
-    auto released = released_by(news, *s.owner, incarnation, now, s.around.times.get());
-    if (!released.empty() && s.around.jobs == nullptr)
+    auto released = released_by(news, *s.owner, incarnation, now, s.deps.times.get());
+    if (!released.empty() && s.deps.jobs == nullptr)
       self->send(s.others.scheduler, scheduler::slots_released{std::move(released)});
   }
   void operator()(protocol::batches_delivered& news) {
@@ -170,22 +170,22 @@ struct hear {
     if (!s.communicator) return;
     if (!news.id.empty()) {
       s.communicator->drawn(news.number);
-      return s.around.news->communicator_drawn(news.number, news.id);
+      return s.deps.listener->communicator_drawn(news.number, news.id);
     }
     follow(self, s.communicator->told(
                      {news.number, static_cast<group::communicator_state::how>(news.at), news.cause}));
   }
   void take(const protocol::batches_delivered& news) {
-    const auto taken = deliveries_of(news, *s.owner, incarnation, now, s.around.times.get());
+    const auto taken = deliveries_of(news, *s.owner, incarnation, now, s.deps.times.get());
     for (const scheduler::batch_delivered& one : taken) {
-      if (s.around.deliveries->add(one))
-        self->send(s.others.scheduler, scheduler::batches_delivered{s.around.deliveries});
+      if (s.deps.deliveries->add(one))
+        self->send(s.others.scheduler, scheduler::batches_delivered{s.deps.deliveries});
     }
     if (taken.size() == news.deliveries.size()) note_counts(news.uploads, news.bytes, news.pinned);
   }
   void operator()(protocol::jobs_answered& news) {
     auto answers = answers_of(news, *s.owner, incarnation, now);
-    if (s.around.jobs != nullptr && !answers.empty()) s.around.jobs->jobs_answered(std::move(answers));
+    if (s.deps.jobs != nullptr && !answers.empty()) s.deps.jobs->jobs_answered(std::move(answers));
     note_counts(news.uploads, news.bytes, news.pinned);
   }
   void operator()(const protocol::worker_gives_up& last) {
@@ -193,16 +193,16 @@ struct hear {
   }
   void operator()(const protocol::owner_irreplaceable&) { s.owner->cannot_be_replaced(incarnation); }
   void operator()(const protocol::partition_attached& news) {
-    s.around.news->attached(
+    s.deps.listener->attached(
         {news.partition, news.bytes, news.pinned, nanoseconds(static_cast<std::int64_t>(news.took_ns))});
   }
   void operator()(const protocol::gpu_processes_seen& seen) {
-    s.around.news->gpu_processes_seen(processes_in(seen));
+    s.deps.listener->gpu_processes_seen(processes_in(seen));
   }
 
   void note_counts(std::uint64_t uploads, std::uint64_t bytes, bool pinned) const {
-    s.around.news->progressed(uploads, bytes, pinned);
-    s.sink.report_to(*s.around.news, flight_of(s), now);
+    s.deps.listener->progressed(uploads, bytes, pinned);
+    s.sink.report_to(*s.deps.listener, flight_of(s), now);
   }
 };
 
@@ -211,8 +211,8 @@ void follow(self_pointer self, owner_communicator::orders what) {
   keeper_state& s = self->state;
   for (const protocol::batches_delivered& news : what.agreed) hear{self, s.owner->incarnation()}.take(news);
   if (what.snapshot) s.owner->keep_snapshot(std::move(*what.snapshot));
-  if (what.held) s.around.news->snapshots_changed(*what.held);
-  for (const group::communicator_state& state : what.told) s.around.news->communicator_changed(state);
+  if (what.held) s.deps.listener->snapshots_changed(*what.held);
+  for (const group::communicator_state& state : what.told) s.deps.listener->communicator_changed(state);
   if (s.link && !what.send.empty()) s.link->expect(answers_to_communicate * what.send.size());
   for (protocol::wire_communicate& order : what.send) {
     if (s.link) s.link->send(std::move(order));
@@ -226,7 +226,7 @@ void note_end(self_pointer self, const owner_exited& news) {
     follow(self, s.communicator->ended(s.owner->finishes_with(news.report)));
   const arena::flight_reading flight = flight_of(s);
   if (news.incarnation == s.owner->incarnation())
-    s.sink.report_to(*s.around.news, flight, now_of(self), false);
+    s.sink.report_to(*s.deps.listener, flight, now_of(self), false);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now_of(self));
   const bool injected = s.owner->pid() && process::was_injected(*s.owner->pid(), news.report);
   s.owner->exited(news.incarnation, now_of(self), {news.report, in_hand(flight), news.last_lines, oom, s.oom.counts(), injected});
@@ -243,11 +243,11 @@ void look(self_pointer self) {
     const arena::flight_reading flight = flight_of(s);
     const steady_time since = s.sink.unchanged_since(flight, now);
     if (const auto mark = in_hand(flight))
-      note_taken(s.around.times.get(), s.owner->orders().find_by_mark(*mark), since);
-    s.sink.report_to(*s.around.news, flight, now);
+      note_taken(s.deps.times.get(), s.owner->orders().find_by_mark(*mark), since);
+    s.sink.report_to(*s.deps.listener, flight, now);
     s.owner->look(now, sign_of(*pid, flight));
   } else {
-    s.owner->look(now, {0, 0, std::nullopt, false, s.around.process->current_start()});
+    s.owner->look(now, {0, 0, std::nullopt, false, s.deps.process->current_start()});
   }
   if (s.communicator) follow(self, s.communicator->look(now));
   advance(self);
@@ -255,25 +255,25 @@ void look(self_pointer self) {
 }
 
 void keep_looking(self_pointer self) {
-  const config& settings = self->state.around.settings;
+  const config& settings = self->state.deps.settings;
   const nanoseconds pause =
-      std::min<nanoseconds>(look_every, rules_of(settings, self->state.around.jobs != nullptr).clocks.tick());
+      std::min<nanoseconds>(look_every, rules_of(settings, self->state.deps.jobs != nullptr).clocks.tick());
   self->delayed_send(owner_keeper_actor(self), pause, keeper_tick{});
 }
 
-void set_up(keeper_state& s, keeper_surroundings around, steady_time now) {
-  s.around = std::move(around);
-  if (s.around.settings.group.communicator != communicator_kind::none)
-    s.communicator.emplace(s.around.settings.group.abort_timeout);
-  s.introduction = owner_introduction({.flight_page = s.around.flight_page,
-                                       .config = protocol::config_as_bytes(s.around.settings),
-                                       .sink = s.around.sink,
-                                       .out = s.around.out,
-                                       .digests = s.around.digests,
+void set_up(keeper_state& s, keeper_deps deps, steady_time now) {
+  s.deps = std::move(deps);
+  if (s.deps.settings.group.communicator != communicator_kind::none)
+    s.communicator.emplace(s.deps.settings.group.abort_timeout);
+  s.introduction = owner_introduction({.flight_page = s.deps.flight_page,
+                                       .config = protocol::config_as_bytes(s.deps.settings),
+                                       .sink = s.deps.sink,
+                                       .out = s.deps.out,
+                                       .digests = s.deps.digests,
                                        .snapshot = {},
-                                       .pool = s.around.jobs != nullptr});
+                                       .pool = s.deps.jobs != nullptr});
   s.owner = std::make_unique<supervision::owner_supervision>(
-      rules_of(s.around.settings, s.around.jobs != nullptr), now);
+      rules_of(s.deps.settings, s.deps.jobs != nullptr), now);
 }
 
 /// Calls change(state, message, now), then carries out what the supervision decides.
@@ -285,8 +285,8 @@ auto on(self_pointer self, Change change) {
   };
 }
 
-owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings around) {
-  set_up(self->state, std::move(around), now_of(self));
+owner_keeper_actor::behavior_type behave(self_pointer self, keeper_deps deps) {
+  set_up(self->state, std::move(deps), now_of(self));
   return {
       [self](const gpu_owner::open_device&) {
         self->state.owner->open(now_of(self));
@@ -341,8 +341,8 @@ owner_keeper_actor::behavior_type behave(self_pointer self, keeper_surroundings 
 
 }  // namespace
 
-owner_keeper_actor spawn_owner_keeper(actors::actor_system& system, keeper_surroundings around) {
-  return actors::spawn(system, behave, std::move(around));
+owner_keeper_actor spawn_owner_keeper(actors::actor_system& system, keeper_deps deps) {
+  return actors::spawn(system, behave, std::move(deps));
 }
 
 }  // namespace penstock::supervisor

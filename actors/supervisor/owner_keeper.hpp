@@ -9,13 +9,13 @@
 //           restart_owner                                                                from the operator
 //   says    open_owner, prepare_owner, map_partition, upload_slots or upload_jobs, wire_communicate, stop_owner   to the process
 //           batches_delivered, slots_released, owner_lost                                to the scheduler
-//           through job_upload_news: the same, in a pool of jobs
-//           through keeper_news: everything else
+//           through job_upload_listener: the same, in a pool of jobs
+//           through keeper_listener: everything else
 //   owns    the process, its link, and what every incarnation must get
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "actors/supervisor/child_starter.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/batch_times.hpp"
@@ -25,7 +25,7 @@
 
 namespace penstock::supervisor {
 
-struct keeper_surroundings {
+struct keeper_deps {
   config settings;
   std::string sink = "null";
   std::string out;
@@ -35,10 +35,10 @@ struct keeper_surroundings {
   std::shared_ptr<scheduler::delivery_queue> deliveries;
   std::shared_ptr<batch_times> times;  ///< records the times of batch stages; may be null
   std::shared_ptr<arena::flight_recorders> flights;
-  keeper_news* news = nullptr;      ///< outlives the actor
-  job_upload_news* jobs = nullptr;  ///< in a pool; outlives the actor. The scheduler then gets nothing.
+  keeper_listener* listener = nullptr;      ///< outlives the actor
+  job_upload_listener* jobs = nullptr;  ///< in a pool; outlives the actor. The scheduler then gets nothing.
 };
 
-owner_keeper_actor spawn_owner_keeper(actors::actor_system& system, keeper_surroundings around);
+owner_keeper_actor spawn_owner_keeper(actors::actor_system& system, keeper_deps deps);
 
 }  // namespace penstock::supervisor

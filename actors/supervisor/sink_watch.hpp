@@ -22,7 +22,7 @@ class sink_watch {
   }
 
   /// Reports the waits in this owner's flight page.
-  void report_to(keeper_news& news, const arena::flight_reading& flight, steady_time now, bool lives = true) {
+  void report_to(keeper_listener& news, const arena::flight_reading& flight, steady_time now, bool lives = true) {
     waited_ = std::max(waited_, flight.waited_until(now));
     const bool waits = lives && flight.waits_since && now - *flight.waits_since >= short_wait_;
     news.owner_waited(before_ + waited_, waits ? std::optional(now) : std::nullopt);

@@ -26,7 +26,7 @@ struct supervisor_state {
   supervisor_state(const supervisor_state&) = delete;
   supervisor_state& operator=(const supervisor_state&) = delete;
 
-  supervisor_surroundings around;
+  supervisor_deps deps;
   meet_others others;
   std::unique_ptr<supervision::worker_supervision> workers;  // makes all decisions
   process::oom_watch oom{process::oom_evidence_file()};
@@ -52,18 +52,18 @@ struct carry_out {
   supervisor_state& s = self->state;
 
   void operator()(const supervision::start_worker& order) {
-    s.around.flights->clear(order.who.worker);
+    s.deps.flights->clear(order.who.worker);
     s.records.begin(order.who, now);
-    s.around.processes->start(order.who);
+    s.deps.processes->start(order.who);
   }
   void operator()(const supervision::introduce_worker& order) {
     s.records.at(order.who).link->send(protocol::open_dataset{
-        protocol::version, order.who, s.around.settings.config, s.around.settings.work != work_kind::samples});
+        protocol::version, order.who, s.deps.settings.config, s.deps.settings.work != work_kind::samples});
   }
   void operator()(const supervision::hand_over_worker& order) {
     const auto kind = order.sacrificial ? schedule::worker_kind::sacrificial : schedule::worker_kind::loader;
     const worker_facts& w = s.records.at(order.who);
-    const auto slots = w.remote ? std::min(w.slots, s.around.settings.landing_slots) : w.slots;
+    const auto slots = w.remote ? std::min(w.slots, s.deps.settings.landing_slots) : w.slots;
     self->send(s.others.leases, scheduler::worker_joined{order.who, slots, kind, w.link, w.parcels});
   }
   void operator()(const supervision::retire_worker& order) {
@@ -73,18 +73,18 @@ struct carry_out {
     s.records.at(order.who).link->send(protocol::stop_work{});
   }
   void operator()(const supervision::signal_worker& order) {
-    s.around.processes->signal(order.who, order.number);
+    s.deps.processes->signal(order.who, order.number);
   }
   void operator()(const supervision::killing_worker& why) {
     if (!why.pid)
       return log::warn("supervisor", "giving up on starting worker {}: {}", why.who.worker, why.reason);
-    const bool of_a_job = why.cause == death_cause::hang && s.around.settings.work == work_kind::jobs && has_work(s.around.flights->read(why.who.worker));
+    const bool of_a_job = why.cause == death_cause::hang && s.deps.settings.work == work_kind::jobs && has_work(s.deps.flights->read(why.who.worker));
     log::write(of_a_job ? log::level::debug : log::level::warn, "supervisor",
                fmt::format("killing worker {} (pid {}): {}", why.who.worker, *why.pid, why.reason));
     if (why.cause != death_cause::hang && why.cause != death_cause::heartbeat) return;
     worker_facts& w = s.records.at(why.who);
     if (w.remote) return;
-    w.wait_channel = process::wait_channel(*why.pid, s.around.flights->read(why.who.worker).thread);
+    w.wait_channel = process::wait_channel(*why.pid, s.deps.flights->read(why.who.worker).thread);
   }
   void operator()(const supervision::write_off_worker& lost) {
     if (lost.pid) {
@@ -96,16 +96,16 @@ struct carry_out {
                  lost.who.worker);
     }
     worker_facts& w = s.records.at(lost.who);
-    w.last_flight = s.around.flights->read(lost.who.worker);
+    w.last_flight = s.deps.flights->read(lost.who.worker);
     self->send(s.others.leases,
                scheduler::worker_written_off{lost.who, lost.blames_sample ? sample_in_hand(w) : std::nullopt,
-                                             work_in_hand(w, s.around.settings.work), "unkillable", lost.took_too_long});
+                                             work_in_hand(w, s.deps.settings.work), "unkillable", lost.took_too_long});
   }
   void operator()(const supervision::decide_blame& end) {
     const worker_facts& w = s.records.at(end.who);
     self->send(s.others.leases,
                scheduler::worker_ended{end.who, end.blames_sample ? sample_in_hand(w) : std::nullopt,
-                                       work_in_hand(w, s.around.settings.work), end.cause, end.host_lost,
+                                       work_in_hand(w, s.deps.settings.work), end.cause, end.host_lost,
                                        end.took_too_long});
   }
   void operator()(const supervision::memory_exceeded& grown) {
@@ -113,7 +113,7 @@ struct carry_out {
               "worker {} (pid {}) uses {} of private memory, but [loader.limits] allows {}: replacing it "
               "after this batch",
               grown.who.worker, grown.pid, bytes_for_people(grown.bytes),
-              bytes_for_people(s.around.settings.rules.memory_max_bytes));
+              bytes_for_people(s.deps.settings.rules.memory_max_bytes));
   }
   void operator()(const supervision::gpu_use_reported& found) {
     log::warn("supervisor", "worker {}: {}", found.who.worker, found.use);
@@ -122,10 +122,10 @@ struct carry_out {
     log::warn("supervisor", "{}: quarantining the samples that wait to be tried alone", lost.reason);
     self->send(s.others.leases, scheduler::cannot_try_alone{lost.reason});
   }
-  void operator()(const supervision::workers_failed& end) { s.around.news->gave_up(end.reason); }
+  void operator()(const supervision::workers_failed& end) { s.deps.listener->gave_up(end.reason); }
   void operator()(const supervision::workers_closed&) {
     s.closed = true;
-    s.around.news->pool_closed();
+    s.deps.listener->pool_closed();
   }
 };
 
@@ -135,7 +135,7 @@ void advance(self_pointer self) {
   carry_out orders{self};
   for (const supervision::worker_command& c : s.workers->advance(now)) std::visit(orders, c);
   const supervision::pool& places = s.workers->places();
-  s.around.news->workers_changed(s.records.statuses(places, *s.around.flights, now), places.degraded(),
+  s.deps.listener->workers_changed(s.records.statuses(places, *s.deps.flights, now), places.degraded(),
                                  places.started(), places.restarts());
   const steady_time due = s.workers->next_deadline();
   if (due >= s.wake_at) return;
@@ -203,7 +203,7 @@ void note_end(supervisor_state& s, const worker_exited& news, steady_time now) {
   w->ended = news.report;
   w->last_lines = news.last_lines;
   w->stack = news.stack;
-  w->last_flight = s.around.flights->read(news.who.worker);
+  w->last_flight = s.deps.flights->read(news.who.worker);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now);
   s.workers->exited(news.who, now, news.report, oom);
 }
@@ -213,23 +213,23 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   const worker_facts* w = s.records.find(decision.who);
   const supervision::termination* ending = s.workers->ending_of(decision.who);
   if (w == nullptr || ending == nullptr || !w->ended) return;
-  death_report report = as_report(*w, *ending, decision, s.around.settings.work, now);
+  death_report report = as_report(*w, *ending, decision, s.deps.settings.work, now);
   if (report.cause == death_cause::signal && !w->remote && ending->killed_from_outside(*w->ended))
     report.reason = supervision::text_of_outside_kill(s.oom.counts());
   if (!w->remote && process::was_injected(w->pid, *w->ended) && report.cause == death_cause::signal)
     report.reason = supervision::text_of_injected_signal;
   const std::uint64_t samples = w->last_flight.samples_done;
   const auto news = s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines,
-                                             preparation_text(report.phase, s.around.settings.work));
+                                             preparation_text(report.phase, s.deps.settings.work));
   s.records.erase(decision.who);
   if (news.unasked || news.ignored_stop) {
-    const bool detail = news.unasked ? is_told_as_job(report, s.around.settings.work, s.around.settings.jobs_are_told)
+    const bool detail = news.unasked ? is_told_as_job(report, s.deps.settings.work, s.deps.settings.jobs_are_told)
                                      : *news.ignored_stop < supervision::hurried_stop;
     log::write(detail ? log::level::debug : log::level::warn, "supervisor",
-               fmt::format("worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report, s.around.settings.work)));
+               fmt::format("worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report, s.deps.settings.work)));
     s.records.note_death(report);
   }
-  if (news.worth_telling) s.around.news->worker_died(report);
+  if (news.worth_telling) s.deps.listener->worker_died(report);
 }
 
 // ---- polling ----------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ void measure(self_pointer self) {
   for (auto& [place, w] : s.records.all()) {
     if (w.ended || w.pid <= 0) continue;
     if (w.remote) {
-      const arena::flight_reading flight = s.around.flights->read(place);
+      const arena::flight_reading flight = s.deps.flights->read(place);
       s.workers->measured(w.who, flight.rss_bytes, flight.samples_done);
       continue;
     }
@@ -256,7 +256,7 @@ void measure(self_pointer self) {
       audited.push_back(w.pid);
     }
     if (w.gpu_use) s.workers->uses_gpu(w.who, now, *w.gpu_use);
-    s.workers->measured(w.who, facts->rss_anon_bytes, s.around.flights->read(place).samples_done);
+    s.workers->measured(w.who, facts->rss_anon_bytes, s.deps.flights->read(place).samples_done);
   }
   // The result is used at the next measurement, because the check may block on a hung process.
   if (!audited.empty()) s.gpu_users.look(std::move(audited));
@@ -273,7 +273,7 @@ void poll(self_pointer self, const tick& due) {
   if (due.number != self->state.ticks) return;
   supervisor_state& s = self->state;
   s.workers->look(now_of(self),
-                  s.records.signs(*s.around.flights, *s.around.leases, s.around.processes->current_start()));
+                  s.records.signs(*s.deps.flights, *s.deps.leases, s.deps.processes->current_start()));
   measure(self);
   advance(self);
   keep_ticking(self);
@@ -294,9 +294,9 @@ auto on(self_pointer self, Change change) {
   };
 }
 
-supervisor_actor::behavior_type behave(self_pointer self, supervisor_surroundings around) {
-  self->state.around = std::move(around);
-  self->state.workers = std::make_unique<supervision::worker_supervision>(self->state.around.settings.rules);
+supervisor_actor::behavior_type behave(self_pointer self, supervisor_deps deps) {
+  self->state.deps = std::move(deps);
+  self->state.workers = std::make_unique<supervision::worker_supervision>(self->state.deps.settings.rules);
   return {
       [self](const meet_others& others) { self->state.others = others; },
       [self](const open_pool&) { open(self); },
@@ -343,8 +343,8 @@ supervisor_actor::behavior_type behave(self_pointer self, supervisor_surrounding
 
 }  // namespace
 
-supervisor_actor spawn_supervisor(actors::actor_system& system, supervisor_surroundings around) {
-  return actors::spawn(system, behave, std::move(around));
+supervisor_actor spawn_supervisor(actors::actor_system& system, supervisor_deps deps) {
+  return actors::spawn(system, behave, std::move(deps));
 }
 
 }  // namespace penstock::supervisor

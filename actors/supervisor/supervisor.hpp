@@ -10,7 +10,7 @@
 //                                                                             from the scheduler
 //   sends     open_dataset, assign_slots, stop_work                           to workers
 //             worker_joined, worker_drains, worker_ended, worker_written_off  to the scheduler
-//             through supervisor_news                                         everything else
+//             through supervisor_listener                                         everything else
 //   owns      the worker processes
 //
 // Every wait has a deadline: start, heartbeat, item, and the end of each worker that was asked to stop.
@@ -18,7 +18,7 @@
 
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "actors/supervisor/child_starter.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/work_kind.hpp"
@@ -40,14 +40,14 @@ struct supervisor_settings {
   bool jobs_are_told = false;  ///< the program itself reports how each job ended, so a death caused by a job is logged as a detail
 };
 
-struct supervisor_surroundings {
+struct supervisor_deps {
   supervisor_settings settings;
   std::shared_ptr<child_starter<worker_ref>> processes;
   std::shared_ptr<arena::flight_recorders> flights;
   std::shared_ptr<const scheduler::lease_counts> leases;
-  supervisor_news* news = nullptr;  ///< outlives the actor
+  supervisor_listener* listener = nullptr;  ///< outlives the actor
 };
 
-supervisor_actor spawn_supervisor(actors::actor_system& system, supervisor_surroundings around);
+supervisor_actor spawn_supervisor(actors::actor_system& system, supervisor_deps deps);
 
 }  // namespace penstock::supervisor

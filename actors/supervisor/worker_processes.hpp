@@ -5,7 +5,7 @@
 
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/local/actors.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "actors/supervisor/child_starter.hpp"
 #include "actors/supervisor/linked_child.hpp"
 #include "actors/supervisor/remote_workers.hpp"

@@ -26,12 +26,12 @@ steady_time now() {
 
 }  // namespace
 
-program_communicator::program_communicator(surroundings around)
-    : rank_communicator(around.rank, around.world_size, around.limits), around_(std::move(around)) {}
+program_communicator::program_communicator(deps deps)
+    : rank_communicator(deps.rank, deps.world_size, deps.limits), deps_(std::move(deps)) {}
 
-result<std::shared_ptr<program_communicator>> program_communicator::open(surroundings around) {
-  const auto local_rank = around.local_rank;
-  std::shared_ptr<program_communicator> made(new program_communicator(std::move(around)));
+result<std::shared_ptr<program_communicator>> program_communicator::open(deps deps) {
+  const auto local_rank = deps.local_rank;
+  std::shared_ptr<program_communicator> made(new program_communicator(std::move(deps)));
   auto library = device::nccl_library::open();
   if (!library || !(*library)->works_on_host()) {
     auto gpu = program_gpu::find(local_rank);
@@ -91,7 +91,7 @@ bool program_communicator::wait_until_gone(steady_time until) {
   const auto patience_left = [this] {
     const std::lock_guard hold(mutex_);
     const steady_time ran = clock_.look(now());
-    gone_by_ = std::min<steady_time>(gone_by_, ran + 2 * around_.limits.abort_timeout + looked_every);
+    gone_by_ = std::min<steady_time>(gone_by_, ran + 2 * deps_.limits.abort_timeout + looked_every);
     return stuck_.empty() ? std::max<nanoseconds>(gone_by_ - ran, 0ns) : 0ns;
   };
   const nanoseconds left = std::max<nanoseconds>(std::min<nanoseconds>(until - now(), patience_left()), 0ns);
@@ -141,10 +141,10 @@ void program_communicator::stuck(const std::string& why) {
 // ---- the program's thread -----------------------------------------------------------------------------------
 
 Communicator::entry program_communicator::enter() {
-  patient_deadline waited(around_.patience, looked_every);
+  patient_deadline waited(deps_.patience, looked_every);
   waited.restart(now());
   while (true) {
-    around_.check();
+    deps_.check();
     {
       std::unique_lock hold(mutex_);
       if (closed_) break;
@@ -159,15 +159,15 @@ Communicator::entry program_communicator::enter() {
       }
       if (waited.is_over(now())) {
         std::string text =
-            fmt::format("the ranks have had no communicator for {}", duration_as_config(around_.patience));
+            fmt::format("the ranks have had no communicator for {}", duration_as_config(deps_.patience));
         if (!trouble_.empty()) text += fmt::format("; the last one failed: {}", trouble_);
         throw error({errc::timed_out, std::move(text), 0});
       }
       changed_.wait_for(hold, looked_every, [&] { return book_.usable() || closed_ || !stuck_.empty(); });
     }
-    if (around_.while_waiting) around_.while_waiting();
+    if (deps_.while_waiting) deps_.while_waiting();
   }
-  around_.check();
+  deps_.check();
   throw error({errc::group_failed, "the group is over", 0});
 }
 
@@ -181,7 +181,7 @@ void program_communicator::settle(int status, const char* what) {
       told_lost_ = used_;
     }
     wake();
-    around_.check();
+    deps_.check();
     throw;
   }
 }

@@ -25,7 +25,7 @@ class program_communicator final : public rank_communicator,
                                    public communicator_keeper,
                                    public std::enable_shared_from_this<program_communicator> {
  public:
-  struct surroundings {
+  struct deps {
     std::uint32_t rank = 0;
     std::uint32_t world_size = 1;
     std::optional<std::uint32_t> local_rank{};
@@ -38,7 +38,7 @@ class program_communicator final : public rank_communicator,
   };
   /// On the program's thread. Refuses (errc::config, device_unavailable) if there is no suitable NCCL or no
   /// GPU.
-  static result<std::shared_ptr<program_communicator>> open(surroundings around);
+  static result<std::shared_ptr<program_communicator>> open(deps deps);
   ~program_communicator() override = default;
 
   /// The UUID of its GPU, "GPU-..."; empty: unknown, or host memory.
@@ -55,7 +55,7 @@ class program_communicator final : public rank_communicator,
   void find_late_calls(steady_time now) override { check_deadlines(now); }
 
  private:
-  explicit program_communicator(surroundings around);
+  explicit program_communicator(deps deps);
 
   void told(const communicator_state& state) override;
   void stuck(const std::string& why) override;
@@ -66,7 +66,7 @@ class program_communicator final : public rank_communicator,
   void draw_id(std::uint64_t number);
   void wake();
 
-  const surroundings around_;
+  const deps deps_;
   program_gpu gpu_;
   process::side_thread thread_{"penstock-nccl"};
   // Guarded by mutex_.

@@ -190,7 +190,7 @@ class Group::body {
   std::shared_ptr<group::program_communicator> open_communicator() {
     const group_config& g = options_.settings;
     if (g.communicator == communicator_kind::none) return nullptr;
-    group::program_communicator::surroundings around;
+    group::program_communicator::deps around;
     around.rank = place_.rank;
     around.world_size = place_.world_size;
     if (const auto local = group::local_rank_of(place_)) around.local_rank = *local;

@@ -27,18 +27,18 @@ int percent(double share) {
 
 struct writer {
   const limit_reading& r;
-  const limit_surroundings& around;
+  const limit_context& context;
   const config& settings;
 
   [[nodiscard]] std::string waited() const {
-    return around.work == work_kind::jobs ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
+    return context.work == work_kind::jobs ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
   }
   /// Whether there is no core for another worker.
   [[nodiscard]] bool cores_are_used() const {
-    return around.workers >= around.cores || r.core_wait > cores_are_short;
+    return context.workers >= context.cores || r.core_wait > cores_are_short;
   }
   [[nodiscard]] std::string work_less() const {
-    if (around.work != work_kind::samples) return "";
+    if (context.work != work_kind::samples) return "";
     if (takes_images(type_of(settings))) return "image.size";
     return type_of(settings) == dataset_type::synthetic ? "dataset.work" : "";
   }
@@ -50,24 +50,24 @@ struct writer {
   [[nodiscard]] bool mostly_remote() const { return r.remote > 0 && 2 * r.remote >= r.workers; }
   [[nodiscard]] std::string all_workers() const {
     if (r.remote == 0) return counted(r.workers, "worker");
-    return fmt::format("{}, {} of them on {},", counted(r.workers, "worker"), r.remote, counted(around.hosts, "host"));
+    return fmt::format("{}, {} of them on {},", counted(r.workers, "worker"), r.remote, counted(context.hosts, "host"));
   }
   [[nodiscard]] std::vector<std::string> more_remote_workers() const {
     std::vector<std::string> lines;
-    if (around.remote_resting > 0) {
+    if (context.remote_resting > 0) {
       lines.push_back(fmt::format("The hosts offer {} that `penstock scale host/NAME` has stopped.",
-                                  counted(around.remote_resting, "more worker")));
+                                  counted(context.remote_resting, "more worker")));
     }
-    if (around.workers < around.cores) {
+    if (context.workers < context.cores) {
       lines.push_back(fmt::format("This machine has {} for local workers ([loader] workers, now {}).",
-                                  counted(around.cores, "core"), around.workers));
+                                  counted(context.cores, "core"), context.workers));
     }
     return lines;
   }
 
   /// For a stream that waits for its remote workers.
   limit_advice too_few_remote(limit what, const std::string& why) const {
-    return {what, around.workers < around.cores ? "loader.workers" : "",
+    return {what, context.workers < context.cores ? "loader.workers" : "",
             fmt::format("{}{}; start more hosts, or more workers on them (`penstock host --workers`).", why, waited()), more_remote_workers()};
   }
 
@@ -80,7 +80,7 @@ struct writer {
                         packs ? "send fewer bytes, or use a faster network"
                               : "compress the batches if their data compresses ([loader.hosts] compress, now \"none\"), or send fewer bytes"),
             {fmt::format("{} of {} are on {}; the stream has {:.0f} batches a second.", r.remote, counted(r.workers, "worker"),
-                         counted(around.hosts, "host"), r.batches_per_second)}};
+                         counted(context.hosts, "host"), r.batches_per_second)}};
   }
 
   limit_advice storage() const {
@@ -89,11 +89,11 @@ struct writer {
             "loader.workers",
             fmt::format("Storage limits you: {} waited for reads{}; start more workers ([loader] workers = "
                         "{}), so that more reads overlap, or put the data on faster storage.",
-                        counted(r.workers, "worker"), waited(), 2 * std::max(around.workers, 1U)),
+                        counted(r.workers, "worker"), waited(), 2 * std::max(context.workers, 1U)),
             {fmt::format(
                 "A worker waits for storage without using a core, so you can run more workers than cores ({} "
                 "here).",
-                around.cores)}};
+                context.cores)}};
   }
 
   [[nodiscard]] std::string why_others_wait() const {
@@ -104,26 +104,26 @@ struct writer {
   }
 
   /// Whether workers run code of the user's, whose waits penstock cannot time: jobs, or a custom dataset.
-  [[nodiscard]] bool runs_own_code() const { return around.work != work_kind::samples || type_of(settings) == dataset_type::custom; }
+  [[nodiscard]] bool runs_own_code() const { return context.work != work_kind::samples || type_of(settings) == dataset_type::custom; }
 
   limit_advice own_code_waits(const std::string& work) const {
-    const bool jobs = around.work == work_kind::jobs;
-    const std::uint32_t more = 2 * std::max(around.workers, 1U);
-    const bool loader = around.work == work_kind::batches;
+    const bool jobs = context.work == work_kind::jobs;
+    const std::uint32_t more = 2 * std::max(context.workers, 1U);
+    const bool loader = context.work == work_kind::batches;
     return {limit::decode, loader ? "" : "loader.workers",
             fmt::format("{} limits you: it kept {} waiting for {} % of their time, for a file, a lock or another process{}; more workers ({}{}) let "
                         "these waits overlap.",
                         work, counted(r.workers, "worker"), percent(r.blocked()), waited(), loader ? "num_workers=" : "[loader] workers = ", more),
-            {fmt::format("A worker that waits uses no core, so you can run more workers than cores ({} here){}. `penstock scale {}` tries it.", around.cores,
+            {fmt::format("A worker that waits uses no core, so you can run more workers than cores ({} here){}. `penstock scale {}` tries it.", context.cores,
                          jobs ? ", unless the commands or processes that it waits for need them" : "", more)}};
   }
 
   limit_advice decode() const {
-    const std::string work = around.work == work_kind::jobs ? "The jobs' own work" : runs_own_code() ? "The dataset's own work" : "Decoding";
+    const std::string work = context.work == work_kind::jobs ? "The jobs' own work" : runs_own_code() ? "The dataset's own work" : "Decoding";
     const std::string busy = fmt::format("{} at {} % CPU", all_workers(), percent(r.cpu));
     const std::string key = work_less();
     const std::string less = key == "image.size" ? " ([image] size, or store smaller pictures)" : "";
-    if (r.slow && r.slow->core_wait > cores_are_short && around.work == work_kind::samples) {
+    if (r.slow && r.slow->core_wait > cores_are_short && context.work == work_kind::samples) {
       return {limit::decode,
               key,
               fmt::format("Decoding limits you: worker/{} needs {:.1f} times as long for a sample as its "
@@ -131,10 +131,10 @@ struct writer {
                           "use these {}, or do less work for "
                           "a sample{}.",
                           r.slow->worker, r.slow->factor, percent(r.slow->core_wait), waited(),
-                          counted(around.cores, "core"), less),
+                          counted(context.cores, "core"), less),
               {why_others_wait()}};
     }
-    if (r.slow && around.work == work_kind::samples) {
+    if (r.slow && context.work == work_kind::samples) {
       return {
           limit::decode,
           "loader.workers",
@@ -150,42 +150,42 @@ struct writer {
     if (runs_own_code() && 2 * r.blocked() > r.busy) return own_code_waits(work);
     if (!cores_are_used()) {
       return {limit::decode,
-              around.work == work_kind::batches ? "" : "loader.workers",
+              context.work == work_kind::batches ? "" : "loader.workers",
               fmt::format("{} limits you: {}{}; more workers ({}) would help until all {} are busy.", work, busy, waited(),
-                          around.work == work_kind::batches ? fmt::format("num_workers={}", around.cores) : "[loader] workers", counted(around.cores, "core")),
-              {fmt::format("`penstock scale {}` tries it on the running session.", around.cores)}};
+                          context.work == work_kind::batches ? fmt::format("num_workers={}", context.cores) : "[loader] workers", counted(context.cores, "core")),
+              {fmt::format("`penstock scale {}` tries it on the running session.", context.cores)}};
     }
-    if (r.core_wait > cores_are_short && around.workers <= around.cores) {
+    if (r.core_wait > cores_are_short && context.workers <= context.cores) {
       return {
           limit::decode,
           key,
           fmt::format(
               "{} limits you: {}{}; the workers had no core for {} % of their time: stop other programs that "
               "use these {}, or do less work for a sample{}.",
-              work, busy, waited(), percent(r.core_wait), counted(around.cores, "core"), less),
+              work, busy, waited(), percent(r.core_wait), counted(context.cores, "core"), less),
           {"More workers would wait for a core, too."}};
     }
     return {limit::decode,
             key,
             fmt::format("{} limits you: {}{}; more workers would not help on {}: use a machine with more cores, or do "
                         "less work for a sample{}.",
-                        work, busy, waited(), counted(around.cores, "core"), less),
+                        work, busy, waited(), counted(context.cores, "core"), less),
             {}};
   }
 
   limit_advice order() const {
-    if (around.work == work_kind::batches) {
+    if (context.work == work_kind::batches) {
       return {limit::order, "",
               fmt::format("Order limits you: the workers idled {} % of the time{}; more batches in advance (prefetch_factor) keep them busy.",
                           percent(1 - r.busy), waited()),
               {}};
     }
-    if (around.work != work_kind::samples) {
+    if (context.work != work_kind::samples) {
       return {limit::order,
               "loader.slots_per_worker",
               fmt::format("Order limits you: jobs wait although workers idle {} % of the time; more slots ([loader] "
                           "slots_per_worker, now {}) let workers hold the next job, and larger jobs cost less to pass on.",
-                          percent(1 - r.busy), around.slots_per_worker),
+                          percent(1 - r.busy), context.slots_per_worker),
               {}};
     }
     if (r.stall) {
@@ -201,7 +201,7 @@ struct writer {
               "loader.slots_per_worker",
               fmt::format("Order limits you: a sample of worker/{} stalled its batch for {:.1f} s while later batches "
                           "were ready{}; more slots ([loader] slots_per_worker, now {}) hide longer stalls.",
-                          r.stall->worker, r.stall->seconds, waited(), around.slots_per_worker),
+                          r.stall->worker, r.stall->seconds, waited(), context.slots_per_worker),
               std::move(more)};
     }
     if (r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500) {
@@ -224,7 +224,7 @@ struct writer {
             "loader.slots_per_worker",
             fmt::format("Order limits you: the workers idled {} % of the time for lack of slots{}; more slots ([loader] "
                         "slots_per_worker, now {}) let them load further ahead.",
-                        percent(1 - r.busy), waited(), around.slots_per_worker),
+                        percent(1 - r.busy), waited(), context.slots_per_worker),
             {}};
   }
 
@@ -235,7 +235,7 @@ struct writer {
         takes_images(type_of(settings))
             ? "send fewer bytes ([image] size)"
             : "send fewer bytes: use a smaller element type ([dataset] dtype), or convert on the device";
-    if (!around.pinned && !around.on_host) {
+    if (!context.pinned && !context.on_host) {
       return {limit::wire,
               "gpu.device",
               fmt::format("The copy to the device limits you{}: its memory is pageable, which halves the speed; raise "
@@ -245,7 +245,7 @@ struct writer {
     }
     return {limit::wire, key,
             fmt::format("The copy to the device limits you{}; {}.", waited(), less),
-            {around.on_host ? "This is the host device: one thread copies within the machine's memory."
+            {context.on_host ? "This is the host device: one thread copies within the machine's memory."
                             : "`penstock bench upload` measures what this machine's link can do."}};
   }
 
@@ -255,32 +255,32 @@ struct writer {
             fmt::format("The conversion on the device limits you{}; [gpu] dtype = \"uint8\" converts no values, and "
                         "layout = \"nhwc\" moves none.",
                         waited()),
-            {around.on_host ? "This is the host device: one thread converts." : "Your own kernels share the GPU with it."}};
+            {context.on_host ? "This is the host device: one thread converts." : "Your own kernels share the GPU with it."}};
   }
 
   limit_advice consumer() const {
-    if (around.work == work_kind::batches && r.held > 0.05) {
+    if (context.work == work_kind::batches && r.held > 0.05) {
       return {limit::consumer, "jobs.memory",
               fmt::format("Your program limits you: the batches that it keeps filled [jobs] memory {} % of the time; drop them earlier, or "
                           "allow more.",
                           percent(r.held)),
               {}};
     }
-    if (around.work == work_kind::jobs && r.held > 0.05) {
+    if (context.work == work_kind::jobs && r.held > 0.05) {
       return {limit::consumer, "jobs.memory",
               fmt::format("The callers limit you: results not yet freed filled [jobs] memory {} % of the time; free "
                           "them, or allow more ([jobs] memory).",
                           percent(r.held)),
               {}};
     }
-    if (around.work == work_kind::batches) {
+    if (context.work == work_kind::batches) {
       return {limit::consumer, "",
               fmt::format("Your training step limits you, as it should: it worked on its batches {} % of the time and waited {} %; loading "
                           "faster would gain nothing.",
                           percent(r.of(limit::consumer)), percent(r.waited())),
               {}};
     }
-    if (around.work != work_kind::samples) {
+    if (context.work != work_kind::samples) {
       return {limit::consumer,
               "",
               fmt::format(
@@ -306,7 +306,7 @@ struct writer {
               {"Faster loading would gain nothing for most of the time. A consumer that takes its batches evenly does not wait.",
                fmt::format("Otherwise more slots ([loader] slots_per_worker, now {}) hold more batches for the next burst; that saves {} % of "
                            "the time at most.",
-                           around.slots_per_worker, percent(r.waited()))}};
+                           context.slots_per_worker, percent(r.waited()))}};
     }
     return {limit::consumer, "",
             fmt::format("The consumer limits you, as it should: it worked on its batches {} % of the time and waited "
@@ -324,7 +324,7 @@ struct writer {
                           percent(r.owner_frozen)),
               {fmt::format("If it still is, `penstock describe gpu` says so, and `kill -CONT {}` resumes it. It is replaced after "
                            "{} without a heartbeat ([loader.hang] heartbeat_timeout).",
-                           around.owner_pid ? std::to_string(*around.owner_pid) : "PID",
+                           context.owner_pid ? std::to_string(*context.owner_pid) : "PID",
                            duration_for_people(settings.loader.hang.heartbeat_timeout))}};
     }
     return {limit::start,
@@ -336,7 +336,7 @@ struct writer {
 
   /// For `start` if most of it is time in which no worker held the next batch because the worker that held it had died.
   limit_advice worker_died() const {
-    const std::string end = around.lost_worker_end.empty() ? "died" : around.lost_worker_end;
+    const std::string end = context.lost_worker_end.empty() ? "died" : context.lost_worker_end;
     return {limit::start,
             "",
             fmt::format("The death of worker/{} limits you: it {}; for {} % of the time the stream waited for its batches.",
@@ -345,25 +345,25 @@ struct writer {
   }
 
   limit_advice start() const {
-    if (around.work == work_kind::samples && r.lost && 2 * r.lost->share > r.of(limit::start)) return worker_died();
+    if (context.work == work_kind::samples && r.lost && 2 * r.lost->share > r.of(limit::start)) return worker_died();
     if (2 * (r.owner_frozen + r.owner_down) > r.of(limit::start)) return owner_away();
     const std::uint64_t recycles = settings.loader.limits.recycle_after_samples;
-    if (around.restarts > 0 && recycles > 0) {
+    if (context.restarts > 0 && recycles > 0) {
       return {limit::start,
               "loader.limits.recycle_after_samples",
               fmt::format("Starting limits you: {} % of the time no worker was ready, because each is replaced after {} "
                           "([loader.limits] recycle_after_samples); replace them less often.",
-                          percent(r.of(limit::start)), counted(recycles, words_for(around.work).item, words_for(around.work).items)),
+                          percent(r.of(limit::start)), counted(recycles, words_for(context.work).item, words_for(context.work).items)),
               {}};
     }
-    if (around.restarts > 0) {
+    if (context.restarts > 0) {
       return {limit::start,
               "",
               fmt::format("Starting limits you: {} % of the time no worker was ready; {}: `penstock deaths` says why.",
-                          percent(r.of(limit::start)), counted(around.restarts, "worker was restarted", "workers were restarted")),
+                          percent(r.of(limit::start)), counted(context.restarts, "worker was restarted", "workers were restarted")),
               what_slows_starts()};
     }
-    if (around.work != work_kind::samples) {
+    if (context.work != work_kind::samples) {
       return {limit::start, "", fmt::format("Starting limits you: {} % of the time no worker was ready.", percent(r.of(limit::start))),
               what_slows_starts()};
     }
@@ -391,10 +391,10 @@ struct writer {
 
 namespace {
 
-limit_advice advise_on_limits(const limit_reading& reading, const limit_surroundings& around, const config& settings) {
+limit_advice advise_on_limits(const limit_reading& reading, const limit_context& context, const config& settings) {
   const auto what = reading.largest();
   if (!what) return {{}, "", "Nothing has limited the stream so far.", {}};
-  const writer w{reading, around, settings};
+  const writer w{reading, context, settings};
   switch (*what) {
     case limit::storage: return w.storage();
     case limit::decode: return w.decode();
@@ -408,9 +408,9 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_surround
 }
 
 /// Advice for a stalled stream, regardless of what limited it before.
-std::string way_out_of(const limit_surroundings& around, const config& settings) {
-  const stall_report& stall = *around.stalled;
-  const std::string pid = around.stalled_pid ? std::to_string(*around.stalled_pid) : "PID";
+std::string way_out_of(const limit_context& context, const config& settings) {
+  const stall_report& stall = *context.stalled;
+  const std::string pid = context.stalled_pid ? std::to_string(*context.stalled_pid) : "PID";
   if (stall.kind == "gpu" && stall.text.ends_with("is suspended")) {
     return fmt::format("`kill -CONT {}` resumes it. It is replaced after {} without a heartbeat ([loader.hang] heartbeat_timeout).",
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
@@ -418,7 +418,7 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
   if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
   if (stall.hung_before > 0 && stall.worker)  // the sentence already says what to do
     return fmt::format("`penstock describe worker/{}` shows what it is doing.", *stall.worker);
-  if (around.work == work_kind::batches && stall.worker && stall.kind != "trial") {
+  if (context.work == work_kind::batches && stall.worker && stall.kind != "trial") {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. `penstock restart worker/{0} --now` kills it, and another worker "
                        "loads the batch again. If the sample hangs again, stop the program and start it with DataLoader(timeout=60), which raises an "
                        "exception after three tries.",
@@ -445,17 +445,17 @@ std::string way_out_of(const limit_surroundings& around, const config& settings)
 }
 
 /// What the sentence does not cover: the time before the first batch.
-std::string text_of_beginning(const limit_reading& r, const limit_surroundings& around) {
+std::string text_of_beginning(const limit_reading& r, const limit_context& context) {
   const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
   const std::string took = fmt::format("This describes the time after the first {0}. The first {0} took {1} of these {2}, and starting took {3} % of them",
-                                       around.work == work_kind::jobs ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds),
+                                       context.work == work_kind::jobs ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds),
                                        percent(r.share_of_beginning[static_cast<std::size_t>(limit::start)]));
-  return took + (around.work != work_kind::samples ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
+  return took + (context.work != work_kind::samples ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
 }
 
 /// Whether a stream that waits for nothing needs its hosts.
-std::string use_of_hosts(const limit_reading& r, const limit_surroundings& around) {
-  if (r.remote == 0 || around.work != work_kind::samples || !r.largest() || r.waited() >= spare_from) return "";
+std::string use_of_hosts(const limit_reading& r, const limit_context& context) {
+  if (r.remote == 0 || context.work != work_kind::samples || !r.largest() || r.waited() >= spare_from) return "";
   const std::uint32_t local = r.workers - r.remote;
   const auto needed = static_cast<std::uint32_t>(std::ceil(r.working / fully_used));
   const std::string work = fmt::format("the stream does not wait, and on average {:.1f} of {} work", r.working, counted(r.workers, "worker"));
@@ -468,23 +468,23 @@ std::string use_of_hosts(const limit_reading& r, const limit_surroundings& aroun
 
 }  // namespace
 
-limit_advice advise(const limit_reading& whole, const limit_surroundings& around, const config& settings) {
+limit_advice advise(const limit_reading& whole, const limit_context& context, const config& settings) {
   const std::optional<limit_reading> rest = whole.after_beginning();
   const limit_reading& reading = rest ? *rest : whole;
-  limit_advice advice = advise_on_limits(reading, around, settings);
+  limit_advice advice = advise_on_limits(reading, context, settings);
   // What limited the stream before the stall does not help with the stall.
-  if (around.stalled) {
-    advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", around.stalled->seconds, around.stalled->text);
+  if (context.stalled) {
+    advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", context.stalled->seconds, context.stalled->text);
     advice.more.clear();
-    if (around.stalled->kind != "operator") advice.more = {way_out_of(around, settings)};  // else the sentence says what helps
+    if (context.stalled->kind != "operator") advice.more = {way_out_of(context, settings)};  // else the sentence says what helps
     return advice;
   }
-  if (rest) advice.more.push_back(text_of_beginning(whole, around));
-  advice.hosts = use_of_hosts(reading, around);
+  if (rest) advice.more.push_back(text_of_beginning(whole, context));
+  advice.hosts = use_of_hosts(reading, context);
   if (!advice.hosts.empty()) advice.more.push_back(advice.hosts);
-  if (around.hedges.started > 0) {
+  if (context.hedges.started > 0) {
     advice.more.push_back(fmt::format("So far, a second worker also loaded {} ([loader] hedge), and was faster in {}.",
-                                      counted(around.hedges.started, "late batch", "late batches"), around.hedges.won));
+                                      counted(context.hedges.started, "late batch", "late batches"), context.hedges.won));
   }
   return advice;
 }

@@ -17,7 +17,7 @@
 namespace penstock::telemetry {
 
 /// What the advice depends on besides the reading.
-struct limit_surroundings {
+struct limit_context {
   std::uint32_t cores = 1;  ///< that this process may use
   std::uint32_t workers = 0;  ///< workers wanted now
   std::uint32_t slots_per_worker = 0;  ///< how many batches a worker may hold; in a pool, how many leases
@@ -43,7 +43,7 @@ struct limit_advice {
   std::string hosts{};            ///< whether the stream needs its loader hosts; empty: it has none, or it waits
 };
 /// Looks only at the time after the first batch, if it is known when that was; so do the figures.
-[[nodiscard]] limit_advice advise(const limit_reading& whole, const limit_surroundings& around,
+[[nodiscard]] limit_advice advise(const limit_reading& whole, const limit_context& context,
                                   const config& settings);
 
 /// For status.

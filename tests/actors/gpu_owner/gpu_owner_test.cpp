@@ -25,7 +25,7 @@ constexpr std::uint32_t rows = 4;
 constexpr arena::geometry shape{4096, 8, 2};
 
 /// An owner with one partition of eight slots, each filled with its own number.
-class stage final : owner_news {
+class stage final : owner_listener {
  public:
   explicit stage(std::uint32_t buffers) {
     auto memory = arena::arena::create();
@@ -65,12 +65,12 @@ class stage final : owner_news {
   }
 
   void begin() {
-    owner_surroundings around;
-    around.device = device;
-    around.consumer = consumer;
-    around.news = this;
-    around.flight_deadline = flight_deadline;
-    owner_ = spawn_gpu_owner(system_, std::move(around));
+    owner_deps deps;
+    deps.device = device;
+    deps.consumer = consumer;
+    deps.listener = this;
+    deps.flight_deadline = flight_deadline;
+    owner_ = spawn_gpu_owner(system_, std::move(deps));
     actors::tell(owner_, open_device{});
     actors::tell(owner_, prepare_device{plan_, shape, buffers_, for_jobs_});
     actors::tell(owner_, attach_partition{0, partition_, shape});

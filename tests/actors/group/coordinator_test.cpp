@@ -14,17 +14,17 @@ namespace {
 class group_stage {
  public:
   explicit group_stage(rank_card second = card(1)) : one(world, std::move(second)) {
-    coordinator_surroundings around;
-    around.settings.world_size = 2;
-    around.settings.process = card(0).process;
-    around.settings.join_timeout = 30s;
-    around.group = "job/photos";
-    around.listen = [this](const coordinator_actor&, std::shared_ptr<newest_reports> reports) {
+    coordinator_deps deps;
+    deps.settings.world_size = 2;
+    deps.settings.process = card(0).process;
+    deps.settings.join_timeout = 30s;
+    deps.group = "job/photos";
+    deps.listen = [this](const coordinator_actor&, std::shared_ptr<newest_reports> reports) {
       reports_ = std::move(reports);
       return wire;
     };
-    around.news = &news;
-    actor = spawn_coordinator(world.system, std::move(around));
+    deps.listener = &news;
+    actor = spawn_coordinator(world.system, std::move(deps));
     world.deliver();
   }
   ~group_stage() { say(drop_group{}); }

@@ -30,7 +30,7 @@ class fake_coordinator_wire final : public coordinator_wire {
 };
 
 /// What an actor has reported to its session.
-struct told final : group_news {
+struct told final : group_listener {
   void group_changed(const group_status& now) override { status = now; }
   void group_event(event_kind what, std::string text) override { events.emplace_back(what, std::move(text)); }
   void joined() override { ++joins; }
@@ -69,18 +69,18 @@ class rank_stage {
  public:
   explicit rank_stage(deterministic_system& world, rank_card who, bool waits_for_lost = false)
       : world_(world) {
-    member_surroundings around;
-    around.settings.waits_for_lost = waits_for_lost;
-    around.settings.card = std::move(who);
-    around.group = "job/photos";
-    around.where = "@somewhere";
-    around.gate = gate;
-    around.connect = [this](const member_actor&, std::shared_ptr<newest_order> orders) {
+    member_deps deps;
+    deps.settings.waits_for_lost = waits_for_lost;
+    deps.settings.card = std::move(who);
+    deps.group = "job/photos";
+    deps.where = "@somewhere";
+    deps.gate = gate;
+    deps.connect = [this](const member_actor&, std::shared_ptr<newest_order> orders) {
       orders_ = std::move(orders);
       return wire;
     };
-    around.news = &news;
-    actor = spawn_member(world.system, std::move(around));
+    deps.listener = &news;
+    actor = spawn_member(world.system, std::move(deps));
     world.deliver();
   }
   ~rank_stage() { say(drop_group{}); }

@@ -49,8 +49,8 @@ TEST_CASE("jobs that no actor received count as cancelled or failed and delay no
 TEST_CASE("statistics list the functions that were called, with their latest counts") {
   job_counts counts;
   counts.name_functions({"resize", "never called", "encode"});
-  const std::vector<job_news::function_counts> before{{1, 0, 0, 0, 0}, {}, {0, 1, 0, 0, 0}};
-  const std::vector<job_news::function_counts> after{{0, 0, 1, 0, 2}, {}, {0, 0, 0, 1, 0}};
+  const std::vector<job_listener::function_counts> before{{1, 0, 0, 0, 0}, {}, {0, 1, 0, 0, 0}};
+  const std::vector<job_listener::function_counts> after{{0, 0, 1, 0, 2}, {}, {0, 0, 0, 1, 0}};
   counts.count({0, 0, 0}, before, {3, 1});
   CHECK(counts.statistics().running == 1);
   CHECK(counts.statistics().handed == 3);
@@ -68,7 +68,7 @@ TEST_CASE(
   job_counts counts(true);
   counts.name_functions({"command"});
   for (int i = 0; i < 4; ++i) counts.submit();
-  const std::vector<job_news::function_counts> ended{{0, 0, 3, 1, 0, 0}};
+  const std::vector<job_listener::function_counts> ended{{0, 0, 3, 1, 0, 0}};
   counts.count({3, 1, 0, 0}, ended, {});
   CHECK(std::tuple(counts.statistics().running, counts.statistics().ok, counts.statistics().failed) == std::tuple(4U, 0U, 0U));
   counts.judge("command", job_verdict::ok);
@@ -85,7 +85,7 @@ TEST_CASE(
 struct simulated_pool {
   explicit simulated_pool(bool judged) : counts(judged), is_judged(judged) { counts.name_functions({"f"}); }
 
-  void tell(const job_news::tally& ended = {}) { counts.count(ended, {}, {leased, at_device}); }
+  void tell(const job_listener::tally& ended = {}) { counts.count(ended, {}, {leased, at_device}); }
   static bool take_from(std::uint64_t& place) { return place > 0 && place-- > 0; }
   void step(std::uint64_t choice) {
     switch (choice % 8) {
@@ -107,7 +107,7 @@ struct simulated_pool {
         counts.submit_again("f");
     }
   }
-  void move(std::uint64_t& from, std::uint64_t& to, const job_news::tally& ended) {
+  void move(std::uint64_t& from, std::uint64_t& to, const job_listener::tally& ended) {
     if (!take_from(from)) return;
     ++to;
     tell(ended);

@@ -39,7 +39,7 @@ void note_begin(const JobCall& call) {
   while (true) std::memset(new char[32U << 20U], 1, 32U << 20U);
 }
 
-std::string surroundings() {
+std::string deps() {
   const char* const variable = std::getenv("LEFT_BEHIND");
   sigset_t blocked;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
@@ -139,7 +139,7 @@ int main() {
          const pid_t child = ::fork();
          call.give(child == 0 ? "child" : "parent");
        }},
-      {"surroundings", [](JobCall& call) { call.give(surroundings()); }},
+      {"deps", [](JobCall& call) { call.give(deps()); }},
       {"change_everything", [](JobCall&) { change_everything(); }},
       {"print",
        [](JobCall& call) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t batch_size = 2;
 
-class stage final : scheduler::scheduler_news {
+class stage final : scheduler::scheduler_listener {
  public:
   /// `gate`: the group's gate for uploads.
   explicit stage(std::uint64_t samples = 20, std::shared_ptr<group::hand_over_gate> gate = nullptr,

@@ -116,7 +116,7 @@ class keeper {
   std::vector<owner_inside::news> heard_;
   process::io_thread io_;
   std::shared_ptr<owner_inside> owner_ = std::make_shared<owner_inside>(
-      io_, owner_inside::surroundings{memory_.fd(), flights_.fd(), abort_timeout});
+      io_, owner_inside::deps{memory_.fd(), flights_.fd(), abort_timeout});
 };
 
 }  // namespace

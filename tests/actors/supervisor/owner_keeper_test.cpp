@@ -24,17 +24,17 @@ struct fake_process final : supervisor::child_starter<std::uint32_t> {
   std::string current;
 };
 
-class stage final : supervisor::keeper_news, supervisor::job_upload_news {
+class stage final : supervisor::keeper_listener, supervisor::job_upload_listener {
  public:
   enum class of { stream, pool };
   explicit stage(of what = of::stream) {
-    supervisor::keeper_surroundings around;
-    if (what == of::pool) around.jobs = this;
-    around.process = process;
-    around.deliveries = deliveries;
-    around.flights = flights;
-    around.news = this;
-    actor = supervisor::spawn_owner_keeper(world.system, std::move(around));
+    supervisor::keeper_deps deps;
+    if (what == of::pool) deps.jobs = this;
+    deps.process = process;
+    deps.deliveries = deliveries;
+    deps.flights = flights;
+    deps.listener = this;
+    actor = supervisor::spawn_owner_keeper(world.system, std::move(deps));
     say(protocol::meet{{{}, scheduler.actor, {}, {}}});
     say(gpu_owner::open_device{});
   }

@@ -28,19 +28,19 @@ struct fake_processes final : supervisor::child_starter<worker_ref> {
   std::string current;
 };
 
-class stage final : supervisor::supervisor_news {
+class stage final : supervisor::supervisor_listener {
  public:
   explicit stage(std::uint32_t workers = 1) {
-    supervisor::supervisor_surroundings around;
-    around.settings.rules.pool.workers = workers;
-    around.settings.rules.pool.sacrificial_place = places - 1;
-    around.settings.landing_slots = 3;
-    around.settings.config = "the config";
-    around.processes = processes;
-    around.flights = flights;
-    around.leases = leases;
-    around.news = this;
-    actor = supervisor::spawn_supervisor(world.system, std::move(around));
+    supervisor::supervisor_deps deps;
+    deps.settings.rules.pool.workers = workers;
+    deps.settings.rules.pool.sacrificial_place = places - 1;
+    deps.settings.landing_slots = 3;
+    deps.settings.config = "the config";
+    deps.processes = processes;
+    deps.flights = flights;
+    deps.leases = leases;
+    deps.listener = this;
+    actor = supervisor::spawn_supervisor(world.system, std::move(deps));
     say(supervisor::meet_others{scheduler.actor, session.actor});
     say(supervisor::open_pool{});
   }

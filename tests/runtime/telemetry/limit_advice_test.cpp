@@ -20,11 +20,11 @@ limit_reading mostly(limit what, double share = 0.62) {
   return r;
 }
 
-limit_surroundings on_cores(std::uint32_t cores) {
-  limit_surroundings around;
-  around.cores = cores;
-  around.workers = 2;
-  return around;
+limit_context on_cores(std::uint32_t cores) {
+  limit_context context;
+  context.cores = cores;
+  context.workers = 2;
+  return context;
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -49,7 +49,7 @@ TEST_CASE("the advice for decoding is more workers while cores are free, and les
   const limit_advice elsewhere = advise(crowded, on_cores(16), settings);
   CHECK(elsewhere.key == "image.size");
   CHECK(contains(elsewhere.sentence, "the workers had no core for 40 % of their time: stop other programs"));
-  limit_surroundings many = on_cores(16);
+  limit_context many = on_cores(16);
   many.workers = 32;  // more than there are cores
   CHECK(contains(advise(crowded, many, settings).sentence, "more workers would not help on 16 cores"));
 }
@@ -62,24 +62,24 @@ TEST_CASE("the advice for a start that waits for cores says so") {
 }
 
 TEST_CASE("during a stall the advice names only what the stream waits for and the remedy") {
-  limit_surroundings around = on_cores(16);
-  around.hedges = {7, 5};
-  around.stalled = stall_report{"gpu", "waiting for the GPU owner, which has batch 7 of epoch 0 to copy", 13.2, std::nullopt};
-  const limit_advice advice = advise(mostly(limit::wire), around, config());
+  limit_context context = on_cores(16);
+  context.hedges = {7, 5};
+  context.stalled = stall_report{"gpu", "waiting for the GPU owner, which has batch 7 of epoch 0 to copy", 13.2, std::nullopt};
+  const limit_advice advice = advise(mostly(limit::wire), context, config());
   CHECK(advice.sentence == "Nothing has moved for 13 s: waiting for the GPU owner, which has batch 7 of epoch 0 to copy.");
   CHECK(advice.more == std::vector<std::string>{"`penstock describe gpu` shows what the owner is doing."});
   CHECK(advice.what == limit::wire);
-  around.stalled = stall_report{"operator", "waiting for an operator, who drained all workers; `penstock restart workers` brings them back", 9, std::nullopt};
-  CHECK(advise(mostly(limit::start), around, config()).more.empty());  // no pause that could be ended
-  around.stalled = stall_report{"gpu", "waiting", 13.2, std::nullopt};
-  around.stalled->text = "waiting for the GPU owner (pid 17), whose process is suspended";
-  around.stalled_pid = 17;
-  CHECK(advise(mostly(limit::wire), around, config()).more.front().starts_with("`kill -CONT 17` resumes it. It is replaced after 10 s"));
-  around.stalled = stall_report{"sample", "waiting for worker/3, which has been loading sample 5", 56, 3};
-  REQUIRE(advise(mostly(limit::order), around, config()).more.size() == 1);
+  context.stalled = stall_report{"operator", "waiting for an operator, who drained all workers; `penstock restart workers` brings them back", 9, std::nullopt};
+  CHECK(advise(mostly(limit::start), context, config()).more.empty());  // no pause that could be ended
+  context.stalled = stall_report{"gpu", "waiting", 13.2, std::nullopt};
+  context.stalled->text = "waiting for the GPU owner (pid 17), whose process is suspended";
+  context.stalled_pid = 17;
+  CHECK(advise(mostly(limit::wire), context, config()).more.front().starts_with("`kill -CONT 17` resumes it. It is replaced after 10 s"));
+  context.stalled = stall_report{"sample", "waiting for worker/3, which has been loading sample 5", 56, 3};
+  REQUIRE(advise(mostly(limit::order), context, config()).more.size() == 1);
   config settings;
   settings.loader.hang.item_timeout = std::chrono::seconds(90);
-  CHECK(advise(mostly(limit::order), around, settings).more.front() ==
+  CHECK(advise(mostly(limit::order), context, settings).more.front() ==
         "`penstock describe worker/3` shows what it is doing. It is killed after 1 m 30 s with one sample ([loader.hang] item_timeout), "
         "or after 10 s without a heartbeat, for example if its process is suspended. `penstock restart worker/3 --now` kills it at once.");
 }
@@ -120,10 +120,10 @@ TEST_CASE("the advice about a late batch depends on the order of the stream") {
 }
 
 TEST_CASE("the advice includes the number of hedges") {
-  limit_surroundings around = on_cores(16);
-  CHECK(advise(mostly(limit::wire), around, {}).more.size() == 1);
-  around.hedges = {7, 5};
-  CHECK(contains(advise(mostly(limit::wire), around, {}).more.back(), "also loaded 7 late batches ([loader] hedge), and was faster in 5"));
+  limit_context context = on_cores(16);
+  CHECK(advise(mostly(limit::wire), context, {}).more.size() == 1);
+  context.hedges = {7, 5};
+  CHECK(contains(advise(mostly(limit::wire), context, {}).more.back(), "also loaded 7 late batches ([loader] hedge), and was faster in 5"));
 }
 
 TEST_CASE("a consumer that waits little is the limit, even if most of its waits have one cause") {
@@ -164,31 +164,31 @@ TEST_CASE("a suspended or replaced GPU owner is named, not the start of workers"
 TEST_CASE("a worker whose death delayed the stream is named, not the start of its replacement") {
   limit_reading r = mostly(limit::start, 0.8);
   r.lost = {3, 0.7};
-  limit_surroundings around = on_cores(2);
-  around.restarts = 1;
-  around.lost_worker_end = "was killed: no heartbeat for 10 s (suspended)";
-  const limit_advice advice = advise(r, around, {});
+  limit_context context = on_cores(2);
+  context.restarts = 1;
+  context.lost_worker_end = "was killed: no heartbeat for 10 s (suspended)";
+  const limit_advice advice = advise(r, context, {});
   CHECK(advice.sentence == "The death of worker/3 limits you: it was killed: no heartbeat for 10 s (suspended); for 70 % of the time "
                            "the stream waited for its batches.");
   CHECK(advice.key.empty());
   CHECK(contains(advice.more.front(), "`penstock describe worker/3`"));
   r.lost->share = 0.1;
-  CHECK(contains(advise(r, around, {}).sentence, "Starting limits you"));
+  CHECK(contains(advise(r, context, {}).sentence, "Starting limits you"));
 }
 
 TEST_CASE("the advice for a suspended process shows the command that continues it") {
-  limit_surroundings around = on_cores(2);
-  around.stalled = stall_report{"gpu", "waiting for the GPU owner (pid 17), whose process is suspended", 13.2, std::nullopt};
-  around.stalled_pid = 17;
-  CHECK(advise(mostly(limit::wire), around, {}).more.front().starts_with("`kill -CONT 17` resumes it. It is replaced after 10 s"));
-  around.stalled = stall_report{"worker", "waiting for worker/3, which has batch 7, but whose process (pid 19) is suspended", 6, 3};
-  around.stalled_pid = 19;
-  CHECK(advise(mostly(limit::order), around, {}).more.front().starts_with("`kill -CONT 19` resumes it. It is killed and replaced"));
+  limit_context context = on_cores(2);
+  context.stalled = stall_report{"gpu", "waiting for the GPU owner (pid 17), whose process is suspended", 13.2, std::nullopt};
+  context.stalled_pid = 17;
+  CHECK(advise(mostly(limit::wire), context, {}).more.front().starts_with("`kill -CONT 17` resumes it. It is replaced after 10 s"));
+  context.stalled = stall_report{"worker", "waiting for worker/3, which has batch 7, but whose process (pid 19) is suspended", 6, 3};
+  context.stalled_pid = 19;
+  CHECK(advise(mostly(limit::order), context, {}).more.front().starts_with("`kill -CONT 19` resumes it. It is killed and replaced"));
   limit_reading r = mostly(limit::start, 0.9);
   r.owner_frozen = 0.9;
-  around = on_cores(2);
-  around.owner_pid = 17;
-  CHECK(contains(advise(r, around, {}).more.front(), "`kill -CONT 17` resumes it"));
+  context = on_cores(2);
+  context.owner_pid = 17;
+  CHECK(contains(advise(r, context, {}).more.front(), "`kill -CONT 17` resumes it"));
 }
 
 namespace {
@@ -201,10 +201,10 @@ limit_reading on_hosts(limit what, double share = 0.62) {
   return r;
 }
 
-limit_surroundings with_hosts() {
-  limit_surroundings around = on_cores(2);
-  around.hosts = 2;
-  return around;
+limit_context with_hosts() {
+  limit_context context = on_cores(2);
+  context.hosts = 2;
+  return context;
 }
 
 }  // namespace
@@ -217,7 +217,7 @@ TEST_CASE("the resource that loader hosts lack is named, with the change that he
         "Decoding limits you: 6 workers, 4 of them on 2 hosts, at 98 % CPU; the consumer waited 62 % of the time; start more hosts, or "
         "more workers on them (`penstock host --workers`).");
   CHECK(contains(advise(on_hosts(limit::storage), with_hosts(), settings).sentence, "start more hosts"));
-  limit_surroundings resting = with_hosts();
+  limit_context resting = with_hosts();
   resting.remote_resting = 3;
   resting.cores = 8;
   const limit_advice spare = advise(on_hosts(limit::decode), resting, settings);
@@ -268,12 +268,12 @@ TEST_CASE("every limit has a sentence, in a session and in a pool, which names o
   for (std::size_t i = 0; i < limit_count; ++i) {
     for (const bool of_jobs : {false, true}) {
       for (const double held : {0.0, 0.6}) {
-        limit_surroundings around = on_cores(16);
-        around.work = of_jobs ? work_kind::jobs : work_kind::samples;
-        around.pinned = held == 0;
+        limit_context context = on_cores(16);
+        context.work = of_jobs ? work_kind::jobs : work_kind::samples;
+        context.pinned = held == 0;
         limit_reading r = mostly(static_cast<limit>(i));
         r.held = held;
-        const limit_advice advice = advise(r, around, settings);
+        const limit_advice advice = advise(r, context, settings);
         CHECK(advice.what == static_cast<limit>(i));
         CHECK(advice.sentence.ends_with('.'));
         CHECK(advice.sentence.find(". ") == std::string::npos);
@@ -288,9 +288,9 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
     for (std::size_t i = 0; i < limit_count; ++i) {
       const auto what = static_cast<limit>(i);
       if (what == limit::storage || what == limit::wire || what == limit::convert) continue;  // a pool has none of these keys
-      limit_surroundings around = on_cores(cores);
-      around.work = work_kind::batches;
-      const limit_advice advice = advise(mostly(what), around, {});
+      limit_context context = on_cores(cores);
+      context.work = work_kind::batches;
+      const limit_advice advice = advise(mostly(what), context, {});
       CHECK(advice.what == what);
       CHECK(advice.sentence.ends_with('.'));
       CHECK_FALSE(contains(advice.sentence, "[loader]"));
@@ -298,42 +298,42 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
       CHECK(advice.key.empty());
     }
   }
-  limit_surroundings around = on_cores(16);
-  around.work = work_kind::batches;
+  limit_context context = on_cores(16);
+  context.work = work_kind::batches;
   limit_reading waits = mostly(limit::decode);
   waits.cpu = 0.1;
-  CHECK(contains(advise(waits, around, {}).sentence, "num_workers=4"));
-  CHECK(contains(advise(mostly(limit::decode), around, {}).sentence, "num_workers=16"));
-  CHECK(advise(mostly(limit::consumer, 0.97), around, {}).sentence ==
+  CHECK(contains(advise(waits, context, {}).sentence, "num_workers=4"));
+  CHECK(contains(advise(mostly(limit::decode), context, {}).sentence, "num_workers=16"));
+  CHECK(advise(mostly(limit::consumer, 0.97), context, {}).sentence ==
         "Your training step limits you, as it should: it worked on its batches 97 % of the time and waited 0 %; loading faster would gain "
         "nothing.");
-  around.stalled = stall_report{"sample", "waiting for worker/1, which has been loading sample 1237 for 106 s, in job 78", 106, 1};
-  const limit_advice stuck = advise(mostly(limit::storage), around, {});
+  context.stalled = stall_report{"sample", "waiting for worker/1, which has been loading sample 1237 for 106 s, in job 78", 106, 1};
+  const limit_advice stuck = advise(mostly(limit::storage), context, {});
   CHECK(contains(stuck.sentence, "sample 1237"));
   CHECK(contains(stuck.more.at(0), "`penstock restart worker/1 --now`"));
   CHECK(contains(stuck.more.at(0), "timeout="));
-  around.stalled->hung_before = 1;  // the sentence has the remedy, and another restart would not help
-  CHECK_FALSE(contains(advise(mostly(limit::storage), around, {}).more.at(0), "restart"));
+  context.stalled->hung_before = 1;  // the sentence has the remedy, and another restart would not help
+  CHECK_FALSE(contains(advise(mostly(limit::storage), context, {}).more.at(0), "restart"));
 }
 
 TEST_CASE("jobs and custom datasets learn that their workers wait, without a guess at storage") {
   limit_reading waits = mostly(limit::decode);
   waits.cpu = 0.01;
-  limit_surroundings around = on_cores(2);
+  limit_context context = on_cores(2);
   config settings;
   settings.dataset.type = dataset_type::custom;
-  const limit_advice custom = advise(waits, around, settings);
+  const limit_advice custom = advise(waits, context, settings);
   CHECK(custom.sentence ==
         "The dataset's own work limits you: it kept 2 workers waiting for 98 % of their time, for a file, a lock or another process; the consumer "
         "waited 62 % of the time; more workers ([loader] workers = 4) let these waits overlap.");
   CHECK(custom.key == "loader.workers");
-  around.work = work_kind::jobs;
-  const limit_advice jobs = advise(waits, around, {});
+  context.work = work_kind::jobs;
+  const limit_advice jobs = advise(waits, context, {});
   CHECK(jobs.sentence.starts_with("The jobs' own work limits you: it kept 2 workers waiting for 98 % of their time"));
   CHECK_FALSE(contains(jobs.sentence, "torage"));
   CHECK(contains(jobs.more.at(0), "unless the commands or processes that it waits for need them"));
   waits.cpu = 0.97;
-  CHECK(contains(advise(waits, around, {}).sentence, "The jobs' own work limits you: 2 workers at 97 % CPU"));
+  CHECK(contains(advise(waits, context, {}).sentence, "The jobs' own work limits you: 2 workers at 97 % CPU"));
 }
 
 TEST_CASE(

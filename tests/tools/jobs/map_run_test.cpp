@@ -76,18 +76,18 @@ class bench {
     REQUIRE(::ftruncate(output_.get(), 0) == 0);
     REQUIRE(::lseek(output_.get(), 0, SEEK_SET) == 0);
     told.clear();
-    map_run::surroundings around;
-    around.input = source_.get();
-    around.output = output ? *output : output_.get();
-    around.journal = journal_.get();
-    around.start = std::move(start);
-    around.abandon = [this] { abandoned = true; };
-    around.halt = [this] { halted = true; };
-    around.judge = [this](job_verdict one) { judged.push_back(one); };
-    around.log = log.get();
-    around.tell = [this](const std::string& line) { told.push_back(line); };
-    around.errors = errors_.get();
-    run_ = std::make_unique<map_run>(rules, std::move(around));
+    map_run::deps deps;
+    deps.input = source_.get();
+    deps.output = output ? *output : output_.get();
+    deps.journal = journal_.get();
+    deps.start = std::move(start);
+    deps.abandon = [this] { abandoned = true; };
+    deps.halt = [this] { halted = true; };
+    deps.judge = [this](job_verdict one) { judged.push_back(one); };
+    deps.log = log.get();
+    deps.tell = [this](const std::string& line) { told.push_back(line); };
+    deps.errors = errors_.get();
+    run_ = std::make_unique<map_run>(rules, std::move(deps));
     return *run_;
   }
 

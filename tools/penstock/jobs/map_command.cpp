@@ -193,26 +193,26 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   };
   Pool pool(settings, options);
   job_starter jobs(pool, what);
-  map_run::surroundings around;
-  around.input = files.input.get();
-  around.output = files.output.fd();
-  around.output_name = files.output.name();
-  around.errors = STDERR_FILENO;
-  around.begin_output = [&files] { return files.output.empty(); };
-  around.journal = files.journal.get();
-  around.log = files.log.get();
-  around.start = [&jobs](const auto& line, const auto& settled) { return jobs.start(line, settled); };
-  around.judge = [&pool, function = what.function()](job_verdict verdict) { pool.judge(function, verdict); };
+  map_run::deps deps;
+  deps.input = files.input.get();
+  deps.output = files.output.fd();
+  deps.output_name = files.output.name();
+  deps.errors = STDERR_FILENO;
+  deps.begin_output = [&files] { return files.output.empty(); };
+  deps.journal = files.journal.get();
+  deps.log = files.log.get();
+  deps.start = [&jobs](const auto& line, const auto& settled) { return jobs.start(line, settled); };
+  deps.judge = [&pool, function = what.function()](job_verdict verdict) { pool.judge(function, verdict); };
   const auto stop_pool = [&pool, &ending] {
     ending.by_us = true;
     pool.stop(end_of_running_jobs, "its own rules: the output is lost, or --halt");
   };
-  around.abandon = stop_pool;
-  around.halt = [stop_pool, &jobs, now = halt_rule_from(o.halt)->cancels_running] {
+  deps.abandon = stop_pool;
+  deps.halt = [stop_pool, &jobs, now = halt_rule_from(o.halt)->cancels_running] {
     now ? stop_pool() : jobs.cancel_waiting();
   };
-  around.tell = [](const std::string& line) { log::warn("map", "{}", line); };
-  map_run run(rules, std::move(around));
+  deps.tell = [](const std::string& line) { log::warn("map", "{}", line); };
+  map_run run(rules, std::move(deps));
   running = &run;
   if (pool.report().error) run.stop();  // the pool may have failed before the assignment above
   return tell_end(o, run_on(pool, o, run, *files.input, signals, ending));

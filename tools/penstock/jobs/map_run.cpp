@@ -30,15 +30,15 @@ struct map_run::job {
   job_outcome last;            // the outcome of the try that is repeated
 };
 
-map_run::map_run(map_rules rules, surroundings around)
-    : rules_(rules), around_(std::move(around)), output_(around_.output), errors_(around_.errors) {}
+map_run::map_run(map_rules rules, deps deps)
+    : rules_(rules), deps_(std::move(deps)), output_(deps_.output), errors_(deps_.errors) {}
 
 result<void> map_run::run() {
   std::thread reader([this] { read_lines(); });
   write_lines();
   reader.join();
-  if (around_.journal != nullptr) {
-    if (auto ok = around_.journal->sync(); !ok) fail(std::move(ok.error()));
+  if (deps_.journal != nullptr) {
+    if (auto ok = deps_.journal->sync(); !ok) fail(std::move(ok.error()));
   }
   const std::lock_guard hold(mutex_);
   if (failure_) return tl::unexpected(*failure_);
@@ -50,7 +50,7 @@ void map_run::stop() {
     const std::lock_guard hold(mutex_);
     stopping_ = true;
   }
-  around_.input->interrupt();
+  deps_.input->interrupt();
   room_.notify_all();
 }
 
@@ -80,7 +80,7 @@ void map_run::fail(failure why) {
 /// Called when further results cannot be written or recorded.
 void map_run::lose_output(failure why) {
   fail(std::move(why));
-  around_.abandon();
+  deps_.abandon();
 }
 
 // ---- reading ----------------------------------------------------------------------------------------------
@@ -99,14 +99,14 @@ void map_run::read_lines() {
 
 result<void> map_run::begin() {
   if (auto ok = compare_with_journal(); !ok) return ok;
-  if (stopping() || !around_.begin_output) return {};
-  return around_.begin_output();
+  if (stopping() || !deps_.begin_output) return {};
+  return deps_.begin_output();
 }
 
 result<void> map_run::compare_with_journal() {
-  if (around_.journal == nullptr) return {};
-  return around_.input->look_ahead(around_.journal->end(), [this](const input_line& line) -> result<void> {
-    const auto hash = around_.journal->hash_of(line.number - 1);
+  if (deps_.journal == nullptr) return {};
+  return deps_.input->look_ahead(deps_.journal->end(), [this](const input_line& line) -> result<void> {
+    const auto hash = deps_.journal->hash_of(line.number - 1);
     if (!hash) return tl::unexpected(hash.error());
     if (*hash && **hash != line.hash) return differs(line.number);
     return {};
@@ -117,12 +117,12 @@ tl::unexpected<failure> map_run::differs(std::uint64_t line) const {
   return refuse(
       errc::state_mismatch,
       "line {} of {} differs from the line in the journal: use the original input, or another journal", line,
-      around_.input->name());
+      deps_.input->name());
 }
 
 result<bool> map_run::read_line() {
   if (!wait_for_room()) return false;
-  auto read = around_.input->next();
+  auto read = deps_.input->next();
   if (!read) return tl::unexpected(std::move(read.error()));
   if (!*read) {
     tell_surplus_of_journal();
@@ -160,8 +160,8 @@ result<bool> map_run::read_line() {
 
 /// True: the job need not run.
 result<bool> map_run::take_from_journal(const job& what) {
-  if (around_.journal == nullptr) return false;
-  auto known = around_.journal->find(what.index);
+  if (deps_.journal == nullptr) return false;
+  auto known = deps_.journal->find(what.index);
   if (!known) return tl::unexpected(std::move(known.error()));
   if (!*known) return false;
   journal_entry& entry = **known;
@@ -175,10 +175,10 @@ result<bool> map_run::take_from_journal(const job& what) {
 
 /// Called at the end of the input.
 void map_run::tell_surplus_of_journal() const {
-  if (around_.journal == nullptr || stopping() || around_.journal->end() <= lines_read_) return;
-  around_.tell(
+  if (deps_.journal == nullptr || stopping() || deps_.journal->end() <= lines_read_) return;
+  deps_.tell(
       fmt::format("the journal has jobs up to line {}, but {} has {}: the other jobs are not in the output",
-                  around_.journal->end(), around_.input->name(), counted(lines_read_, "line")));
+                  deps_.journal->end(), deps_.input->name(), counted(lines_read_, "line")));
 }
 
 void map_run::expect(const job& what) {
@@ -197,7 +197,7 @@ bool map_run::wait_for_room() {
 
 result<void> map_run::bad_line(const input_line& line, const std::string& why) {
   if (rules_.bad_lines == bad_line_rule::fail)
-    return refuse(errc::io, "line {} of {} {}", line.number, around_.input->name(), why);
+    return refuse(errc::io, "line {} of {} {}", line.number, deps_.input->name(), why);
   std::uint64_t skipped = 0;
   {
     const std::lock_guard hold(mutex_);
@@ -205,13 +205,13 @@ result<void> map_run::bad_line(const input_line& line, const std::string& why) {
     counts_.input_bytes += line.bytes + 1;
   }
   if (skipped <= told_at_most)
-    around_.tell(fmt::format("line {} of {} is skipped: it {}", line.number, around_.input->name(), why));
-  if (skipped == told_at_most) around_.tell("further skipped lines are counted, but not listed");
+    deps_.tell(fmt::format("line {} of {} is skipped: it {}", line.number, deps_.input->name(), why));
+  if (skipped == told_at_most) deps_.tell("further skipped lines are counted, but not listed");
   return {};
 }
 
 result<void> map_run::start(const std::shared_ptr<job>& what) {
-  return around_.start({what->index, what->line, what->tries > 0},
+  return deps_.start({what->index, what->line, what->tries > 0},
                        [this, what](job_outcome outcome) { settled(what, std::move(outcome)); });
 }
 
@@ -252,15 +252,15 @@ void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome,
   const std::string_view text = what->line ? std::string_view(*what->line) : std::string_view();
   std::string line =
       output_line(what->index, outcome, what->line ? input_as_json(rules_.lines, text) : "null");
-  if (is_final && outcome.status != job_status::cancelled && around_.journal != nullptr) {
-    if (auto ok = around_.journal->append(what->hash, line); !ok) lose_output(std::move(ok.error()));
+  if (is_final && outcome.status != job_status::cancelled && deps_.journal != nullptr) {
+    if (auto ok = deps_.journal->append(what->hash, line); !ok) lose_output(std::move(ok.error()));
   }
   // The pool counts cancelled jobs itself.
-  if (outcome.from_pool && outcome.status != job_status::cancelled && around_.judge) around_.judge(verdict_on(outcome));
+  if (outcome.from_pool && outcome.status != job_status::cancelled && deps_.judge) deps_.judge(verdict_on(outcome));
   const bool never_began = outcome.status == job_status::cancelled && outcome.attempts == 0;
-  if (around_.log != nullptr && !never_began) {
+  if (deps_.log != nullptr && !never_began) {
     const std::string entry = job_log_line(std::chrono::system_clock::now(), what->index, outcome, text);
-    if (auto ok = around_.log->add(entry); !ok) lose_output(std::move(ok.error()));
+    if (auto ok = deps_.log->add(entry); !ok) lose_output(std::move(ok.error()));
   }
   if (has_failed(outcome.status) && !outcome.ends_run) note_failure(*what, outcome);
   const bool nonzero_exit = outcome.status == job_status::ok && exited_with_another_code_than_0(outcome);
@@ -270,18 +270,18 @@ void map_run::over(const std::shared_ptr<job>& what, const job_outcome& outcome,
 void map_run::note_failure(const job& what, const job_outcome& outcome) {
   const std::uint64_t failures = ++failures_;
   if (failures == told_at_most + 1) {
-    around_.tell(rules_.format == output_format::json
+    deps_.tell(rules_.format == output_format::json
                      ? "further failed jobs are listed only in the output"
                      : "further failed jobs are not listed: --job-log lists all");
   }
   if (failures <= told_at_most) {
-    around_.tell(fmt::format("line {}: {}: {}", what.index + 1, name_of(outcome.status),
+    deps_.tell(fmt::format("line {}: {}: {}", what.index + 1, name_of(outcome.status),
                              shortened(outcome.text, told_bytes_of_a_reason)));
   }
   if (failures != rules_.failures_max) return;
   fail({errc::job_failed,
         fmt::format("{} failed: ending the run because of --halt", counted(failures, "job")), 0});
-  if (around_.halt) around_.halt();
+  if (deps_.halt) deps_.halt();
 }
 
 void map_run::arrived(const job& what, job_status status, bool nonzero_exit, std::string line, bool known,
@@ -315,9 +315,9 @@ void map_run::write_lines() {
     if (!output_lost_) write(std::move(lines));
     for (const auto& what : again) try_again(what);
     const auto now = std::chrono::steady_clock::now();
-    if (around_.journal != nullptr && now - synced >= journal_reaches_the_disk_every) {
+    if (deps_.journal != nullptr && now - synced >= journal_reaches_the_disk_every) {
       synced = now;
-      if (auto ok = around_.journal->sync(); !ok) lose_output(std::move(ok.error()));
+      if (auto ok = deps_.journal->sync(); !ok) lose_output(std::move(ok.error()));
     }
     hold.lock();
   }
@@ -328,16 +328,16 @@ void map_run::write(std::vector<std::string> lines) {
   for (std::string& line : lines) {
     written_outcome one = written_as(rules_.format, rules_.lines, std::move(line));
     text += one.out;
-    if (around_.errors >= 0) static_cast<void>(errors_.write(one.err));  // an error cannot be reported anywhere
+    if (deps_.errors >= 0) static_cast<void>(errors_.write(one.err));  // an error cannot be reported anywhere
     if (one.missing > 0) {
-      around_.tell(fmt::format("{} of a command's output is missing: raise --keep-output, or use --results",
+      deps_.tell(fmt::format("{} of a command's output is missing: raise --keep-output, or use --results",
                                bytes_for_people(one.missing)));
     }
   }
   const int why = output_.write(text);
   if (why == 0) return;
   output_lost_ = true;
-  const std::string doing = fmt::format("writing the results to {}", around_.output_name);
+  const std::string doing = fmt::format("writing the results to {}", deps_.output_name);
   if (why != ETIMEDOUT) return lose_output(os_failure(errc::io, why, doing));
   lose_output({errc::timed_out,
                doing + ": the program that reads them does not respond; the remaining results are lost", 0});

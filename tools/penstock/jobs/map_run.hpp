@@ -71,7 +71,7 @@ class map_run {
   /// that failure.
   using starter = std::function<result<void>(const map_line& line, settle settled)>;
 
-  struct surroundings {
+  struct deps {
     line_source* input = nullptr;
     int output = -1;
     std::string output_name = "the output";
@@ -87,7 +87,7 @@ class map_run {
     std::function<void()> halt;     ///< called when the last allowed job has failed; may be empty
     std::function<void(const std::string&)> tell;  ///< prints a line for the user; called on any thread
   };
-  map_run(map_rules rules, surroundings around);
+  map_run(map_rules rules, deps deps);
 
   /// Returns when every started job has settled and is written: at the end of the input, after stop(), or
   /// with the first failure.
@@ -131,7 +131,7 @@ class map_run {
   void write(std::vector<std::string> lines);
 
   const map_rules rules_;
-  const surroundings around_;
+  const deps deps_;
   output_stream output_;
   output_stream errors_;
   std::atomic<std::uint64_t> failures_ = 0;

@@ -8,19 +8,19 @@
 
 #include "actors/caf/caf.hpp"
 #include "actors/host/owner_reports.hpp"
-#include "actors/protocol/local/news.hpp"
+#include "actors/protocol/local/listeners.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 
 namespace penstock {
 
-class Session::body::news_of_actors final : public host::owner_reports,
-                                            public scheduler::scheduler_news,
-                                            public session::stream_news,
-                                            public group::group_news {
+class Session::body::session_listener final : public host::owner_reports,
+                                            public scheduler::scheduler_listener,
+                                            public session::stream_listener,
+                                            public group::group_listener {
  public:
-  news_of_actors(body& session, engine& e)
+  session_listener(body& session, engine& e)
       : owner_reports({&session.settings_, session.has_keeper(), &session.board_, &session.ending_,
                        [&session](event what) { session.tell(std::move(what)); }}),
         session_(session),

@@ -1,5 +1,5 @@
 // What actors report to their creator: one interface per actor that reports more than its messages to other
-// actors. Implemented by the session (actors/session/news_of_actors.hpp), the GPU owner's process
+// actors. Implemented by the session (actors/session/session_listener.hpp), the GPU owner's process
 // (owner_body.cpp) and tests.
 //
 // Called on the actor's current thread, one call per actor at a time. Must not block; the implementation
@@ -26,7 +26,7 @@
 namespace penstock::gpu_owner {
 
 /// Reported by the GPU owner or its keeper, in a group with a communicator.
-class communicator_news {
+class owner_communicator_listener {
  public:
   virtual void communicator_changed(const group::communicator_state& state) { static_cast<void>(state); }
   /// The answer to communicate::act::draw_id.
@@ -40,7 +40,7 @@ class communicator_news {
   virtual void communicator_stuck(const std::string& why) { static_cast<void>(why); }
 
  protected:
-  ~communicator_news() = default;
+  ~owner_communicator_listener() = default;
 };
 
 /// The slots of one worker, now readable by the device.
@@ -52,15 +52,15 @@ struct attached_partition {
 };
 
 /// The owner's reports about memory; for an owner in another process, its keeper makes them.
-class memory_news {
+class memory_listener {
  public:
   virtual void attached(const attached_partition& what) { static_cast<void>(what); }
 
  protected:
-  ~memory_news() = default;
+  ~memory_listener() = default;
 };
 
-class owner_news : public virtual communicator_news, public virtual memory_news {
+class owner_listener : public virtual owner_communicator_listener, public virtual memory_listener {
  public:
   virtual void opened(const device::identity& what) = 0;
   /// Called once. The device is not used afterwards.
@@ -72,14 +72,14 @@ class owner_news : public virtual communicator_news, public virtual memory_news 
   virtual void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) = 0;
 
  protected:
-  ~owner_news() = default;
+  ~owner_listener() = default;
 };
 
 }  // namespace penstock::gpu_owner
 
 namespace penstock::supervisor {
 
-class supervisor_news {
+class supervisor_listener {
  public:
   /// The state of all workers, whenever something may have changed.
   virtual void workers_changed(const std::vector<worker_status>& workers, bool degraded,
@@ -91,7 +91,7 @@ class supervisor_news {
   virtual void pool_closed() = 0;
 
  protected:
-  ~supervisor_news() = default;
+  ~supervisor_listener() = default;
 };
 
 /// What is known about the owner's process.
@@ -104,7 +104,7 @@ struct owner_facts {
   bool operator==(const owner_facts&) const = default;
 };
 
-class keeper_news : public virtual gpu_owner::communicator_news, public virtual gpu_owner::memory_news {
+class keeper_listener : public virtual gpu_owner::owner_communicator_listener, public virtual gpu_owner::memory_listener {
  public:
   /// The first process has opened the device.
   virtual void opened(const device::identity& what) = 0;
@@ -126,17 +126,17 @@ class keeper_news : public virtual gpu_owner::communicator_news, public virtual 
   virtual void owner_closed() = 0;
 
  protected:
-  ~keeper_news() = default;
+  ~keeper_listener() = default;
 };
 
 /// In a pool of jobs: receives reports on uploads in place of a stream's scheduler.
-class job_upload_news {
+class job_upload_listener {
  public:
   virtual void jobs_answered(std::vector<jobs::device_answer> answers) = 0;
   virtual void uploads_lost(jobs::device_lost loss) = 0;
 
  protected:
-  ~job_upload_news() = default;
+  ~job_upload_listener() = default;
 };
 
 /// Receives workers' reports on the io thread. There are so many that they bypass the supervisor.
@@ -164,7 +164,7 @@ class output_listener {
 
 namespace penstock::scheduler {
 
-class scheduler_news {
+class scheduler_listener {
  public:
   virtual void sample_failed(const lost_sample& lost) = 0;
   virtual void sample_quarantined(const lost_sample& lost) = 0;
@@ -180,7 +180,7 @@ class scheduler_news {
   virtual void answered() = 0;
 
  protected:
-  ~scheduler_news() = default;
+  ~scheduler_listener() = default;
 };
 
 }  // namespace penstock::scheduler
@@ -188,7 +188,7 @@ class scheduler_news {
 namespace penstock::group {
 
 /// Reported by the member actor, and by rank 0's coordinator.
-class group_news {
+class group_listener {
  public:
   /// Called whenever any of it may have changed.
   virtual void group_changed(const group_status& now) = 0;
@@ -211,7 +211,7 @@ class group_news {
   virtual void coordinator_gone() = 0;
 
  protected:
-  ~group_news() = default;
+  ~group_listener() = default;
 };
 
 }  // namespace penstock::group
@@ -219,7 +219,7 @@ class group_news {
 namespace penstock::session {
 
 /// Reported by the session actor.
-class stream_news {
+class stream_listener {
  public:
   /// How the stream divides into batches. `slots`: batches that a worker may hold.
   virtual void planned(std::shared_ptr<const plan> order,
@@ -230,7 +230,7 @@ class stream_news {
   virtual void gave_up(const failure& why) = 0;
 
  protected:
-  ~stream_news() = default;
+  ~stream_listener() = default;
 };
 
 }  // namespace penstock::session
