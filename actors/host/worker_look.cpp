@@ -47,7 +47,7 @@ std::vector<worker_look> look_at_remote_workers(const session_status& status, co
       seen.cpu = times->cpu;
       seen.core_wait = times->core_wait;
       seen.receiving = times->receiving;
-      // Its flight page is older than the transfer: the host sends no pages during a transfer.
+      // Its flight page is out of date: while the host sends a batch, it sends no flight pages.
       if (times->rests) seen.busy = seen.reads = false;
     }
   }

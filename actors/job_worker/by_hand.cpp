@@ -30,7 +30,7 @@ class private_room final : public JobCall::room {
     if (bytes > memory_.size()) {
       throw error(
           {errc::usage,
-           fmt::format("shorten_result({}): result() made room for only {} bytes", bytes, memory_.size()),
+           fmt::format("shorten_result({}): result() reserved only {} bytes", bytes, memory_.size()),
            0});
     }
     memory_.resize(bytes);

@@ -81,8 +81,7 @@ int status_of(const process::child& command, captured_output& out, captured_outp
     if (news[0].revents != 0) out.take();
     if (news[1].revents != 0) err.take();
     if (news[4].revents != 0)
-      static_cast<void>(watchdog.start());  // if it cannot start, the groups are
-                                            // unwatched
+      static_cast<void>(watchdog.start());  // if it fails, no watchdog watches the groups
   }
   int status = 0;
   while (::waitpid(command.pid, &status, 0) < 0 && errno == EINTR) {

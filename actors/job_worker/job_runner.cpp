@@ -85,7 +85,7 @@ class job_runner::current_lease {
   steady_time looked_ = reported_at_;
 };
 
-/// A function's interface: memory for its result, and a way to name its current work.
+/// What a running function can call: to get memory for its result, and to name its current work.
 class job_runner::described_room final : public JobCall::room {
  public:
   described_room(job_runner& runner, current_lease& lease, std::uint32_t row, const arena::job_reading& job,

@@ -108,7 +108,7 @@ std::span<std::byte> result_room::reserve(std::uint64_t bytes) {
 void result_room::shorten(std::uint64_t bytes) {
   if (bytes > room_) {
     throw error({errc::usage,
-                 fmt::format("shorten_result({}): result() made room for only {} bytes", bytes, room_), 0});
+                 fmt::format("shorten_result({}): result() reserved only {} bytes", bytes, room_), 0});
   }
   bytes_ = bytes;
 }

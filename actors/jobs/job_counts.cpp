@@ -26,7 +26,7 @@ void job_counts::judge(std::string_view function, job_verdict verdict) {
   }
 }
 
-/// Jobs that have ended but have not been judged count as running.
+/// Jobs that have ended count as running until the program has decided about them.
 template <class Counts>
 void job_counts::replace(Counts& counts, const verdicts& by) {
   const std::uint64_t ended = counts.ok + counts.failed;

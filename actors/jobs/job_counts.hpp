@@ -24,7 +24,8 @@ class job_counts {
 
   /// Counts one more job and returns its number; the first is 1.
   std::uint64_t submit() noexcept { return ++submitted_; }
-  /// Returns the number of a job that repeats one that has ended but was not judged: the two count as one.
+  /// Returns the number of a job that repeats an ended job about which the program has not decided: the
+  /// two count as one.
   std::uint64_t submit_again(std::string_view function);
   /// The program has decided about a job that has ended.
   void judge(std::string_view function, job_verdict verdict);
@@ -51,7 +52,7 @@ class job_counts {
     std::uint64_t ok = 0;
     std::uint64_t nonzero_exits = 0;
     std::uint64_t failed = 0;
-    std::uint64_t again = 0;  ///< ended jobs that were repeated instead of judged
+    std::uint64_t again = 0;  ///< ended jobs that were repeated before the program decided about them
   };
   [[nodiscard]] verdicts& of(std::string_view function);
   template <class Counts>

@@ -175,7 +175,7 @@ void name(self_pointer self, const protocol::name_samples& order) {
   for (const std::uint64_t sample : order.samples) {
     try {
       said.names.push_back(s.dataset->name_of(sample).substr(0, protocol::samples_named::name_bytes_max));
-    } catch (...) {  // its load() would say why
+    } catch (...) {  // load() of this sample would report why
       said.names.push_back(default_sample_name(sample));
     }
   }

@@ -18,8 +18,8 @@ class flight_mirror {
   void restart();
   /// `jobs`: null for a stream.
   void show(std::uint32_t place, const flight_seen& seen, lent_jobs* jobs);
-  /// While the host's messages wait behind a transfer, or nothing arrives, the worker must not seem to hang: lost_after decides
-  /// (rule H5).
+  /// Call while the host's messages wait behind a transfer, or nothing arrives: makes the worker look alive. Whether the host
+  /// is lost depends on lost_after alone (rule H5).
   void stand_in(std::uint32_t place);
 
  private:
@@ -29,7 +29,7 @@ class flight_mirror {
   arena::flight_recorders* const pages_;
   arena::flight_reading flight_;  // as last mirrored
   steady_time mirrored_at_{};
-  std::uint32_t signs_ = 0;  // of life, made up so far
+  std::uint32_t signs_ = 0;  // signs of life that stand_in() has made up
 };
 
 }  // namespace penstock::hosts

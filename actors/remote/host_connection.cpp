@@ -98,8 +98,8 @@ void host_connection::end(const result<void>& done) {
     end.ending = how::session_over;  // even if the connection failed after that
   } else if (!done && !leaves) {
     end.why = done.error();
-    // A failure with a session that called is permanent only after the session gave a place: then no worker
-    // can work here.
+    // If the session made the connection, a config failure is permanent only once the session has given a
+    // place: it then means that no worker can work here.
     const bool unfit = end.why.code == errc::config && (joins() != 0 || outcome_.had_place);
     end.ending = outcome_.busy_here ? how::busy : unfit ? how::unfit : how::lost;
   }

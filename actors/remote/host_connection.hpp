@@ -158,7 +158,7 @@ class host_connection {
   bool placed_ = false;            // the session has given it a place
 
   // On the thread:
-  std::variant<accepted_call, session_to_join> to_;  // joins() reads from any thread what never changes
+  std::variant<accepted_call, session_to_join> to_;  // joins() may read it from any thread, because the part that it reads never changes
   std::shared_ptr<const ready_dataset> dataset_;
   std::unique_ptr<hosted_worker> worker_;
   cpu_account cpu_;

@@ -147,7 +147,7 @@ std::string host_probe::try_as_session(const probe_settings& settings) {
   auto said = peer_->wait_for<from_host>(answer_within);
   if (!said) return said.error().message;
   const auto* hello = std::get_if<host_hello>(&*said);
-  if (hello == nullptr) return "it does not introduce itself";
+  if (hello == nullptr) return "its first message is not a host's hello";
   answers_.other_version = difference_of_versions(hello->penstock, hello->version, settings.version);
   if (!answers_.other_version.empty()) return "";
   answers_.who = probe_answers::peer::host;

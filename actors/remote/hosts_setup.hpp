@@ -17,7 +17,8 @@ struct hosts_setup {
 /// (errc::config) a bad address, a secret that tls_of_hosts refuses, and a missing library for `compress`.
 result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loader, bool has_local_workers);
 
-/// The deps, except the dataset, the program and the arena. `version`: penstock's.
+/// What connections depend on, without the dataset, the program and the arena: the caller adds
+/// these. `version`: penstock's.
 [[nodiscard]] connection_deps deps_of(const config& settings, const hosts_setup& setup, std::string version);
 
 }  // namespace penstock::hosts

@@ -85,7 +85,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   // For a data loader's worker, count from when it began the sample, not the batch.
   const steady_time since = kind == work_kind::batches ? w.last_flight.named_since.value_or(w.last_flight.since) : w.last_flight.since;
   if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(now - since, nanoseconds(0))).count();
-  if (!ignored && (kind == work_kind::samples || r.job)) r.held = decision.held;  // what an idle worker held had not begun
+  if (!ignored && (kind == work_kind::samples || r.job)) r.held = decision.held;  // a pool's idle worker has begun none of its jobs
   r.phase = std::string(arena::name_of(w.last_flight.state.at));
   r.lived_seconds = std::chrono::duration<double>(now - w.started).count();
   r.time = w.ended->noticed;

@@ -41,7 +41,7 @@ class lone_worker {
   lone_worker(const lone_worker&) = delete;
   lone_worker& operator=(const lone_worker&) = delete;
 
-  /// Waits for its introduction. Refuses a program that is not a worker, or speaks another protocol.
+  /// Waits for its hello. Refuses a program that is not a worker, or has another protocol version.
   result<void> greet();
   /// Has it open the dataset. Refuses (errc::dataset) with the worker's reason if the worker does.
   result<dataset_description> open(const config& settings);

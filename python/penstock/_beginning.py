@@ -23,7 +23,7 @@ class Gate:
         self.path = f"/proc/{os.getpid()}/fd/{self._write}"
 
     def open(self) -> None:
-        """No worker needs to wait."""
+        """Lets all workers start: none has to wait any longer."""
         os.write(self._write, b"r")
 
     def close(self) -> None:
@@ -32,7 +32,7 @@ class Gate:
 
 
 class Announced:
-    """Tells templates which order is in use: a memory file that the caller writes and a template reads."""
+    """Tells templates which published order is in use, through a memory file that the caller writes and templates read."""
 
     def __init__(self) -> None:
         self._file = os.memfd_create("penstock-order", os.MFD_CLOEXEC)

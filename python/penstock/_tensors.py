@@ -393,7 +393,7 @@ class _ParentsFile:
 
 
 class _Spawning:
-    """What multiprocessing's objects expect while they are pickled for a starting process."""
+    """Replaces the Popen object that multiprocessing's objects use while they are pickled for a new process."""
 
     DupFd = _ParentsFile
 

@@ -21,7 +21,7 @@ namespace penstock {
 
 /// The part of an epoch that one rank delivers.
 struct epoch_share {
-  std::uint64_t start = 0;  ///< the position in the epoch's order where its division among the ranks begins
+  std::uint64_t start = 0;  ///< position in the epoch's order; the samples from here on are divided among the ranks
   /// The number of its first batch. An epoch entered in the middle has fewer batches, but its last batch has
   /// the usual number, so stream positions need no special case.
   std::uint64_t first_batch = 0;

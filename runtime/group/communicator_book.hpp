@@ -1,8 +1,8 @@
 // One rank's communicator, from the order to make it until it is completely gone: whether a program may use
-// it, when it is aborted, and when only the end of its process helps. Pure: no thread, no I/O, time is an
-// argument. Orders of the group and events of the library come in as calls, commands go out of advance(). The
-// group decides when a communicator is made or aborted (group_book, member_book); this class handles it in
-// the process with the GPU.
+// it, when it is aborted, and when its process must be replaced instead. Pure: no thread, no I/O, time is
+// an argument. Orders of the group and events of the library come in as calls, commands go out of
+// advance(). The group decides when a communicator is made or aborted (group_book, member_book); this
+// class handles it in the process with the GPU.
 //
 //            make               made                 abort              no scope is open
 //   none ----------> making ----------> made ----------------> draining ----------------> aborting
@@ -50,7 +50,8 @@ struct begin_abort {
 struct tell_communicator {
   communicator_state state;
 };
-/// The last command: the abort is impossible, and only a new process gets rid of this communicator.
+/// The last command. The communicator cannot be aborted: the process that holds it must be
+/// replaced.
 struct replace_owner {
   std::string reason;
 };

@@ -144,7 +144,7 @@ void group_book::establish(steady_time now) {
 
 void group_book::compare_datasets() {
   if (!established_ || over()) return;
-  // A rank that arrived late has reported that the group had begun.
+  // A rank that joined only now has reported that the group has already begun.
   if (begun() && view_.phase == group_phase::describing) view_.phase = group_phase::running;
   const member_report* first = nullptr;
   const member_report* first_anew = nullptr;  // the first rank whose position other ranks must share

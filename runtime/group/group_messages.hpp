@@ -21,9 +21,9 @@ struct rank_card {
   std::uint32_t protocol = group_protocol;
   std::uint32_t rank = 0;
   std::uint32_t world_size = 0;
-  std::uint64_t process = 0;   ///< drawn at its start; distinguishes two processes of one rank
+  std::uint64_t process = 0;   ///< random number, chosen when the process starts; distinguishes two processes of one rank
   std::uint32_t starts = 0;    ///< earlier starts of this rank, if its launcher counts them
-  bool one_at_a_time = false;  ///< its launcher ends a process of this rank before it starts the next
+  bool one_at_a_time = false;  ///< its launcher ends one process of this rank before it starts the next
   std::string host{};
   std::int32_t pid = 0;
   std::string device{};  ///< UUID of its GPU; empty: the host device

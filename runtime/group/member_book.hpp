@@ -180,7 +180,7 @@ class member_book {
   } told_;
   bool everybody_knows_ = false;
   std::optional<steady_time> knows_since_;  // since when it knows the outcome
-  group_cause rank_0_;                      // rank 0 as its coordinator describes it, without a cause
+  group_cause rank_0_;                      // host and pid of rank 0's coordinator, for messages
   struct {
     std::string no_link;       // why there is no link
     bool closed = false;       // the other side closed the last link

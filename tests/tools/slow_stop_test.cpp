@@ -65,7 +65,7 @@ TEST_CASE("after the workers the owner's process is named, then the group, then 
   session_status s = stopping();
   s.workers[0].pid.reset();
   CHECK(awaited(s)[0].what == "gpu");
-  CHECK(awaited(s)[0].words.starts_with("the GPU owner (pid 4712), which lets its sink finish"));
+  CHECK(awaited(s)[0].words.starts_with("the GPU owner (pid 4712), which is waiting for its sink to finish"));
   s.gpu_state = "stopped";
   s.group = group_status{};
   s.group->waits_for = "rank 2 (on host-b)";

@@ -267,7 +267,7 @@ class Bench:
         return self.journal_batches
 
     def passes(self, batch):
-        """The time at which the journal has so many batches."""
+        """Waits until the journal has this many batches. Returns the time."""
         deadline = time.monotonic() + 60
         while self.delivered() < batch:
             if time.monotonic() > deadline:

@@ -33,7 +33,8 @@ class index_view {
   [[nodiscard]] std::uint64_t samples() const noexcept;
   [[nodiscard]] std::string_view fingerprint() const noexcept;
 
-  /// image-folder: one per sample, in sample order. npy, raw: each holds many samples.
+  /// Number of files. image-folder: one file per sample, in sample order. npy, raw: each file holds
+  /// many samples.
   [[nodiscard]] std::uint64_t files() const noexcept;
   [[nodiscard]] std::uint32_t classes() const noexcept;
   // i < files(), c < classes(), checked.

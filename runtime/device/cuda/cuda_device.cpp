@@ -28,10 +28,10 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t group_bytes = 512 * KiB;
 constexpr std::uint32_t group_jobs_max = 8;
 
-// How often the owner checks on copies in flight. At first every 50 us; without progress, after an eighth of the time
-// waited so far, so that it notices the end at most an eighth late. The driver's own callback (a host function) is
-// called up to 1.2 ms after the copy (measured, on a separate stream). With four buffers of 19 MB, the copy engine
-// would then be idle at times.
+// How often the owner checks copies in flight: every 50 us at first. If nothing finishes, it waits an eighth of the
+// time that has passed, so it notices the end of a copy at most an eighth too late. It does not rely on the driver's
+// callback (a host function): measured on a separate stream, the callback runs up to 1.2 ms after the copy. With four
+// buffers of 19 MB, the copy engine would be idle at times.
 constexpr nanoseconds look_every = 50us;
 constexpr nanoseconds look_at_least_every = 5ms;
 

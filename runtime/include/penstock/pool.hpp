@@ -109,7 +109,8 @@ struct job_options {
   /// The number shown for the job in status, log and events, instead of Job::number(): `penstock map` gives the number of
   /// the input line. No two unfinished jobs may share it.
   std::optional<std::uint64_t> known_as{};
-  /// Repeats a job that has ended and was not judged: the two count as one job (pool_options::judged).
+  /// Repeats an ended job about which the program has not decided: the two count as one job
+  /// (pool_options::judged).
   bool again = false;
 };
 

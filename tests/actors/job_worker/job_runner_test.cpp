@@ -73,7 +73,7 @@ TEST_CASE("a function that writes its result in place makes no copy, and may ret
   const auto rows = w.run({{"half"}, {"longer"}, {"none"}, {"half"}});
   CHECK(rows[0].result == std::string(500, 'r'));
   CHECK(rows[1].state == row_state::failed);
-  CHECK(rows[1].error.text == "shorten_result(11): result() made room for only 10 bytes");
+  CHECK(rows[1].error.text == "shorten_result(11): result() reserved only 10 bytes");
   CHECK(rows[2].state == row_state::finished);
   CHECK(rows[2].result.empty());
   CHECK(rows[3].result == std::string(500, 'r'));

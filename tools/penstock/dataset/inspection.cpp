@@ -127,7 +127,8 @@ result<std::vector<picture_facts>> look_at_pictures(const listing& list, const c
   return all;
 }
 
-/// Finds duplicate pictures: in two classes they contradict each other, in one class they count twice.
+/// Finds duplicate pictures. Duplicates in different classes have contradictory labels; duplicates in one
+/// class count twice.
 void add_twins(const listing& list, std::vector<picture_facts>& pictures) {
   struct key {
     std::uint64_t size, content;

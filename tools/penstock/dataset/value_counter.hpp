@@ -19,7 +19,7 @@ class value_counter {
  public:
   explicit value_counter(dtype type) : type_(type) {}
 
-  /// Counts a sample's values. Returns what is suspicious about them; empty: nothing.
+  /// Counts a sample's values. Returns what is suspicious about them, or an empty text.
   std::string take(std::span<const std::byte> sample);
   [[nodiscard]] value_summary summary() const;
 

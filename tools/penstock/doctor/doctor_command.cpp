@@ -322,7 +322,8 @@ void add_doctor_command(verb_table& verbs) {
           ->type_name("ADDRESS:PORT");
   auto* const secret = verb.add_option("--secret-file", o->host.secret_file, "file with the secret of loader hosts")->type_name("FILE")->needs(host);
   verb.add_flag("--insecure", o->host.insecure, "without a secret and without encryption")->excludes(secret)->needs(host);
-  verb.add_option("--data", o->data, "the session's folder FROM is TO here (may be repeated)")->type_name("FROM=TO")->needs(host);
+  verb.add_option("--data", o->data, "use TO on this machine for the session's folder FROM (may be "
+                  "repeated)")->type_name("FROM=TO")->needs(host);
   o->program.add_to(verb)->needs(host);
   verb.add_flag("--json", o->json, "one JSON object on stdout");
   // For the throwaway process that --isolate starts.

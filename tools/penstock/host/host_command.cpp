@@ -147,7 +147,7 @@ void add_host_command(verb_table& verbs) {
           ->type_name("FILE");
   verb.add_flag("--insecure", o->settings.insecure, "join or wait without a secret and without encryption")->excludes(secret);
   verb.add_option("--data", o->data,
-                  "the session's folder FROM is TO here (may be repeated); with it, the host reads nothing outside these folders or URLs")
+                  "use TO on this machine for the session's folder FROM (may be repeated). The host then reads only these folders and URLs")
       ->type_name("FROM=TO");
   o->program.add_to(verb);
   verb.add_flag("--json", o->json, "print one JSON object at the end");

@@ -1,6 +1,6 @@
 // The messages between a session under `penstock launch FILE` and its launcher: lines of JSON over an
-// inherited socket (docs/decisions/0022). First the launcher sends where the rank begins; then the rank sends
-// where it is: 50 ms after a change, and otherwise every 500 ms. Pure.
+// inherited socket (docs/decisions/0022). First the launcher sends the position at which the rank begins.
+// Then the rank sends its current position: 50 ms after each change, and otherwise every 500 ms. Pure.
 #pragma once
 
 #include "runtime/base/result.hpp"
