@@ -199,8 +199,9 @@ std::string name_of(const upload_order& upload) {
   return fmt::format("batch {} of epoch {}", upload.sequence, upload.epoch);
 }
 
-/// Collects what is finished without a notification from the device, and checks whether nothing has moved for too long.
-/// Time in which this thread did not run (the process was stopped, the machine slept) proves nothing about the device.
+/// Collects what is finished without a notification from the device, and checks whether there has been no
+/// progress for too long. Time in which this thread did not run (the process was stopped, the machine slept)
+/// proves nothing about the device.
 void look(self_pointer self) {
   owner_state& s = self->state;
   s.look_due = false;

@@ -41,7 +41,7 @@ void announce(supervision::progress_watch::news what_changed, const std::optiona
   event said = what_changed == news::stalled
                    ? event_of(*stalled)
                    : event_of(event_kind::progress_again,
-                              fmt::format("the {} is moving again after {:.0f} s", what, stood_seconds));
+                              fmt::format("the {} is making progress again after {:.0f} s", what, stood_seconds));
   if (what_changed == news::stalled) {
     log::warn("session", "{}", said.text);
   } else {
@@ -64,7 +64,7 @@ void progress_ticker::look() {
   meter_.add(now, jobs ? jobs->ok + jobs->failed + jobs->cancelled : facts.status.samples_delivered);
   using news_of_watch = supervision::progress_watch::news;
   auto news = watch_.look(clock_.look(now), facts);
-  if (news == news_of_watch::moves_again && facts.status.state == "stopping") news = news_of_watch::none;  // a stop ended the wait; nothing moved
+  if (news == news_of_watch::moves_again && facts.status.state == "stopping") news = news_of_watch::none;  // a stop ended the wait; the stream made no progress
   tell_(news, watch_.stalled(), stood, meter_.per_second());
 }
 

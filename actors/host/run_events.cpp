@@ -148,7 +148,7 @@ event event_of(const schedule::epoch_account& done) {
 
 event event_of(const stall_report& stalled) {
   event e = event_of(event_kind::stalled,
-                     fmt::format("nothing has moved for {:.0f} s: {}", stalled.seconds, stalled.text));
+                     fmt::format("no progress for {:.0f} s: {}", stalled.seconds, stalled.text));
   e.worker = stalled.worker;
   return e;
 }

@@ -18,7 +18,8 @@ namespace penstock::job_worker {
 namespace {
 
 constexpr std::chrono::seconds orphans_are_reaped_every{1};
-// Longer only in an uninterruptible system call. The pool kills this worker 2 s after it asked it to abort.
+// It takes longer only in an uninterruptible system call. The pool kills this worker 2 s after it asked it to
+// abort.
 constexpr std::chrono::seconds killed_are_gone_within{1};
 
 /// Much cheaper than listing all descendants. The first thread starts the commands and adopts orphans.

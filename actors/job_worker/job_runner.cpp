@@ -257,7 +257,7 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
 void job_runner::look_after(const arena::job_reading& job, const result_room& room, ending& how) {
   if (const std::uint64_t beyond = room.overrun(); beyond > 0) {
     how.fail(row_state::too_large,
-             fmt::format("it made room for {} bytes of result, but wrote at least {}", room.room(),
+             fmt::format("it reserved {} bytes for its result, but wrote at least {}", room.room(),
                          room.room() + beyond));
   }
   if (cuda_.newly_found()) {

@@ -31,7 +31,7 @@ bool allowed_file_size(std::uint64_t bytes) {
 
 result<result_file> result_file::make(std::uint64_t bytes) {
   const auto what = [&] {
-    return fmt::format("making room for a result of {} outside its slot", bytes_for_people(bytes));
+    return fmt::format("allocating {} for a result outside its slot", bytes_for_people(bytes));
   };
   const std::uint64_t whole = round_up(bytes + arena::job_guard_bytes, page_bytes);
   if (!allowed_file_size(whole))

@@ -61,7 +61,7 @@ bool kept_result::leave_slot() {
 void kept_result::count_as(std::uint64_t bytes) {
   const std::lock_guard hold(mutex_);
   if (std::holds_alternative<std::unique_ptr<device_result>>(where_))
-    throw error({errc::usage, "this Result is on the device, so it has no bytes in host memory to count", 0});
+    throw error({errc::usage, "this Result is on the device, so it takes no host memory that could be counted", 0});
   if (const auto* const slot = std::get_if<in_slot>(&where_)) give_slot_back(*slot);
   where_ = std::vector<std::byte>();
   if (metered_) meter_->let_go(*std::exchange(metered_, std::nullopt));

@@ -155,7 +155,7 @@ void Pool::body::tell_raised(const std::string& who, std::string_view what, std:
   const auto exception = raised_from(what, traceback);
   const std::string where = exception->frames.empty() ? "" : fmt::format(" ({})", exception->frames.back());
   event raised = host::event_of(event_kind::job_raised, fmt::format("{} raised {}: {}{}", who, exception->type, exception->message, where));
-  if (number == exceptions_told) raised.text += fmt::format("; this is the last of {} exceptions that are listed", exceptions_told);
+  if (number == exceptions_told) raised.text += fmt::format("; further exceptions are not listed (limit: {})", exceptions_told);
   raised.exception = exception;
   tell(std::move(raised));
 }

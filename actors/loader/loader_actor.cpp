@@ -170,7 +170,7 @@ void name(self_pointer self, const protocol::name_samples& order) {
   loader_state& s = self->state;
   if (s.over) return;
   if (!s.runner)
-    return give_up(self, exit_codes::protocol, {errc::protocol, "names were asked for before slots were assigned", 0});
+    return give_up(self, exit_codes::protocol, {errc::protocol, "the session asked for names before it assigned slots", 0});
   protocol::samples_named said;
   for (const std::uint64_t sample : order.samples) {
     try {

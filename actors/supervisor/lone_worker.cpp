@@ -103,7 +103,7 @@ result<void> lone_worker::launch(const lone_worker_request& request) {
   while (outcome.wait_for(look_every(deadline_)) != std::future_status::ready) {
     if (!given_up() && !until.is_over(now())) continue;
     auto no = given_up() ? nobody_waits()
-                         : refuse(errc::timed_out, "{} has not returned for {}: its file system does not answer", starter_.current(),
+                         : refuse(errc::timed_out, "{} has not returned for {}: its file system is not responding", starter_.current(),
                                   duration_for_people(deadline_));
     if (control) control->give_up();
     return no;

@@ -92,7 +92,7 @@ struct carry_out {
                  lost.who.worker, *lost.pid, process::wait_channel(*lost.pid));
     } else {
       log::error("supervisor",
-                 "the start of worker {} survives SIGKILL: its place stays empty until it returns",
+                 "the start of worker {} survives SIGKILL: the worker's place stays empty until the start returns",
                  lost.who.worker);
     }
     worker_facts& w = s.records.at(lost.who);

@@ -37,8 +37,8 @@ template <class Death>
            "max_attempts such deaths quarantine the sample";
   }
   if (timed_out) return {};
-  return kind == work_kind::jobs ? "restarting a worker does not help, a time limit does: [jobs] timeout, or that of the job"
-                                 : "restarting a worker does not help, a time limit does: DataLoader(timeout=60, on_bad_sample=\"skip\") leaves "
+  return kind == work_kind::jobs ? "restarting a worker does not help, but a time limit does: [jobs] timeout, or that of the job"
+                                 : "restarting a worker does not help, but a time limit does: DataLoader(timeout=60, on_bad_sample=\"skip\") leaves "
                                    "the sample out after three tries";
 }
 

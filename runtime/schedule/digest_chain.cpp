@@ -62,7 +62,8 @@ std::uint64_t merge(const lanes& acc, std::size_t secret_byte, std::uint64_t sta
   return sum ^ (sum >> 32U);
 }
 
-/// A stripe is consumed only once more input is known to follow it; the same goes for scrambling a block.
+/// Call only when more input is known to follow the stripe: XXH3 handles the last stripe, and the last
+/// block's scrambling, differently.
 void consume_stripe(lanes& acc, const std::uint64_t* words, std::uint64_t stripes_before) {
   const std::uint64_t in_block = stripes_before % stripes_a_block;
   take_in(acc, words, 8 * in_block);

@@ -234,8 +234,8 @@ class ledger {
   void owner_died();
   /// Call directly after owner_died(): this batch kills owners. It is delivered with 0 rows, and its samples
   /// count as failed with this reason, regardless of on_bad_sample. Returns the samples. They fail in this
-  /// batch only: another batch may still use them as replacements, so the contents of other batches depend
-  /// neither on when the owners died nor on whether a resumed run knows of it.
+  /// batch only: another batch may still use them as replacements, so the contents of other batches do not
+  /// depend on when the owners died, or on whether a resumed run knows that they died.
   std::vector<std::uint64_t> leave_out(stream_position position, const std::string& reason);
 
   /// No new leases until resumed.

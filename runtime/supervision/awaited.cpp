@@ -112,7 +112,7 @@ std::string owner_in_words(const progress_facts& f) {
 awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& batches) {
   if (f.owner_is_elsewhere) {
     if (batches.delivered == nullptr || f.status.gpu_state != "ready") return std::nullopt;
-    return awaited{stall_kind::consumer, fmt::format("the consumer, the sink of {}, which has {}",
+    return awaited{stall_kind::consumer, fmt::format("the consumer, which is the sink of {} and has {}",
                                                      owner_in_words(f), name_of(*batches.delivered))};
   }
   if (batches.ready > 0 && !f.consumer_waits) {

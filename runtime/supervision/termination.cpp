@@ -105,7 +105,7 @@ std::vector<termination_command> termination::advance(steady_time now) {
   if (start_by_ <= now) {
     start_by_ = never;
     kill(now, death_cause::hang,
-         fmt::format("{} has not returned for {}: its file system does not answer",
+         fmt::format("{} has not returned for {}: its file system is not responding",
                      start_waits_for_.empty() ? "its start" : start_waits_for_,
                      duration_for_people(start_deadline_)));
   }

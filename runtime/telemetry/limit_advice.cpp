@@ -447,7 +447,8 @@ std::string way_out_of(const limit_context& context, const config& settings) {
 /// What the sentence does not cover: the time before the first batch.
 std::string text_of_beginning(const limit_reading& r, const limit_context& context) {
   const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
-  const std::string took = fmt::format("This describes the time after the first {0}. The first {0} took {1} of these {2}, and starting took {3} % of them",
+  const std::string took = fmt::format("This describes the time after the first {0}. The first {0} took {1} of {2} in "
+                                       "total, and startup took {3} % of that total",
                                        context.work == work_kind::jobs ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds),
                                        percent(r.share_of_beginning[static_cast<std::size_t>(limit::start)]));
   return took + (context.work != work_kind::samples ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
@@ -474,7 +475,7 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
   limit_advice advice = advise_on_limits(reading, context, settings);
   // What limited the stream before the stall does not help with the stall.
   if (context.stalled) {
-    advice.sentence = fmt::format("Nothing has moved for {:.0f} s: {}.", context.stalled->seconds, context.stalled->text);
+    advice.sentence = fmt::format("No progress for {:.0f} s: {}.", context.stalled->seconds, context.stalled->text);
     advice.more.clear();
     if (context.stalled->kind != "operator") advice.more = {way_out_of(context, settings)};  // else the sentence says what helps
     return advice;

@@ -25,7 +25,7 @@ struct limit_context {
   work_kind work = work_kind::samples;
   bool on_host = false;  ///< the host device
   bool pinned = true;    ///< the device reads the slots by DMA
-  std::optional<stall_report> stalled{};  ///< set if nothing moves now
+  std::optional<stall_report> stalled{};  ///< set if there is no progress now
   hedge_counts hedges{};                  ///< so far
   std::optional<std::int32_t> stalled_pid{};  ///< the process that the stream waits for
   std::optional<std::int32_t> owner_pid{};    ///< the GPU owner's process

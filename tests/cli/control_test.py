@@ -389,7 +389,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.penstock("resume", "--session", "live"), (EXIT_OK, "", told))
         self.wait_until(lambda: self.status()["stalled"], "the stall", seconds=30)
         self.assertRegex(self.penstock("why", "--session", "live")[1],
-                         r"\ANothing has moved for \d+ s: waiting for an operator, who drained all workers; `penstock restart workers\s+--session\s+live`\s+brings\s+them\s+back\.\n\Z")
+                         r"\ANo progress for \d+ s: waiting for an operator, who drained all workers; `penstock restart workers\s+--session\s+live`\s+brings\s+them\s+back\.\n\Z")
 
     def test_scaling_restarting_and_draining_do_not_change_the_stream(self):
         config = self.write("life.toml", synthetic(samples=2500, dataset='wait = "2ms"', epochs=1))

@@ -228,7 +228,7 @@ class RealMachineTest(DoctorTest):
                             "--set", 'loader.hang.start_deadline="300ms"')[1]
         self.assertEqual(rows["worker.program"]["status"], "fail")
         self.assertEqual(rows["worker.program"]["observed"],
-                         "executing '%s' has not returned for 300 ms: its file system does not answer" % path)
+                         "executing '%s' has not returned for 300 ms: its file system is not responding" % path)
 
     def test_a_missing_broken_or_deadly_dataset_fails_in_its_own_row(self):
         photos = os.path.join(self.folder, "photos")

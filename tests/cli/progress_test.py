@@ -71,7 +71,7 @@ class ProgressTest(PenstockTest):
         self.assertIn("stalled", [e["kind"] for e in self.events()])
         self.assertEqual(self.penstock("restart", "workers")[0], EXIT_OK)
         self.wait_until(lambda: self.status()["stalled"] is None, "the end of the stall")
-        self.assertIn("the pool is moving again", " ".join(e["text"] for e in self.events()))
+        self.assertIn("the pool is making progress again", " ".join(e["text"] for e in self.events()))
         out, err = process.communicate(timeout=60)
         self.assertEqual((process.returncode, len(out.splitlines())), (EXIT_OK, 1000), err)
 
@@ -95,7 +95,7 @@ class ProgressTest(PenstockTest):
         signal_process(worker["pid"], signal.SIGKILL)  # another worker loads it
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, EXIT_OK, err)
-        self.assertIn("nothing has moved for", err.decode())
+        self.assertIn("no progress for", err.decode())
         self.check_sums(json.loads(out))
 
     def test_two_samples_that_kill_are_tried_alone_even_if_no_worker_is_restarted(self):

@@ -352,7 +352,7 @@ class SupervisionTest(PenstockTest):
         code, out, err = self.penstock("run", self.write("x.toml", text), "--workers", 2, "--json")
         self.assertLess(time.monotonic() - begin, 15)
         self.assertEqual(code, EXIT_FAILED, err)
-        why = "executing '%s' has not returned for 300 ms: its file system does not answer" % path
+        why = "executing '%s' has not returned for 300 ms: its file system is not responding" % path
         self.assertIn("could not be started: " + why, json.loads(out)["error"])
         self.assertIn("giving up on starting worker 0: " + why, err)
         self.assertNotRegex(out + err, r"\(pid (0|-\d+)\)")

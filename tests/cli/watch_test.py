@@ -305,7 +305,7 @@ class StuckTest(PenstockTest):
         self.assertRegex(out, r"(?m)^  stalled for +\d+ s, waiting for worker/0, which has been loading sample ")
         self.assertRegex(out, r"(?m)^  output +about to hang$")
         _, out, _ = self.penstock("why")
-        self.assertRegex(out, r"^Nothing has moved for \d+ s: waiting for worker/0, which has been loading sample ")
+        self.assertRegex(out, r"^No progress for \d+ s: waiting for worker/0, which has been loading sample ")
         self.assertIn("`penstock describe worker/0`", out)
         self.assertIn("--now` kills it at once", re.sub(r"\s+", " ", out))
         self.assertNotIn("limits you", out)

@@ -61,7 +61,7 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual(self.penstock("stop", "--wait", timeout=60)[0], 0)
         process.communicate(timeout=60)  # its program learns of the stop
         self.assertIn("sample 37", self.penstock("why", "--last")[1])
-        self.assertNotIn("moving again", self.penstock("events", "--last")[1])
+        self.assertNotIn("making progress again", self.penstock("events", "--last")[1])
 
     def test_no_verb_mentions_jobs_to_the_user_of_a_loader(self):
         self.loader(sample="os.abort() if index == 9 and not os.path.exists('died') and not open('died', 'w').close() else time.sleep(600 if index == 37 else 0)")

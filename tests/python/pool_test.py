@@ -582,7 +582,7 @@ class PoolTest(PackageTest):
         self.assertEqual(raised[0]["exception"]["type"], "KeyError")
         self.assertEqual([frame.split(", in ")[1] for frame in raised[0]["exception"]["frames"]], ["outer", "inner"])
         self.assertRegex(raised[0]["text"], r"^job \d+ raised KeyError: 'no \d+' \(.*:4, in inner\)$")
-        self.assertRegex(raised[-1]["text"], "this is the last of 100 exceptions that are listed$")
+        self.assertRegex(raised[-1]["text"], "further exceptions are not listed \\(limit: 100\\)$")
 
     def test_what_an_input_of_a_chunk_raised_is_an_event(self):
         self.ran("""

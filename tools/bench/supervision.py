@@ -268,7 +268,7 @@ class Bench:
                 burner.kill()
                 burner.wait()
         deaths = len(report["workers"]["deaths"])
-        self.row("%d burning processes for %d s, default timeouts" % (len(burners), seconds), "0 deaths", "%d deaths" % deaths, deaths == 0,
+        self.row("%d busy processes for %d s, default timeouts" % (len(burners), seconds), "0 deaths", "%d deaths" % deaths, deaths == 0,
                  "n = 1", "tools/bench/supervision.py ... load")
 
     def part_giving_up(self):

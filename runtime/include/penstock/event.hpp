@@ -40,7 +40,7 @@ enum class event_kind : std::uint8_t {
   run_finished,  ///< all requested epochs have been delivered; only events of workers and of the device may follow
   run_stopped,   ///< it was stopped before that; the same events may follow
   run_failed,    ///< text: why
-  stalled,  ///< a batch is due but nothing has moved for 5 s, or jobs wait for a device buffer that callers
+  stalled,  ///< a batch is due but there has been no progress for 5 s, or jobs wait for a device buffer that callers
             ///< have held for 10 s; text: what the session waits for
   progress_again,  ///< no longer stalled
   suspended,       ///< noticed afterwards: the session's process or its machine was suspended; text: from when to when

@@ -50,7 +50,7 @@ TEST_CASE("a function that writes beyond its result fails, with both numbers, an
     CHECK(rows[0].result == "before");
     CHECK(rows[1].state == row_state::too_large);
     CHECK(rows[1].error.text ==
-          "it made room for 100 bytes of result, but wrote at least " + std::to_string(100 + beyond));
+          "it reserved 100 bytes for its result, but wrote at least " + std::to_string(100 + beyond));
     CHECK(rows[2].result == "after");
   }
 }
@@ -61,7 +61,7 @@ TEST_CASE("beyond the slot, one byte too many is an error and a page too many is
                16'384);
   const auto row = w.run_one("overrun");
   CHECK(row.state == row_state::too_large);
-  CHECK(row.error.text == "it made room for 100000 bytes of result, but wrote at least 100001");
+  CHECK(row.error.text == "it reserved 100000 bytes for its result, but wrote at least 100001");
   CHECK(signal_of([&] { static_cast<void>(w.runner.run(w.lease({{"far"}}))); }) == SIGSEGV);
 }
 

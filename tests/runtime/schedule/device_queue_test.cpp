@@ -118,7 +118,7 @@ TEST_CASE("when the device is lost, all jobs leave at once") {
   CHECK_FALSE(queue.answered(1));
 }
 
-// ---- a small world ----------------------------------------------------------------------------------------------
+// ---- a simulated world ------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -118,7 +118,7 @@ TEST_CASE("a slow sink is the consumer, whichever process runs the owner") {
   f.status.gpu_pid = 4711;
   CHECK(find_blocker(f).kind == stall_kind::consumer);
   CHECK(find_blocker(f).text ==
-        "the consumer, the sink of the GPU owner (pid 4711), which has batch 5 of epoch 0");
+        "the consumer, which is the sink of the GPU owner (pid 4711) and has batch 5 of epoch 0");
   SECTION("until that process has died with its batches") {
     f.status.gpu_state = "backoff";
     CHECK(find_blocker(f).text == "the GPU owner, which is backoff");
@@ -337,7 +337,7 @@ TEST_CASE(
   f.status.hung.push_back({"sample 1237", 78, {{0, 40, std::chrono::system_clock::time_point(1h)}}});
   const awaited s = find_blocker(f);
   CHECK(s.hung_before == 1);
-  CHECK(s.text.ends_with("; it hung before, 1 time: in worker/0 at 01:00:00 after 40 s; restarting a worker does not help, a time limit does: "
+  CHECK(s.text.ends_with("; it hung before, 1 time: in worker/0 at 01:00:00 after 40 s; restarting a worker does not help, but a time limit does: "
                          "DataLoader(timeout=60, on_bad_sample=\"skip\") leaves the sample out after three tries"));
 }
 

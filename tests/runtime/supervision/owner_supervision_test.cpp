@@ -187,7 +187,7 @@ TEST_CASE("an owner start that does not return is cancelled, and the error names
   s.pass(2s);
   CHECK(s.signals() == std::vector{SIGKILL});
   CHECK(s.all<killing_begins>().at(0).reason ==
-        "executing '/mnt/penstock-gpu' has not returned for 2 m 0 s: its file system does not answer");
+        "executing '/mnt/penstock-gpu' has not returned for 2 m 0 s: its file system is not responding");
   SECTION("SIGKILL helps, and the start is retried") {
     s.owner.start_failed(1, s.now, {errc::system, "it was given up", 0});
     s.look();
@@ -201,8 +201,7 @@ TEST_CASE("an owner start that does not return is cancelled, and the error names
     s.pass(5s);
     CHECK(s.all<owner_failed>().at(0).reason.message ==
           "the GPU owner could not be started: executing '/mnt/penstock-gpu' has not returned for 2 m 0 s: "
-          "its file "
-          "system does not answer");
+          "its file system is not responding");
   }
 }
 

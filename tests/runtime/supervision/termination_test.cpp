@@ -98,7 +98,7 @@ TEST_CASE("a start that does not return is killed at its deadline, which does no
   CHECK(t.next_deadline() == now + 100ms);
   CHECK(signals_until(t, now, now + 100ms) == std::vector{SIGKILL});
   CHECK(t.cause() == death_cause::hang);
-  CHECK(t.reason() == "executing '/mnt/worker' has not returned for 30 s: its file system does not answer");
+  CHECK(t.reason() == "executing '/mnt/worker' has not returned for 30 s: its file system is not responding");
 }
 
 TEST_CASE("a start that has returned has no deadline") {

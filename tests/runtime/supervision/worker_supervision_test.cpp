@@ -250,14 +250,13 @@ TEST_CASE(
   CHECK(s.signals() == std::vector{SIGKILL});
   CHECK_FALSE(s.all<killing_worker>().at(0).pid);
   CHECK(s.all<killing_worker>().at(0).reason ==
-        "executing '/mnt/worker' has not returned for 30 s: its file system does not answer");
+        "executing '/mnt/worker' has not returned for 30 s: its file system is not responding");
   SECTION("no other worker is ready within a minute") {
     s.workers.start_refused(s.who(), s.now, {errc::system, "it was given up", 0});
     s.pass(31s);
     REQUIRE(s.all<workers_failed>().size() == 1);
     CHECK(s.all<workers_failed>()[0].reason.message.ends_with(
-        "worker 0 could not be started: executing '/mnt/worker' has not returned for 30 s: its file system "
-        "does not answer"));
+        "worker 0 could not be started: executing '/mnt/worker' has not returned for 30 s: its file system is not responding"));
   }
   SECTION("it is tried again") {
     s.workers.start_refused(s.who(), s.now, {errc::system, "it was given up", 0});

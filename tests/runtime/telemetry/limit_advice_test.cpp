@@ -66,7 +66,7 @@ TEST_CASE("during a stall the advice names only what the stream waits for and th
   context.hedges = {7, 5};
   context.stalled = stall_report{"gpu", "waiting for the GPU owner, which has batch 7 of epoch 0 to copy", 13.2, std::nullopt};
   const limit_advice advice = advise(mostly(limit::wire), context, config());
-  CHECK(advice.sentence == "Nothing has moved for 13 s: waiting for the GPU owner, which has batch 7 of epoch 0 to copy.");
+  CHECK(advice.sentence == "No progress for 13 s: waiting for the GPU owner, which has batch 7 of epoch 0 to copy.");
   CHECK(advice.more == std::vector<std::string>{"`penstock describe gpu` shows what the owner is doing."});
   CHECK(advice.what == limit::wire);
   context.stalled = stall_report{"operator", "waiting for an operator, who drained all workers; `penstock restart workers` brings them back", 9, std::nullopt};
@@ -348,7 +348,8 @@ TEST_CASE(
   CHECK(advice.what == limit::consumer);
   CHECK(contains(advice.sentence, "it worked on its batches 92 % of the time and waited 8 %"));
   CHECK(advice.more.back() ==
-        "This describes the time after the first batch. The first batch took 2 s of these 5 s, and starting took 40 % of them; [loader] start = "
+        "This describes the time after the first batch. The first batch took 2 s of 5 s in total, and startup took 40 "
+        "% of that total; [loader] start = "
         "\"eager\" starts workers and device before the first demand.");
   CHECK(as_json(limits_of(r, advice)).at("start") == 0.4);
   CHECK(why_as_json(r, advice).at("beginning") == 0.4);

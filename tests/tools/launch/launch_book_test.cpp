@@ -342,7 +342,7 @@ TEST_CASE("a start that does not return is given up at the start deadline, even 
     CHECK(g.signals_after(1s) == std::vector<int>{SIGKILL});
     g.book.start_failed(0, "it was given up", g.now);
     CHECK(g.book.ranks()[0].end ==
-          "executing '/mnt/penstock' has not returned for 30 s: its file system does not answer");
+          "executing '/mnt/penstock' has not returned for 30 s: its file system is not responding");
     CHECK(only<start_rank>(g.go()).size() == (rules.restart_one ? 1 : 0));
   }
 }

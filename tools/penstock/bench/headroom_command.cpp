@@ -1,4 +1,4 @@
-// headroom: compares the real feed with how fast the program around a session could run if data were free.
+// headroom: compares a program's rate on the session's real feed with its rate if it never waited for data.
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/counted.hpp"
@@ -154,7 +154,7 @@ json measure(const headroom_options& o, config settings, nanoseconds time, nanos
 void tell(const headroom_options& o, nanoseconds time, const json& r) {
   const double feed = r.at("feed").at("samples_per_second").get<double>();
   const double cached = r.at("cached").at("samples_per_second").get<double>();
-  print(fmt::format("cached  {:>9.0f} samples/s, if data were free: one batch again and again", cached));
+  print(fmt::format("cached  {:>9.0f} samples/s, with one batch used repeatedly: the program never waits for data", cached));
   print(fmt::format("feed    {:>9.0f} samples/s, {:.1f} % of that; the program waited {:.1f} % of the time", feed,
                     100 * r.at("ratio").get<double>(), 100 * r.at("feed").at("waited").get<double>()));
   if (r.at("verdict").is_string()) print(r.at("verdict").get<std::string>());
@@ -189,8 +189,8 @@ void add_headroom_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"headroom",
        verb_group::look,
-       "measure how fast your program would be if data were free",
-       "Runs the session of FILE twice in one process: first the program gets one batch again and again, which stays on the device, "
+       "measure how fast your program would be if it never waited for data",
+       "Runs the session of FILE twice in one process: first the program gets the same batch repeatedly, which stays on the device, "
        "then it gets the real feed. Prints both rates, their ratio, and what limits the feed (penstock why). The program is a sink, or "
        "a step of a given length. Works on the host device, too.",
        {{"penstock headroom photos.toml --sink plugin:./train.so", "a device program of yours"},

@@ -55,7 +55,7 @@ std::vector<std::string> name_frames(const std::vector<std::string>& frames) {
   const auto tool = process::find_program("addr2line");
   if (!tool) return named;
   std::map<std::string, std::vector<std::size_t>> of_module;
-  std::vector<std::string> places;  // without the function name that the dying process found itself
+  std::vector<std::string> places;  // the frames without the function names that the dying process itself wrote
   for (std::size_t i = 0; i < frames.size(); ++i) {
     places.push_back(frames[i].substr(0, frames[i].find(" in ", frames[i].rfind("+0x"))));
     const std::size_t plus = places[i].rfind("+0x");
