@@ -31,7 +31,7 @@ struct launcher_place {
   std::optional<std::uint32_t> local_rank{};
   std::optional<std::uint32_t> local_world_size{};  ///< ranks on this host
   std::uint32_t starts = 0;                         ///< how often the launcher had started this rank before
-  bool one_at_a_time = false;                       ///< the launcher ends a process of this rank before it
+  bool one_at_a_time = false;                       ///< the launcher ends one process of this rank before it
                                                     ///< starts the next
   /// False: this may be a script that runs once for all ranks and also has their variables.
   bool runs_in_each_rank = true;

@@ -98,7 +98,7 @@ double host_shares::need_of(const session& s) const {
   busy /= static_cast<double>(s.busy.size());
   const double wanted = waits < 1 ? std::min(all, has / (1 - waits)) : all;
   if (waits > waits_little && busy > has * works_little) return wanted;
-  // Up to `wanted`, not `has`: two equal sessions, one above the limit and one below, would exchange a worker for ever.
+  // Up to `wanted`, not `has`: two equal sessions, one above the limit and one below, would exchange a worker forever.
   return std::min(all, std::clamp(busy * reserve, 1.0, wanted));
 }
 

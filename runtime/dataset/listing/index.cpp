@@ -17,7 +17,7 @@ namespace penstock {
 // Layout, all numbers little-endian and naturally aligned, sections in this order without gaps:
 //
 //   header
-//   u64 text_ends[texts]             end of each text in the pool; it begins at its neighbour's end, or at 0
+//   u64 text_ends[texts]             end of each text in the pool; it begins where the previous one ends, or at 0
 //   record_place places[files]       only if has_places (npy, raw, objects)
 //   u32 labels[files]                only if has_labels (image-folder)
 //   pool                             class names, then file names, then, only if has_tags (objects), their versions

@@ -70,7 +70,7 @@ std::vector<place> places_of(const shard_list& shards, const std::string& cache)
   return all;
 }
 
-// ---- one that is there
+// ---- an existing index
 
 struct shard_version {
   std::uint64_t bytes = 0;

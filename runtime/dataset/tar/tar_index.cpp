@@ -43,7 +43,7 @@ struct tar_index::shard_entry {
   std::uint64_t bytes;
   std::uint64_t file_bytes;
   std::int64_t modified_ns;
-  std::uint64_t samples_end;     // where this shard's samples end; they begin where its neighbour's end, or at 0
+  std::uint64_t samples_end;     // where this shard's samples end; they begin where those of the previous shard end, or at 0
   std::uint64_t extensions_end;  // likewise for its extensions
   std::uint64_t frames_end;      // likewise for its frames
   std::uint64_t records_end;     // likewise for its records, counted from the first record

@@ -37,8 +37,8 @@ class DeviceJob {
   /// too_large.
   [[nodiscard]] std::span<std::byte> result(std::uint64_t bytes) { return room_.result(bytes); }
   /// Device memory to work with until the job is over; contents are undefined. A second call may replace the
-  /// first. The memory is reused for the next job. Throws if the device has too little: let the exception
-  /// pass, and this job ends as `device`.
+  /// first. The memory is reused for the next job. Throws if the device has too little. Do not catch that
+  /// exception: the job then ends as `device`.
   [[nodiscard]] void* memory(std::uint64_t bytes) { return room_.memory(bytes); }
 
   /// Where result() and memory() get their memory. Implemented by the GPU owner.
