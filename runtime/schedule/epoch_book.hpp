@@ -54,7 +54,7 @@ struct epoch_account : epoch_report {
 struct stream_state {
   stream_identity identity;
   std::uint64_t epoch = 0;
-  /// position in this epoch's order where its division among the ranks begins
+  /// position in this epoch's order; the samples from there on are divided among the ranks
   std::uint64_t start = 0;
   std::uint64_t next_batch = 0;  ///< counted from there
   std::uint64_t early = 0;       ///< which later batches are delivered: delivery_front::early

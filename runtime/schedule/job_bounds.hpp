@@ -33,7 +33,7 @@ namespace penstock::schedule {
 enum class submitter : std::uint8_t {
   caller,    ///< any thread
   callback,  ///< the pool's callback thread
-  urgent,    ///< any thread, a job that is urgent
+  urgent,    ///< any thread, with an urgent job
 };
 
 /// Not thread-safe, except for result_held::owner.

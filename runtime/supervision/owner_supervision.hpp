@@ -90,7 +90,7 @@ struct owner_recovered {
 struct owner_died {
   owner_death_report report;
   std::optional<std::string> in_hand;  ///< the suspected batch, in words
-  bool unasked = true;                 ///< deserves a warning: no operator ended it, and it did not exit by itself to make room
+  bool unasked = true;                 ///< logged as a warning: no operator ended it, and it did not exit to be replaced
 };
 struct owner_left_out {
   std::string text;  ///< a warning: which batch is skipped, and why

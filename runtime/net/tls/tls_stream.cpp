@@ -55,7 +55,7 @@ struct tls_context::body {
 
   /// OpenSSL's callbacks get our arguments only through the connection.
   static const body& of(SSL* connection) {
-    const tls_library& library = **tls_library::get();  // it is there: the connection is
+    const tls_library& library = **tls_library::get();  // loaded: there is a connection
     return *static_cast<const body*>(library.SSL_CTX_get_ex_data(library.SSL_get_SSL_CTX(connection), 0));
   }
 
@@ -83,7 +83,7 @@ int tls_context::body::find(SSL* connection, const unsigned char* identity, std:
   if (length != its.identity.size() || std::memcmp(identity, its.identity.data(), length) != 0) {
     if (auto* const other = static_cast<std::string*>(its.ssl->SSL_get_ex_data(connection, 0)))
       *other = printable(shortened({reinterpret_cast<const char*>(identity), length}, identity_shown_max));
-    return 1;  // continues without a session, and fails: there is no certificate
+    return 1;  // the handshake continues without a session, and fails because there is no certificate
   }
   if (its.ssl->SSL_SESSION_up_ref(its.session) != 1) return 0;
   *session = its.session;

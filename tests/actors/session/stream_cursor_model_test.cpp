@@ -1,7 +1,7 @@
-// Model test of the stream cursor in a small world: a consumer that iterates over epochs in any order, leaves them in the
-// middle, goes back to earlier ranges, is interrupted and calls next(); and a stream that prepares batches ahead, so that those
-// of earlier seeks still arrive. Every batch is compared with the world's own account of what comes next. A failing script is
-// shrunk and printed.
+// Model test of the stream cursor in a simulated world: a consumer that iterates over epochs in any order, leaves them in
+// the middle, goes back to earlier ranges, is interrupted and calls next(); and a stream that prepares batches ahead, so
+// that those of earlier seeks still arrive. Every batch is compared with the world's own account of what comes next. A
+// failing script is shrunk and printed.
 #include "actors/session/stream_cursor.hpp"
 #include "runtime/base/result.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"

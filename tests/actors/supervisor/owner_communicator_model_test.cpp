@@ -1,7 +1,7 @@
-// Model test of the keeper's handling of a communicator in a small world: a group that creates ids, makes, aborts and
-// agrees, or continues without waiting; processes that make, break and abort communicators, take steps, hang, finish or die
-// at any time; and a keeper that carries out its orders. Invariants are checked after every step against the world's own
-// records. A failing script is shrunk and printed.
+// Model test of the keeper's handling of a communicator in a simulated world: a group that creates ids, makes, aborts
+// and agrees, or continues without waiting; processes that make, break and abort communicators, take steps, hang,
+// finish or die at any time; and a keeper that carries out its orders. Invariants are checked after every step
+// against the world's own records. A failing script is shrunk and printed.
 #include "actors/supervisor/owner_communicator.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"
 

@@ -1,5 +1,5 @@
-// The collective operations of a group in a small world: ranks that enter them; reports and orders that are lost, late or repeated; ranks
-// that restart; and a coordinator that restarts with no knowledge. A failing script is shrunk and printed.
+// The collective operations of a group in a simulated world: ranks that enter them; reports and orders that are lost, late or repeated;
+// ranks that restart; and a coordinator that restarts with no knowledge. A failing script is shrunk and printed.
 #include "runtime/group/collective_book.hpp"
 #include "runtime/group/collective_member.hpp"
 #include "tests/runtime/schedule/random_scripts.hpp"

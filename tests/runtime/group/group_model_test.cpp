@@ -1,6 +1,6 @@
-// The drivers of a group in a small world (group_world.hpp), driven by random scripts: deaths at any step, also of rank 0; suspended
-// processes; messages that are lost, late or repeated; disconnected hosts; stops; failing communicators. A failing script is shrunk and
-// printed.
+// The drivers of a group in a simulated world (group_world.hpp), driven by random scripts: deaths at any step, also of rank 0;
+// suspended processes; messages that are lost, late or repeated; disconnected hosts; stops; failing communicators. A failing script
+// is shrunk and printed.
 #include "tests/runtime/group/group_world.hpp"
 
 #include <catch2/catch_test_macros.hpp>

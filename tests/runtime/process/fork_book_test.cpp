@@ -1,6 +1,6 @@
-// Model test of the orders to a template in a small world: workers that start and are given up; a template that can be executed or not,
-// prepares, declines, forks, answers, and dies between any two of these; and a socket that soon fills up. A failing script is shrunk and
-// printed.
+// Model test of the orders to a template in a simulated world: workers that start and are given up; a template that can be executed or
+// not, prepares, declines, forks, answers, and dies between any two of these; and a socket that soon fills up. A failing script is
+// shrunk and printed.
 #include "runtime/process/fork_book.hpp"
 
 #include "tests/runtime/schedule/random_scripts.hpp"

@@ -1,5 +1,5 @@
-// Jobs on the device: single rules, then a small world in which owners answer, die of jobs or are killed from outside, and callers cancel,
-// explored by random scripts.
+// Jobs on the device: single rules, then a simulated world in which owners answer, die of jobs or are killed from outside, and callers
+// cancel, explored by random scripts.
 #include "runtime/schedule/device_queue.hpp"
 
 #include "tests/runtime/schedule/random_scripts.hpp"

@@ -1,6 +1,6 @@
-// Model test of the job book against a small world (job_world.hpp), driven by random scripts: deaths in the
-// middle of rows and after reports, cancels, timeouts, late and impossible messages, kept results, drains,
-// new places, pauses. A failing script is shrunk and printed.
+// Model test of the job book against a simulated world (job_world.hpp), driven by random scripts: deaths in
+// the middle of rows and after reports, cancels, timeouts, late and impossible messages, kept results,
+// drains, new places, pauses. A failing script is shrunk and printed.
 #include "tests/runtime/schedule/job_world.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,4 @@
-// Model test of the ledger against a small world of workers, memory, a device and a consumer, driven by
+// Model test of the ledger against a simulated world of workers, memory, a device and a consumer, driven by
 // random scripts: deaths at any time, late messages, owners that die. An independent record of the contents
 // of each slot detects every lost, duplicated, reordered or overwritten batch. A failing script is shrunk and
 // printed.

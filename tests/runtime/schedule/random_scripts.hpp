@@ -1,6 +1,6 @@
-// Model tests: a small world follows a random script, step by step, until an invariant is violated; then the script is shrunk to what is
-// needed for the same violation and printed, so that it can become a regression test. Used by the tests of pure cores, which define the
-// world; explore() does the rest.
+// Model tests: a simulated world follows a random script, step by step, until an invariant is violated; then the script is shrunk to
+// what is needed for the same violation and printed, so that it can become a regression test. Used by the tests of pure cores, which
+// define the world; explore() does the rest.
 #pragma once
 
 #include "tests/random_seed.hpp"

@@ -1,4 +1,4 @@
-// Model test of the GPU owner's supervision in a small world: a scheduler that orders uploads and repeats
+// Model test of the GPU owner's supervision in a simulated world: a scheduler that orders uploads and repeats
 // lost ones; a process that works, violates the protocol, crashes, hangs, survives SIGKILL or cannot be
 // started; an operator; and a session that ends at any time. Invariants are checked after every step against
 // the world's own records. A failing script is shrunk and printed.

@@ -1,4 +1,4 @@
-// The pool and the ledger together, as the supervisor and the scheduler drive them, in a small world of
+// The pool and the ledger together, as the supervisor and the scheduler drive them, in a simulated world of
 // processes, time, operators and a device: starts that fail, deaths at any moment, processes that survive
 // SIGKILL, samples that kill, backoff, canaries, isolation, a sacrificial worker that never comes up, every
 // restart type, scaling, draining, restarts. Invariants are checked after every step against the world's own

@@ -27,7 +27,7 @@ struct map_run::job {
   std::shared_ptr<const std::string> line;
   std::uint32_t tries = 0;
   std::uint32_t attempts = 0;  // in earlier tries
-  job_outcome last;            // the outcome of the try that is repeated
+  job_outcome last;            // the outcome of the previous try
 };
 
 map_run::map_run(map_rules rules, deps deps)
