@@ -1,7 +1,7 @@
-// The part of a GPU owner that speaks with its session over a link. It carries out the session's orders; the
-// thread that calls run() gives batches to the sink, or job results to their programs. Its host (owner_host)
-// decides what the end means: the process of penstock-gpu exits (owner_main), whereas threads inside a
-// session release everything (actors/session/owner_inside).
+// The part of a GPU owner that exchanges messages with its session over a link. It carries out the session's
+// orders; the thread that calls run() gives batches to the sink, or job results to their programs. Its host
+// (owner_host) decides what the end means: the process of penstock-gpu exits (owner_main), whereas threads
+// inside a session release everything (actors/session/owner_inside).
 //
 // Three threads: the link's (messages), the GPU owner actor's, and run()'s, the consumer, which takes batches
 // in order, gives them to the sink and acknowledges them. Uploads continue meanwhile.

@@ -43,8 +43,8 @@ class job_counts {
 
   /// False if, after that time, the callers of some submitted jobs have not been notified.
   [[nodiscard]] bool wait_until_all_notified(nanoseconds at_most);
-  /// Without the bytes held, which admission knows. Jobs that are neither running nor ended count as waiting. So do jobs that
-  /// were handed to a worker, until host::look_closer counts those that the worker has begun as running.
+  /// Leaves out the bytes held, which only admission knows. Jobs that are neither running nor ended count as waiting, also
+  /// those that a worker has been given. When the worker has begun one of them, host::look_closer counts it as running.
   [[nodiscard]] pool_statistics statistics() const;
 
  private:

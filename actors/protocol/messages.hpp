@@ -42,8 +42,8 @@ inline constexpr int parcels =
 
 // ---- worker -> session ------------------------------------------------------------------------------------
 
-/// The first message of every child. `magic` tells a penstock program from any other program that writes to
-/// descriptor 3.
+/// The first message of every child. `magic` distinguishes a penstock program from any other program that
+/// writes to descriptor 3.
 struct hello {
   static constexpr std::uint32_t expected_magic = 0x4b545350;  // "PSTK"
   std::uint32_t magic = expected_magic;

@@ -1,4 +1,4 @@
-// The session's end of a connection: a thread that speaks with one connection of a loader host. It receives the bytes of batches
+// The session's end of a connection: a thread that serves one connection of a loader host. It receives the bytes of batches
 // into the slots of the connection's place, relays everything else between the host's worker and the session, and mirrors the
 // worker's flight page. host_hub sends orders and gets news; both arrive in order.
 //
@@ -134,7 +134,8 @@ class remote_connection {
   void close_soon() noexcept { stream_.close_soon(); }
   [[nodiscard]] steady_time last_heard() const noexcept { return stream_.last_heard(); }
   [[nodiscard]] connection_figures figures() const { return meter_.figures(); }
-  /// How many workers of its host may run for this session (rule H16). The host learns it with the next ping.
+  /// How many workers of its host may run for this session (rule H16). The next ping tells the host this
+  /// number.
   void wants(std::uint32_t workers) noexcept { wanted_ = workers; }
 
  private:

@@ -71,7 +71,7 @@ def value_of(result: _core.DeviceResult) -> Any:
             return value
     except (TypeError, AttributeError, ValueError):
         pass
-    # An object other than an array needs the bytes of a buffer.
+    # Objects other than arrays are made from a buffer's bytes in host memory.
     arrays = _Arrays(head, torch, there, spans[1:])
     return arrays.unpickled([arrays.on_host(index) for index in range(len(tokens))])
 

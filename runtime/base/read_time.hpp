@@ -1,5 +1,5 @@
 // How long this process has waited for storage. Datasets time their reads; the loader reports the time with each batch, so
-// that `penstock why` can tell slow storage from slow decoding.
+// that `penstock why` can distinguish slow storage from slow decoding.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -1,4 +1,4 @@
-// What the workers of a run work on, and the words for it: the only place that decides whether messages speak of samples, jobs or
+// What the workers of a run work on, and the words for it: the only place that decides whether messages name samples, jobs or
 // batches. Used by events, advice and every verb.
 #pragma once
 

@@ -462,7 +462,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   add_work(reading, from, now);
 }
 
-/// For a pool: attributes the time since the last look.
+/// For a pool: attributes the time since the last call to a limit.
 void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   if (looked_ == 0 || facts.is_paused || facts.is_over) return;
   const limited_jobs& jobs = *facts.jobs;

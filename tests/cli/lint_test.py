@@ -46,8 +46,8 @@ class LintTest(PenstockTest):
             file.write("| `base/there.cpp: here` | `base/there.cpp: gone` | `base/moved.cpp: here` |\n")
         said = self.lint()
         self.assertEqual(said.count("\n"), 2, said)
-        self.assertIn("a walk stops at base/there.cpp: gone, and no such function is there", said)
-        self.assertIn("a walk stops at base/moved.cpp, which is the end of 0 paths", said)
+        self.assertIn("a walk stops at base/there.cpp: gone, but that file has no such function", said)
+        self.assertIn("a walk stops at base/moved.cpp, but 0 files have such a path", said)
 
     def test_an_include_that_the_table_does_not_allow_is_a_violation(self):
         self.file("runtime/device/a.cpp", "#include <vector>\n#include <cuda_runtime.h>\n")

@@ -83,7 +83,7 @@ class Bench:
 
     def needs_gpus(self, number):
         if self.given.device == "host":
-            raise Skip("nothing to rehearse on the host device")
+            raise Skip("this part has nothing to run on the host device")
         if self.gpus < number:
             raise Skip(f"needs {number} GPUs, nvidia-smi lists {self.gpus}")
 

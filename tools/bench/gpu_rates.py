@@ -86,7 +86,7 @@ print(time.monotonic() - begin)
 
 
 def first_batch(b):
-    """The time from the construction of a session to its first batch, compared with creating a context."""
+    """The time from the construction of a session to its first batch, compared with the time to create a context."""
     file = b.config("first.toml", synthetic(150528, 8).replace("batch_size = 1", "batch_size = 128"))
     contexts = []
     for _ in range(3):

@@ -292,7 +292,7 @@ class Bench:
                      code == 1 and word in r["error"], "n = 1", "penstock run giving-up.toml --workers 2")
 
     def part_stopping(self):
-        """stop, with one worker stopped, one ignoring SIGTERM, and all of them busy for a minute."""
+        """stop, with one worker suspended, one that ignores SIGTERM, and all of them busy for a minute."""
         program = self.write("unresponsive", "#!/bin/sh\ntrap '' TERM\nexec %s/penstock-worker\n" % self.bin)
         os.chmod(program, 0o755)
         config = self.write("stopping.toml", harness.synthetic(samples=1000, batch=8, epochs=1, dataset='wait = "60s"', more='[loader]\ncommand = ["%s"]' % program))

@@ -44,7 +44,7 @@ class tar_dataset final : public Dataset {
   struct wanted_tensor {
     member_choice choice;
     std::optional<array_form> array;
-    std::size_t crop = 0;  ///< pictures: index of the tensor for the box
+    std::size_t crop = 0;  ///< for pictures: index of the tensor that receives the box
   };
 
   tar_dataset(tar_index index, const config& settings, std::shared_ptr<object_store> store);

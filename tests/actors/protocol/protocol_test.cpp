@@ -142,7 +142,7 @@ TEST_CASE("a length that the payload cannot hold is refused") {
     const frame_header header{static_cast<std::uint32_t>(length.size() + 8), 2};
     std::string bytes(sizeof header, '\0');
     std::memcpy(bytes.data(), &header, sizeof header);
-    bytes += length + std::string(8, 'x');  // slots_copied: room for one upload
+    bytes += length + std::string(8, 'x');  // a slots_copied whose payload has room for one upload
     frame_reader<from_owner> reader;
     const auto no = reader.feed(bytes, [](from_owner&&) {});
     REQUIRE_FALSE(no);

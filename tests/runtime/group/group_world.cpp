@@ -262,7 +262,7 @@ void group_world::hand_over(process& p) {
   ranks_[p.rank].delivered = std::max(ranks_[p.rank].delivered, steps);
   if (steps == settings_.batches) p.book().stream_ended();
   if (newest(p.rank) == &p && tokens_ % 2 == 0)
-    ranks_[p.rank].steps = steps;  // otherwise the launcher learns it later
+    ranks_[p.rank].steps = steps;  // otherwise the launcher learns of these steps later
 }
 
 void group_world::do_nccl(process& p) {
@@ -374,7 +374,7 @@ void group_world::remove_ended() {
       ++i;
       continue;
     }
-    // A rank that has not learned of the end by then will never learn it.
+    // A rank that has not learned of the end by then never will.
     const bool late = now_ - decided_at_ >= end_grace && !launcher_settles_the_end();
     if (p.coordinator && p.coordinator->view().outcome != group_outcome::none && late)
       may_fail_ = may_differ_ = true;

@@ -380,7 +380,7 @@ TEST_CASE("a rank held by a debugger is not silent, and has its full time again 
 }
 
 TEST_CASE(
-    "a rank that had no time to learn its group's end is not killed for that, nor is one held by a debugger") {
+    "a rank that had no time to learn that its group has ended is not killed for that, nor is one held by a debugger") {
   group g(one_by_one(3));
   g.begin();
   g.traced = 2;
@@ -440,7 +440,8 @@ TEST_CASE("a rank lost when its group has finished is started to deliver its rem
   CHECK(said[0].alone);
   g.book.started(2, 202);
   g.exit(0, exit_code(0));
-  // Rank 1 may have been too late to learn it; it would then look for the group for minutes.
+  // Rank 1 may have started too late to learn that the group has ended: it would then look for the group for
+  // minutes.
   g.now += 1s;
   CHECK(g.signals() == std::vector<int>{0, 0, 0});
   CHECK(g.book.next_deadline() == g.now + 1s);

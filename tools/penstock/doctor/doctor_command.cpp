@@ -291,8 +291,9 @@ void add_doctor_command(verb_table& verbs) {
        "driver is queried in separate processes, so even one that hangs gives a result.\n\n"
        "Exit code 0 if nothing fails, 3 if something does, 78 if the config file is wrong. docs/doctor.md "
        "lists the ids.\n\n"
-       "With --host, asks a session that listens for loader hosts whether this machine can be one, or a loader host that "
-       "listens whether a session here could use it: secret, versions, round trip, bandwidth, clock, data. Nothing that runs there is disturbed.",
+       "With --host, asks a session that listens for loader hosts whether this machine can be one. If a loader "
+       "host listens there, asks it whether a session here could use it. Checks secret, versions, round trip, "
+       "bandwidth, clock and data. Nothing that runs there is disturbed.",
        {{"penstock doctor", "check this machine"},
         {"penstock doctor photos.toml", "check this machine for this job"},
         {"penstock doctor --deep photos.toml", "also use the GPU, and page-lock as much as the job will"},
