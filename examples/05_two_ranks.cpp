@@ -26,7 +26,7 @@ int be_a_rank(const char* file) {
   penstock::config settings =
       penstock::load_config(file, {"sampler.rank=auto", "gpu.device=host", "sampler.uneven=allow"});
   settings.name +=
-      "-" + std::to_string(*settings.sampler.rank);  // lets `penstock status --session NAME` tell them apart
+      "-" + std::to_string(*settings.sampler.rank);  // so that `penstock status --session NAME` can name each rank
   penstock::Session session(settings);
   for (const penstock::Batch& batch : session.epoch(0)) {
     for (const std::uint64_t sample : batch.samples())

@@ -32,7 +32,7 @@ void shared_queue::arrived(caf::mailbox_element_ptr message) {
   if (actor_ == nullptr) return;
   waiting_.push_back(std::move(message));
   if (std::exchange(busy_, true)) return;
-  hold.unlock();  // the thread that is woken needs it
+  hold.unlock();  // the thread that is woken needs the lock
   if (sending::on_this_thread != nullptr) {
     sending::on_this_thread->woken = shared_from_this();
   } else {

@@ -77,7 +77,7 @@ result<void> check_sink(const std::string& choice, const std::string& out) {
 
 result<output_lock> lock_sink(const std::string& choice, const std::string& out) {
   if (choice == "npy") {
-    std::error_code status;  // check_sink() reports it
+    std::error_code status;  // check_sink() reports the error
     std::filesystem::create_directories(out, status);
     return output_lock::of_folder(out, fmt::format("batches to '{}'", printable(out)));
   }

@@ -177,7 +177,7 @@ struct record_keeper::work {
 
   void write(const std::string& text) {
     if (!record) return;
-    if (text.empty()) return record->touch();  // when it was last seen alive
+    if (text.empty()) return record->touch();  // the file's time tells when the session was last alive
     if (auto ok = record->append(text); !ok) give_up(ok.error());
   }
 

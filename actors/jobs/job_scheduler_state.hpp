@@ -71,7 +71,7 @@ struct scheduler_state {
   struct {
     bool due = false;
     bool asked_in_a_second = false;
-    std::optional<steady_time> at;  // when the one that the book requested is due
+    std::optional<steady_time> at;  // when the decide_jobs that the book requested is due
   } decision;
   bool sacrificial = false;
   argument_copiers copiers;

@@ -32,7 +32,7 @@ struct host_facts {
   std::string name;
   std::uint64_t process = 0;  ///< a random number
   std::uint32_t workers = 1;  ///< workers of this host, for all sessions
-  std::uint32_t cores = 1;    ///< cores that they may use
+  std::uint32_t cores = 1;    ///< cores that these workers may use
   string_map program_facts{};  ///< versions of the program that runs jobs
 };
 

@@ -50,7 +50,7 @@ struct host_hello {
   std::int32_t pid = 0;
   std::uint64_t process = 0;
   std::uint32_t workers = 1;  ///< workers that the session may have
-  std::uint32_t cores = 1;    ///< cores that they may use
+  std::uint32_t cores = 1;    ///< cores that these workers may use
   std::uint32_t workers_of_all = 1;  ///< workers for all sessions of this host
 };
 template <class Inspector>
@@ -150,7 +150,7 @@ auto inspect(Inspector& f, job_over& x) {
 /// The host's answer to file_offered.
 struct file_answer {
   std::uint64_t number = 0;
-  bool wanted = false;  ///< true: the session must send the file; false: the host has it, or it was withdrawn
+  bool wanted = false;  ///< true: the session must send the file; false: the host has the file, or the file was withdrawn
 };
 template <class Inspector>
 auto inspect(Inspector& f, file_answer& x) {

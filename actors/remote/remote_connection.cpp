@@ -162,7 +162,7 @@ result<void> remote_connection::hear_session() {
   result<void> noted;
   auto ok = from_session_.feed({some.data(), static_cast<std::size_t>(got)}, [&](protocol::to_worker&& message) {
     if (noted) noted = note(message);
-    if (auto* const order = std::get_if<protocol::open_dataset>(&message)) order->config.clear();  // the host has its own
+    if (auto* const order = std::get_if<protocol::open_dataset>(&message)) order->config.clear();  // the host has its own config
     if (jobs_ && noted) {
       const auto wanted = jobs_->hears(message, deps_->arena);
       if (!wanted) noted = tl::unexpected(wanted.error());

@@ -71,7 +71,7 @@ class Session::body final : public host::run {
     std::optional<hosts::described_program> custom;  // instead of `dataset`, if hosts are to run the program too
     std::shared_ptr<device::device> device;  // none when its owner has a keeper
     std::shared_ptr<supervisor::owner_process> owner_process;
-    std::shared_ptr<session::owner_inside> owner_inside;  // one of the two, or none
+    std::shared_ptr<session::owner_inside> owner_inside;  // one of these two is set, or none
     std::shared_ptr<hosts::host_hub> hub;                 // none without [loader.hosts]
     std::shared_ptr<session_listener> listener;                // receives the reports of everything below
     supervisor::owner_keeper_actor keeper;                // the keeper of either

@@ -97,10 +97,10 @@ class owner_communicator {
   std::uint64_t number_ = 0;  // the communicator that it is making or a member of; 0: none
   std::optional<gpu_owner::communicate> to_make_;  // held back
   std::uint64_t to_draw_ = 0;                      // the communicator whose id the group wants; 0: none
-  std::uint64_t drawn_ = 0;                        // the one whose id the current process has created; 0: none
-  std::uint64_t lost_id_ = 0;                      // the newest one whose id was created by a process that is gone
+  std::uint64_t drawn_ = 0;                        // the communicator whose id the current process has created; 0: none
+  std::uint64_t lost_id_ = 0;                      // the newest communicator whose id was created by a process that is gone
   patient_deadline abort_;                         // of the abort that was sent
-  bool aborting_ = false;                          // the process has not answered it
+  bool aborting_ = false;                          // the process has not answered the abort
 };
 
 }  // namespace penstock::supervisor

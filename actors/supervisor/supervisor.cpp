@@ -34,7 +34,7 @@ struct supervisor_state {
   worker_records records;
   steady_time next_measure{};
   steady_time wake_at = never;  // a wake-up is scheduled for this time
-  std::uint64_t ticks = 0;      // the number of the one that is scheduled
+  std::uint64_t ticks = 0;      // the number of the scheduled tick
   bool closed = false;
 };
 

@@ -125,7 +125,7 @@ void worker_template::send_waiting() {
     what.bound = one.request.cores.empty() ? 0 : 1;
     what.cores = set_of(one.request.cores);
     const auto sent = send_order(socket_.native_handle(), what, one.descriptors);
-    if (!sent || !*sent) break;  // full: retried after the next answer; gone: its end follows
+    if (!sent || !*sent) break;  // the socket is full: retried after the next answer; or the template is gone: its end follows
     book_.sent(*order);
   }
 }
@@ -195,7 +195,7 @@ void worker_template::listen() {
                                     got.error().message);
                          return process_->signal(SIGKILL);
                        }
-                       if (!*got) {  // nothing, or its end
+                       if (!*got) {  // no answer, or the end of the socket
                          std::array<char, 1> look{};
                          if (::recv(socket_.native_handle(), look.data(), 1, MSG_PEEK | MSG_DONTWAIT) == 0)
                            return;

@@ -75,7 +75,7 @@ class worker_template {
   callbacks calls_;
   fork_book book_;
   std::map<fork_book::number, waiting_worker> waiting_;                // by order
-  std::map<std::uint32_t, std::shared_ptr<start_control>> executing_;  // workers, instead of forking them
+  std::map<std::uint32_t, std::shared_ptr<start_control>> executing_;  // workers that are executed instead of forked
   std::unique_ptr<child_process> process_;
   std::shared_ptr<start_control> control_;  // while it is being executed
   boost::asio::posix::stream_descriptor socket_;

@@ -258,7 +258,7 @@ class Group::body {
   const group::launcher_place place_;
   const int exceptions_ = std::uncaught_exceptions();
   mutable std::mutex mutex_;  // guards group_'s end and last_news_
-  std::mutex closing_;        // close() waits with it, so it comes before mutex_
+  std::mutex closing_;        // close() holds it while it waits, so it is locked before mutex_
   std::shared_ptr<group::program_communicator> communicator_;  // null: the group has none
   std::shared_ptr<group::program_group> group_;                // null after close()
   program_group_news last_news_;

@@ -350,7 +350,7 @@ void pool::detect_mass_death(steady_time now) {
     recent_counted_.pop_front();
   std::uint32_t loaders = 0;
   for (const auto& [worker, p] : places_) loaders += !is_sacrificial(worker) && p.wanted ? 1 : 0;
-  std::set<std::uint32_t> died;  // one place that keeps dying is not half the pool
+  std::set<std::uint32_t> died;  // a set: one place that keeps dying must not count as half of the pool
   for (const auto& [when, worker] : recent_counted_) died.insert(worker);
   if (loaders < canary_pool_size || canary_ || died.size() * 2 < loaders) return;
   // Assume one common cause: one place retries on behalf of all.

@@ -327,7 +327,7 @@ void worker_tuner::note_own_need(const measurement& m) {
 }
 
 double worker_tuner::idle_cores(const measurement& m) const {
-  if (m.core_wait > cores_are_short * m.ready) return 0;  // other programs use them
+  if (m.core_wait > cores_are_short * m.ready) return 0;  // other programs use the cores
   return std::max(limits_.cores - std::max(reserved_, m.own_cpu / m.seconds) - m.cpu / m.seconds, 0.0);
 }
 

@@ -93,7 +93,7 @@ struct limit_reading {
   struct slow_worker {
     std::uint32_t worker = 0;
     double factor = 1;     ///< its time for a sample, divided by that of its peers
-    double core_wait = 0;  ///< share of its time in which it had no core, if that is why
+    double core_wait = 0;  ///< share of its time in which it had no core, if that is why it is slow
   };
   std::optional<slow_worker> slow;
   struct lost_batch {

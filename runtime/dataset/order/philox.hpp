@@ -18,7 +18,7 @@ enum class random_domain : std::uint8_t {
   fill = 3,         ///< bytes of synthetic samples
   weighted = 4,     ///< draws of a weighted order
   window = 5,       ///< round keys of a window's blocks and of the order of shards
-  balanced = 6,     ///< round keys of the order of classes and of the samples of one
+  balanced = 6,     ///< round keys of the order of classes, and of the samples of one class
   mixture = 7,      ///< seeds of the datasets of a mixture
 };
 

@@ -93,7 +93,7 @@ class signal_file {
     folder_ = ::mkdtemp(name);
   }
   ~signal_file() {
-    give();  // ends waits for it
+    give();  // a program that waits for the signal continues
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
   }

@@ -50,7 +50,7 @@ struct jpeg_options {
   unsigned horizontal = 2;  ///< sampling factors of luma; chroma has 1 x 1
   unsigned vertical = 2;
   bool progressive = false;
-  bool grey_with_factors = false;  ///< some grey files have them too, without effect
+  bool grey_with_factors = false;  ///< grey: declares sampling factors, as some files do; they have no effect
   bool interleaved = true;         ///< false: a scan for each component
   unsigned restart_rows = 0;       ///< rows of MCUs between restart markers, or
   unsigned restart_mcus = 0;       ///< MCUs

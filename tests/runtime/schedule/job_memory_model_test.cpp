@@ -278,7 +278,7 @@ class memory_world {
       if (!moved) break;
     }
     const std::uint64_t overshoot = std::uint64_t{s_.largest} * 4 * (s_.workers * s_.slots + 1);
-    std::uint64_t urgent = 0;  // how far callers may exceed it
+    std::uint64_t urgent = 0;  // how far callers may exceed the limit with urgent jobs
     for (const job_state& job : jobs_) urgent += job.urgent && job.held ? size_of(job.function) : 0;
     must(s_.frees_untold || bounds_.results() <= s_.memory + overshoot + urgent, "the memory in use exceeds every bound");
   }

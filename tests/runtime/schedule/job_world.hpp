@@ -37,7 +37,7 @@ struct job_world_settings {
   std::uint32_t odd_jobs = 30;        ///< percentage that kill, throw, hang ...
   std::uint32_t fresh_jobs = 5;       ///< of 100
   std::uint32_t placed_jobs = 10;     ///< of 100
-  std::uint64_t salt = 0;             ///< selects which ones
+  std::uint64_t salt = 0;             ///< selects which jobs these are
   bool outside_kills_blame = false;   ///< kills from outside are blamed on the current job
   bool deaths_unreported = false;     ///< an injected bug: the book is not told of deaths
 };

@@ -39,7 +39,7 @@ void tell(const json& all, work_kind kind = work_kind::samples) {
   const char* const number = of_jobs ? "job" : "sample";
   const char* const name = kind == work_kind::samples ? "path" : "work";
   for (const json& q : all) {
-    const json& called = q.at(q.contains(name) ? name : "path");  // an older version has only this one
+    const json& called = q.at(q.contains(name) ? name : "path");  // an older version sends only the path
     const bool known = kind != work_kind::samples && q.value("known", false);
     rows.push_back({q.at(q.contains(number) ? number : "sample").dump(), q.at("attempts").dump(), words_of(q.at("causes")) + (known ? " (in an earlier run)" : ""),
                     called.is_null() ? "-" : called.get<std::string>()});

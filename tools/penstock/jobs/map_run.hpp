@@ -44,7 +44,7 @@ struct map_rules {
   line_rule lines = line_rule::text;
   bad_line_rule bad_lines = bad_line_rule::fail;
   std::uint64_t under_way_max = 1024;           ///< lines read but not yet written
-  std::uint64_t bytes_waiting_max = 1U << 30U;  ///< bytes of results that wait for an earlier one
+  std::uint64_t bytes_waiting_max = 1U << 30U;  ///< bytes of results that wait for an earlier result
   std::uint32_t retries = 0;
   bool retry_failed = false;  ///< repeat jobs of the journal that are not ok
   output_format format = output_format::json;

@@ -37,7 +37,7 @@ struct launch_work {
   std::vector<std::byte> state{};  ///< resumable: the group's state to resume from; empty: the stream's start
   std::string state_file{};        ///< resumable: where to keep the group's state; empty: nowhere
   std::map<std::string, std::string> files{};  ///< what the launcher writes, by kind, for the ranks' status
-  std::chrono::milliseconds state_every{10'000};  ///< how often to write it
+  std::chrono::milliseconds state_every{10'000};  ///< how often to write the state
   bool all_to_stderr = false;                     ///< stdout is reserved for the report
   bool prefixed = true;
   std::vector<std::string> colours;              ///< prefix colours by rank; empty: none

@@ -41,7 +41,7 @@ struct packed_shard {
 
 struct unpacked_sample {
   std::uint64_t sample = 0;  ///< its index in the image folder
-  std::string path;          ///< relative to it
+  std::string path;          ///< relative to the image folder
   std::string reason;
 };
 
