@@ -45,7 +45,7 @@ class error(Exception):
 
     Attributes:
         code: the kind of failure, for programs: "config", "out_of_memory", ... (the names in reports and in C++).
-        os_code: the errno or CUDA code behind it; 0 if there is none.
+        os_code: the errno or CUDA code that caused it; 0 if there is none.
     """
 
     code: str = "system"

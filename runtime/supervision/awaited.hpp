@@ -47,7 +47,7 @@ enum class stall_kind : std::uint8_t {
   probation,  ///< "trial": a suspect must be loaded alone first
   nobody,     ///< "nobody": no worker is left
   gpu_owner,  ///< "gpu": it is starting, being replaced, or copying
-  consumer,   ///< "consumer": it takes or releases no batch, or, as the sink of another process, works on one
+  consumer,   ///< "consumer": it neither takes nor releases a batch; as the sink of another process: it works on one
   operator_,  ///< "operator": paused, or every worker is drained
   group       ///< "group": other ranks, which have not arrived, are silent, or stop
 };

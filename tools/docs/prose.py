@@ -20,7 +20,7 @@ WORDS = [
     (r"\bgo(es)? on\b(?! (top|a|the)\b)|\bwent on\b", "continue"),
     (r"\banew\b", "again"),
     (r"\blet(s)? go of\b", "release, free"),
-    (r"\bnobody\b", "no process, no one: name the actor"),
+    (r"\bnobody\b", "no one, or name the actor: 'no process'"),
     (r"\bverdicts?\b|\btrial\b|\bjudges?\b|\bcourt\b|\bcondemn\w*\b|\bsentenced\b", "no courtroom: result, reason, decide"),
     (r"\bstrangers?\b", "unauthenticated peer, someone else"),
     (r"\brivals?\b", "competitor"),

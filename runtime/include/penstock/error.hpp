@@ -41,7 +41,7 @@ enum class errc : std::uint8_t {
 /// The name of a kind in JSON: "config", "out_of_memory", ...
 PENSTOCK_API const char* name_of(errc code) noexcept;
 
-/// A failure: its kind, a message with the numbers, and the errno or CUDA code behind it (0: none).
+/// A failure: its kind, a message with the figures, and the errno or CUDA code that caused it (0: none).
 struct failure {
   errc code = errc::system;
   std::string message;

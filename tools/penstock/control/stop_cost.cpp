@@ -37,7 +37,7 @@ std::string stop_cost::killed_for_people() const {
 }
 
 std::string position_not_saved(std::string_view saver) {
-  return fmt::format("its position was not saved; with `penstock {} --state FILE` a later run continues there", saver);
+  return fmt::format("its position was not saved; with `penstock {} --state FILE` a later run continues from it", saver);
 }
 
 std::string stop_cost::position_for_people() const {

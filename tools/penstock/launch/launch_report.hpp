@@ -21,7 +21,7 @@ namespace penstock::cli {
 /// `report`: group_report().
 [[nodiscard]] std::string rank_table(const launch_work& work, const launch_result& r, const nlohmann::ordered_json& report,
                                      std::size_t width);
-/// A line for each epoch of each rank that has a digest.
+/// For each rank, a line for each epoch that has a digest.
 [[nodiscard]] std::string digests_for_people(const nlohmann::ordered_json& report);
 
 /// A file's contents; empty if there is none.
