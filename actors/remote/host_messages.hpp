@@ -350,7 +350,7 @@ struct session_calls {
   static constexpr std::uint32_t magic_of_probe = 0x43545350;  // "PSTC"
   std::uint32_t magic = expected_magic;
   std::string session;
-  std::uint64_t process = 0;  ///< a random number, to tell sessions with the same name apart
+  std::uint64_t process = 0;  ///< a random number that distinguishes sessions with the same name
 };
 template <class Inspector>
 auto inspect(Inspector& f, session_calls& x) {

@@ -187,7 +187,7 @@ def check_place(path: str) -> None:
 
 
 def warn_if_shared(path: str, fingerprint: str, dataset: Any) -> None:
-    """Call for each loader of this program. A quarantine cannot tell two datasets of one class and length apart."""
+    """Call for each loader of this program. A quarantine cannot distinguish two datasets of one class and length."""
     try:
         here: Any = weakref.ref(dataset)
     except TypeError:
@@ -197,7 +197,7 @@ def warn_if_shared(path: str, fingerprint: str, dataset: Any) -> None:
     if known is None or known == identity or _chosen(dataset) is not None:
         return
     warnings.warn(
-        f"two datasets of this program use {path}, and the file cannot tell them apart: both are {fingerprint!r}. A sample that kills workers in "
+        f"two datasets of this program use {path}, and the file cannot distinguish them: both are {fingerprint!r}. A sample that kills workers in "
         "one would be left out of the other. Give each its own file; or, if they hold the same samples, set on both the same attribute "
         "`fingerprint`, a string",
         stacklevel=4,  # the caller of DataLoader()

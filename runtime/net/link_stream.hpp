@@ -1,7 +1,7 @@
 // One connection between a member and the coordinator: frames of bytes on a socket, encrypted if there is a
 // secret. It authenticates the peer, exchanges the first messages, and enforces time limits, which do not count
-// time in which this process did not run (rule G23). Used by both sides of a link; lives on the io_context's
-// thread.
+// time in which this process did not run (rule G23). Used by both sides of a link; belongs to the
+// io_context's thread.
 //
 //   securing (TLS; skipped without a secret) --> greeting (hello in both directions) --> open --> closed
 //       each may end in closed: the peer is not a member, or too slow

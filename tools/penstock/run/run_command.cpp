@@ -312,7 +312,7 @@ void add_run_command(verb_table& verbs) {
        "Ctrl-C ends it cleanly (exit code 130); a second Ctrl-C ends it within two seconds. While it runs, "
        "the verbs for live sessions work on it; afterwards, `penstock events --last` and similar verbs show "
        "what it recorded. A run that `penstock stop` ended also exits with 0; --stopped-exit-code gives it "
-       "another exit code, and the report's \"outcome\" tells the two apart.",
+       "another exit code, and the report's \"outcome\" distinguishes the two.",
        {{"penstock run photos.toml", "with a progress bar and a final report"},
         {"penstock run photos.toml --workers 8 --set sampler.batch_size=64",
          "override some keys of the file"},
