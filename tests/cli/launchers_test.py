@@ -216,7 +216,7 @@ exec "%s" "$@"
 
     def session(self):
         """Lasts long enough to lose all of its hosts in the meantime."""
-        return self.start("run", self.photos, "--device", "host", "--digest", "--json", "--quiet", "--set", "dataset.wait=12ms",
+        return self.start("run", self.photos, "--device", "host", "--digest", "--json", "--quiet", "--set", "dataset.wait=12ms", "--workers", 2,
                           "--set", "loader.hosts.listen=127.0.0.1:%d" % self.port, "--set", "loader.hosts.secret_file=" + self.secret)
 
     def script(self, name, *arguments, **variables):

@@ -67,9 +67,9 @@ class SupervisionTest(PenstockTest):
         process = self.live(text=ENDLESS)
         signal_process(self.workers_of(process)[0], signal.SIGSEGV)
         self.wait_until(lambda: self.status_of("live")["workers"][0]["incarnation"] == 2, "a successor")
-        code, out, err = self.penstock("logs", "worker/0")
+        self.wait_until(lambda: "penstock-stack: signal 11" in self.penstock("logs", "worker/0")[1], "the stack of its predecessor")
+        code, _, err = self.penstock("logs", "worker/0")
         self.assertEqual(code, EXIT_OK)
-        self.assertIn("penstock-stack: signal 11", out)
         self.assertEqual(err, "no output yet from the current process; its predecessor's last lines (penstock logs worker/0 --previous):\n")
 
     def test_logs_can_be_followed_until_the_session_ends(self):
