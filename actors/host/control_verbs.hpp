@@ -5,7 +5,7 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/base/work_kind.hpp"
 #include "runtime/control/control_server.hpp"
-#include "runtime/process/log_book.hpp"
+#include "runtime/process/log_store.hpp"
 #include "runtime/supervision/awaited.hpp"
 #include "runtime/telemetry/event_journal.hpp"
 #include "runtime/telemetry/limit_advice.hpp"
@@ -54,7 +54,7 @@ struct session_controls {
   std::function<bool(const std::string& name)> drain_host{};  ///< false: there is no such loader host; empty: there are none
   /// Refuses (errc::usage) a number that the host does not offer.
   std::function<result<void>(const std::string& name, std::uint32_t workers)> scale_host{};
-  const process::log_book* logs = nullptr;
+  const process::log_store* logs = nullptr;
   std::function<const char*()> ends;  ///< what ends with the session: "session", "process" or "parent"
   std::map<std::string, std::string> files{};  ///< paths of files that the program writes, by kind
   std::string id{};                            ///< id of the session's record

@@ -31,7 +31,7 @@ std::map<std::string, std::uint64_t> cursor_of(const json& after) {
 
 }  // namespace
 
-control::answer answer_logs(const json& request, bool last_call, const process::log_book& book) {
+control::answer answer_logs(const json& request, bool last_call, const process::log_store& book) {
   const json target = request.value("target", json("all"));
   process::log_query query;
   if (!target.is_string()) return control::refusal(exit_codes::refused, "usage", "'target' must be a name");

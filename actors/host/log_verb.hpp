@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/control/control_server.hpp"
-#include "runtime/process/log_book.hpp"
+#include "runtime/process/log_store.hpp"
 
 namespace penstock::host {
 
@@ -11,6 +11,6 @@ namespace penstock::host {
 /// With follow and `after` (the `seen` of the previous answer), the answer waits for new lines or the end of
 /// the session.
 [[nodiscard]] control::answer answer_logs(const nlohmann::ordered_json& request, bool last_call,
-                                          const process::log_book& book);
+                                          const process::log_store& book);
 
 }  // namespace penstock::host

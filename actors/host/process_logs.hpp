@@ -1,10 +1,10 @@
-// The output of the session's processes: kept in the log book for `penstock logs`, and copied to the
+// The output of the session's processes: kept in the log_store for `penstock logs`, and copied to the
 // session's own log at a limited rate. Used by the session for its workers and the GPU owner's process;
 // thread-safe.
 #pragma once
 
 #include "actors/protocol/local/listeners.hpp"
-#include "runtime/process/log_book.hpp"
+#include "runtime/process/log_store.hpp"
 
 namespace penstock::host {
 
@@ -16,10 +16,10 @@ class process_logs final : public supervisor::output_listener {
   void wrote(const std::string& source, std::uint32_t incarnation, std::string_view line) override;
   void ended(const std::string& source) override;
 
-  [[nodiscard]] const process::log_book& book() const noexcept { return book_; }
+  [[nodiscard]] const process::log_store& book() const noexcept { return book_; }
 
  private:
-  process::log_book book_;
+  process::log_store book_;
 };
 
 }  // namespace penstock::host

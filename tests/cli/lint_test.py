@@ -56,6 +56,11 @@ class LintTest(PenstockTest):
             "runtime/base/b.hpp:3: runtime/base may not include <runtime/device/c.hpp> (docs/ARCHITECTURE.md)",
             "runtime/device/a.cpp:2: runtime/device may not include <cuda_runtime.h> (docs/ARCHITECTURE.md)"])
 
+    def test_a_book_with_a_lock_or_a_clock_is_a_violation(self):
+        self.file("runtime/base/a_book.cpp", "#include <vector>\n#include <mutex>\nauto t = std::chrono::steady_clock::now();\n")
+        self.assertEqual(self.lint().splitlines(), ["runtime/base/a_book.cpp:2: a book is pure, so it has no mutex",
+                                                    "runtime/base/a_book.cpp:3: a book is pure, so it has no steady_clock::now"])
+
     def test_folders_and_names_missing_in_the_table_or_in_the_tree_are_violations(self):
         self.file("runtime/attic/a.cpp", "")
         self.table("| runtime/base | x | public API, frobnicate |", "| runtime/gone | x | base |")

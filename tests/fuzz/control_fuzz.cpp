@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::uint32_t workers_max = 8;
 
-const process::log_book& some_log() {
+const process::log_store& some_log() {
   static const auto book = [] {
-    auto made = std::make_unique<process::log_book>();
+    auto made = std::make_unique<process::log_store>();
     made->begin("worker/0", 1);
     made->wrote("worker/0", 1, "hello \xff", {}, 1);
     return made;

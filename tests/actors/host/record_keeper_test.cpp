@@ -85,7 +85,7 @@ struct made_up {
 
   std::filesystem::path folder;
   std::shared_ptr<telemetry::event_journal> journal = std::make_shared<telemetry::event_journal>();
-  process::log_book logs;
+  process::log_store logs;
   std::string padding;  // makes the status long
   std::atomic<std::uint64_t> delivered = 0;
   std::atomic<std::uint64_t> quarantined = 0;

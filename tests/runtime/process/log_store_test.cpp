@@ -1,4 +1,4 @@
-#include "runtime/process/log_book.hpp"
+#include "runtime/process/log_store.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -21,7 +21,7 @@ using strings = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("a place shows its process's output and, separately, the output of the previous process") {
-  log_book book;
+  log_store book;
   book.begin("worker/0", 1);
   book.wrote("worker/0", 1, "first", {}, 5);
   CHECK(texts(book.read({"worker/0", false, {}, {}})) == strings{"first"});
@@ -39,7 +39,7 @@ TEST_CASE("a place shows its process's output and, separately, the output of the
 }
 
 TEST_CASE("lines of several places are in the order in which they were written") {
-  log_book book;
+  log_store book;
   book.begin("worker/0", 1);
   book.begin("worker/1", 1);
   book.wrote("worker/1", 1, "a", {}, 0);
@@ -51,7 +51,7 @@ TEST_CASE("lines of several places are in the order in which they were written")
 }
 
 TEST_CASE("the last 64 KiB of a flood are kept, and followers learn how much was dropped") {
-  log_book book;
+  log_store book;
   book.begin("worker/0", 1);
   book.wrote("worker/0", 1, "begin", {}, 0);
   const auto cursor = book.read({}).seen;
@@ -63,11 +63,11 @@ TEST_CASE("the last 64 KiB of a flood are kept, and followers learn how much was
   CHECK(rest.lines.front().dropped + rest.lines.size() == flood);
   std::size_t bytes = 0;
   for (const log_line& line : rest.lines) bytes += line.text.size();
-  CHECK(bytes < log_book::kept_bytes);
+  CHECK(bytes < log_store::kept_bytes);
 }
 
 TEST_CASE("followers see the last output of a process and the first output of its successor") {
-  log_book book;
+  log_store book;
   book.begin("worker/0", 1);
   const auto cursor = book.read({}).seen;
   book.wrote("worker/0", 1, "last", {}, 0);
@@ -81,12 +81,12 @@ TEST_CASE("followers see the last output of a process and the first output of it
 }
 
 TEST_CASE("lines beyond what a person can read in a second are counted but not passed on") {
-  log_book book;
+  log_store book;
   book.begin("worker/0", 1);
   steady_time now{};
   std::uint64_t passed = 0;
   for (int i = 0; i < 2000; ++i) passed += book.wrote("worker/0", 1, "x", now, 0).pass ? 1 : 0;
-  CHECK(passed == static_cast<std::uint64_t>(log_book::passed_burst));
+  CHECK(passed == static_cast<std::uint64_t>(log_store::passed_burst));
   now += 1s;
   const auto next = book.wrote("worker/0", 1, "x", now, 0);
   CHECK(next.pass);

@@ -39,7 +39,7 @@ struct log_answer {
   std::map<std::string, std::uint64_t> seen;  ///< the number of the last line of each source
 };
 
-class log_book {
+class log_store {
  public:
   /// Per process: its lines, including their log_line structs. About a screen of the longest lines, or
   /// hundreds of usual ones.

@@ -1,4 +1,4 @@
-#include "runtime/process/log_book.hpp"
+#include "runtime/process/log_store.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -12,12 +12,12 @@ constexpr std::size_t line_cost = sizeof(log_line);
 
 }  // namespace
 
-void log_book::close(place& p) {
+void log_store::close(place& p) {
   if (!std::exchange(p.running, false)) return;
   p.previous = std::exchange(p.current, {});
 }
 
-void log_book::begin(const std::string& source, std::uint32_t) {
+void log_store::begin(const std::string& source, std::uint32_t) {
   const std::lock_guard hold(mutex_);
   place& p = places_[source];
   close(p);
@@ -25,7 +25,7 @@ void log_book::begin(const std::string& source, std::uint32_t) {
   p.running = true;
 }
 
-log_book::passage log_book::wrote(const std::string& source, std::uint32_t incarnation, std::string_view text,
+log_store::passage log_store::wrote(const std::string& source, std::uint32_t incarnation, std::string_view text,
                                   steady_time now, std::int64_t unix_ms) {
   const std::lock_guard hold(mutex_);
   place& p = places_[source];
@@ -47,7 +47,7 @@ log_book::passage log_book::wrote(const std::string& source, std::uint32_t incar
   return {true, std::exchange(p.dropped, 0)};
 }
 
-std::uint64_t log_book::ended(const std::string& source) {
+std::uint64_t log_store::ended(const std::string& source) {
   const std::lock_guard hold(mutex_);
   const auto it = places_.find(source);
   if (it == places_.end()) return 0;
@@ -55,7 +55,7 @@ std::uint64_t log_book::ended(const std::string& source) {
   return std::exchange(it->second.dropped, 0);
 }
 
-log_answer log_book::read(const log_query& query) const {
+log_answer log_store::read(const log_query& query) const {
   const std::lock_guard hold(mutex_);
   log_answer answer;
   for (const auto& [source, p] : places_) {
@@ -84,7 +84,7 @@ log_answer log_book::read(const log_query& query) const {
   return answer;
 }
 
-bool log_book::knows(const std::string& source) const {
+bool log_store::knows(const std::string& source) const {
   const std::lock_guard hold(mutex_);
   return places_.contains(source);
 }
