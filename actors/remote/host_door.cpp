@@ -27,7 +27,9 @@ result<std::unique_ptr<host_door>> host_door::listen(const group::group_address&
   auto socket = listen_there(address, call_bytes_within);
   if (!socket) return tl::unexpected(std::move(socket.error()));
   std::string where = text_of(group::listening_at(socket->get(), address));
-  return std::unique_ptr<host_door>(new host_door(std::move(*socket), std::move(where)));
+  auto made = std::unique_ptr<host_door>(new host_door(std::move(*socket), std::move(where)));
+  if (made->wake_.fd() < 0) return refuse_os(errc::io, errno, "making an eventfd");  // close() could not end the thread
+  return made;
 }
 
 void host_door::open(std::function<void(accepted_call)> take) {
