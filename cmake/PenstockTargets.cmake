@@ -63,6 +63,11 @@ elseif(PENSTOCK_SANITIZE STREQUAL "thread")
   target_link_options(penstock_build_options INTERFACE -fsanitize=thread)
 endif()
 
+option(PENSTOCK_FUZZ "Build the fuzz targets as libFuzzer programs (clang)" OFF)
+if(PENSTOCK_FUZZ)
+  target_compile_options(penstock_build_options INTERFACE -fsanitize=fuzzer-no-link)  # libFuzzer sees which branches an input reaches
+endif()
+
 # penstock_unity(TARGET [BATCH n] [ALONE ...] [MODELS ...]): with PENSTOCK_UNITY, compiles the sources of a target in
 # batches of equal size, at most n (48) sources each. ALONE: sources whose names clash with those of other sources;
 # they form a separate batch. MODELS: compiled one by one.
