@@ -281,6 +281,8 @@ PIPELINES = {
     "Grain + OpenCV": ("photographs", ("host", "cuda"), grain_loader, "opencv", ["grain", "cv2"]),
     "DALI, CPU": ("photographs", ("host", "cuda"), dali_pipeline, "cpu", ["nvidia.dali"]),
     "DALI, GPU": ("photographs", ("cuda",), dali_pipeline, "gpu", ["nvidia.dali"]),
+    "penstock.torch + torchvision": ("photographs", ("host", "cuda"), penstock_torch, "torchvision",
+                                     ["penstock.torch:DataLoader", "penstock:Pool", "torchvision"]),
     "penstock.torch + OpenCV": ("photographs", ("host", "cuda"), penstock_torch, "opencv", ["penstock.torch:DataLoader", "penstock:Pool", "cv2"]),
     "penstock": ("photographs", ("host", "cuda"), penstock_session, "cpu", ["penstock:Session"]),
     "penstock, decoder gpu": ("photographs", ("cuda",), penstock_session, "gpu", ["penstock:Session"]),
