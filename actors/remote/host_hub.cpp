@@ -164,7 +164,7 @@ struct host_hub::news_visitor {
     if (!std::exchange(hub.looks_, true)) hub.look_later();
   }
   void operator()(worker_runs& news) const {
-    if (const auto then = std::exchange(of.then, {})) then(supervisor::remote_child{news.pid, std::move(*news.link), std::move(*news.parcels)});
+    if (const auto then = std::exchange(of.then, {})) then(supervisor::linked_child{news.pid, nullptr, std::move(*news.link), std::move(*news.parcels)});
   }
   void operator()(worker_refused& news) const {
     of.who.reset();
@@ -307,7 +307,7 @@ bool host_hub::has(std::uint32_t worker) const {
 }
 
 void host_hub::start(worker_ref who, process::child_callbacks calls,
-                     std::function<void(result<supervisor::remote_child>)> then) {
+                     std::function<void(result<supervisor::linked_child>)> then) {
   entry* const of = entry_at(who.worker);
   if (of == nullptr) return then(refuse(errc::system, "its loader host is gone"));
   of->who = who;

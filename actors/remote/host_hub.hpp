@@ -90,7 +90,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
 
   [[nodiscard]] bool has(std::uint32_t worker) const override;
   void start(worker_ref who, process::child_callbacks calls,
-             std::function<void(result<supervisor::remote_child>)> then) override;
+             std::function<void(result<supervisor::linked_child>)> then) override;
   void signal(worker_ref who, int number) override;
 
  private:
@@ -103,7 +103,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
     // The connection's worker, from its start to its end:
     std::optional<worker_ref> who{};
     process::child_callbacks calls{};
-    std::function<void(result<supervisor::remote_child>)> then{};  // while it starts
+    std::function<void(result<supervisor::linked_child>)> then{};  // while it starts
   };
   struct news_visitor;
   struct command_visitor;

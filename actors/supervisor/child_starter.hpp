@@ -1,5 +1,5 @@
 // The actors' interface for starting and signalling child processes: calls never wait, and messages report
-// what the process does. Implemented by worker_processes and owner_process; tests replace it.
+// what the process does. Implemented by child_processes; tests replace it.
 #pragma once
 
 #include <string>

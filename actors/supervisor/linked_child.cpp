@@ -27,7 +27,8 @@ struct expected_child {
     auto child =
         process::child_process::watch(io, std::move(*made).claim(), std::move(output), std::move(callbacks));
     if (!child) return then(tl::unexpected(std::move(child.error())));
-    then(linked_child{std::move(*child), std::move(link), std::move(parcels)});
+    const pid_t pid = (*child)->pid();
+    then(linked_child{pid, std::move(*child), std::move(link), std::move(parcels)});
   }
 };
 

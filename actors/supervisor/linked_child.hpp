@@ -1,6 +1,6 @@
 // The common part of starting any child process of a session: looks up the program and gives it a link, a log
-// pipe and the session's shared descriptors (protocol::child_fd). Used by worker_processes and owner_process,
-// each with its own messages on the link.
+// pipe and the session's shared descriptors (protocol::child_fd). Used by child_processes, each kind with its
+// own messages on the link.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -32,9 +32,10 @@ struct linked_child_request {
 };
 
 struct linked_child {
-  std::unique_ptr<process::child_process> process;
-  unique_fd link;     ///< the session's end
-  unique_fd parcels;  ///< the session's end, if requested
+  pid_t pid = -1;
+  std::unique_ptr<process::child_process> process;  ///< null: another machine runs it, and `pid` is a process there
+  unique_fd link;                                   ///< the session's end
+  unique_fd parcels;                                ///< the session's end, if requested
 };
 
 /// Starts the child without waiting; call on the io thread. Calls `then` there once, perhaps before

@@ -2,19 +2,11 @@
 #pragma once
 
 #include "actors/protocol/messages.hpp"
-#include "runtime/base/fd.hpp"
-#include "runtime/base/result.hpp"
-#include "runtime/process/child_process.hpp"
+#include "actors/supervisor/linked_child.hpp"
 
 #include <functional>
 
 namespace penstock::supervisor {
-
-struct remote_child {
-  pid_t pid = -1;  ///< on that machine
-  unique_fd link;     ///< the session's end
-  unique_fd parcels;  ///< in a pool: the session's end
-};
 
 /// Everything happens on the session's io thread.
 class remote_workers {
@@ -23,7 +15,7 @@ class remote_workers {
   /// Whether this place belongs to workers on other machines.
   [[nodiscard]] virtual bool has(std::uint32_t worker) const = 0;
   /// Calls `then` once, perhaps before returning; afterwards it uses `calls` as for a child on this machine.
-  virtual void start(worker_ref who, process::child_callbacks calls, std::function<void(result<remote_child>)> then) = 0;
+  virtual void start(worker_ref who, process::child_callbacks calls, std::function<void(result<linked_child>)> then) = 0;
   /// Does nothing if there is no such worker.
   virtual void signal(worker_ref who, int number) = 0;
 };
