@@ -3,8 +3,8 @@
 #include "actors/host/run.hpp"
 #include "actors/host/standstill_meter.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/launcher_environment.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/group/launcher_environment.hpp"
 #include "runtime/group/rank_files.hpp"
 #include "runtime/group/this_process.hpp"
 #include "runtime/process/ticker.hpp"
@@ -21,7 +21,7 @@ namespace {
 /// The rank of a session with this name. Also set if the session does not join the group, because it may
 /// deliver the rest of the group's stream.
 std::optional<control::rank_note> rank_named(const std::string& name) {
-  const auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
+  const auto place = launcher_place_in(group::variable_of_this_process).value_or(std::nullopt);
   if (!place) return std::nullopt;
   const std::string suffix = group::with_rank("", place->rank);
   if (!name.ends_with(suffix)) return std::nullopt;

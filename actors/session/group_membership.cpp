@@ -11,7 +11,7 @@ namespace penstock::session {
 namespace {
 
 /// `penstock launch` and settings_as_rank() append the rank to the name.
-std::string name_without_rank(const std::string& name, const group::launcher_place& place) {
+std::string name_without_rank(const std::string& name, const launcher_place& place) {
   const std::string suffix = group::with_rank("", place.rank);
   return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
 }
@@ -37,11 +37,11 @@ std::vector<std::pair<std::string, std::string>> compared(const config& settings
 
 }  // namespace
 
-result<group::launcher_place> place_of_this_process() {
-  return group::place_required(group::variable_of_this_process);
+result<launcher_place> place_of_this_process() {
+  return required_launcher_place(group::variable_of_this_process);
 }
 
-result<config> settings_as_rank(config settings, const group::launcher_place& place) {
+result<config> settings_as_rank(config settings, const launcher_place& place) {
   sampler_config& s = settings.sampler;
   const bool by_default = s.world_size == 1 && s.rank.value_or(0) == 0;
   const bool the_same = s.world_size == place.world_size && s.rank.value_or(place.rank) == place.rank;
@@ -64,7 +64,7 @@ result<config> settings_as_rank(config settings, const group::launcher_place& pl
   return settings;
 }
 
-session_options options_as_rank(session_options options, const group::launcher_place& place) {
+session_options options_as_rank(session_options options, const launcher_place& place) {
   if (place.world_size == 1) return options;
   options.sink = group::sink_of_rank(options.sink, place.rank);
   options.sink_out = group::folder_of_rank(options.sink_out, place.rank);
@@ -82,7 +82,7 @@ result<void> check_alone(const config& settings) {
 }
 
 result<group::group_setup> membership_of(const config& settings, const session_options& options,
-                                         const group::launcher_place& place) {
+                                         const launcher_place& place) {
   if (settings.scheduler.order == order_rule::relaxed && place.world_size > 1) {
     return refuse(errc::config,
                   "scheduler.order: the {} ranks of a group take their batches step by step, so each needs the "

@@ -3,8 +3,8 @@
 // a session is created.
 #pragma once
 
+#include "runtime/base/launcher_environment.hpp"
 #include "runtime/dataset/order/plan.hpp"
-#include "runtime/group/launcher_environment.hpp"
 #include "runtime/net/group_setup.hpp"
 #include "runtime/schedule/ledger.hpp"
 
@@ -18,15 +18,15 @@ namespace penstock::session {
 
 /// The rank that a launcher assigned to this process. Refuses (errc::config) if there is none, naming the
 /// variables that it looked for.
-[[nodiscard]] result<group::launcher_place> place_of_this_process();
+[[nodiscard]] result<launcher_place> place_of_this_process();
 
 /// The settings of a session that joins as this rank: the launcher's rank and world size, the name with the
 /// rank appended, and the rank's metrics port. Refuses (errc::config) settings with a different rank or world
 /// size.
-[[nodiscard]] result<config> settings_as_rank(config settings, const group::launcher_place& place);
+[[nodiscard]] result<config> settings_as_rank(config settings, const launcher_place& place);
 
 /// The options of a session that joins as this rank: its sink gets a file or folder of its rank.
-[[nodiscard]] session_options options_as_rank(session_options options, const group::launcher_place& place);
+[[nodiscard]] session_options options_as_rank(session_options options, const launcher_place& place);
 
 /// Checks the settings of a session outside any group. Refuses (errc::config) a communicator, which only a
 /// group makes.
@@ -34,7 +34,7 @@ namespace penstock::session {
 
 /// The group is named after the session, without the rank. Fails (errc::config) where group::setup_of does.
 [[nodiscard]] result<group::group_setup> membership_of(const config& settings, const session_options& options,
-                                                       const group::launcher_place& place);
+                                                       const launcher_place& place);
 
 /// The facts that ranks compare, and the position where this stream begins: the same number in all ranks at
 /// the same step.

@@ -1,8 +1,8 @@
 #include "runtime/config/validate.hpp"
 
+#include "runtime/base/launcher_environment.hpp"
 #include "runtime/config/key_table.hpp"
 #include "runtime/config/rules.hpp"
-#include "runtime/group/launcher_environment.hpp"
 
 #include <fmt/core.h>
 
@@ -74,7 +74,7 @@ tl::expected<penstock::config, failure> accept(penstock::config values, const en
 
 tl::expected<std::vector<std::string>, std::string> adopt_launcher_rank(sampler_config& sampler,
                                                                         const environment_list& environment) {
-  const auto place = group::place_required([&](const std::string& name) -> std::optional<std::string> {
+  const auto place = required_launcher_place([&](const std::string& name) -> std::optional<std::string> {
     const auto at =
         std::find_if(environment.begin(), environment.end(), [&](const auto& v) { return v.first == name; });
     if (at == environment.end()) return std::nullopt;

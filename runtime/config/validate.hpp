@@ -22,7 +22,7 @@ std::vector<diagnostic> validate(const penstock::config& values,
                                  config_purpose purpose = config_purpose::stream);
 
 /// For rank = nullopt: takes rank and world size from the launcher's variables
-/// (runtime/group/launcher_environment.hpp says which and in which order). Returns their two names, or a
+/// (runtime/base/launcher_environment.hpp says which and in which order). Returns their two names, or a
 /// message why not; `sampler` is then unchanged.
 tl::expected<std::vector<std::string>, std::string> adopt_launcher_rank(sampler_config& sampler,
                                                                         const environment_list& environment);

@@ -64,7 +64,7 @@ std::string text_of(const group_address& address) {
   return fmt::format("{}{}{}:{}", v6 ? "[" : "", address.name, v6 ? "]" : "", address.port);
 }
 
-result<group_address> address_of(const launcher_place& place, const environment& variables,
+result<group_address> address_of(const launcher_place& place, const variable_lookup& variables,
                                  std::uint32_t user, const std::string& session) {
   if (const auto given = variables("PENSTOCK_GROUP_ADDR")) {
     auto address = parse_address(*given);

@@ -2,8 +2,8 @@
 // the environment is an argument. Used when a session joins a group.
 #pragma once
 
+#include "runtime/base/launcher_environment.hpp"
 #include "runtime/base/result.hpp"
-#include "runtime/group/launcher_environment.hpp"
 
 #include <cstdint>
 #include <string>
@@ -25,7 +25,7 @@ struct group_address {
 /// derived from it). Otherwise, with all ranks on one host, an abstract socket named after user, job and
 /// session. Otherwise MASTER_ADDR or Slurm's first node, and a port derived from the job's id, which is never
 /// MASTER_PORT. Refuses (errc::config) if nothing gives an address; the message lists what would.
-result<group_address> address_of(const launcher_place& place, const environment& variables,
+result<group_address> address_of(const launcher_place& place, const variable_lookup& variables,
                                  std::uint32_t user, const std::string& session);
 
 }  // namespace penstock::group

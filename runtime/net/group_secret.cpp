@@ -59,7 +59,7 @@ result<group_secret> read_secret(const std::string& file, std::string_view whose
   return checked(text, whose, "'" + file + "'");
 }
 
-result<std::optional<group_secret>> find_secret(const std::string& file, const environment& variables) {
+result<std::optional<group_secret>> find_secret(const std::string& file, const variable_lookup& variables) {
   const auto given = file.empty() ? variables("PENSTOCK_GROUP_SECRET") : std::nullopt;
   if (file.empty() && !given) return std::optional<group_secret>();
   auto secret = file.empty() ? checked(*given, of_the_group, "PENSTOCK_GROUP_SECRET") : read_secret(file, of_the_group);
@@ -84,7 +84,7 @@ bool is_drawn(const group_secret& secret) {
 
 result<std::optional<group_secret>> secret_of_links(const group_address& address, const std::string& group,
                                                     const std::string& file, bool insecure,
-                                                    const environment& variables) {
+                                                    const variable_lookup& variables) {
   auto secret = find_secret(file, variables);
   if (!secret) return secret;
   if (auto ok = check_secret(address, secret->has_value(), insecure); !ok)

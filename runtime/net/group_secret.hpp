@@ -29,7 +29,7 @@ inline constexpr std::size_t secret_bytes_max = 4096;
 result<group_secret> read_secret(const std::string& file, std::string_view whose);
 
 /// From `file` ([group] secret_file; empty: none) as read_secret() does, else from PENSTOCK_GROUP_SECRET, else none.
-result<std::optional<group_secret>> find_secret(const std::string& file, const environment& variables);
+result<std::optional<group_secret>> find_secret(const std::string& file, const variable_lookup& variables);
 
 /// Refuses (errc::config) links between hosts without a secret, unless `insecure` allows them; the message
 /// says what to do.
@@ -40,6 +40,6 @@ result<void> check_secret(const group_address& address, bool has_secret, bool in
 /// second.
 result<std::optional<group_secret>> secret_of_links(const group_address& address, const std::string& group,
                                                     const std::string& file, bool insecure,
-                                                    const environment& variables);
+                                                    const variable_lookup& variables);
 
 }  // namespace penstock::group

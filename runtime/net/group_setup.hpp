@@ -3,8 +3,8 @@
 // secret's file and the host's name.
 #pragma once
 
+#include "runtime/base/launcher_environment.hpp"
 #include "runtime/group/group_book.hpp"
-#include "runtime/group/launcher_environment.hpp"
 #include "runtime/group/member_book.hpp"
 #include "runtime/net/links.hpp"
 

@@ -1,9 +1,9 @@
 // Group, the public face of program_group (penstock/group.hpp).
 #include "runtime/base/home_process.hpp"
+#include "runtime/base/launcher_environment.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/group/launcher_environment.hpp"
 #include "runtime/group/this_process.hpp"
 #include "runtime/nccl/program_communicator.hpp"
 #include "runtime/program_group/program_group.hpp"
@@ -53,7 +53,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const group_options
   return all;
 }
 
-group::program_group_setup setup_of(const group_options& options, const group::launcher_place& place,
+group::program_group_setup setup_of(const group_options& options, const launcher_place& place,
                                     const std::shared_ptr<group::program_communicator>& communicator) {
   // A session of the same name has its own group.
   group::program_group_setup setup{
@@ -78,7 +78,7 @@ class Group::body {
  public:
   explicit body(group_options options)
       : options_(std::move(options)),
-        place_(value_or_throw(group::place_required(group::variable_of_this_process))),
+        place_(value_or_throw(required_launcher_place(group::variable_of_this_process))),
         communicator_(open_communicator()),
         group_(value_or_throw(group::program_group::begin(setup_of(options_, place_, communicator_)))) {
     try {
@@ -96,7 +96,7 @@ class Group::body {
   }
 
   [[nodiscard]] const home_process& process() const noexcept { return process_; }
-  [[nodiscard]] const group::launcher_place& place() const noexcept { return place_; }
+  [[nodiscard]] const launcher_place& place() const noexcept { return place_; }
   [[nodiscard]] program_group_news news() const {
     const auto group = living();
     return group ? group->news() : last_news_;
@@ -193,7 +193,7 @@ class Group::body {
     group::program_communicator::deps around;
     around.rank = place_.rank;
     around.world_size = place_.world_size;
-    if (const auto local = group::local_rank_of(place_)) around.local_rank = *local;
+    if (const auto local = local_rank_of(place_)) around.local_rank = *local;
     around.limits = {g.join_timeout, g.abort_timeout};
     around.patience = 2 * g.join_timeout;  // also long enough to learn why creating one failed
     if (g.on_lost_rank == lost_rank_rule::wait) around.patience += g.rejoin_timeout;
@@ -255,7 +255,7 @@ class Group::body {
 
   const home_process process_;
   const group_options options_;
-  const group::launcher_place place_;
+  const launcher_place place_;
   const int exceptions_ = std::uncaught_exceptions();
   mutable std::mutex mutex_;  // guards group_'s end and last_news_
   std::mutex closing_;        // close() holds it while it waits, so it is locked before mutex_
@@ -294,7 +294,7 @@ std::uint32_t Group::world_size() const {
   return held().place().world_size;
 }
 std::uint32_t Group::local_rank() const {
-  return value_or_throw(group::local_rank_of(held().place()));
+  return value_or_throw(local_rank_of(held().place()));
 }
 std::uint64_t Group::collectives() const {
   return held().news().collectives_done;

@@ -1,8 +1,8 @@
 #include "runtime/base/fd.hpp"
+#include "runtime/base/launcher_environment.hpp"
 #include "runtime/device/nccl.hpp"
 #include "runtime/device/nvjpeg.hpp"
 #include "runtime/group/group_address.hpp"
-#include "runtime/group/launcher_environment.hpp"
 #include "runtime/net/group_secret.hpp"
 #include "tools/penstock/doctor/gather.hpp"
 
@@ -90,10 +90,10 @@ void look_at_group(const config& settings, group_facts& to) {
   const auto secret = group::find_secret(settings.group.secret_file, variable);
   if (!secret) to.secret_trouble = secret.error().message;
   to.has_secret = secret && secret->has_value();
-  const auto place = group::place_in(variable);
+  const auto place = launcher_place_in(variable);
   if (!place) to.rank_trouble = place.error().message;
   if (!place || !*place) return;
-  const group::launcher_place& here = **place;
+  const launcher_place& here = **place;
   to.there = true;
   to.place = fmt::format("rank {} of {} according to {}", here.rank, here.world_size, here.launcher);
   to.ranks_here = here.local_world_size;

@@ -186,7 +186,7 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
 }
 
 /// If all ranks of a group got the same path, they share that file. A path that names the rank is for that rank alone.
-run_state state_of(const run_options& o, const std::optional<group::launcher_place>& place, bool joins) {
+run_state state_of(const run_options& o, const std::optional<launcher_place>& place, bool joins) {
   if (!place) return run_state(o.state);
   if (!joins || group::names_rank(o.state, place->rank))
     return run_state(group::file_of_rank(o.state, place->rank));

@@ -13,12 +13,12 @@ namespace penstock::cli {
 
 result<bool> joins_group(const config_file::loaded_config& loaded) {
   if (loaded.values.group.join != join_rule::automatic) return false;
-  const group::environment variable = group::variable_of_this_process;
-  auto place = group::place_in(variable);
+  const variable_lookup variable = group::variable_of_this_process;
+  auto place = launcher_place_in(variable);
   if (!place) return tl::unexpected(std::move(place.error()));
   const bool named = variable("PENSTOCK_GROUP").has_value();
   if (!*place && named) {
-    auto missing = group::place_required(variable);
+    auto missing = required_launcher_place(variable);
     return tl::unexpected(std::move(missing.error()));
   }
   if (!*place || ((*place)->world_size == 1 && !named)) return false;
@@ -41,20 +41,20 @@ namespace {
 constexpr std::string_view journal = "journal:";
 constexpr std::size_t journal_bytes_looked_at = 65'536;
 
-bool is_one_of_several(const std::optional<group::launcher_place>& place) {
+bool is_one_of_several(const std::optional<launcher_place>& place) {
   return place && place->world_size > 1 && place->runs_in_each_rank;
 }
 
 }  // namespace
 
-std::optional<group::launcher_place> rank_of_files(const config_file::loaded_config& loaded, bool joins) {
-  auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
+std::optional<launcher_place> rank_of_files(const config_file::loaded_config& loaded, bool joins) {
+  auto place = launcher_place_in(group::variable_of_this_process).value_or(std::nullopt);
   const bool has_part = joins || loaded.values.sampler.world_size > 1;
   return has_part && place && place->world_size > 1 ? std::move(place) : std::nullopt;
 }
 
-std::optional<group::launcher_place> rank_of_files() {
-  auto place = group::place_in(group::variable_of_this_process).value_or(std::nullopt);
+std::optional<launcher_place> rank_of_files() {
+  auto place = launcher_place_in(group::variable_of_this_process).value_or(std::nullopt);
   return is_one_of_several(place) ? std::move(place) : std::nullopt;
 }
 
@@ -64,12 +64,12 @@ result<void> check_out(const std::string& sink, const std::string& out) {
                 sink.empty() ? "null" : printable(sink));
 }
 
-run_files files_of_rank(run_files given, const group::launcher_place& place) {
+run_files files_of_rank(run_files given, const launcher_place& place) {
   return {group::sink_of_rank(given.sink, place.rank), group::folder_of_rank(given.out, place.rank),
           group::file_of_rank(given.report, place.rank)};
 }
 
-result<void> check_state_path(const std::string& path, const group::launcher_place& place) {
+result<void> check_state_path(const std::string& path, const launcher_place& place) {
   const auto other = group::other_rank_named(path, place.rank, place.world_size);
   if (!other) return {};
   return refuse(errc::usage,

@@ -2,9 +2,9 @@
 // to it.
 #pragma once
 
+#include "runtime/base/launcher_environment.hpp"
 #include "runtime/base/result.hpp"
 #include "runtime/config/load.hpp"
-#include "runtime/group/launcher_environment.hpp"
 
 #include <map>
 #include <optional>
@@ -19,10 +19,10 @@ namespace penstock::cli {
 
 /// The rank that these files belong to: one of several started by a launcher, each with a part of the stream.
 /// Empty for a session alone.
-[[nodiscard]] std::optional<group::launcher_place> rank_of_files(const config_file::loaded_config& loaded,
+[[nodiscard]] std::optional<launcher_place> rank_of_files(const config_file::loaded_config& loaded,
                                                                  bool joins);
 /// The same when there is no config because it could not be loaded.
-[[nodiscard]] std::optional<group::launcher_place> rank_of_files();
+[[nodiscard]] std::optional<launcher_place> rank_of_files();
 
 /// The files that `run` writes; empty or "null": none.
 struct run_files {
@@ -32,10 +32,10 @@ struct run_files {
 };
 /// Refuses (errc::usage) a folder that --sink does not write to.
 [[nodiscard]] result<void> check_out(const std::string& sink, const std::string& out);
-[[nodiscard]] run_files files_of_rank(run_files given, const group::launcher_place& place);
+[[nodiscard]] run_files files_of_rank(run_files given, const launcher_place& place);
 
 /// Refuses (errc::usage) a --state that names another rank: the ranks cannot tell whether they share it or each has its own.
-[[nodiscard]] result<void> check_state_path(const std::string& path, const group::launcher_place& place);
+[[nodiscard]] result<void> check_state_path(const std::string& path, const launcher_place& place);
 
 /// The absolute path of a file, for readers in other folders.
 [[nodiscard]] std::string whole_path(const std::string& path);

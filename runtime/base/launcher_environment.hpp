@@ -1,5 +1,5 @@
 // Which rank this process is, according to the environment that its launcher made (rule G1). For the meeting
-// address see group_address.hpp. Pure: the environment is an argument. Used when a session joins a group.
+// address see runtime/group/group_address.hpp. Pure: the environment is an argument.
 //
 //   launcher                  rank                    world size              local rank
 //   penstock launch, torchrun RANK                    WORLD_SIZE              LOCAL_RANK
@@ -19,10 +19,10 @@
 #include <optional>
 #include <string>
 
-namespace penstock::group {
+namespace penstock {
 
 /// Looks a variable up; empty: it is not set.
-using environment = std::function<std::optional<std::string>(const std::string& name)>;
+using variable_lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 struct launcher_place {
   std::string launcher;  ///< "torchrun", "srun", ...; for people
@@ -43,12 +43,12 @@ struct launcher_place {
 
 /// Empty: no launcher started this process. Refuses (errc::config) a rank without a size, a value that is not
 /// a number, and a rank outside its world, naming the variables and the launchers that set them.
-result<std::optional<launcher_place>> place_in(const environment& variables);
+result<std::optional<launcher_place>> launcher_place_in(const variable_lookup& variables);
 
-/// Like place_in(), where a launcher is required: also refuses if there is none.
-result<launcher_place> place_required(const environment& variables);
+/// Like launcher_place_in(), where a launcher is required: also refuses if there is none.
+result<launcher_place> required_launcher_place(const variable_lookup& variables);
 
 /// Refuses if the launcher does not provide it.
 result<std::uint32_t> local_rank_of(const launcher_place& place);
 
-}  // namespace penstock::group
+}  // namespace penstock

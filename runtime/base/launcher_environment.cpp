@@ -1,4 +1,4 @@
-#include "runtime/group/launcher_environment.hpp"
+#include "runtime/base/launcher_environment.hpp"
 
 #include "runtime/base/text.hpp"
 
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace penstock::group {
+namespace penstock {
 namespace {
 
 struct launcher {
@@ -88,7 +88,7 @@ result<Number> number_in(const std::string& text, const std::string& name) {
                 printable(shortened(text, 60)));
 }
 
-result<std::optional<std::uint32_t>> number_if_set(const environment& variables, const std::string& name) {
+result<std::optional<std::uint32_t>> number_if_set(const variable_lookup& variables, const std::string& name) {
   const auto text = name.empty() ? std::nullopt : variables(name);
   if (!text) return std::optional<std::uint32_t>();
   auto number = number_in<std::uint32_t>(*text, name);
@@ -115,7 +115,7 @@ std::optional<std::uint32_t> tasks_of_node(std::string_view list, std::uint32_t 
   return std::nullopt;
 }
 
-result<void> add_local(launcher_place& place, const launcher& by, const environment& variables) {
+result<void> add_local(launcher_place& place, const launcher& by, const variable_lookup& variables) {
   auto local = number_if_set(variables, by.local_rank);
   if (!local) return tl::unexpected(std::move(local.error()));
   place.local_rank = *local;
@@ -140,7 +140,7 @@ result<void> add_local(launcher_place& place, const launcher& by, const environm
   return {};
 }
 
-std::string job_of(const launcher& by, const environment& variables) {
+std::string job_of(const launcher& by, const variable_lookup& variables) {
   if (const auto given = variables("PENSTOCK_GROUP")) return *given;
   std::string job;
   for (const std::string& name : by.job) {
@@ -153,7 +153,7 @@ std::string job_of(const launcher& by, const environment& variables) {
 
 }  // namespace
 
-result<std::optional<launcher_place>> place_in(const environment& variables) {
+result<std::optional<launcher_place>> launcher_place_in(const variable_lookup& variables) {
   const launcher* by = nullptr;
   std::optional<std::string> rank;
   for (const launcher& one : launchers()) {
@@ -197,8 +197,8 @@ result<std::optional<launcher_place>> place_in(const environment& variables) {
   return std::optional(std::move(place));
 }
 
-result<launcher_place> place_required(const environment& variables) {
-  auto found = place_in(variables);
+result<launcher_place> required_launcher_place(const variable_lookup& variables) {
+  auto found = launcher_place_in(variables);
   if (!found) return tl::unexpected(std::move(found.error()));
   if (*found) return std::move(**found);
   std::string known;
@@ -213,4 +213,4 @@ result<std::uint32_t> local_rank_of(const launcher_place& place) {
                 place.rank_variable, place.local_rank_variable, place.launcher);
 }
 
-}  // namespace penstock::group
+}  // namespace penstock
