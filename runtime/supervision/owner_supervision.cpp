@@ -52,7 +52,7 @@ owner_supervision::owner_supervision(const owner_settings& settings, steady_time
       policy_(settings.restart, settings.seed),
       hangs_(settings.clocks),
       ending_(settings.ending, now),
-      looked_(now) {}
+      polls_(settings.ending.late_look, now) {}
 
 // ---- starting ---------------------------------------------------------------------------------------------
 
@@ -202,9 +202,7 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
 
 /// Postpones close_by_ by time in which the session did not run; without a process, `ending_` does not notice that.
 void owner_supervision::look_at_clock(steady_time now) {
-  const nanoseconds since = now - looked_;
-  looked_ = std::max(looked_, now);
-  if (close_by_ != never && since > settings_.ending.late_look) close_by_ += since;
+  postpone(close_by_, polls_.missed(now));
 }
 
 void owner_supervision::say_stop(steady_time now) {

@@ -222,7 +222,7 @@ class owner_supervision {
   } current_;
   steady_time start_due_ = never;  // in backoff
   steady_time close_by_ = never;
-  steady_time looked_;  // postpones close_by_, as termination does (rule W10)
+  late_polls polls_;  // postpone close_by_ as well
   std::optional<std::pair<std::uint32_t, steady_time>>
       not_recovered_;           // the incarnation that died last, and when
   bool known_ = false;          // the session knows the device

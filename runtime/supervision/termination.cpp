@@ -29,13 +29,8 @@ void termination::kill_by(steady_time when) {
 
 /// Time without a poll does not count against the child.
 void termination::look(steady_time now) {
-  const nanoseconds since = now - looked_;
-  looked_ = std::max(looked_, now);
-  if (since <= settings_.late_look) return;
-  if (start_by_ != never) start_by_ += since;
-  for (steady_time* deadline : {&kill_at_, &stop_asked_, &stop_by_})
-    if (*deadline != never) *deadline += since;
-  if (write_off_at_ != never) write_off_at_ += since;
+  const nanoseconds missed = polls_.missed(now);
+  for (steady_time* deadline : {&start_by_, &kill_at_, &stop_asked_, &stop_by_, &write_off_at_}) postpone(*deadline, missed);
 }
 
 void termination::starting(steady_time now, nanoseconds deadline) {

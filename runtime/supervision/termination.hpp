@@ -22,6 +22,8 @@
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/exit_report.hpp"
+#include "runtime/base/late_polls.hpp"
+#include "runtime/base/result.hpp"
 
 #include <penstock/report.hpp>
 
@@ -68,7 +70,8 @@ inline constexpr const char* text_of_injected_signal = "sent by penstock chaos";
 
 class termination {
  public:
-  termination(const termination_settings& settings, steady_time now) : settings_(settings), looked_(now) {}
+  termination(const termination_settings& settings, steady_time now)
+      : settings_(settings), polls_(settings.late_look, now) {}
 
   /// Its program is being executed, which takes as long as its file system takes to respond. If started() is
   /// not called within `deadline`, the start is killed (rule W2).
@@ -144,7 +147,7 @@ class termination {
   [[nodiscard]] bool only_left_its_link(const process::exit_report& end) const;
 
   termination_settings settings_;
-  steady_time looked_;
+  late_polls polls_;
   std::optional<death_cause> cause_;
   std::string reason_;
   std::string start_waits_for_;

@@ -11,7 +11,7 @@
 namespace penstock::supervision {
 
 worker_supervision::worker_supervision(const worker_rules& rules)
-    : rules_(rules), pool_(rules.pool), hangs_(rules.clocks) {}
+    : rules_(rules), pool_(rules.pool), hangs_(rules.clocks), polls_(rules.ending.late_look) {}
 
 worker_supervision::child* worker_supervision::living(worker_ref who) {
   const auto it = children_.find(who.worker);
@@ -352,9 +352,7 @@ void worker_supervision::enforce_deadlines(steady_time now) {
 
 std::vector<worker_command> worker_supervision::advance(steady_time now) {
   // Time in which the session did not run does not count for any deadline.
-  if (const auto since = now - looked_.value_or(now); since > rules_.ending.late_look)
-    pool_.discount_time(since);
-  looked_ = now;
+  pool_.discount_time(polls_.missed(now));
   carry_out_pool_commands(now);
   enforce_deadlines(now);
   if (closing_ && pool_.alive() == 0 && !std::exchange(closed_told_, true))

@@ -222,7 +222,7 @@ class worker_supervision {
   hang_detector hangs_;
   std::map<std::uint32_t, child> children_;  // by place; alive or not decided yet
   std::vector<worker_command> outbox_;
-  std::optional<steady_time> looked_;
+  late_polls polls_;
   nanoseconds shortest_limit_ = nanoseconds::max();
   bool closing_ = false;
   bool closed_told_ = false;

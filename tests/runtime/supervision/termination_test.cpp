@@ -341,7 +341,7 @@ std::size_t live(const world_settings& settings, const script& steps) {
     }
     if (settings.forgets_kills && s.what == act::stop) killed.reset();
     if (due && *due <= now && !killed) throw testing::violation{"its time was over but it was not killed"};
-    if (killed && !written_off && now >= *killed + 5s)
+    if (!written_off && now - killed.value_or(now) >= 5s)
       throw testing::violation{"it was not written off in time"};
     if (killed && !t.cause()) throw testing::violation{"killed without a reason"};
   }

@@ -30,7 +30,7 @@ std::string end_text(const process::exit_report& end) {
 }
 
 launch_book::launch_book(const launch_rules& rules)
-    : rules_(rules), ranks_(rules.ranks), hangs_(clocks_of(rules)) {
+    : rules_(rules), ranks_(rules.ranks), hangs_(clocks_of(rules)), polls_(rules.ending.late_look) {
   for (std::uint32_t rank = 0; rank < rules.ranks; ++rank)
     lives_.push_back({.policy = {rules.restart_one.value_or(supervision::restart_settings{}), rank},
                       .ending = {rules.ending, steady_time{}}});
@@ -56,7 +56,7 @@ bool launch_book::lives(std::uint32_t rank) const {
 }
 
 std::vector<launch_command> launch_book::advance(steady_time now) {
-  note_lateness(now);
+  postpone(group_end_known_, polls_.missed(now));
   if (stage_ == stage::begin) start_all(now);
   if (stage_ == stage::running) {
     kill_left_behind(now);
@@ -65,14 +65,6 @@ std::vector<launch_command> launch_book::advance(steady_time now) {
   end_processes(now);
   if (stage_ != stage::over && all_gone()) settle_round(now);
   return std::exchange(outbox_, {});
-}
-
-/// Excludes time in which the launcher did not run (rule W10): messages sent meanwhile have not been read
-/// yet.
-void launch_book::note_lateness(steady_time now) {
-  const nanoseconds since = now - looked_.value_or(now);
-  looked_ = now;
-  if (since > rules_.ending.late_look && group_end_known_ != never) group_end_known_ += since;
 }
 
 void launch_book::start_all(steady_time now) {

@@ -162,7 +162,6 @@ class launch_book {
   void start_all(steady_time now);
   void start_one(std::uint32_t rank, steady_time now);
   void start_those_due(steady_time now);
-  void note_lateness(steady_time now);
   [[nodiscard]] bool looks_for_its_group(std::uint32_t rank) const;
   void kill_left_behind(steady_time now);
   /// Whether the rank is being ended because it hangs: it is then lost, whatever its exit code.
@@ -188,7 +187,7 @@ class launch_book {
   stage stage_ = stage::begin;
   bool stopped_ = false;
   int ending_with_ = 0;                      // the signal that ends this round
-  std::optional<steady_time> looked_;        // the last call of advance()
+  late_polls polls_;
   std::optional<launch_outcome> group_end_;  // as reported by a rank
   steady_time group_end_known_ = never;
   std::optional<launch_cause> cause_;

@@ -1,0 +1,34 @@
+// By how long deadlines are postponed because the process that watches them did not run: it was stopped, or its machine
+// slept (rule W10). What arrived in that time has not been read yet. Pure; used for the deadlines of child processes.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <algorithm>
+#include <optional>
+
+namespace penstock {
+
+class late_polls {
+ public:
+  /// `late_after`: a poll this long after the previous one is late. `now`: of the first poll, if it is known.
+  constexpr explicit late_polls(nanoseconds late_after, std::optional<steady_time> now = {})
+      : late_after_(late_after), polled_(now) {}
+
+  /// Call at every poll. Returns the time since the previous one if this one is late, and 0 otherwise.
+  constexpr nanoseconds missed(steady_time now) {
+    const nanoseconds since = now - polled_.value_or(now);
+    polled_ = std::max(polled_.value_or(now), now);
+    return since > late_after_ ? since : nanoseconds(0);
+  }
+
+ private:
+  nanoseconds late_after_;
+  std::optional<steady_time> polled_;
+};
+
+constexpr void postpone(steady_time& deadline, nanoseconds by) {
+  if (deadline != never) deadline += by;
+}
+
+}  // namespace penstock
