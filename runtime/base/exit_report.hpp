@@ -2,6 +2,8 @@
 // end is based on it.
 #pragma once
 
+#include "runtime/base/exit_codes.hpp"
+
 #include <sys/types.h>
 
 #include <chrono>
@@ -18,6 +20,8 @@ struct exit_report {
   std::chrono::system_clock::time_point noticed = std::chrono::system_clock::now();
 
   [[nodiscard]] bool exited_with(int status) const noexcept { return ending == how::exited && code == status; }
+  /// Whether a restarted process would exit the same way.
+  [[nodiscard]] bool is_permanent() const noexcept { return ending == how::exited && exit_codes::is_permanent(code); }
   [[nodiscard]] bool ended_by(int signal) const noexcept { return ending == how::signalled && code == signal; }
 };
 

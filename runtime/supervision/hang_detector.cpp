@@ -1,5 +1,9 @@
 #include "runtime/supervision/hang_detector.hpp"
 
+#include "runtime/base/units.hpp"
+
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -31,6 +35,21 @@ nanoseconds hang_settings::tick() const noexcept {
   const auto shortest = std::min({start_deadline, heartbeat_timeout, item_timeout});
   return std::clamp<nanoseconds>(shortest / 16, std::chrono::milliseconds(10),
                                  std::chrono::milliseconds(500));
+}
+
+std::string place_of_wait(const std::string& wait_channel) {
+  return wait_channel.empty() ? "" : fmt::format(" ({})", wait_channel == "stopped" ? "suspended" : wait_channel);
+}
+
+std::string hang_finding::reason(const std::string& work, const std::string& wait_channel) const {
+  const std::string time = duration_for_people(since);
+  const std::string where = place_of_wait(wait_channel);
+  switch (kind) {
+    case hang::start: return fmt::format("it was not ready within {} of its start{}", time, where);
+    case hang::heartbeat: return fmt::format("no heartbeat for {}{}", time, where);
+    case hang::item: break;
+  }
+  return fmt::format("{} for {}{}", work, time, where);
 }
 
 void hang_detector::watch(std::uint32_t worker, steady_time now) {

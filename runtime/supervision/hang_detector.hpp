@@ -5,9 +5,12 @@
 
 #include "runtime/base/clock.hpp"
 
+#include <penstock/report.hpp>
+
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace penstock::supervision {
@@ -40,7 +43,16 @@ struct hang_finding {
   std::uint32_t worker = 0;
   hang kind = hang::heartbeat;
   nanoseconds since{0};  ///< time without a sign of life
+
+  [[nodiscard]] death_cause cause() const noexcept {
+    return kind == hang::heartbeat ? death_cause::heartbeat : death_cause::hang;
+  }
+  /// "no heartbeat for 10 s (suspended)". `work`: "it has been loading 'cat.jpg'"; wait_channel: empty if it is unknown.
+  [[nodiscard]] std::string reason(const std::string& work, const std::string& wait_channel) const;
 };
+
+/// " (suspended)", " (futex_wait)"; empty if it is unknown.
+[[nodiscard]] std::string place_of_wait(const std::string& wait_channel);
 
 class hang_detector {
  public:

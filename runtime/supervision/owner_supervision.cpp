@@ -2,7 +2,6 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/exit_codes.hpp"
-#include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
 
@@ -85,7 +84,7 @@ void owner_supervision::start_failed(std::uint32_t incarnation, steady_time now,
   hangs_.forget(the_owner);
   // Retrying helps when the process table is full, but not when the program is missing or cannot be executed.
   if (why.code == errc::worker_program) return fail(why);
-  if (ending_.cause() == death_cause::hang) why.message = ending_.reason();  // the session gave up
+  why = ending_.why_not_started(std::move(why));
   const restart_decision next = policy_.start_failed(now);
   if (next.act == restart_decision::what::restart)
     outbox_.emplace_back(owner_not_started{why, next.at - now});
@@ -175,26 +174,10 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
   const child_sign seen{the_owner,      stage_ == owner_stage::ready, sign.heartbeats,
                         sign.work_mark, sign.in_hand.has_value(),     sign.traced};
   for (const hang_finding& v : hangs_.look(now, {seen})) {
-    const std::string time = duration_for_people(v.since);
     const upload_order* batch = sign.in_hand ? orders_.find_by_mark(*sign.in_hand) : nullptr;
-    const std::string where = sign.wait_channel.empty()       ? ""
-                              : sign.wait_channel == "stopped" ? "; its process is suspended"
-                                                               : "; it waits in " + sign.wait_channel;
-    switch (v.kind) {
-      case hang::start:
-        ending_.hang(now, death_cause::hang,
-                     fmt::format("it was not ready within {} of its start{}", time, where));
-        break;
-      case hang::heartbeat:
-        ending_.hang(now, death_cause::heartbeat, fmt::format("no heartbeat for {}{}", time, where));
-        break;
-      case hang::item:
-        ending_.hang(now, death_cause::hang,
-                     fmt::format("its {} has been working on {} for {}{}",
-                                 batch != nullptr && batch->job ? "device program" : "sink",
-                                 batch != nullptr ? describe(*batch) : "a batch", time, where));
-        break;
-    }
+    const std::string work = fmt::format("its {} has been working on {}", batch != nullptr && batch->job ? "device program" : "sink",
+                                         batch != nullptr ? describe(*batch) : "a batch");
+    ending_.hang(now, v.cause(), v.reason(work, sign.wait_channel));
   }
 }
 
@@ -376,8 +359,7 @@ void owner_supervision::settle_death(steady_time now, const owner_end& end, cons
   outbox_.emplace_back(uploads_lost{loss.era, std::move(left_out), std::move(blamed)});
 
   death d;
-  const bool permanent =
-      end.report.ending == process::exit_report::how::exited && exit_codes::is_permanent(end.report.code);
+  const bool permanent = end.report.is_permanent();
   if (permanent) d.ending = death::how::no_restart;
   if (makes_room(end)) d.ending = death::how::operated;
   d.fruitful = current_.fruitful;

@@ -38,6 +38,11 @@ void termination::starting(steady_time now, nanoseconds deadline) {
   start_by_ = now + deadline;
 }
 
+failure termination::why_not_started(failure why) const {
+  if (cause_ == death_cause::hang) why.message = reason_;
+  return why;
+}
+
 void termination::retire(death_cause why) {
   if (!cause_) cause_ = why;
 }

@@ -79,6 +79,8 @@ class termination {
   /// What its start waits for, as part of the reason: "executing '/mnt/worker'".
   void start_waits_for(std::string what) { start_waits_for_ = std::move(what); }
   void started() { start_by_ = never; }
+  /// Why its start failed: our reason if it was given up, otherwise `why`.
+  [[nodiscard]] failure why_not_started(failure why) const;
 
   /// It will be replaced or removed for this reason (stopped or memory) once it has finished its leases. Sets
   /// no deadline yet.

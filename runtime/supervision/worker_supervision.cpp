@@ -1,7 +1,6 @@
 #include "runtime/supervision/worker_supervision.hpp"
 
 #include "runtime/base/exit_codes.hpp"
-#include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
 
@@ -79,8 +78,7 @@ void worker_supervision::started(worker_ref who, pid_t pid) {
 void worker_supervision::start_refused(worker_ref who, steady_time now, const failure& why) {
   const child* c = living(who);
   if (c == nullptr) return;
-  failure reason = why;
-  if (c->ending.cause() == death_cause::hang) reason.message = c->ending.reason();  // the session gave up
+  const failure reason = c->ending.why_not_started(why);
   hangs_.forget(who.worker);
   children_.erase(who.worker);
   pool_.start_failed(who, now, reason);
@@ -196,9 +194,8 @@ void worker_supervision::exited(worker_ref who, steady_time now, const process::
 
 death worker_supervision::death_of(const child& c, bool blamed, std::uint64_t samples_done) {
   death d;
-  const bool exited = c.ended->ending == process::exit_report::how::exited;
-  if (exited && c.ended->code == exit_codes::finished) d.ending = death::how::normal;
-  if (exited && exit_codes::is_permanent(c.ended->code)) d.ending = death::how::no_restart;
+  if (c.ended->exited_with(exit_codes::finished)) d.ending = death::how::normal;
+  if (c.ended->is_permanent()) d.ending = death::how::no_restart;
   if (const auto cause = c.ending.cause(); cause && !is_unexpected(*cause)) d.ending = death::how::operated;
   d.blamed = blamed;
   // A worker that violates the protocol would do so again, however much work it does before that.
@@ -215,8 +212,8 @@ bool worker_supervision::is_no_worker_program(const child& c) const {
 
 /// Perhaps for another reason, such as a library that is missing for a while.
 bool worker_supervision::died_before_hello(const child& c) const {
-  return c.at == stage::started && c.ended->ending == process::exit_report::how::exited && !exit_codes::is_permanent(c.ended->code) && !c.gave_up &&
-         !closing_ && !c.ending.cause();
+  return c.at == stage::started && c.ended->ending == process::exit_report::how::exited && !c.ended->is_permanent() &&
+         !c.gave_up && !closing_ && !c.ending.cause();
 }
 
 worker_supervision::settled worker_supervision::blame_decided(worker_ref who, steady_time now, bool blamed,
@@ -252,21 +249,6 @@ worker_supervision::settled worker_supervision::blame_decided(worker_ref who, st
 
 // ---- looking ----------------------------------------------------------------------------------------------
 
-std::string worker_supervision::text_of(const hang_finding& v, const child& c,
-                                        const worker_sign& sign) const {
-  const std::string tail = sign.wait_channel.empty() ? "" : sign.wait_channel == "stopped" ? " (suspended)" : " (" + sign.wait_channel + ")";
-  const std::string time = duration_for_people(v.since);
-  switch (v.kind) {
-    case hang::start:
-      return fmt::format(
-          "it was not ready within {} of its start{}{}", time, tail,
-          c.at == stage::started ? "; it never said hello: does its main() call penstock::worker_main?" : "");
-    case hang::heartbeat: return fmt::format("no heartbeat for {}{}", time, tail);
-    case hang::item: break;
-  }
-  return fmt::format("{} for {}{}", sign.work, time, tail);
-}
-
 void worker_supervision::look(steady_time now, const std::vector<worker_sign>& signs) {
   std::vector<child_sign> seen;
   for (const worker_sign& sign : signs) {
@@ -282,8 +264,10 @@ void worker_supervision::look(steady_time now, const std::vector<worker_sign>& s
   for (const hang_finding& v : hangs_.look(now, seen)) {
     child& c = children_.at(v.worker);
     const auto sign = std::ranges::find(signs, v.worker, &worker_sign::worker);
-    c.ending.hang(now, v.kind == hang::heartbeat ? death_cause::heartbeat : death_cause::hang,
-                  text_of(v, c, *sign));
+    std::string why = v.reason(sign->work, sign->wait_channel);
+    if (v.kind == hang::start && c.at == stage::started)
+      why += "; it never said hello: does its main() call penstock::worker_main?";
+    c.ending.hang(now, v.cause(), std::move(why));
   }
 }
 

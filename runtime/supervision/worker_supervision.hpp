@@ -212,7 +212,6 @@ class worker_supervision {
   void retire(child& c, steady_time now);
   void carry_out_pool_commands(steady_time now);
   void enforce_deadlines(steady_time now);
-  [[nodiscard]] std::string text_of(const hang_finding& v, const child& c, const worker_sign& sign) const;
   [[nodiscard]] bool is_no_worker_program(const child& c) const;
   [[nodiscard]] bool died_before_hello(const child& c) const;
   [[nodiscard]] static death death_of(const child& c, bool blamed, std::uint64_t samples_done);

@@ -101,7 +101,7 @@ class BadOwnerTest(PenstockTest):
         (death,) = report["gpu"]["deaths"]
         self.assertEqual((death["cause"], death["signal"]), ("heartbeat", "SIGABRT"))
         self.assertIn("no heartbeat for 1", err)
-        self.assertRegex(death["reason"], r"^no heartbeat for 1\S* s; its process is suspended$")
+        self.assertRegex(death["reason"], r"^no heartbeat for 1\S* s \(suspended\)$")
         for verb in ("deaths", "events"):
             self.assertIn(death["reason"], self.penstock(verb, "--last")[1])
         self.assertRegex(self.penstock("metrics")[1], r'ended_last_death_info\{.*of="gpu".*cause="heartbeat".*reason="no heartbeat for 1')

@@ -125,15 +125,10 @@ void launch_book::look(steady_time now, const std::vector<rank_sign>& signs, con
   for (const supervision::hang_finding& v : hangs_.look(now, seen)) {
     if (stage_ != stage::running) continue;
     const auto sign = std::ranges::find(signs, v.worker, &rank_sign::rank);
-    const std::string& channel = sign->wait_channel;
-    const std::string where = channel.empty() ? "" : fmt::format(" ({})", channel == "stopped" ? "suspended" : channel);
-    const std::string time = duration_for_people(v.since);
-    if (v.kind == supervision::hang::start) {
-      lives_[v.worker].ending.hang(now, death_cause::hang,
-                                   fmt::format("sent nothing for {} after its start{}", time, where));
-    } else {
-      lives_[v.worker].ending.hang(now, death_cause::heartbeat, fmt::format("silent for {}{}", time, where));
-    }
+    const bool in_start = v.kind == supervision::hang::start;
+    lives_[v.worker].ending.hang(now, v.cause(),
+                                 fmt::format("{} for {}{}{}", in_start ? "sent nothing" : "silent", duration_for_people(v.since),
+                                             in_start ? " after its start" : "", supervision::place_of_wait(sign->wait_channel)));
   }
 }
 
