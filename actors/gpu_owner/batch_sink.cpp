@@ -52,8 +52,10 @@ result<void> check_sink_choice(const std::string& choice, const std::string& out
   if (choice == "npy" && out.empty()) return refuse(errc::usage, "--sink npy needs --out DIR");
   if (choice == plugin_prefix) return refuse(errc::usage, "--sink plugin: needs a file; write --sink plugin:PATH");
   if (choice == journal_prefix) return refuse(errc::usage, "--sink journal: needs a file; write --sink journal:PATH");
-  if (choice == "null" || choice == "npy" || choice.starts_with(plugin_prefix) || choice.starts_with(journal_prefix)) return {};
-  return refuse(errc::usage, "unknown --sink '{}'; choose null, npy, journal:PATH or plugin:PATH", printable(choice));
+  const bool known = choice == "null" || choice == "npy" || choice.starts_with(plugin_prefix) || choice.starts_with(journal_prefix);
+  if (!known) return refuse(errc::usage, "unknown --sink '{}'; choose null, npy, journal:PATH or plugin:PATH", printable(choice));
+  if (choice == "npy" || out.empty()) return {};
+  return refuse(errc::usage, "--out '{}' needs --sink npy; --sink {} writes nothing there", printable(out), printable(choice));
 }
 
 result<void> check_sink(const std::string& choice, const std::string& out) {

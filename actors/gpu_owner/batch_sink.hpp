@@ -58,7 +58,7 @@ result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const s
                                               const config& settings, std::shared_ptr<device::device> device,
                                               std::shared_ptr<communicator_side> communicator = nullptr);
 
-/// Whether there is such a sink (errc::usage); looks at no file.
+/// Refuses (errc::usage) an unknown sink, and a folder that it does not write to. Looks at no file.
 result<void> check_sink_choice(const std::string& choice, const std::string& out);
 
 /// The checks of make_sink() without a device, without reading the folder and without running a plugin's code.

@@ -43,7 +43,7 @@ struct session_options {
   /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest),
   /// plugin:PATH (a device program: device_program.hpp).
   std::string sink = "null";
-  std::string sink_out{};  ///< folder of the npy sink
+  std::string sink_out{};  ///< folder of the npy sink; empty for any other
   /// Joins the group of ranks that a launcher started (torchrun, penstock launch, srun, mpirun, ...). Each rank
   /// has one session, and all have the same name. The launcher then sets rank and world size. All ranks must
   /// agree on the settings that define their stream; the loss of one rank ends all; stop() stops all at the

@@ -230,7 +230,6 @@ int launch(launch_options o) {
   if (const auto no = trouble_with_file(o)) return tell_rejection(*no, o.json);
   stop_signals signals;  // before any thread starts
   if (auto ok = gpu_owner::check_sink_choice(o.sink.empty() ? "null" : o.sink, o.out); !ok) return refuse_with(exit_usage, ok.error(), o.json);
-  if (auto ok = check_out(o.sink, o.out); !ok) return refuse_with(exit_usage, ok.error(), o.json);
   // Keeps other runs from writing these files until this process ends. Locked before the state is read.
   const auto report = lock_files("the report", {o.report});
   if (!report) return refuse_with(exit_failed, report.error(), o.json);

@@ -54,7 +54,6 @@ result<rank_start> where_to_begin(launcher_link& launcher, run_state& file) {
 /// Checks at the beginning, not after hours, that all output files can be written.
 result<void> check_places(const run_files& files, const run_state& state) {
   if (auto ok = gpu_owner::check_sink(files.sink, files.out); !ok) return ok;
-  if (auto ok = check_out(files.sink, files.out); !ok) return ok;
   std::vector<std::string> replaced = state.places();
   if (!files.report.empty()) replaced.push_back(files.report);
   for (const std::string& path : replaced) {

@@ -58,12 +58,6 @@ std::optional<launcher_place> rank_of_files() {
   return is_one_of_several(place) ? std::move(place) : std::nullopt;
 }
 
-result<void> check_out(const std::string& sink, const std::string& out) {
-  if (sink == "npy" || out.empty()) return {};
-  return refuse(errc::usage, "--out '{}' needs --sink npy; --sink {} writes nothing there", printable(out),
-                sink.empty() ? "null" : printable(sink));
-}
-
 run_files files_of_rank(run_files given, const launcher_place& place) {
   return {group::sink_of_rank(given.sink, place.rank), group::folder_of_rank(given.out, place.rank),
           group::file_of_rank(given.report, place.rank)};

@@ -20,7 +20,7 @@ namespace penstock::cli {
 /// The rank that these files belong to: one of several started by a launcher, each with a part of the stream.
 /// Empty for a session alone.
 [[nodiscard]] std::optional<launcher_place> rank_of_files(const config_file::loaded_config& loaded,
-                                                                 bool joins);
+                                                          bool joins);
 /// The same when there is no config because it could not be loaded.
 [[nodiscard]] std::optional<launcher_place> rank_of_files();
 
@@ -30,8 +30,6 @@ struct run_files {
   std::string out;
   std::string report;
 };
-/// Refuses (errc::usage) a folder that --sink does not write to.
-[[nodiscard]] result<void> check_out(const std::string& sink, const std::string& out);
 [[nodiscard]] run_files files_of_rank(run_files given, const launcher_place& place);
 
 /// Refuses (errc::usage) a --state that names another rank: the ranks cannot tell whether they share it or each has its own.
