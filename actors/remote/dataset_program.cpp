@@ -63,7 +63,6 @@ result<described_program> describe(const config& settings, std::vector<std::stri
   auto worker = supervisor::lone_worker::start(
       {command, supervisor::worker_environment(environment), {}, settings.loader.hang.start_deadline, given_up});
   if (!worker) return failed(std::move(worker.error()));
-  if (auto ok = (*worker)->greet(); !ok) return failed(std::move(ok.error()));
   auto described = (*worker)->open(settings);
   if (!described) return failed(std::move(described.error()));
   std::vector<wire_fact> facts{{"a worker program with SHA-256", std::move(*digest)}};

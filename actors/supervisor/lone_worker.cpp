@@ -1,6 +1,7 @@
 #include "actors/supervisor/lone_worker.hpp"
 
 #include "actors/protocol/config_bytes.hpp"
+#include "actors/protocol/hello.hpp"
 #include "actors/protocol/link.hpp"
 #include "actors/protocol/tensors.hpp"
 #include "runtime/base/layout.hpp"
@@ -176,17 +177,18 @@ result<void> lone_worker::say(const protocol::to_worker& message, std::string_vi
 }
 
 result<void> lone_worker::greet() {
+  if (std::exchange(greeted_, true)) return {};
   const auto first = hear(deadline_, "before saying hello");
   if (!first) return tl::unexpected(first.error());
   const auto* hello = std::get_if<protocol::hello>(&*first);
-  if (hello == nullptr || hello->magic != protocol::hello::expected_magic)
-    return refuse(errc::worker_program, "its first message is not hello");
-  if (hello->version != protocol::version)
-    return refuse(errc::worker_program, "it speaks protocol {}, but this session speaks {}", hello->version, protocol::version);
+  constexpr std::string_view unlike = "it is not a penstock worker program";
+  const std::string why = hello == nullptr ? std::string(unlike) : protocol::refusal_of(*hello, unlike);
+  if (!why.empty()) return refuse(errc::worker_program, "{}", why);
   return {};
 }
 
 result<dataset_description> lone_worker::open(const config& settings) {
+  if (auto ok = greet(); !ok) return tl::unexpected(std::move(ok.error()));
   constexpr std::string_view doing = "while opening the dataset";
   if (auto ok = say(protocol::open_dataset{protocol::version, {0, 1}, protocol::config_as_bytes(settings)}, doing); !ok)
     return tl::unexpected(std::move(ok.error()));

@@ -41,7 +41,7 @@ class lone_worker {
   lone_worker(const lone_worker&) = delete;
   lone_worker& operator=(const lone_worker&) = delete;
 
-  /// Waits for its hello. Refuses a program that is not a worker, or has another protocol version.
+  /// Waits for its hello; open() does so, too. Refuses a program that is not a worker, or has another protocol version.
   result<void> greet();
   /// Has it open the dataset. Refuses (errc::dataset) with the worker's reason if the worker does.
   result<dataset_description> open(const config& settings);
@@ -75,6 +75,7 @@ class lone_worker {
   process::spawner starter_;  // its thread must live as long as the child, as in a session
   process::child child_;
   std::string program_;
+  bool greeted_ = false;
   protocol::frame_reader<protocol::from_worker> reader_;
   std::vector<protocol::from_worker> heard_;
 };

@@ -34,7 +34,6 @@ class sample_namer {
     auto worker = supervisor::lone_worker::start({settings.loader.command, supervisor::worker_environment(settings.loader.env), {},
                                                   settings.loader.hang.start_deadline});
     if (!worker) return tl::unexpected(std::move(worker.error()));
-    if (auto ok = (*worker)->greet(); !ok) return tl::unexpected(std::move(ok.error()));
     auto described = (*worker)->open(settings);
     if (!described) return tl::unexpected(std::move(described.error()));
     return std::shared_ptr<sample_namer>(new sample_namer(std::move(*worker), std::move(*described)));
