@@ -310,7 +310,6 @@ for _name in __all__:  # under the names that programs use
 
 def make(code: str, message: str, os_code: int) -> error:
     """The exception for a failure of the C++ library."""
-    message = message.removeprefix("error: ")  # of a config, as the command line shows it; here the class says so
     kind = _BY_CODE.get(code)
     if kind is None:
         made = error(message, os_code)

@@ -108,6 +108,8 @@ environment_list process_environment() {
 
 failure as_failure(const rejection& refused) {
   std::string message = render(refused.diagnostics, colour::off);
+  constexpr std::string_view prefix = "error: ";  // for the command line; here the exception says so
+  if (message.starts_with(prefix)) message.erase(0, prefix.size());
   while (message.ends_with('\n')) message.pop_back();
   return {refused.code, std::move(message), refused.os_code};
 }

@@ -48,6 +48,7 @@ TEST_CASE("load_config throws all mistakes in one error, rendered without colour
   CHECK(thrown.message.find("photos.toml:4:1") != std::string::npos);
   CHECK(thrown.message.find("photos.toml:5:9") != std::string::npos);
   CHECK(thrown.message.find('\x1b') == std::string::npos);
+  CHECK(thrown.message.starts_with("unknown key 'wokers' in [loader]\n"));
   CHECK_FALSE(thrown.message.ends_with('\n'));
 }
 
