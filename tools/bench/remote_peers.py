@@ -13,7 +13,6 @@ import argparse
 import glob
 import hashlib
 import json
-import math
 import os
 import random
 import signal
@@ -22,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from peer_loaders import crop_box
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BATCH, SIDE, WORKERS = 64, 224, 2
@@ -48,17 +49,6 @@ insecure = true
 # ---- the peers, each in a process of PYTHON; they yield (number of each file, pixels) ---------------------------------
 
 
-def crop_box(width, height, draw):
-    """RandomResizedCrop's box: 8 % to 100 % of the area, ratio 3/4 to 4/3."""
-    for _ in range(10):
-        area, ratio = width * height * draw.uniform(0.08, 1.0), math.exp(draw.uniform(math.log(3 / 4), math.log(4 / 3)))
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
-            left, top = draw.randrange(width - w + 1), draw.randrange(height - h + 1)
-            return left, top, left + w, top + h
-    return 0, 0, width, height
-
-
 def ray_data(paths, order, place):
     import numpy
     import ray
@@ -70,7 +60,7 @@ def ray_data(paths, order, place):
         for row, file in enumerate(rows["file"]):
             with Image.open(paths[file]) as image:
                 image = image.convert("RGB")
-                image = image.resize((SIDE, SIDE), Image.BILINEAR, box=crop_box(*image.size, random))
+                image = image.resize((SIDE, SIDE), Image.BILINEAR, box=crop_box(*image.size))
             pixels[row] = image.transpose(Image.FLIP_LEFT_RIGHT) if random.random() < 0.5 else image
         return {"file": rows["file"], "image": pixels}
 
