@@ -189,7 +189,7 @@ void add_headroom_command(verb_table& verbs) {
   CLI::App& verb = verbs.add(
       {"headroom",
        verb_group::look,
-       "measure how fast your program would be if it never waited for data",
+       "measure how fast your program is if it never waits for data",
        "Runs the session of FILE twice in one process: first the program gets the same batch repeatedly, which stays on the device, "
        "then it gets the real feed. Prints both rates, their ratio, and what limits the feed (penstock why). The program is a sink, or "
        "a step of a given length. Works on the host device, too.",
