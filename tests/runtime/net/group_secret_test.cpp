@@ -13,7 +13,7 @@ using namespace penstock::group;
 
 namespace {
 
-environment with_secret(const std::optional<std::string>& secret) {
+variable_lookup with_secret(const std::optional<std::string>& secret) {
   return
       [secret](const std::string& name) { return name == "PENSTOCK_GROUP_SECRET" ? secret : std::nullopt; };
 }
