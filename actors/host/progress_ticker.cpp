@@ -1,6 +1,7 @@
 #include "actors/host/progress_ticker.hpp"
 
 #include "actors/host/run_events.hpp"
+#include "actors/supervisor/death_record.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/process/process_facts.hpp"
 
@@ -30,6 +31,19 @@ std::map<std::uint32_t, std::string> standing_of(const session_status& status, s
     places[w.id] = process::wait_channel(*w.pid, flights.read(w.id).thread);
   }
   return places;
+}
+
+std::map<std::uint32_t, supervision::loading_now> loading_of(const session_status& status,
+                                                             const arena::flight_recorders& flights) {
+  std::map<std::uint32_t, supervision::loading_now> workers;
+  for (const worker_status& w : status.workers) {
+    if (!w.pid) continue;
+    const arena::flight_reading flight = flights.read(w.id);
+    if (!supervisor::has_work(flight)) continue;
+    const bool all_rows = flight.state.at == arena::phase::collating;
+    workers[w.id] = {flight.state.slot, flight.state.row + (all_rows ? 1U : 0U)};
+  }
+  return workers;
 }
 
 void announce(supervision::progress_watch::news what_changed, const std::optional<stall_report>& stalled,

@@ -25,6 +25,10 @@ namespace penstock::host {
 [[nodiscard]] std::map<std::uint32_t, std::string> standing_of(const session_status& status, std::uint32_t first_remote_place,
                                                                const arena::flight_recorders& flights);
 
+/// How far each worker has got with the batch that it is loading.
+[[nodiscard]] std::map<std::uint32_t, supervision::loading_now> loading_of(const session_status& status,
+                                                                           const arena::flight_recorders& flights);
+
 /// Acts on a watch's news: publishes the stall, logs it, and passes a change on as an event. `what`: what
 /// stalls, such as "stream".
 void announce(supervision::progress_watch::news what_changed, const std::optional<stall_report>& stalled,

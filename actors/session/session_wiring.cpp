@@ -154,6 +154,7 @@ void Session::body::add_to_progress(supervision::progress_facts& facts, const ru
   facts.consumer_waits = taking_;
   facts.owner_is_elsewhere = has_keeper();
   facts.owner_is_frozen = has_keeper() && facts.status.gpu_pid && process::wait_channel(*facts.status.gpu_pid) == process::suspended_channel;
+  facts.loading = host::loading_of(facts.status, *e.flights);
   facts.standing = host::standing_of(facts.status, first_remote_place_of(settings_.loader), *e.flights);
 }
 

@@ -23,6 +23,12 @@ struct awaited_batch {
   std::optional<steady_time> since{};  ///< when `doing.number` last changed; empty: it has not since the wait began
 };
 
+/// How far a worker has got with the batch in one of its slots.
+struct loading_now {
+  std::uint32_t slot = 0;
+  std::uint32_t rows = 0;  ///< finished
+};
+
 /// The session at one moment; a pool has no batches and no buffers, but status.jobs.
 struct progress_facts {
   session_status status;                 ///< with the samples that workers are loading now
@@ -37,6 +43,7 @@ struct progress_facts {
   bool owner_is_frozen = false;                   ///< its process is suspended
   std::optional<awaited_batch> batch{};           ///< only while the consumer of a data loader waits
   steady_time now{};                              ///< when these facts were collected
+  std::map<std::uint32_t, loading_now> loading;   ///< by worker: only of those that are loading a batch
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
 };
 

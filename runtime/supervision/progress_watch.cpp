@@ -1,6 +1,7 @@
 #include "runtime/supervision/progress_watch.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::supervision {
 namespace {
@@ -10,29 +11,63 @@ bool rests(const progress_facts& f) {
   return f.status.state == "paused" && !f.status.jobs && !f.consumer_waits && !f.owner_is_elsewhere;
 }
 
+/// The rows of this batch that its worker has finished.
+std::uint32_t rows_of(const progress_facts& f, const batch_passage& b) {
+  const auto at = f.loading.find(b.worker);
+  return b.reached() < batch_stage::loaded && at != f.loading.end() && at->second.slot == b.slot ? at->second.rows : 0;
+}
+
+/// Whether the number is higher than ever before.
+bool grows(std::uint64_t& most, std::uint64_t now) {
+  return std::exchange(most, std::max(most, now)) < now;
+}
+
 }  // namespace
 
-bool progress_watch::moved(const progress_facts& facts) {
-  std::uint64_t passed = facts.released * batch_stages;
-  if (const auto& jobs = facts.status.jobs) passed += jobs->ok + jobs->failed + jobs->cancelled;
-  bool any = false;
+void progress_watch::add_batches(const progress_facts& facts, movement& found) {
+  std::map<stream_position, furthest> now;
+  bool before_the_head = true;
+  for (const batch_passage& b : facts.under_way) {
+    const auto known = batches_.find(b.position);
+    const furthest before = known == batches_.end() ? furthest{} : known->second;
+    const furthest reached{std::max(before.stage, b.reached()), std::max(before.rows, rows_of(facts, b))};
+    const bool further = reached.stage > before.stage || reached.rows > before.rows;
+    found.anywhere |= further;
+    found.at_the_head |= further && before_the_head;
+    before_the_head = before_the_head && before.stage >= batch_stage::taken;
+    now.emplace(b.position, reached);
+  }
+  batches_ = std::move(now);
+}
+
+/// A data loader submits a batch again as another job, so only a delivery ends the attempts at a batch.
+void progress_watch::add_jobs(const pool_statistics& jobs, const progress_facts& facts, movement& found) {
+  if (!jobs.of_batches) {
+    const bool ended = grows(jobs_ended_, jobs.ok + jobs.failed + jobs.cancelled);
+    found.anywhere |= ended;
+    found.at_the_head |= ended;
+    return;
+  }
+  const bool loaded = grows(jobs_ended_, jobs.ok);
+  found.anywhere |= loaded;
+  bool delivered = std::exchange(delivered_, facts.status.batches_done) != facts.status.batches_done;
+  if (delivered) mark_ = {};
+  delivered |= loaded && !facts.batch;  // the consumer has it, but has not counted it yet
+  bool further = false;
   if (facts.batch && facts.batch->doing.step != batch_step::unknown) {
-    const std::pair mark(facts.batch->job, facts.batch->doing.number);
-    any |= std::exchange(mark_, mark) != mark;
+    const std::pair mark(facts.batch->doing.step, facts.batch->doing.number);
+    further = std::exchange(mark_, std::max(mark_, mark)) < mark;
   }
-  for (const batch_passage& b : facts.under_way) passed += 1 + static_cast<std::uint64_t>(b.reached());
-  const bool stage_passed = passed > stages_passed_;  // the sum can shrink: a batch that is loaded again goes back
-  stages_passed_ = std::max(stages_passed_, passed);
-  any |= stage_passed;
-  for (const worker_status& w : facts.status.workers) {
-    work& done = work_[w.id];
-    if (std::exchange(done.incarnation, w.incarnation) != w.incarnation) done.before = 0;
-    const std::uint64_t since = w.samples - std::min(w.samples, done.before);
-    any |= since > done.most;
-    done.most = std::max(done.most, since);
-    if (stage_passed) done.before = w.samples, done.most = 0;
-  }
-  return any;
+  found.anywhere |= delivered || further;
+  found.at_the_head |= delivered || further;
+}
+
+progress_watch::movement progress_watch::moved(const progress_facts& facts) {
+  movement found;
+  found.anywhere = found.at_the_head = grows(released_, facts.released);
+  add_batches(facts, found);
+  if (facts.status.jobs) add_jobs(*facts.status.jobs, facts, found);
+  return found;
 }
 
 /// Whether something has become ready for the first time. Each place counts once, so a pool that crashes and
@@ -46,13 +81,14 @@ bool progress_watch::started(const progress_facts& facts) {
 }
 
 progress_watch::news progress_watch::look(steady_time now, const progress_facts& facts) {
-  const bool any = moved(facts);
+  const movement found = moved(facts);
+  const bool moves = stalled_ ? found.at_the_head : found.anywhere;
   const bool first_ready = started(facts);
   if (!stalled_ && first_ready) last_movement_ = now;
-  if (any || last_movement_ == never || !is_owed(facts) || rests(facts)) {
+  if (moves || last_movement_ == never || !is_owed(facts) || rests(facts)) {
     last_movement_ = now;
     const bool was_stalled = std::exchange(stalled_, std::nullopt).has_value();
-    return was_stalled && any ? news::moves_again : news::none;
+    return was_stalled && moves ? news::moves_again : news::none;
   }
   if (now - last_movement_ < patience_) return news::none;
   const awaited why = find_blocker(facts);

@@ -5,10 +5,13 @@
 // A start takes longer on a busy machine: until start_patience() has passed, waiting for a start is not a stall.
 // The time restarts when the owner or a worker's place becomes ready for the first time.
 //
-// Progress means that a worker finishes a sample, a batch passes a stage, a job ends, or a worker gets to the next
-// sample of the batch that a data loader's consumer waits for. Starts, deaths, heartbeats and restarts of processes do
-// not count, because a pool can crash and restart forever. Neither do samples that a replaced worker loads again: as
-// long as no batch passes a stage, a place has to get further than its previous workers.
+// Progress means that something is completed for the first time: a sample, a stage of a batch after its lease, a job, or a
+// sample of the batch that a data loader's consumer waits for. Starts, deaths, leases and heartbeats are no progress, and
+// neither is work that is done again after a death: each batch has to get further than it ever was.
+//
+// While workers hang or die, one after the other, on the sample that the stream waits for, other workers may complete
+// later batches. So once it is reported, a stall ends only when a batch is delivered, or the first one that is not
+// delivered gets further. Until then it keeps its beginning, whatever it waits for.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
 // consumer requests nothing while it holds every prepared batch or the session is paused.
@@ -24,7 +27,6 @@
 #include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
 namespace penstock::supervision {
 
@@ -42,22 +44,30 @@ class progress_watch {
   [[nodiscard]] const std::optional<stall_report>& stalled() const noexcept { return stalled_; }
 
  private:
-  [[nodiscard]] bool moved(const progress_facts& facts);
+  struct movement {
+    bool anywhere = false;
+    bool at_the_head = false;  // something was delivered, or what is delivered next got further
+  };
+  /// How far a batch has ever got, whichever workers had it.
+  struct furthest {
+    batch_stage stage = batch_stage::leased;
+    std::uint32_t rows = 0;
+  };
+
+  [[nodiscard]] movement moved(const progress_facts& facts);
+  void add_batches(const progress_facts& facts, movement& found);
+  void add_jobs(const pool_statistics& jobs, const progress_facts& facts, movement& found);
   [[nodiscard]] bool started(const progress_facts& facts);
 
   nanoseconds patience_;
   std::optional<stall_report> stalled_;
   steady_time last_movement_ = never;
-  std::uint64_t stages_passed_ = 0;
-  std::pair<std::uint64_t, std::uint64_t> mark_{};  // of the awaited batch: job, mark
-  /// The samples that the workers of one place have finished since a batch passed a stage.
-  struct work {
-    std::uint32_t incarnation = 0;
-    std::uint64_t before = 0;  // finished by this worker when a batch last passed a stage
-    std::uint64_t most = 0;    // the most that one worker has finished since then
-  };
-  std::map<std::uint32_t, work> work_;  // by place
-  std::set<std::uint32_t> started_;  // places that have been ready
+  std::map<stream_position, furthest> batches_;  // those under way
+  std::uint64_t released_ = 0;
+  std::uint64_t jobs_ended_ = 0;                    // of a data loader: loaded batches
+  std::uint64_t delivered_ = 0;                     // batches of a data loader
+  std::pair<batch_step, std::uint64_t> mark_{};  // the furthest one of the batch that a data loader delivers next
+  std::set<std::uint32_t> started_;                 // places that have been ready
   bool owner_started_ = false;
 };
 

@@ -15,6 +15,11 @@ namespace {
 using news = progress_watch::news;
 const steady_time start = steady_time{} + 1h;
 
+/// The worker is loading the batch in slot 0, and has finished this many rows of it.
+void has_finished(progress_facts& f, std::uint32_t rows, std::uint32_t worker = 0) {
+  f.loading[worker] = {0, rows};
+}
+
 }  // namespace
 
 TEST_CASE("a stall is reported once, with its age at every poll, and so is its end") {
@@ -25,7 +30,7 @@ TEST_CASE("a stall is reported once, with its age at every poll, and so is its e
   CHECK(watch.look(start + 5s, f) == news::stalled);
   CHECK(watch.look(start + 6s, f) == news::none);
   CHECK(watch.stalled()->seconds == 6);
-  f.status.workers[0].samples = 1;
+  has_finished(f, 1);
   CHECK(watch.look(start + 7s, f) == news::moves_again);
   CHECK_FALSE(watch.stalled());
   CHECK(watch.look(start + 8s, f) == news::none);
@@ -48,7 +53,7 @@ TEST_CASE("a finished sample and a batch that passes a stage are progress, and a
   progress_watch watch;
   watch.look(start, f);
   SECTION("a sample") {
-    f.status.workers[0].samples = 1;
+    has_finished(f, 1);
     CHECK(watch.look(start + 5s, f) == news::none);
   }
   SECTION("a stage") {
@@ -64,6 +69,14 @@ TEST_CASE("a finished sample and a batch that passes a stage are progress, and a
     f.status.workers[0].incarnation = 2;
     CHECK(watch.look(start + 5s, f) == news::stalled);
   }
+  SECTION("a sample of a batch in another slot") {
+    f.loading[0] = {1, 7};
+    CHECK(watch.look(start + 5s, f) == news::stalled);
+  }
+  SECTION("another lease") {
+    f.under_way.push_back(batch_at(1, batch_stage::leased, 1));
+    CHECK(watch.look(start + 5s, f) == news::stalled);
+  }
 }
 
 TEST_CASE(
@@ -72,11 +85,11 @@ TEST_CASE(
   f.under_way = {batch_at(0, batch_stage::begun)};
   progress_watch watch;
   watch.look(start, f);
-  f.status.workers[0].samples = 7;
+  has_finished(f, 7);
   CHECK(watch.look(start + 4s, f) == news::none);
-  const auto replaced_after = [&](std::uint64_t samples) {
+  const auto replaced_after = [&](std::uint32_t samples) {
     ++f.status.workers[0].incarnation;
-    f.status.workers[0].samples = samples;
+    has_finished(f, samples);
   };
   replaced_after(3);
   CHECK(watch.look(start + 8s, f) == news::none);
@@ -89,11 +102,84 @@ TEST_CASE(
   SECTION("a stage") {
     f.under_way[0] = batch_at(0, batch_stage::loaded);
     CHECK(watch.look(start + 10s, f) == news::moves_again);
-    f.status.workers[0].samples = 8;
+    f.under_way.push_back(batch_at(1, batch_stage::begun));
+    has_finished(f, 8);
     CHECK(watch.look(start + 14s, f) == news::none);
-    replaced_after(2);
+    replaced_after(9);
     CHECK(watch.look(start + 18s, f) == news::none);
   }
+}
+
+TEST_CASE("a stall keeps its beginning while workers hang on the same sample one after the other, whatever else they load in between") {
+  progress_watch watch;
+  progress_facts f = asking();
+  f.status.workers = {worker_in(0, "ready"), worker_in(1, "ready"), worker_in(sacrificial, "stopped")};
+  f.under_way = {batch_at(4, batch_stage::leased, 1), batch_at(5, batch_stage::loaded, 0), batch_at(6, batch_stage::leased, 1)};
+  f.under_way[2].slot = 1;
+  has_finished(f, 13, 1);
+  watch.look(start, f);
+  CHECK(watch.look(start + 5s, f) == news::stalled);
+  // worker/1 is killed. worker/0 gets what it held, and hangs at the same sample.
+  f.status.workers[1] = worker_in(1, "starting");
+  f.loading.erase(1);
+  f.under_way[0] = batch_at(4, batch_stage::leased, 0);
+  f.under_way[2] = batch_at(6, batch_stage::leased, 0);
+  for (std::uint32_t rows = 0; rows <= 13; ++rows) {
+    has_finished(f, rows);
+    CHECK(watch.look(start + 9s, f) == news::none);
+  }
+  // worker/1 is back and loads later batches for the first time.
+  f.status.workers[1] = worker_in(1, "ready");
+  f.under_way[2] = batch_at(6, batch_stage::loaded, 1);
+  f.under_way.push_back(batch_at(7, batch_stage::loaded, 1));
+  CHECK(watch.look(start + 10s, f) == news::none);
+  REQUIRE(watch.stalled());
+  CHECK(watch.stalled()->seconds == 10);
+  // worker/0 is killed, too; the sample is tried alone and hangs again.
+  f.status.workers[0] = worker_in(0, "starting");
+  f.status.workers[2] = worker_in(sacrificial, "ready");
+  f.loading.erase(0);
+  f.under_way[0] = batch_at(4, batch_stage::leased, sacrificial);
+  f.under_way[0].samples = 1;
+  has_finished(f, 0, sacrificial);
+  watch.look(start + 20s, f);
+  REQUIRE(watch.stalled());
+  CHECK(watch.stalled()->seconds == 20);
+  // The sample is quarantined, and the batch loaded without it.
+  f.loading.clear();
+  f.status.workers[0] = worker_in(0, "ready");
+  f.under_way[0] = batch_at(4, batch_stage::leased, 0);
+  CHECK(watch.look(start + 30s, f) == news::none);
+  CHECK(watch.stalled()->seconds == 30);
+  SECTION("it gets further than before") {
+    has_finished(f, 14);
+    CHECK(watch.look(start + 31s, f) == news::moves_again);
+  }
+  SECTION("it is loaded") {
+    f.under_way[0] = batch_at(4, batch_stage::loaded, 0);
+    CHECK(watch.look(start + 31s, f) == news::moves_again);
+  }
+  SECTION("it is delivered") {
+    f.released = 1;
+    f.under_way.erase(f.under_way.begin());
+    CHECK(watch.look(start + 31s, f) == news::moves_again);
+  }
+  CHECK_FALSE(watch.stalled());
+}
+
+TEST_CASE("until a stall is reported, any batch that gets further is progress") {
+  progress_watch watch;
+  progress_facts f = asking();
+  f.status.workers = {worker_in(0, "ready"), worker_in(1, "ready")};
+  f.under_way = {batch_at(0, batch_stage::leased, 0), batch_at(1, batch_stage::leased, 1)};
+  watch.look(start, f);
+  has_finished(f, 3, 1);
+  CHECK(watch.look(start + 4s, f) == news::none);
+  CHECK(watch.look(start + 8s, f) == news::none);
+  CHECK(watch.look(start + 9s, f) == news::stalled);
+  has_finished(f, 4, 1);
+  CHECK(watch.look(start + 10s, f) == news::none);
+  CHECK(watch.stalled()->seconds == 6);
 }
 
 TEST_CASE("no progress is required while no batch is owed") {
@@ -195,6 +281,42 @@ TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to 
   CHECK(watch.look(start + 612s, f) == news::none);
   CHECK(watch.look(start + 616s, f) == news::none);
   CHECK(watch.look(start + 617s, f) == news::stalled);
+}
+
+TEST_CASE("a data loader's stall keeps its beginning while its batch is tried again, also as another job") {
+  progress_watch watch;
+  progress_facts f;
+  f.status.state = "ok";
+  f.status.workers = {worker_in(0, "ready")};
+  f.sacrificial_place = sacrificial;
+  f.status.jobs.emplace();
+  f.status.jobs->of_batches = true;
+  f.status.jobs->running = 1;
+  f.status.batches_done = 9;
+  f.batch = awaited_batch{78, {batch_step::sample, 5, "sample 1237"}, {}};
+  watch.look(start, f);
+  CHECK(watch.look(start + 5s, f) == news::stalled);
+  f.batch = awaited_batch{78, {batch_step::setup, 65535, ""}, {}};  // by a replaced worker
+  CHECK(watch.look(start + 8s, f) == news::none);
+  for (std::uint64_t sample = 0; sample <= 5; ++sample) {
+    f.batch = awaited_batch{78, {batch_step::sample, sample, ""}, {}};
+    CHECK(watch.look(start + 9s, f) == news::none);
+  }
+  f.status.jobs->failed = 1;  // its time limit
+  f.batch = awaited_batch{91, {batch_step::sample, 4, ""}, {}};
+  f.status.jobs->ok = 3;  // later batches
+  CHECK(watch.look(start + 65s, f) == news::none);
+  REQUIRE(watch.stalled());
+  CHECK(watch.stalled()->seconds == 65);
+  SECTION("the batch gets further") {
+    f.batch->doing.number = 6;
+  }
+  SECTION("the batch is delivered, or left out") {
+    f.status.batches_done = 10;
+    f.batch = awaited_batch{92, {batch_step::sample, 0, ""}, {}};
+  }
+  CHECK(watch.look(start + 66s, f) == news::moves_again);
+  CHECK_FALSE(watch.stalled());
 }
 
 TEST_CASE("a start is a stall only if it takes longer than usual, and each part of it has its own limit") {
