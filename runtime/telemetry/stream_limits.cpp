@@ -110,7 +110,9 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   std::erase_if(settled_, [&](const auto& b) { return b.first < oldest; });
   estimated_.clear();
   waits_from_ = 0;
+  oldest_ = now - kept_ns;
   if (looked_ > 0 && now - looked_ > nanoseconds(longest_turn).count()) forget_until(now);
+  lost_now_ = 0;
   if (facts.begun == never) return last_ = {};
   note_outage(now, facts);
   measure_workers(now, facts);
@@ -132,6 +134,8 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
 
 /// Called after this process, or its machine, was suspended: that time says nothing about the stream.
 void stream_limits::forget_until(std::int64_t now) {
+  lost_seconds_ = last_.lost_seconds.value_or(0);
+  down_ = 0;
   settled_.clear();
   work_.clear();
   outages_.clear();
@@ -144,57 +148,67 @@ stream_limits::bucket& stream_limits::at(std::int64_t ns) {
 }
 
 void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double weight) {
-  from = std::max(from, counted_from_);
+  from = first_counted(from);
   while (from < to) {
     std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
     // Without an owner, no batch can be taken: this overrides any other cause.
     limit cause = what;
-    bool down = false;
     for (const outage& o : outages_) {
       if (from >= o.from && from < o.to) cause = limit::start;
-      if (from >= o.from && from < o.to) down = o.down;
       for (const std::int64_t edge : {o.from, o.to})
         if (edge > from) end = std::min(end, edge);
     }
     const double seconds = seconds_of(end - from) * weight;
     at(from).seconds[static_cast<std::size_t>(cause)] += seconds;
     if (began_ == 0) at(from).of_beginning[static_cast<std::size_t>(cause)] += seconds;
-    if (down && what != limit::consumer && into_ == &settled_) lost_seconds_ += seconds;
     from = end;
   }
+}
+
+std::int64_t stream_limits::first_counted(std::int64_t from) const {
+  return std::max({from, counted_from_, oldest_});
 }
 
 /// For time in which the consumer asked for a batch while it held every buffer.
 void stream_limits::add_held(std::int64_t from, std::int64_t to) {
   add(limit::consumer, from, to);
-  spread(std::max(from, counted_from_), to, [this](std::int64_t when, double seconds) { at(when).held += seconds; });
+  spread(first_counted(from), to, [this](std::int64_t when, double seconds) { at(when).held += seconds; });
 }
 
 /// For time in which the batch was on its way from a loader host.
 void stream_limits::add_link(std::int64_t from, std::int64_t to) {
   add(limit::wire, from, to);
-  spread(std::max(from, counted_from_), to, [this](std::int64_t when, double seconds) { at(when).link += seconds; });
+  spread(first_counted(from), to, [this](std::int64_t when, double seconds) { at(when).link += seconds; });
 }
 
 /// `busy`: how long the head takes to load; `from` to `to` is the stalled part of that.
 void stream_limits::add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to) {
   add(limit::order, from, to);
-  spread(std::max(from, counted_from_), to, [this](std::int64_t when, double seconds) { at(when).stalled += seconds; });
+  spread(first_counted(from), to, [this](std::int64_t when, double seconds) { at(when).stalled += seconds; });
   bucket& b = at(to);
   if (!b.stall || b.stall->seconds < busy) b.stall = {head.worker, busy};
 }
 
-/// For time in which the stream waited for a batch whose worker had died, until it was leased again.
-void stream_limits::add_lost(std::uint32_t worker, std::int64_t from, std::int64_t to) {
-  add(limit::start, from, to);
-  spread(std::max(from, counted_from_), to, [&](std::int64_t when, double seconds) {
-    at(when).lost[worker] += seconds;
-    if (into_ == &settled_) lost_seconds_ += seconds;
-  });
+/// For time in which the stream waited for a batch whose workers died one after the other, until it was leased to the last
+/// one. Each worker is charged from its own lease on.
+void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) {
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    const std::int64_t first = std::max(from, held[i].leased);
+    const std::int64_t last = i + 1 < held.size() ? std::min(to, held[i + 1].leased) : to;
+    if (first >= last) continue;
+    add(limit::start, first, last);
+    spread(first_counted(first), last, [&](std::int64_t when, double seconds) { at(when).lost[held[i].worker] += seconds; });
+  }
+}
+
+/// What deaths cost of a wait: unlike the shares, all of it counts, however long it is.
+double stream_limits::cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const {
+  return seconds_of(std::max<std::int64_t>(to - std::max({from, held.front().leased, counted_from_}), 0));
 }
 
 /// Records which worker held a batch before it died, if the batch has been leased to another worker since. (A late
-/// batch can also have two workers: both are alive.)
+/// batch can also have two workers: both are alive.) The sacrificial worker, which is not in `workers`, tries a batch that
+/// others have lost: its time is charged to the last of them.
 void stream_limits::note_lost(const limit_facts& facts) {
   for (const batch_passage& b : facts.passages) {
     const auto known = known_.find(b.position);
@@ -202,7 +216,8 @@ void stream_limits::note_lost(const limit_facts& facts) {
     const batch_passage& before = known->second;
     const auto w = std::ranges::find(facts.workers, before.worker, &worker_look::id);
     const bool lives = w != facts.workers.end() && w->incarnation == before.incarnation && w->ready;
-    if (!lives) lost_.try_emplace(b.position, earlier_lease{before.worker, stamp(before, batch_stage::leased)});
+    if (lives || (w == facts.workers.end() && lost_.contains(b.position))) continue;
+    lost_[b.position].push_back({before.worker, stamp(before, batch_stage::leased)});
   }
 }
 
@@ -211,7 +226,8 @@ void stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
   const bool down = !facts.device_ready && !facts.owner_is_frozen;
   while (!outages_.empty() && outages_.front().to < now - kept_ns) outages_.pop_front();
   if (facts.jobs || taken_ == 0 || looked_ == 0 || facts.is_over || (!down && !facts.owner_is_frozen)) return;
-  outages_.push_back({looked_, now, down});
+  outages_.push_back({looked_, now});
+  if (down && (facts.owner_is_elsewhere || facts.waits_since)) down_ += seconds_of(now - looked_);
   (down ? at(now).owner_down : at(now).owner_frozen) += seconds_of(now - looked_);
 }
 
@@ -292,7 +308,7 @@ void stream_limits::remember(const limit_facts& facts) {
 /// Attributes the consumer's wait for this batch, which it has taken.
 void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t to = stamp(b, batch_stage::taken);
-  const std::int64_t earliest = std::max({taken_, ns_of(facts.begun), to - 2 * nanoseconds(span).count()});
+  const std::int64_t earliest = std::max(taken_, ns_of(facts.begun));
   // A sink asks for the first batch only once the stream is ready, but the first wait began with the stream.
   const bool is_known = taken_ != 0 && b.demanded != 0;
   const std::int64_t from = is_known ? std::clamp(b.demanded, earliest, to) : earliest;
@@ -314,9 +330,11 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t copied = std::max(stamp(b, batch_stage::copied), submitted);
   const std::int64_t converted = std::max(stamp(b, batch_stage::ready), copied);
   if (const auto lost = lost_.find(b.position); lost != lost_.end()) {
-    const std::int64_t held = std::min(lost->second.leased, leased);
-    part(from, held, is(limit::start));
-    part(held, leased, [&](std::int64_t first, std::int64_t last) { add_lost(lost->second.worker, first, last); });
+    part(from, std::min(lost->second.front().leased, leased), is(limit::start));
+    part(from, leased, [&](std::int64_t first, std::int64_t last) {
+      add_lost(lost->second, first, last);
+      lost_seconds_ += cost_of(lost->second, first, last);
+    });
     lost_.erase(lost);
   } else {
     part(from, leased, is(limit::start));
@@ -346,6 +364,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   w.reading = median({w.readings.begin(), w.readings.end()});
   ++at(to).batches;
   at(to).samples += b.samples;
+  lost_seconds_ += std::exchange(down_, 0);
   taken_ = to;
   if (began_ == 0) began_ = to;
   released_ = stamp(b, batch_stage::released);
@@ -386,6 +405,7 @@ void stream_limits::add_work(double reading, std::int64_t from, std::int64_t to)
 
 /// Attributes the time since the last batch was taken.
 void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
+  lost_now_ = down_;
   if (facts.is_over) return;
   const std::int64_t idle_since = taken_ == 0 ? ns_of(facts.begun) : taken_;
   std::int64_t waits = now;
@@ -430,19 +450,18 @@ void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const lim
 void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now,
                                   const limit_facts& facts) {
   const auto w = std::ranges::find(facts.workers, head.worker, &worker_look::id);
-  if (w == facts.workers.end() || !w->ready || w->incarnation != head.incarnation) {
-    // The sacrificial worker is not in `workers`: it tries a batch that another worker has lost.
-    const auto lost = lost_.find(head.position);
-    return add_lost(lost != lost_.end() ? lost->second.worker : head.worker, from, now);
-  }
   std::int64_t begun = stamp(head, batch_stage::leased);
-  if (const auto lost = lost_.find(head.position); lost != lost_.end()) {
-    const std::int64_t held = std::min(lost->second.leased, begun);
-    add(limit::start, from, std::min(held, now));
-    add_lost(lost->second.worker, std::max(from, held), std::min(begun, now));
-  } else {
-    add(limit::start, from, std::min(begun, now));  // from `from` until the batch was leased
+  const auto lost = lost_.find(head.position);
+  std::vector<earlier_lease> held = lost != lost_.end() ? lost->second : std::vector<earlier_lease>{};
+  const bool is_lost = w == facts.workers.end() || !w->ready || w->incarnation != head.incarnation;
+  if (is_lost && (held.empty() || w != facts.workers.end())) held.push_back({head.worker, begun});
+  const std::int64_t until = is_lost ? now : std::min(begun, now);
+  add(limit::start, from, held.empty() ? until : std::min(held.front().leased, until));  // until it was leased for the first time
+  if (!held.empty()) {
+    add_lost(held, from, until);
+    lost_now_ += cost_of(held, from, until);
   }
+  if (is_lost) return;
   for (const auto& [position, b] : known_) {
     if (b.worker == head.worker && position != head.position)
       begun = std::max(begun, stamp(b, batch_stage::loaded));
@@ -615,7 +634,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   for (double& share : r.share) share /= r.seconds;
   for (double& share : r.share_of_beginning) share /= r.seconds;
   r.beginning = std::clamp(seconds_of((began_ == 0 ? now : began_) - first) / r.seconds, 0.0, 1.0);
-  if (!facts.jobs) r.lost_seconds = lost_seconds_;
+  if (!facts.jobs) r.lost_seconds = std::max(last_.lost_seconds.value_or(0), lost_seconds_ + lost_now_);
   r.working = r.busy / r.seconds;
   for (double* share : {&r.held, &r.owner_frozen, &r.owner_down, &r.link}) *share = std::min(*share / r.seconds, 1.0);
   r.spare = facts.jobs ? 0 : std::min(spare_seconds(first) / r.seconds, 1.0);

@@ -67,7 +67,8 @@ struct limit_reading {
   std::array<double, limit_count> share{};
   double beginning = 0;  ///< share of the time before the first batch (in a pool, before the first job ended)
   std::array<double, limit_count> share_of_beginning{};  ///< the part of `share` that falls into that time
-  /// Total time so far that the stream waited for batches of dead workers and for dead owners; empty for a pool.
+  /// Total time so far, including the wait in progress, that the stream waited for batches of workers that died while they
+  /// held them, and for dead owners; empty for a pool.
   std::optional<double> lost_seconds{};
 
   // Figures for the advice.
@@ -165,7 +166,10 @@ class stream_limits {
   struct outage {
     std::int64_t from = 0;
     std::int64_t to = 0;
-    bool down = false;  // whether the owner was being replaced rather than suspended
+  };
+  struct earlier_lease {
+    std::uint32_t worker = 0;
+    std::int64_t leased = 0;
   };
   struct worker_memory {
     std::uint32_t incarnation = 0;
@@ -183,10 +187,12 @@ class stream_limits {
 
   void forget_until(std::int64_t now);
   [[nodiscard]] bucket& at(std::int64_t ns);
+  [[nodiscard]] std::int64_t first_counted(std::int64_t from) const;
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
   void add_held(std::int64_t from, std::int64_t to);
   void add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to);
-  void add_lost(std::uint32_t worker, std::int64_t from, std::int64_t to);
+  void add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to);
+  [[nodiscard]] double cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const;
   void note_lost(const limit_facts& facts);
   void note_outage(std::int64_t now, const limit_facts& facts);
   void measure_workers(std::int64_t now, const limit_facts& facts);
@@ -214,11 +220,7 @@ class stream_limits {
   std::map<std::int64_t, bucket> estimated_;       // for the wait in progress; rebuilt at each look
   std::map<std::int64_t, bucket>* into_ = &settled_;
   std::map<stream_position, batch_passage> known_;  // batches not taken yet, and the last ones taken
-  struct earlier_lease {
-    std::uint32_t worker = 0;
-    std::int64_t leased = 0;
-  };
-  std::map<stream_position, earlier_lease> lost_;  // batches that another worker loads, because their first worker died
+  std::map<stream_position, std::vector<earlier_lease>> lost_;  // batches that another worker loads: each worker that died, in turn
   std::map<std::uint32_t, worker_memory> workers_;
   std::deque<work_seen> work_;
   std::optional<nanoseconds> consumer_waited_;  // as of the last look; only for a data loader
@@ -226,9 +228,12 @@ class stream_limits {
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has taken none
   std::int64_t released_ = 0;  // when the consumer released that batch; 0: it has not
   std::int64_t began_ = 0;     // when the beginning ended; 0: it has not
-  double lost_seconds_ = 0;    // limit_reading::lost_seconds
+  double lost_seconds_ = 0;    // limit_reading::lost_seconds, without the wait in progress
+  double lost_now_ = 0;        // of the wait in progress
+  double down_ = 0;            // seconds of the wait in progress in which the owner was being replaced
   std::int64_t looked_ = 0;
   std::int64_t counted_from_ = 0;
+  std::int64_t oldest_ = 0;  // earlier times are not attributed any more
   std::int64_t waits_from_ = 0;  // when the wait in progress began; 0: there is none
   bool over_ = false;
   limit_reading last_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <numeric>
 #include <string>
 
@@ -214,6 +215,98 @@ TEST_CASE(
   }
   CHECK_FALSE(r.lost.has_value());
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // over the whole run
+}
+
+TEST_CASE("all the time that workers hung on the awaited batch before they were killed is the cost of their deaths, at once and to the end") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.workers = {{0, 1, true, false, true, false, {}, {}}, {1, 1, true, false, true, false, {}, {}}};
+  const auto ns = [&](nanoseconds since) { return made_up_pipeline::start_ns + since.count(); };
+  batch_passage first;
+  first.incarnation = 1;
+  first.samples = 4;
+  first.demanded = ns(0ms);
+  for (nanoseconds::rep& stage : first.at) stage = ns(1s);
+  batch_passage b;
+  b.position = 1;
+  b.samples = 4;
+  const auto leased_to = [&](std::uint32_t worker, nanoseconds when, std::uint32_t incarnation = 1) {
+    b.worker = worker;
+    b.incarnation = incarnation;
+    b.at[0] = ns(when);
+    f.passages = {b};
+  };
+  stream_limits limits;
+  limit_reading r;
+  nanoseconds t = 1s;
+  const auto look_until = [&](nanoseconds until) {
+    for (; t <= until; t += 200ms) r = limits.look(f.begun + t, f);
+  };
+  f.waits_since = f.begun + 1s;
+  leased_to(1, 1s);
+  f.passages.insert(f.passages.begin(), first);
+  look_until(1s);
+  f.passages = {b};
+  look_until(31s);
+  CHECK(r.lost_seconds == 0.0);
+  CHECK_FALSE(r.lost);
+  f.workers[1] = {1, 2, false, true, false, false, {}, {}};  // worker/1 is killed
+  look_until(32s);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(31).margin(0.21));
+  REQUIRE(r.lost);
+  CHECK(r.lost->worker == 1);
+  leased_to(0, 32s);
+  f.workers[1] = {1, 2, true, false, false, false, {}, {}};
+  look_until(62s);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(31).margin(0.21));
+  f.workers[0] = {0, 2, false, true, false, false, {}, {}};  // and so is worker/0
+  look_until(63s);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(62).margin(0.21));
+  REQUIRE(r.lost);
+  CHECK(r.lost->worker == 0);
+  CHECK(r.lost->share > 0.9);
+  leased_to(64, 63s);  // the sample is tried alone
+  look_until(93s);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(92).margin(0.21));
+  REQUIRE(r.lost);
+  CHECK(r.lost->worker == 0);
+  f.workers[0] = {0, 2, true, false, true, false, {}, {}};
+  leased_to(0, 94s, 2);
+  look_until(94s);
+  SECTION("the batch is loaded") {
+    for (std::size_t i = 1; i < batch_stages; ++i) b.at[i] = ns(95s);
+    b.demanded = ns(1s);
+    b.number = 2;
+    f.passages = {b};
+    f.waits_since = f.begun + 95s;
+    look_until(96s);
+  }
+  SECTION("the run ends first") {
+    f.is_over = true;
+    look_until(96s);
+  }
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(93).margin(0.21));
+}
+
+TEST_CASE("a look costs no more after hours without a batch than after seconds") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.workers = {{0, 1, true, false, true, false, {}, {}}};
+  batch_passage b;
+  b.incarnation = 1;
+  b.samples = 4;
+  b.at[0] = made_up_pipeline::start_ns;
+  f.passages = {b};
+  SECTION("the consumer waits") {
+    f.waits_since = f.begun;
+  }
+  SECTION("the session is paused") {
+    f.is_paused = true;
+  }
+  stream_limits limits;
+  const std::clock_t began = std::clock();
+  for (nanoseconds t = 0s; t <= 6h; t += 2s) limits.look(f.begun + t, f);
+  CHECK(static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC < 15);
 }
 
 TEST_CASE("if one sample stalls while other workers' batches are ready, order is the limit") {
