@@ -29,21 +29,20 @@ template <class Death>
   return kind == work_kind::jobs ? counted(held, "job runs again", "jobs run again") : counted(held, "batch is loaded again", "batches are loaded again");
 }
 
-/// What to do about a sample, or a job, that hangs again and again. Empty if a time limit already ends the job or the data loader's
-/// batch.
+/// What to do about a sample, or a job, that hangs again and again. Empty if a time limit has already ended an attempt.
 [[nodiscard]] constexpr std::string_view way_out_of_hangs(work_kind kind, bool timed_out) noexcept {
+  if (timed_out) return {};
   if (kind == work_kind::samples) {
     return "restarting a worker does not help; the session itself kills a worker after [loader.hang] item_timeout, and [quarantine] "
            "max_attempts such deaths quarantine the sample";
   }
-  if (timed_out) return {};
   return kind == work_kind::jobs ? "restarting a worker does not help, but a time limit does: [jobs] timeout, or that of the job"
                                  : "restarting a worker does not help, but a time limit does: DataLoader(timeout=60, on_bad_sample=\"skip\") leaves "
                                    "the sample out after three tries";
 }
 
-/// "2 times: in worker/0 at 23:04:05 after 40 s, in worker/1 at 23:05:10 after 1 m 2 s", the last three, and what helps. Times are in UTC.
-[[nodiscard]] inline std::string hangs_in_words(const hung_work& hung, work_kind kind) {
+/// "2 times: in worker/0 at 23:04:05 after 40 s, in worker/1 at 23:05:10 after 1 m 2 s": the last three. Times are in UTC.
+[[nodiscard]] inline std::string hangs_in_words(const hung_work& hung) {
   constexpr std::size_t shown = 3;
   std::string text;
   for (std::size_t i = hung.hangs.size() - std::min(hung.hangs.size(), shown); i < hung.hangs.size(); ++i) {
@@ -52,8 +51,13 @@ template <class Death>
     text += fmt::format("{} in worker/{} at {:02}:{:02}:{:02} after {}{}", text.empty() ? "" : ",", h.worker, second / 3600, second / 60 % 60, second % 60,
                         duration_for_people(nanoseconds(static_cast<std::int64_t>(h.seconds * 1e9))), h.timed_out && hung.job ? ", its time limit" : "");
   }
+  return fmt::format("{}:{}", counted(hung.hangs.size(), "time"), text);
+}
+
+/// The same, and what helps: for work that is being tried again.
+[[nodiscard]] inline std::string hangs_and_way_out(const hung_work& hung, work_kind kind) {
   const std::string_view way_out = way_out_of_hangs(kind, std::ranges::any_of(hung.hangs, &hung_work::hang::timed_out));
-  return fmt::format("{}:{}{}{}", counted(hung.hangs.size(), "time"), text, way_out.empty() ? "" : "; ", way_out);
+  return fmt::format("{}{}{}", hangs_in_words(hung), way_out.empty() ? "" : "; ", way_out);
 }
 
 }  // namespace penstock

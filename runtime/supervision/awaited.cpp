@@ -154,7 +154,7 @@ awaited with_history(awaited found, const progress_facts& f, const worker_status
   const hung_work* const hung = earlier_hangs(f.status, w);
   if (hung == nullptr) return found;
   found.hung_before = static_cast<std::uint32_t>(hung->hangs.size());
-  found.text += fmt::format("; it hung before, {}", hangs_in_words(*hung, kind_of_work(f.status.jobs)));
+  found.text += fmt::format("; it hung before, {}", hangs_and_way_out(*hung, kind_of_work(f.status.jobs)));
   return found;
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/telemetry/report_json.hpp"
 
 #include "runtime/base/death_words.hpp"
+#include "runtime/base/job_name.hpp"
 #include "runtime/base/sample_name.hpp"
 
 #include <fmt/core.h>
@@ -175,10 +176,20 @@ json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t f
   return {{"quarantined", quarantined}, {"repeated", cost.repeated}, {"waited_seconds", seconds_or_null(cost.waited_seconds)}, {"failed", failed}};
 }
 
-json as_json(const hung_work& hung, work_kind kind) {
+/// `is_tried`: a worker is working on it.
+json as_json(const hung_work& hung, work_kind kind, bool is_tried) {
   json hangs = json::array();
   for (const hung_work::hang& h : hung.hangs) hangs.push_back({{"worker", h.worker}, {"seconds", rounded(h.seconds)}, {"time", as_utc(h.time)}, {"timed_out", h.timed_out}});
-  return {{"name", hung.name}, {"job", or_null(hung.job)}, {"hangs", std::move(hangs)}, {"text", hangs_in_words(hung, kind)}};
+  return {{"name", hung.name}, {"job", or_null(hung.job)}, {"hangs", std::move(hangs)}, {"text", is_tried ? hangs_and_way_out(hung, kind) : hangs_in_words(hung)}};
+}
+
+bool is_tried(const hung_work& hung, const session_status& s) {
+  return s.outcome == run_outcome::running && std::ranges::any_of(s.workers, [&](const worker_status& w) {
+           if (!w.current_sample) return false;
+           if (!hung.job) return hung.name == *w.current_sample;
+           const auto now = job_named(*w.current_sample);
+           return now && now->job == *hung.job;
+         });
 }
 
 json as_json(const pool_statistics& p) {
@@ -420,7 +431,7 @@ json as_json(const session_status& s) {
                     {"hung_before", s.stalled->hung_before}};
   }
   j["hung"] = json::array();
-  for (const hung_work& h : s.hung) j["hung"].push_back(as_json(h, kind_of_work(s.jobs)));
+  for (const hung_work& h : s.hung) j["hung"].push_back(as_json(h, kind_of_work(s.jobs), is_tried(h, s)));
   j["deaths_cost"] = as_json(s.deaths_cost, s.quarantined, s.failed);
   j["limits"] = as_json(s.limits);
   j["verdict"] = s.limits.verdict;

@@ -95,6 +95,9 @@ TEST_CASE("after a death the hint names the logs only if the dead process can ha
   worker.last_output.clear();
   worker.signal = "SIGSEGV";  // its handler writes the stack
   CHECK(hint(worker) == "penstock logs worker/3 --previous");
+  worker.stack = {"libjpeg.so+0x17"};
+  CHECK(hint(worker) == "penstock deaths --stacks");
+  CHECK(cli::hint_after_deaths(nlohmann::ordered_json::array({telemetry::as_json(worker)}), true).empty());
   owner_death_report owner;
   owner.cause = death_cause::stopped;
   owner.signal = "SIGKILL";
@@ -335,7 +338,7 @@ TEST_CASE("a stalled pool says so in its status") {
   session_status s = pool_status();
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock logs worker/1 --previous");
   s.stalled = stall_report{"worker", "waiting for worker/1, which is starting", 8.4, 1};
-  CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock describe worker/1");
+  CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock why");
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200)
             .find("\nstalled for 8 s, waiting for worker/1, which is starting\n") != std::string::npos);
   s.stalled = stall_report{"gpu", "waiting for the GPU owner (pid 17), whose process is suspended", 8.4, std::nullopt};
@@ -511,6 +514,8 @@ TEST_CASE("status does not advise limiting the time of a job that its time limit
   session_status s;
   s.jobs.emplace();
   s.hung.push_back({"./job.sh", 501, {{0, 2, std::chrono::system_clock::time_point(std::chrono::hours(12)), true}}});
+  s.workers.resize(1);
+  s.workers[0].current_sample = "./job.sh (job 501)";
   const auto told = [&s] { return cli::hung_for_people(telemetry::as_json(s).at("hung").at(0), work_kind::jobs); };
   CHECK(told() == "job 501 (./job.sh) hung 1 time: in worker/0 at 12:00:00 after 2 s, its time limit");
   s.hung[0].hangs[0].timed_out = false;
@@ -534,6 +539,52 @@ TEST_CASE("status names a sample that has hung before, and so does describe for 
   CHECK(cli::description_for_people(cli::description_of(pipeline, one), 0).find("hung") == std::string::npos);
   s.stalled = stall_report{"sample", "waiting for worker/1; it hung before", 6, 1, "", 1};
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(words) == std::string::npos);  // the stall reports it
+}
+
+TEST_CASE("status advises on a sample that has hung only while a worker tries it again") {
+  session_status s = status_with(std::nullopt);
+  s.hung.push_back({"cats/tom.jpg", {}, {{0, 40, std::chrono::system_clock::time_point(std::chrono::hours(12))}}});
+  const auto told = [&s] { return cli::status_for_people(telemetry::as_json(s), {}, 0); };
+  CHECK(told().find("hung 1 time: in worker/0 at 12:00:00 after 40 s\n") != std::string::npos);  // as after its quarantine
+  s.workers.resize(1);
+  s.workers[0].current_sample = "cats/tom.jpg";
+  CHECK(told().find("after 40 s; restarting a worker does not help") != std::string::npos);
+  s.outcome = run_outcome::finished;
+  CHECK(told().find("after 40 s\n") != std::string::npos);
+}
+
+TEST_CASE("status says how to list quarantined samples") {
+  session_status s = status_with(std::nullopt);
+  s.quarantined = 1;
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("1 sample quarantined (`penstock quarantine list`)") != std::string::npos);
+  s.quarantined = 0;
+  s.failed = 1;
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("quarantine list") == std::string::npos);
+}
+
+TEST_CASE("the hint after status names the process that holds up a stop, and the last death rather than the first worker's") {
+  session_status s = pool_status();
+  auto status = telemetry::as_json(s);
+  status["state"] = "stopping";
+  status["stopping"] = {{{"target", "worker/64"}, {"text", "worker/64 (pid 7), which has not exited yet"}}};
+  CHECK(cli::hint_after_status(status) == "penstock describe worker/64");
+  status["stopping"][0]["target"] = "program";
+  CHECK(cli::hint_after_status(status).empty());
+  s = status_with(std::nullopt);
+  s.workers.resize(2);
+  for (std::uint32_t id = 0; id < 2; ++id) {
+    s.workers[id].id = id;
+    death_report d;
+    d.worker = id;
+    d.cause = death_cause::signal;
+    d.signal = "SIGKILL";
+    d.time = std::chrono::system_clock::time_point(std::chrono::hours(12 + id));
+    s.workers[id].last_death = d;
+  }
+  CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock describe worker/1");
+  s.workers[1].last_death->signal = "SIGSEGV";
+  s.workers[1].last_death->stack = {"libjpeg.so+0x17"};
+  CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock deaths --stacks");
 }
 
 TEST_CASE("requested restarts and drains are no deaths, but a process killed at a stop is one") {

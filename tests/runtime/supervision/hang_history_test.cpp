@@ -67,7 +67,7 @@ TEST_CASE("each hang of a sample counts its earlier hangs, and not those of othe
   note_hang(known, second);
   CHECK(second.hung_before == 1);
   REQUIRE(known.size() == 2);
-  CHECK(hangs_in_words(known[0], work_kind::samples).starts_with("2 times: in worker/0 at 12:00:00 after 40 s, in worker/3 at 12:05:00 after 1 m 2 s; restarting a worker does not help"));
+  CHECK(hangs_and_way_out(known[0], work_kind::samples).starts_with("2 times: in worker/0 at 12:00:00 after 40 s, in worker/3 at 12:05:00 after 1 m 2 s; restarting a worker does not help"));
 }
 
 TEST_CASE(
@@ -104,11 +104,22 @@ TEST_CASE("a job ended by a time limit is reported as such") {
   limited.cause = death_cause::hang;
   note_hang(known, limited);
   CHECK(known.back().hangs.back().timed_out);
-  CHECK(hangs_in_words(known[0], work_kind::jobs).ends_with(", its time limit"));
+  CHECK(hangs_in_words(known[0]).ends_with(", its time limit"));
   death_report restarted = restarted_in_job(501, "./job.sh");
   note_hang(known, restarted);
   CHECK_FALSE(known.back().hangs.back().timed_out);
-  CHECK(hangs_in_words(known[0], work_kind::jobs).find("a time limit does") == std::string::npos);  // it has a time limit
+  CHECK(hangs_and_way_out(known[0], work_kind::jobs).find("a time limit does") == std::string::npos);  // it has a time limit
+}
+
+TEST_CASE("what helps against hangs of a sample is not said again once the session itself has killed a worker for it") {
+  std::vector<hung_work> known;
+  death_report restarted = restarted_at("tom.jpg", 40);
+  note_hang(known, restarted);
+  CHECK(hangs_and_way_out(known[0], work_kind::samples).find("item_timeout") != std::string::npos);
+  death_report timed_out = restarted_at("tom.jpg", 40);
+  timed_out.cause = death_cause::hang;
+  note_hang(known, timed_out);
+  CHECK(hangs_and_way_out(known[0], work_kind::samples).find("item_timeout") == std::string::npos);
 }
 
 TEST_CASE("the history of hangs is bounded") {

@@ -94,9 +94,10 @@ std::string failures_without_death(const json& cost) {
   return failed == 0 ? "" : counted(failed, "sample failure") + " without a death (`penstock events`)";
 }
 
-/// Suggests `logs`, or `describe` if the process wrote nothing, as after SIGKILL.
+/// Suggests the stacks if the worker wrote its own, otherwise `logs`, or `describe` if the process wrote nothing, as after SIGKILL.
 std::string look_into(const json& death) {
   const bool of_worker = death.contains("worker");
+  if (of_worker && !death.value("stack", json::array()).empty()) return "penstock deaths --stacks";
   const std::string target = of_worker ? "worker/" + text_of(death.at("worker")) : "gpu";
   const bool crashed =
       death.at("cause") == "signal" && death.at("signal") != "SIGKILL";  // it wrote its stack
@@ -118,9 +119,9 @@ json all_deaths(const json& answer) {
   return all;
 }
 
-std::string hint_after_deaths(const json& deaths) {
-  if (deaths.empty()) return "";
-  return look_into(deaths.back());
+std::string hint_after_deaths(const json& deaths, bool has_stacks) {
+  const std::string next = deaths.empty() ? "" : look_into(deaths.back());
+  return has_stacks && next == "penstock deaths --stacks" ? "" : next;
 }
 
 std::string reason_of_death(const json& death) {

@@ -89,6 +89,7 @@ std::string lost_for_people(const json& status) {
   const auto left_out = kind == work_kind::batches ? status.value("samples_done", std::uint64_t{0}) - status.value("samples_delivered", std::uint64_t{0}) : 0;
   if (kind == work_kind::jobs || failed + quarantined + left_out == 0) return "";
   std::string text = fmt::format("{}, {} quarantined", counted(failed, "sample failure"), counted(quarantined, "sample"));
+  if (quarantined > 0) text += " (`penstock quarantine list`)";
   if (left_out > 0) text += fmt::format("; samples were left out of batches {}", counted(left_out, "time"));
   if (const json last = status.value("last_failure", json()); last.is_object()) text += "; the last failure: " + failure_for_people(last);
   return text;

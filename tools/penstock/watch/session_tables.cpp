@@ -216,19 +216,33 @@ std::string status_for_people(const json& s, const target& meant, std::size_t wi
   return out;
 }
 
+namespace {
+
+json last_death_in(const json& workers) {
+  json last;
+  for (const json& w : workers) {
+    const json& death = w.at("last_death");
+    if (death.is_object() && (last.is_null() || last.at("time").get<std::string>() < death.at("time").get<std::string>())) last = death;
+  }
+  return last;
+}
+
+}  // namespace
+
 std::string hint_after_status(const json& s) {
   // Report what the session waits for now before earlier deaths.
+  if (const json stopping = s.value("stopping", json()); stopping.is_array() && !stopping.empty()) {
+    const std::string target = text_of(stopping.front().at("target"));
+    return target.starts_with("worker/") || target == "gpu" ? "penstock describe " + target : "";
+  }
   if (const json stalled = s.value("stalled", json());
       stalled.is_object() && s.at("state") != "paused") {
-    if (stalled.at("worker").is_number()) return "penstock describe worker/" + text_of(stalled.at("worker"));
     return stalled.at("kind") == "gpu" ? "penstock describe gpu" : "penstock why";
   }
   for (const json& w : s.at("workers")) {
     if (w.at("state") == "failed") return "penstock restart worker/" + text_of(w.at("id"));
   }
-  for (const json& w : s.at("workers")) {
-    if (!w.at("last_death").is_null()) return look_into(w.at("last_death"));
-  }
+  if (const json last = last_death_in(s.at("workers")); last.is_object()) return look_into(last);
   if (const json last = s.value("last_failure", json()); last.is_object() && last.at("sample").is_number())
     return "penstock describe sample/" + text_of(last.at("sample"));
   return s.at("state") == "paused" ? "penstock resume" : "";

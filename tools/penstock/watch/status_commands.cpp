@@ -113,7 +113,7 @@ int deaths(const status_options& o) {
     if (const std::string cost = cost_of_deaths(result.value("cost", json()), kind_of_answer(result)); !cost.empty())
       print_raw(wrapped(cost + (failed.empty() ? "" : "; " + failed), terminal_width(1), 2) + "\n");
     if (o.stacks) print_stacks(all);
-    say("next: " + hint_after_deaths(all) + choice_in_words(o.choice));
+    if (const std::string next = hint_after_deaths(all, o.stacks); !next.empty()) say("next: " + next + choice_in_words(o.choice));
   });
 }
 
