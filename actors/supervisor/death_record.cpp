@@ -84,7 +84,8 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   }
   // For a data loader's worker, count from when it began the sample, not the batch.
   const steady_time since = kind == work_kind::batches ? w.last_flight.named_since.value_or(w.last_flight.since) : w.last_flight.since;
-  if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(now - since, nanoseconds(0))).count();
+  const steady_time until = ending.hung_at().value_or(now);  // the end of a process that hangs may take seconds
+  if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(until - since, nanoseconds(0))).count();
   if (!ignored && (kind == work_kind::samples || r.job)) r.held = decision.held;  // a pool's idle worker has begun none of its jobs
   r.phase = std::string(arena::name_of(w.last_flight.state.at));
   r.lived_seconds = std::chrono::duration<double>(now - w.started).count();

@@ -33,7 +33,7 @@ worker_status status_of(const supervision::place_view& place, const worker_facts
 }
 
 supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_reading& flight,
-                                 bool has_leases) {
+                                 bool has_leases, steady_time now) {
   const auto facts = w.remote ? std::nullopt : process::look_at(w.pid);
   supervision::worker_sign sign;
   sign.worker = w.who.worker;
@@ -46,6 +46,7 @@ supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_read
   if (flight.limit.count() > 0) sign.limit = flight.limit;
   sign.work = idle ? std::string("it has not started its next batch")
                    : fmt::format("it has been working on '{}'", printable(flight.sample_name));
+  if (!idle) sign.worked = now - flight.since;
   if (!w.remote) sign.wait_channel = process::wait_channel(w.pid, flight.thread);
   return sign;
 }
@@ -84,12 +85,12 @@ std::vector<worker_status> worker_records::statuses(const supervision::pool& pla
 
 std::vector<supervision::worker_sign> worker_records::signs(const arena::flight_recorders& flights,
                                                             const scheduler::lease_counts& leases,
-                                                            const std::string& starting) const {
+                                                            const std::string& starting, steady_time now) const {
   std::vector<supervision::worker_sign> all;
   for (const auto& [place, w] : living_) {
     if (w.ended) continue;
     if (w.pid > 0) {
-      all.push_back(sign_of(w, flights.read(place), leases.of(place) > 0));
+      all.push_back(sign_of(w, flights.read(place), leases.of(place) > 0, now));
       continue;
     }
     supervision::worker_sign& sign = all.emplace_back();

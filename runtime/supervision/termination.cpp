@@ -61,6 +61,7 @@ void termination::hang(steady_time now, death_cause why, std::string reason) {
   if (under_way()) return;
   begin(why, std::move(reason));
   announced_ = true;
+  hung_at_ = now;
   outbox_.emplace_back(killing_begins{*cause_, reason_});
   outbox_.emplace_back(send_signal{SIGABRT});
   outbox_.emplace_back(send_signal{SIGCONT});

@@ -120,6 +120,8 @@ class termination {
   /// Why it is being terminated; empty if it is not.
   [[nodiscard]] std::optional<death_cause> cause() const noexcept { return cause_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
+  /// When it was found to hang; empty: it was not.
+  [[nodiscard]] std::optional<steady_time> hung_at() const noexcept { return hung_at_; }
 
   // The meaning of its exit. Call once it is reaped.
 
@@ -152,6 +154,7 @@ class termination {
   late_polls polls_;
   std::optional<death_cause> cause_;
   std::string reason_;
+  std::optional<steady_time> hung_at_;
   std::string start_waits_for_;
   nanoseconds start_deadline_{0};
   steady_time start_by_ = never;

@@ -261,9 +261,10 @@ void worker_supervision::look(steady_time now, const std::vector<worker_sign>& s
     seen.push_back({sign.worker, it->second.at == stage::ready, sign.heartbeats, sign.work_mark, sign.busy,
                     sign.traced, sign.limit});
   }
-  for (const hang_finding& v : hangs_.look(now, seen)) {
+  for (hang_finding v : hangs_.look(now, seen)) {
     child& c = children_.at(v.worker);
     const auto sign = std::ranges::find(signs, v.worker, &worker_sign::worker);
+    if (v.kind == hang::item) v.since = std::max(v.since, sign->worked);  // the detector counts from when it first saw the work
     std::string why = v.reason(sign->work, sign->wait_channel);
     if (v.kind == hang::start && c.at == stage::started)
       why += "; it never said hello: does its main() call penstock::worker_main?";

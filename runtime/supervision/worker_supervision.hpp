@@ -111,6 +111,7 @@ struct worker_sign {
   bool busy = false;                   ///< it works on a sample, or holds leases without starting one
   bool traced = false;                 ///< a debugger is attached
   std::optional<nanoseconds> limit{};  ///< the current job's time limit
+  nanoseconds worked{0};               ///< how long it has worked on that; 0: unknown
   std::string work;                    ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
   std::string wait_channel;            ///< the kernel function that its thread waits in; empty: unknown
 };

@@ -98,6 +98,17 @@ TEST_CASE("a worker that an operator kills is reported with its work and how lon
   CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::samples) + supervisor::history_text(d, work_kind::samples) == "was killed on request");
 }
 
+TEST_CASE("how long a worker hung is measured when it was found to hang, however long it took to end") {
+  supervision::termination ending({}, start);
+  ending.hang(start + 40s, death_cause::hang, "it has been working on 'cat.jpg' for 40 s");
+  static_cast<void>(ending.advance(start + 40s));
+  auto w = died_of(SIGABRT, "cat.jpg");
+  w.last_flight.since = start;
+  scheduler::blame_decision decision;
+  decision.blamed = {17, 1};
+  CHECK(as_report(w, ending, decision, work_kind::samples, start + 42s).worked_seconds == 40.0);
+}
+
 TEST_CASE("a worker that got no time to stop is not reported as late") {
   const death_report d = as_report(died_of(SIGKILL, "cat.jpg"), stopped_but_did_not(100ms), {}, work_kind::samples, start + 3s);
   CHECK(d.path == "cat.jpg");

@@ -48,6 +48,7 @@ struct stage {
       sign.busy = busy;
       sign.traced = traced;
       sign.work = work;
+      sign.worked = worked;
       workers.look(now, {sign});
       look();
     }
@@ -96,6 +97,7 @@ struct stage {
   bool busy = false;
   bool traced = false;
   std::string work = "it has been working on 'cat.jpg'";
+  nanoseconds worked{0};
 };
 
 }  // namespace
@@ -305,6 +307,11 @@ TEST_CASE("a sample that takes too long ends its worker and is named, unless a d
     CHECK(s.settled.cause == "hang");
     CHECK(s.all<decide_blame>().at(0).blames_sample);
     CHECK(s.all<decide_blame>().at(0).took_too_long);
+  }
+  SECTION("hangs, and the supervisor first saw it late") {
+    s.worked = 30'900ms;
+    s.pass(31s);
+    CHECK(s.all<killing_worker>().at(0).reason == "it has been working on 'cat.jpg' for 30.9 s");
   }
   SECTION("crashes before that") {
     s.die(signalled(SIGSEGV));
