@@ -153,7 +153,7 @@ event event_of(const stall_report& stalled) {
   return e;
 }
 
-std::vector<event> worker_watch::look(const std::vector<worker_status>& workers, bool degraded) {
+std::vector<event> worker_watch::look(const std::vector<worker_status>& workers, bool degraded, std::uint32_t sacrificial_place) {
   std::vector<event> news;
   for (const worker_status& w : workers) {
     seen& s = workers_[w.id];
@@ -161,7 +161,8 @@ std::vector<event> worker_watch::look(const std::vector<worker_status>& workers,
       const bool first = std::exchange(s.started, w.incarnation) == 0 && w.incarnation <= 1;
       news.push_back(event_of_worker(
           first ? event_kind::worker_started : event_kind::worker_restarted, w,
-          fmt::format("worker {} {} (pid {})", w.id, first ? "started" : "was replaced", *w.pid)));
+          fmt::format("worker {} {} (pid {}){}", w.id, first ? "started" : "was replaced", *w.pid,
+                      w.id == sacrificial_place ? ": the sacrificial worker, which works alone on what may have killed other workers" : "")));
     }
     if (w.state == "ready" && s.ready < w.incarnation) {
       s.ready = w.incarnation;

@@ -35,7 +35,7 @@ namespace penstock::host {
 /// Compares the state of all workers with the previous one; each change becomes an event.
 class worker_watch {
  public:
-  [[nodiscard]] std::vector<event> look(const std::vector<worker_status>& workers, bool degraded);
+  [[nodiscard]] std::vector<event> look(const std::vector<worker_status>& workers, bool degraded, std::uint32_t sacrificial_place);
 
  private:
   struct seen {

@@ -281,8 +281,8 @@ pipeline_counts count_pipeline(const std::vector<batch_passage>& under_way) {
     switch (b.reached()) {
       case batch_stage::leased:
       case batch_stage::begun: ++now.loading; break;
-      case batch_stage::loaded: ++now.loaded; break;
-      case batch_stage::ordered:
+      case batch_stage::loaded:
+      case batch_stage::ordered: ++now.loaded; break;  // there is no device buffer for it yet
       case batch_stage::submitted:
       case batch_stage::copied: ++now.uploading; break;
       case batch_stage::ready: ++now.ready; break;

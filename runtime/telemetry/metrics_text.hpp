@@ -17,8 +17,8 @@ namespace penstock::telemetry {
 /// The number of batches in each stage now.
 struct pipeline_counts {
   std::uint64_t loading = 0;    ///< leased to a worker
-  std::uint64_t loaded = 0;     ///< finished, waiting for an earlier batch
-  std::uint64_t uploading = 0;  ///< with the owner: waiting for a buffer, being copied or converted
+  std::uint64_t loaded = 0;     ///< finished, waiting for an earlier batch or for a device buffer
+  std::uint64_t uploading = 0;  ///< being copied or converted
   std::uint64_t ready = 0;      ///< on the device, waiting for the consumer
   std::uint64_t in_use = 0;     ///< with the consumer
 };

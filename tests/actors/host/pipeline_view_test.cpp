@@ -1,6 +1,8 @@
 // What `top` and `describe` show of a running session, from made-up facts.
 #include "actors/host/pipeline_view.hpp"
 
+#include "actors/host/progress_ticker.hpp"
+#include "actors/host/run_events.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/supervision/progress_watch.hpp"
 #include "tests/runtime/supervision/progress_facts.hpp"
@@ -33,6 +35,40 @@ TEST_CASE("top and a stall report name the same process") {
   const auto answer = host::pipeline_as_json(f, 0, start);
   CHECK("waiting for " + answer.at("waits_for").get<std::string>() == watch.stalled()->text);
   CHECK(answer.at("waits_for_worker").is_null() != watch.stalled()->worker.has_value());
+}
+
+TEST_CASE("a batch counts as uploading once it has a device buffer, so a slow consumer's batches do not") {
+  supervision::progress_facts f = asking();
+  f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::submitted), batch_at(2, batch_stage::ordered),
+                 batch_at(3, batch_stage::loaded)};
+  const auto batches = host::pipeline_as_json(f, 0, steady_time{} + 1h).at("batches");
+  CHECK(batches.at("loaded") == 2);
+  CHECK(batches.at("uploading") == 1);
+}
+
+TEST_CASE("the rows that a worker has finished are known while it works on a batch") {
+  auto flights = arena::flight_recorders::create(2);
+  REQUIRE(flights);
+  session_status s;
+  s.workers = {worker_in(0, "ready"), worker_in(1, "ready")};
+  auto writer = arena::flight_writer::map(flights->fd(), 0);
+  REQUIRE(writer);
+  CHECK(host::loading_of(s, *flights).empty());
+  writer->publish({arena::phase::loading, 3, 7, 1}, "cat.jpg");
+  CHECK(host::loading_of(s, *flights).at(0).slot == 3);
+  CHECK(host::loading_of(s, *flights).at(0).rows == 7);
+  writer->publish({arena::phase::collating, 3, 15, 1}, "cat.jpg");
+  CHECK(host::loading_of(s, *flights).at(0).rows == 16);
+  writer->rest();
+  CHECK(host::loading_of(s, *flights).empty());
+}
+
+TEST_CASE("the start of the sacrificial worker is explained") {
+  host::worker_watch watch;
+  const auto news = watch.look({worker_in(0, "starting"), worker_in(sacrificial, "starting")}, false, sacrificial);
+  REQUIRE(news.size() == 2);
+  CHECK(news[0].text == "worker 0 started (pid 100)");
+  CHECK(news[1].text == "worker 64 started (pid 164): the sacrificial worker, which works alone on what may have killed other workers");
 }
 
 namespace {
