@@ -1,6 +1,8 @@
 """A stalled stream reports why: in status, in its exit code, in the log and in an event; and situations that must not
 strand a pool."""
 
+import re
+
 from harness import *
 
 EMBEDDER = os.path.join(BIN, "session_embedder")
@@ -97,6 +99,39 @@ class ProgressTest(PenstockTest):
         self.assertEqual(process.returncode, EXIT_OK, err)
         self.assertIn("no progress for", err.decode())
         self.check_sums(json.loads(out))
+
+    def test_a_sample_that_hangs_in_every_worker_is_one_stall_until_its_batch_is_delivered(self):
+        # The rest takes some seconds: progress is looked for once a second.
+        text = synthetic(samples=1500, epochs=1, dataset='wait = "5ms"\nfaults = [{sample = 77, kind = "hang", times = 0}]',
+                         more='[loader.hang]\nitem_timeout = "6s"\n').replace("[sampler]", "[sampler]\nshuffle = false")
+        process = self.start("run", self.write("live.toml", text), "--workers", 2, "--json", "--quiet")
+        hung = self.wait_until(lambda: self.penstock("status", "--json")[0] == EXIT_OK and self.status()["stalled"], "a stall")
+        waited, looks = 0.0, []
+        while process.poll() is None:  # each look waits for an answer
+            code, out, _ = self.penstock("status", "--json")
+            status = json.loads(out) if code == EXIT_OK else {}
+            if status.get("state") != "ok" or status["quarantined"]:
+                continue
+            looks.append(status)
+            self.assertIsNotNone(status["stalled"], status)
+            self.assertGreaterEqual(status["stalled"]["seconds"], hung["seconds"])
+            hung = status["stalled"]
+            cost = status["deaths_cost"]["waited_seconds"]
+            self.assertGreaterEqual(cost, waited)
+            waited = cost
+        deaths = [d["worker"] for d in json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"]]
+        self.assertEqual(len(deaths), 3)
+        self.assertGreater(hung["seconds"], 15, looks[-1])
+        self.assertGreater(waited, 10, looks[-1])  # of the first two deaths
+        code, out, _ = self.penstock("events", "--last", "--json")
+        events = [json.loads(line) for line in out.splitlines()]
+        (again,) = [e["text"] for e in events if e["kind"] == "progress_again"]
+        self.assertGreaterEqual(int(re.search(r"after (\d+) s", again).group(1)), 16)
+        explained = [e["text"] for e in events if e["kind"] == "worker_started" and e["worker"] == 64]
+        self.assertIn("sacrificial", explained[0])
+        cost = json.loads(self.penstock("deaths", "--last", "--json")[1])["cost"]["waited_seconds"]
+        self.assertGreater(cost, 16)
+        self.assertNotIn("restarting a worker does not help", self.penstock("events", "--last")[1] + self.penstock("status", "--last")[1])
 
     def test_two_samples_that_kill_are_tried_alone_even_if_no_worker_is_restarted(self):
         text = synthetic(samples=200, epochs=1, dataset='faults = [{sample = 17, kind = "segv", times = 0}, {sample = 18, kind = "exit", times = 0}]',
