@@ -1,5 +1,5 @@
-// The host of a pool's workers: an actor on its own thread, which may block. Checks that all worker programs
-// provide the same functions, and reserves a place's memory before its first worker runs.
+// The host of a pool's workers: an actor on its own thread, which may block. Reserves and maps the memory of places for workers, as
+// schedule::partition_book decides.
 //
 //   hears   worker_serves, worker_described                 from the supervisor
 //   says    partition_prepared                              to the supervisor

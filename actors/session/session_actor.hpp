@@ -8,7 +8,7 @@
 //             through stream_listener                             everything else
 //   owns      the arena
 //
-// All sizes follow the first worker's description of the dataset; later workers must send the same one.
+// schedule::partition_book decides which worker gets slots. The first description sizes everything: stream_setup computes how.
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
@@ -31,6 +31,7 @@ struct session_deps {
   std::optional<sampling> order;                ///< none for custom datasets
   std::optional<dataset_description> expected;  ///< the session's own listing; for custom datasets only with hosts
   bool from_store = false;                      ///< the dataset's files are objects at URLs
+  bool owner_maps_partitions = false;           ///< the GPU owner has a keeper, and maps workers' memory itself
   stream_request request;
   steady_time demanded{};  ///< when the first batch was requested
   std::shared_ptr<arena::arena> memory;

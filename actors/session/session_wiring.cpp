@@ -111,6 +111,7 @@ void Session::body::spawn_session_actor(engine& e) {
     deps.expected = e.custom->dataset;
     deps.expected->fingerprint = session::fingerprint_of_custom(e.custom->dataset);
   }
+  deps.owner_maps_partitions = has_keeper();
   deps.request = {options_.batches, resumed_};
   deps.memory = e.memory;
   deps.listener = e.listener.get();
