@@ -14,17 +14,14 @@
 #pragma once
 
 #include "actors/caf/caf.hpp"
+#include "actors/loader/expected_leases.hpp"
 #include "actors/protocol/link.hpp"
 
 #include <penstock/worker.hpp>
 
 #include <atomic>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <optional>
 
 namespace penstock::loader {
 
@@ -47,30 +44,6 @@ PENSTOCK_ACTOR_MESSAGES(1, penstock::loader::heard)
 namespace penstock::loader {
 
 using loader_actor = heard::actor;
-
-/// Announces leases to the dataset ahead of time, on the io thread. Keeps urgent leases, which the actor takes before
-/// those in its mailbox.
-class expected_leases {
- public:
-  void announce(const protocol::load_batch& lease);
-  /// Send a wake_up afterwards.
-  void add_urgent(protocol::load_batch lease);
-  void drop(const protocol::drop_batch& lease);
-  // From the actor.
-  /// Empty: there is no urgent lease.
-  [[nodiscard]] std::optional<protocol::load_batch> take_urgent();
-  /// Whether the lease's result is no longer needed.
-  [[nodiscard]] bool is_dropped(const protocol::load_batch& lease);
-  /// With null, leases are no longer announced, and the previous dataset may be destroyed.
-  void set_dataset(Dataset* dataset);
-
- private:
-  std::mutex mutex_;  ///< guards `dataset_`, also during its expect()
-  Dataset* dataset_ = nullptr;
-  std::mutex orders_;  ///< guards the rest: the actor locks it for each sample, and must not wait for Dataset::expect
-  std::deque<protocol::load_batch> urgent_;
-  std::map<std::uint32_t, std::uint32_t> dropped_;  // the last generation of each slot
-};
 
 struct loader_deps {
   dataset_factory make_dataset;
