@@ -3,10 +3,10 @@
 #include "actors/caf/caf.hpp"
 #include "actors/child/child.hpp"
 #include "actors/loader/lease_runner.hpp"
+#include "actors/loader/loader_book.hpp"
 #include "actors/protocol/config_bytes.hpp"
 #include "actors/protocol/fit.hpp"
 #include "actors/protocol/tensors.hpp"
-#include "runtime/base/exit_codes.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/thrown.hpp"
 #include "runtime/process/crash_notes.hpp"
@@ -28,6 +28,7 @@ struct loader_state {
   loader_state& operator=(const loader_state&) = delete;
 
   loader_deps deps;
+  loader_book book;
   config settings;
   worker_ref me;
   std::unique_ptr<Dataset> dataset;
@@ -37,173 +38,129 @@ struct loader_state {
   std::optional<arena::flight_writer> flight;
   std::optional<child::link_watch> link;  // only for a custom dataset
   std::optional<lease_runner> runner;
-  bool over = false;
 };
 
 using self_pointer = actors::self<loader_actor, loader_state>;
 
-void end(self_pointer self, int exit_code) {
-  if (std::exchange(self->state.over, true)) return;
-  self->state.deps.ended(exit_code);
-  self->quit();
-}
-
-void give_up(self_pointer self, int exit_code, const failure& why) {
-  self->state.deps.link->send(
-      protocol::worker_gives_up{exit_code, static_cast<std::uint8_t>(why.code), why.message});
-  end(self, exit_code);
-}
-
 /// Runs user code that prepares the dataset. An exception is a failure of the dataset, not of the worker.
 template <class Step>
-bool prepare(self_pointer self, arena::phase at, Step step) {
-  std::string reason;
-  self->state.flight->publish({at, 0, 0, 0}, "");
+result<void> prepare(loader_state& s, arena::phase at, Step step) {
+  s.flight->publish({at, 0, 0, 0}, "");
   try {
     step();
-    if (self->state.link && self->state.link->lost()) self->state.link->abort_after(arena::preparation_in_words(at));
-    self->state.flight->rest();
-    return true;
   } catch (...) {
-    reason = thrown_text();
+    return refuse(errc::dataset, "{}: {}", arena::preparation_in_words(at), thrown_text());
   }
-  give_up(self, exit_codes::configuration, {errc::dataset, fmt::format("{}: {}", arena::preparation_in_words(at), reason), 0});
-  return false;
+  if (s.link && s.link->lost()) s.link->abort_after(arena::preparation_in_words(at));
+  s.flight->rest();
+  return {};
 }
 
-void open(self_pointer self, const protocol::open_dataset& order) {
-  process::this_thread_works();
+/// Carries out the steps of the book, and tells it how each ended.
+struct loader_steps {
+  using next_step = loader_book::next_step;
+
+  self_pointer self;
   loader_state& s = self->state;
-  if (order.version != protocol::version) {
-    give_up(self, exit_codes::protocol,
-            {errc::protocol,
-             fmt::format("the session speaks protocol {}, but this worker speaks {}", order.version,
-                         protocol::version),
-             0});
-    return;
-  }
-  if (order.pool) {
-    give_up(self, exit_codes::configuration,
-            {errc::worker_program,
-             "the worker program ([loader] command) loads a dataset (penstock::worker_main); a pool needs "
-             "one that "
-             "serves functions (penstock::job_main)",
-             0});
-    return;
-  }
-  auto settings = protocol::config_from_bytes(order.config);
-  if (!settings) return give_up(self, exit_codes::protocol, settings.error());
-  s.settings = std::move(*settings);
-  s.me = order.you;
-  auto flight = arena::flight_writer::map(protocol::child_fd::flight, s.me.worker);
-  if (!flight) return give_up(self, exit_codes::protocol, flight.error());
-  s.flight.emplace(std::move(*flight));
-  s.flight->this_thread_works(process::working_thread());
-  if (s.settings.dataset.type == dataset_type::custom)
-    s.link.emplace(s.deps.link_descriptor, [link = s.deps.link] { return link->is_open(); });
-  const bool opened = prepare(self, arena::phase::opening, [&] {
-    s.dataset = s.deps.make_dataset(s.settings);
-    if (!s.dataset) throw error({errc::dataset, "the worker program's factory returned no dataset", 0});
-  });
-  if (opened && prepare(self, arena::phase::describing, [&] { s.description = s.dataset->describe(); })) {
+  loader_book& book = s.book;
+
+  next_step operator()(const open_and_describe& step) const {
+    process::this_thread_works();
+    auto settings = protocol::config_from_bytes(step.order.config);
+    if (!settings) return book.session_failed(settings.error());
+    s.settings = std::move(*settings);
+    s.me = step.order.you;
+    auto flight = arena::flight_writer::map(protocol::child_fd::flight, s.me.worker);
+    if (!flight) return book.session_failed(flight.error());
+    s.flight.emplace(std::move(*flight));
+    s.flight->this_thread_works(process::working_thread());
+    if (s.settings.dataset.type == dataset_type::custom)
+      s.link.emplace(s.deps.link_descriptor, [link = s.deps.link] { return link->is_open(); });
+    const auto opened = prepare(s, arena::phase::opening, [&] {
+      s.dataset = s.deps.make_dataset(s.settings);
+      if (!s.dataset) throw error({errc::dataset, "the worker program's factory returned no dataset", 0});
+    });
+    if (!opened) return book.dataset_failed(opened.error());
+    const auto described = prepare(s, arena::phase::describing, [&] { s.description = s.dataset->describe(); });
+    if (!described) return book.dataset_failed(described.error());
     const dataset_description& d = s.description;
-    s.deps.link->send(
-        protocol::dataset_described{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint});
+    s.deps.link->send(protocol::dataset_described{d.type, d.samples, protocol::as_wire(d.tensors), d.fingerprint});
+    return book.described(d.tensors);
   }
-}
 
-void assign(self_pointer self, const protocol::assign_slots& order) {
-  loader_state& s = self->state;
-  if (!s.dataset)
-    return give_up(self, exit_codes::protocol,
-                   {errc::protocol, "slots were assigned before a dataset was opened", 0});
-  auto layout = lay_out(s.description.tensors, order.batch_size);
-  if (!layout) return give_up(self, exit_codes::configuration, layout.error());
-  if (layout->bytes > order.slot_bytes) {
-    return give_up(
-        self, exit_codes::protocol,
-        {errc::protocol,
-         fmt::format("a batch needs {} bytes, but the slots have {}", layout->bytes, order.slot_bytes), 0});
+  next_step operator()(const map_and_set_up& step) const {
+    const protocol::assign_slots& order = step.order;
+    s.layout = step.layout;
+    auto slots = arena::slots_view::map(protocol::child_fd::arena, {order.slot_bytes, order.slots, order.partitions}, order.partition);
+    if (!slots) return book.session_failed(slots.error());
+    s.slots.emplace(std::move(*slots));
+    const auto ready =
+        prepare(s, arena::phase::setup, [&] { s.dataset->setup({s.me.worker, s.me.incarnation, s.settings.sampler.seed}); });
+    if (!ready) return book.dataset_failed(ready.error());
+    std::function<bool(const protocol::load_batch&)> dropped;
+    if (s.settings.loader.hedge)
+      dropped = [expected = s.deps.expected](const auto& lease) { return expected->is_dropped(lease); };
+    s.runner.emplace(lease_context{*s.dataset, *s.slots, *s.flight, s.layout, s.description.tensors, s.settings.sampler.seed, s.me,
+                                   *s.deps.stopping, std::move(dropped), s.link ? &*s.link : nullptr},
+                     [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
+    return book.set_up(s.runner->cuda_loaded(), ::getpid());
   }
-  s.layout = std::move(*layout);
-  auto slots = arena::slots_view::map(protocol::child_fd::arena,
-                                      {order.slot_bytes, order.slots, order.partitions}, order.partition);
-  if (!slots) return give_up(self, exit_codes::protocol, slots.error());
-  s.slots.emplace(std::move(*slots));
-  const bool ready = prepare(self, arena::phase::setup, [&] {
-    s.dataset->setup({s.me.worker, s.me.incarnation, s.settings.sampler.seed});
-  });
-  if (!ready) return;
-  std::function<bool(const protocol::load_batch&)> dropped;
-  if (s.settings.loader.hedge) dropped = [expected = s.deps.expected](const auto& lease) { return expected->is_dropped(lease); };
-  s.runner.emplace(lease_context{*s.dataset, *s.slots, *s.flight, s.layout, s.description.tensors,
-                                 s.settings.sampler.seed, s.me, *s.deps.stopping, std::move(dropped), s.link ? &*s.link : nullptr},
-                   [](std::chrono::milliseconds pause) { std::this_thread::sleep_for(pause); });
-  if (s.runner->cuda_loaded()) {
-    return give_up(
-        self, exit_codes::configuration,
-        {errc::dataset,
-         fmt::format("the worker program or Dataset::setup loaded CUDA into worker {} (pid {}); only "
-                     "the GPU owner uses the GPU",
-                     s.me.worker, ::getpid()),
-         0});
+
+  next_step operator()(const report_ready&) const {
+    s.deps.expected->set_dataset(s.dataset.get());
+    s.deps.link->send(protocol::worker_ready{});
+    return std::nullopt;
   }
-  s.deps.expected->set_dataset(s.dataset.get());
-  s.deps.link->send(protocol::worker_ready{});
-}
 
-void load(self_pointer self, const protocol::load_batch& lease) {
-  loader_state& s = self->state;
-  if (s.over) return;
-  if (!s.runner)
-    return give_up(self, exit_codes::protocol,
-                   {errc::protocol, "it received a lease before slots were assigned", 0});
-  auto report = s.runner->run(lease);
-  if (!report) return give_up(self, exit_codes::protocol, report.error());
-  if (!*report) return end(self, exit_codes::finished);
-  protocol::cut_to_fit(**report);
-  s.deps.link->send(std::move(**report));
-  if (s.runner->cuda_loaded()) end(self, exit_codes::temporary);
-}
+  next_step operator()(const look_for_urgent&) const { return book.urgent(s.deps.expected->take_urgent()); }
 
-void name(self_pointer self, const protocol::name_samples& order) {
-  loader_state& s = self->state;
-  if (s.over) return;
-  if (!s.runner)
-    return give_up(self, exit_codes::protocol, {errc::protocol, "the session asked for names before it assigned slots", 0});
-  protocol::samples_named said;
-  for (const std::uint64_t sample : order.samples) {
-    try {
-      said.names.push_back(s.dataset->name_of(sample).substr(0, protocol::samples_named::name_bytes_max));
-    } catch (...) {  // load() of this sample would report why
-      said.names.push_back(default_sample_name(sample));
+  next_step operator()(const run_lease& step) const {
+    auto report = s.runner->run(step.lease);
+    if (!report) return book.session_failed(report.error());
+    if (!*report) return book.stopped();
+    protocol::cut_to_fit(**report);
+    s.deps.link->send(std::move(**report));
+    return book.ran(s.runner->cuda_loaded());
+  }
+
+  next_step operator()(const tell_names& step) const {
+    protocol::samples_named said;
+    for (const std::uint64_t sample : step.samples) {
+      try {
+        said.names.push_back(s.dataset->name_of(sample).substr(0, protocol::samples_named::name_bytes_max));
+      } catch (...) {  // load() of this sample would report why
+        said.names.push_back(default_sample_name(sample));
+      }
     }
+    s.deps.link->send(std::move(said));
+    return std::nullopt;
   }
-  s.deps.link->send(std::move(said));
-}
 
-void load_urgent(self_pointer self) {
-  while (const auto lease = self->state.deps.expected->take_urgent()) load(self, *lease);
+  next_step operator()(const end_process& step) const {
+    if (step.why) {
+      s.deps.link->send(
+          protocol::worker_gives_up{step.exit_code, static_cast<std::uint8_t>(step.why->code), step.why->message});
+    }
+    s.deps.ended(step.exit_code);
+    self->quit();
+    return std::nullopt;
+  }
+};
+
+void carry_out(self_pointer self, loader_book::next_step next) {
+  while (next) next = std::visit(loader_steps{self}, *next);
 }
 
 loader_actor::behavior_type behave(self_pointer self, loader_deps deps) {
   self->state.deps = std::move(deps);
+  loader_book& book = self->state.book;
   return {
-      [=](const protocol::open_dataset& order) { open(self, order); },
-      [=](const protocol::assign_slots& order) { assign(self, order); },
-      [=](const protocol::load_batch& lease) {
-        load_urgent(self);
-        load(self, lease);
-      },
-      [=](const protocol::name_samples& order) { name(self, order); },
-      [=](const link_lost& news) {
-        if (news.reason.empty()) return end(self, exit_codes::parent_lost);
-        give_up(self, exit_codes::protocol, {errc::protocol, news.reason, 0});
-      },
-      [=](const wake_up&) {
-        if (self->state.deps.stopping->load()) return end(self, exit_codes::finished);
-        load_urgent(self);
-      },
+      [self, &book](const protocol::open_dataset& order) { carry_out(self, book.open(order)); },
+      [self, &book](const protocol::assign_slots& order) { carry_out(self, book.assign(order)); },
+      [self, &book](const protocol::load_batch& lease) { carry_out(self, book.lease(lease)); },
+      [self, &book](const protocol::name_samples& order) { carry_out(self, book.name(order)); },
+      [self, &book](const link_lost& news) { carry_out(self, book.link_lost(news.reason)); },
+      [self, &book](const wake_up&) { carry_out(self, book.woken(self->state.deps.stopping->load())); },
   };
 }
 

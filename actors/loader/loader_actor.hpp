@@ -1,14 +1,10 @@
-// The loader worker actor: the only actor of a worker process. It opens and describes the dataset, maps its
-// slots and processes its leases one by one.
+// The loader worker actor: the only actor of a worker process. It carries out the steps of loader_book, which decides what each
+// message leads to.
 //
 //   receives  open_dataset, assign_slots, load_batch, name_samples, link_lost
 //             (stop_work sets `stopping` at once, ahead of leases)
-//   sends     hello, dataset_described, worker_ready, batch_loaded, samples_named, worker_gives_up
+//   sends     dataset_described, worker_ready, batch_loaded, samples_named, worker_gives_up
 //   owns      the dataset, the mapped slots, its page of the flight recorder
-//
-//            open_dataset             assign_slots
-//   opening -------------> described -------------> ready --- load_batch ---> (works, then ready again)
-//      any of them: worker_gives_up, exit 77 / 78 / 82;  link_lost: exit 83;  stopping: exit 0
 //
 // If the dataset crashes, the process dies, and the session finds the sample in the flight recorder.
 #pragma once
