@@ -136,7 +136,7 @@ TEST_CASE("the last death of the GPU owner has its batch and its last line of ou
                        R"(signal="",code="79",epoch="0",batch="17"} 1)"));
   CHECK(has_line(page, "penstock_gpu_owner_last_death_timestamp_seconds 1000000000"));
   facts.totals.owner_deaths[0].reason = "no heartbeat for 10 s (suspended)";
-  CHECK(metrics_text(facts, "1").find(R"(cause="exit",reason="no heartbeat for 10 s (suspended)",signal="",code="79",epoch="0",batch="17"} 1)") != std::string::npos);
+  CHECK(metrics_text(facts, "1").find(R"line(cause="exit",reason="no heartbeat for 10 s (suspended)",signal="",code="79",epoch="0",batch="17"} 1)line") != std::string::npos);
 }
 
 TEST_CASE("the last 16 quarantined or failed samples are named once each, and released samples are not") {
