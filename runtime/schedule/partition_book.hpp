@@ -82,8 +82,8 @@ class partition_book {
 /// Carries out what the book decides. `carry_out`: takes any command, and returns result<void>.
 template <class CarryOut>
 void welcome(partition_book& book, worker_ref who, result<served> said, CarryOut&& carry_out) {
-  for (const partition_command& command : book.described(who, std::move(said))) {
-    const result<void> ok = std::visit(carry_out, command);
+  for (const partition_command& next : book.described(who, std::move(said))) {
+    const result<void> ok = std::visit(carry_out, next);
     if (ok) continue;
     for (const partition_command& instead : book.failed(who, ok.error())) static_cast<void>(std::visit(carry_out, instead));
     return;
