@@ -195,8 +195,8 @@ class PastTest(PenstockTest):
         self.assertEqual(err, "")
         code, out, err = self.penstock("deaths", "--last")
         self.assertRegex(out, r"(?m)^\d\d-\d\d \d\d:\d\d:\d\d +worker/\d .* SIGSEGV .* 17 ")
-        self.assertRegex(err, r"next: penstock logs worker/\d --previous --last\n")
-        self.assertRegex(self.penstock("deaths", "--last", "--session", "crash")[2], r"next: penstock logs worker/\d --previous --last --session crash\n")
+        self.assertRegex(err, r"next: penstock deaths --stacks --last\n")
+        self.assertRegex(self.penstock("deaths", "--last", "--session", "crash")[2], r"next: penstock deaths --stacks --last --session crash\n")
         self.assertRegex(self.penstock("events", "--last")[1], r"(?m)^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  worker/\d +worker_died ")
 
     def test_the_hint_after_the_deaths_of_a_live_session_names_the_session(self):
@@ -204,7 +204,7 @@ class PastTest(PenstockTest):
         self.live("other")
         self.wait_until(lambda: self.answer("deaths", "--session", "crash")["deaths"], "the death")
         _, _, err = self.penstock("deaths", "--session", "crash")
-        self.assertRegex(err, r"^next: penstock (logs worker/\d --previous|describe worker/\d) --session crash\n$")
+        self.assertRegex(err, r"^next: penstock (deaths --stacks|describe worker/\d) --session crash\n$")
         self.assertEqual(self.penstock(*err.split()[2:])[0], EXIT_OK)
 
     def test_the_file_is_private_to_its_user_and_contains_no_environment(self):
