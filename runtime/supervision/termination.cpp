@@ -114,7 +114,10 @@ std::vector<termination_command> termination::advance(steady_time now) {
     kill_at_ = never;
     killed_ = true;
     write_off_at_ = now + settings_.after_kill;
-    if (!cause_ && left_its_link_) begin(death_cause::protocol, "it closed its link but did not exit");
+    if (!cause_ && left_its_link_) {
+      begin(death_cause::protocol, "it closed its link but did not exit");
+      announced_ = true;  // it is probably dying of something else, and slowly: the report of its death says what ended it
+    }
     if (!cause_) cause_ = death_cause::stopped;
     if (reason_.empty()) reason_ = asked_ ? "it did not end in time" : "it was asked to exit";
     const bool fault = cause_ != death_cause::stopped && cause_ != death_cause::memory;

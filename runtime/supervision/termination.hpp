@@ -51,7 +51,7 @@ struct termination_settings {
 struct send_signal {
   int number = 0;
 };
-/// This child is about to be killed for this reason; for the log. Emitted once, before the signal.
+/// This child is about to be killed for this reason; for the log. Emitted once, before the signal; not for a closed link.
 struct killing_begins {
   death_cause cause = death_cause::unknown;
   std::string reason;  ///< "no heartbeat for 10 s"
