@@ -2,6 +2,7 @@
 
 #include "actors/supervisor/death_record.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 
@@ -104,8 +105,8 @@ event event_of_quarantined(const scheduler::lost_sample& lost) {
   for (const std::string& cause : lost.causes) causes += (causes.empty() ? "" : ", ") + cause;
   return event_of_lost(
       event_kind::sample_quarantined, lost,
-      fmt::format("{} is quarantined: it killed {} ({})", sample_for_people(lost.sample, lost.name),
-                  counted(lost.attempts, "worker"), causes));
+      fmt::format("{} is quarantined: {} ({})", sample_for_people(lost.sample, lost.name),
+                  deaths_over_work("it", lost.causes, lost.attempts), causes));
 }
 
 std::string text_of_quarantined(const std::string& name, const scheduler::lost_sample& lost) {

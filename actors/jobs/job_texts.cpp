@@ -1,9 +1,11 @@
 #include "actors/jobs/job_texts.hpp"
 
-#include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
+
+#include <algorithm>
 
 namespace penstock::jobs {
 
@@ -23,8 +25,8 @@ job_status status_of(schedule::job_end how) {
 std::string text_of(const schedule::settle_job& end, const job_record& job) {
   switch (end.how) {
     case schedule::job_end::poisoned:
-      return fmt::format("{} killed {} and is not tried again", job.work(),
-                         counted(end.causes.size(), "worker"));
+      return fmt::format("{}{} not tried again", deaths_over_work(job.work(), end.causes, end.causes.size(), work_kind::jobs),
+                         std::ranges::any_of(end.causes, has_sender) ? "; it is" : " and is");
     case schedule::job_end::timed_out:
       return fmt::format("{} took longer than its timeout of {}", job.work(),
                          duration_for_people(job.rules().limit));

@@ -94,7 +94,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   r.wait_channel = w.wait_channel;
   r.stack = w.stack;
   r.last_output = w.last_lines;
-  r.reason = ending.fault(*w.ended);
+  r.reason = r.cause == death_cause::signal ? w.sent_signal : ending.fault(*w.ended);
   return r;
 }
 

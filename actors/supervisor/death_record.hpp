@@ -25,6 +25,7 @@ struct worker_facts {
   std::string last_lines;
   std::vector<std::string> stack;
   std::string wait_channel;  ///< when it was found hanging
+  std::string sent_signal;   ///< who sent the signal that ended it; empty: as in termination::why_signalled()
   arena::flight_reading last_flight;
   std::uint64_t rss_bytes = 0;
   std::optional<std::string>

@@ -105,7 +105,8 @@ struct carry_out {
     const worker_facts& w = s.records.at(end.who);
     self->send(s.others.leases,
                scheduler::worker_ended{end.who, end.blames_sample ? sample_in_hand(w) : std::nullopt,
-                                       work_in_hand(w, s.deps.settings.work), end.cause, end.host_lost,
+                                       work_in_hand(w, s.deps.settings.work),
+                                       cause_with_sender(end.cause, sender_in(!w.sent_signal.empty(), w.sent_signal)), end.host_lost,
                                        end.took_too_long});
   }
   void operator()(const supervision::memory_exceeded& grown) {
@@ -206,6 +207,9 @@ void note_end(supervisor_state& s, const worker_exited& news, steady_time now) {
   w->last_flight = s.deps.flights->read(news.who.worker);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now);
   s.workers->exited(news.who, now, news.report, oom);
+  const supervision::termination* const ending = s.workers->ending_of(news.who);
+  if (ending == nullptr || w->remote) return;
+  w->sent_signal = ending->why_signalled(news.report, {process::was_injected(w->pid, news.report), news.sender, s.oom.counts()});
 }
 
 /// The scheduler has decided which sample the death is blamed on.
@@ -213,11 +217,7 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   const worker_facts* w = s.records.find(decision.who);
   const supervision::termination* ending = s.workers->ending_of(decision.who);
   if (w == nullptr || ending == nullptr || !w->ended) return;
-  death_report report = as_report(*w, *ending, decision, s.deps.settings.work, now);
-  if (report.cause == death_cause::signal && !w->remote && ending->killed_from_outside(*w->ended))
-    report.reason = supervision::text_of_outside_kill(s.oom.counts());
-  if (!w->remote && process::was_injected(w->pid, *w->ended) && report.cause == death_cause::signal)
-    report.reason = supervision::text_of_injected_signal;
+  const death_report report = as_report(*w, *ending, decision, s.deps.settings.work, now);
   const std::uint64_t samples = w->last_flight.samples_done;
   const auto news = s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines,
                                              preparation_text(report.phase, s.deps.settings.work));

@@ -160,7 +160,7 @@ void worker_processes::tell_ended(worker_ref who, const process::exit_report& re
   actors::tell(listeners_.supervisor, worker_exited{who, report,
                                                     process::last_lines_without_stack(
                                                         tail.text(), process::output_tail::lines_shown),
-                                                    process::stack_in(tail.text())});
+                                                    process::stack_in(tail.text()), process::sender_in(tail.text())});
 }
 
 }  // namespace penstock::supervisor

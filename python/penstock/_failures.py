@@ -7,7 +7,7 @@ from penstock import _loading, _mistakes
 from penstock._batch_book import TRIES, BatchBook, Planned
 from penstock._errors import job_failed_error
 from penstock._future import error_of
-from penstock._quarantine import BadSamples, Sample, error_of_sample
+from penstock._quarantine import BadSamples, Sample, deaths_over, error_of_sample
 from penstock._tracebacks import raised_in
 
 __all__ = ["Failures", "FailuresOfShards"]
@@ -86,7 +86,7 @@ class Failures:
             advice = f". Its output: {self._where_output_is(job)}"
             if sample is not None and self.leaves_out:
                 advice = '. on_bad_sample="skip" leaves such samples out' + advice
-            return error_of_sample(f"{where} killed {len(causes)} workers: {', '.join(causes)}{advice}", None if sample is None else sample.index, causes)
+            return error_of_sample(f"{deaths_over(where, causes)}: {', '.join(causes)}{advice}", None if sample is None else sample.index, causes)
         return failed
 
     leaves_out = True  # whether on_bad_sample applies

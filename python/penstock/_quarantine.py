@@ -108,7 +108,7 @@ class BadSamples:
         """Raises sample_error for a sample in quarantine, unless bad samples are left out."""
         causes = self.quarantine.indices.get(_key(sample.index), [])
         raise error_of_sample(
-            f"{sample.name} is in quarantine: it killed workers before ({', '.join(causes)}). When it is repaired, "
+            f"{sample.name} is in quarantine: {deaths_over('it', causes)} before ({', '.join(causes)}). When it is repaired, "
             f"{self.quarantine.way_out(sample.index)}; on_bad_sample=\"skip\" leaves it out",
             sample.index,
             causes,
@@ -163,6 +163,12 @@ class BadSamples:
         made.__cause__ = remote_traceback(why["traceback"]) if "traceback" in why else error_of_sample(f"{sample} {how}: {told}", sample.index, why["causes"])
         self.left_out, self._first = 0, None
         return made
+
+
+def deaths_over(work: str, causes: list[str]) -> str:
+    """What `work` has to do with these deaths: a worker to which someone sent a signal did not die of its work."""
+    workers = f"{len(causes)} worker{'' if len(causes) == 1 else 's'}"
+    return f"{workers} died while working on {work}" if any("(sent by " in cause for cause in causes) else f"{work} killed {workers}"
 
 
 def error_of_sample(text: str, index: Any, causes: list[str]) -> sample_error:

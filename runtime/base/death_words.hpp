@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace penstock {
 
@@ -22,6 +23,35 @@ namespace penstock {
 template <class Death>
 [[nodiscard]] bool ended_on_request(const Death& death) {
   return death.cause == death_cause::stopped && !death.ignored_stop_seconds;
+}
+
+/// The sender of a signal that the session did not send, as far as anybody can know it.
+inline constexpr std::string_view unknown_sender = "sent by another process or by its own code";
+/// The reason for a death by such a signal. `details`: "no OOM kill was counted"; may be empty.
+[[nodiscard]] inline std::string reason_of_sent_signal(std::string_view details) {
+  return fmt::format("{}, not by the session{}{}", unknown_sender, details.empty() ? "" : "; ", details);
+}
+
+/// Who sent the signal that ended a process, without details: "sent by penstock chaos". `reason`: that of its death. Empty if the signal
+/// was not sent, but raised by a fault. The work in hand then caused the death; otherwise nobody knows that.
+[[nodiscard]] inline std::string_view sender_in(bool ended_by_signal, std::string_view reason) {
+  return ended_by_signal ? reason.substr(0, reason.find(", not by ")) : std::string_view();
+}
+
+/// A cause of death as the list of a bad sample's or job's deaths has it: "SIGSEGV", "SIGKILL (sent by penstock chaos)".
+[[nodiscard]] inline std::string cause_with_sender(std::string_view cause, std::string_view sender) {
+  return sender.empty() ? std::string(cause) : fmt::format("{} ({})", cause, sender);
+}
+[[nodiscard]] inline bool has_sender(std::string_view cause) {
+  return cause.find(" (sent by ") != std::string_view::npos;
+}
+
+/// What a sample or job has to do with these deaths: "it killed 3 workers", or "3 workers died while loading it" if a signal was sent to
+/// one of them.
+[[nodiscard]] inline std::string deaths_over_work(std::string_view it, const std::vector<std::string>& causes, std::uint64_t deaths,
+                                                  work_kind kind = work_kind::samples) {
+  if (std::ranges::none_of(causes, has_sender)) return fmt::format("{} killed {}", it, counted(deaths, "worker"));
+  return fmt::format("{} died while {} {}", counted(deaths, "worker"), kind == work_kind::jobs ? "running" : "loading", it);
 }
 
 /// "2 batches are loaded again", "1 job runs again".

@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -25,6 +26,7 @@ namespace {
 
 constexpr std::string_view mark = "penstock-stack: ";
 constexpr std::string_view function_follows = " in ";
+constexpr std::string_view sender_follows = ", sent by process ";
 constexpr std::size_t readable_function_max = 300;  // templates
 // A line of /proc/self/maps before its path: two addresses, permissions, offset, device, inode, separators.
 constexpr std::size_t map_fields_max = 2 * 16 + 4 + 16 + 7 + 20 + 6;
@@ -38,6 +40,7 @@ constexpr std::size_t signal_stack_bytes = instrumentation_factor * (kernel_fram
 
 std::atomic<int> worker_thread{0};
 std::atomic<bool> passed_on{false};
+std::atomic<pid_t> sender{0};  // of a signal that another process sent
 std::atomic<bool> written{false};
 
 int this_thread() noexcept {
@@ -157,7 +160,7 @@ std::uint64_t interrupted_at(const void* context) {
 #endif
 }
 
-void write_stack(int signal, const void* context) {
+void write_stack(int signal, const void* context, pid_t sent_by) {
   const int found = ::backtrace(addresses.data(), static_cast<int>(addresses.size()));
   const std::uint64_t here = interrupted_at(context);
   // The frames above the interrupted instruction belong to this handler.
@@ -183,6 +186,10 @@ void write_stack(int signal, const void* context) {
   out.add_number(static_cast<std::uint64_t>(signal), 10);
   out.add(", thread ");
   out.add_number(static_cast<std::uint64_t>(this_thread()), 10);
+  if (sent_by > 0) {
+    out.add(sender_follows);
+    out.add_number(static_cast<std::uint64_t>(sent_by), 10);
+  }
   out.write();
   for (std::size_t i = 0; i < count; ++i) {
     out.add(mark);
@@ -204,6 +211,7 @@ void on_death(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
   const bool from_outside = info->si_code <= 0 && info->si_pid != ::getpid();
   const int worker = worker_thread.load(std::memory_order_relaxed);
+  if (from_outside) sender.store(info->si_pid, std::memory_order_relaxed);
   if (from_outside && worker != 0 && worker != this_thread() && !passed_on.exchange(true)) {
     // The receiving thread does not matter; the stack of the working thread does.
     if (::syscall(SYS_tgkill, ::getpid(), worker, signal) == 0) {
@@ -211,7 +219,7 @@ void on_death(int signal, siginfo_t* info, void* context) {
       return;
     }
   }
-  if (!written.exchange(true)) write_stack(signal, context);
+  if (!written.exchange(true)) write_stack(signal, context, info->si_code <= 0 ? sender.load(std::memory_order_relaxed) : 0);
   ::signal(signal, SIG_DFL);
   // After we return, the fault recurs at its original instruction.
   if (info->si_code <= 0) ::syscall(SYS_tgkill, ::getpid(), this_thread(), signal);
@@ -286,6 +294,17 @@ std::vector<std::string> stack_in(std::string_view output) {
     const std::size_t space = text.find(' ');
     if (space != std::string_view::npos && found.size() < stack_frames_max)
       found.push_back(readable_stack_line(text.substr(space + 1)));
+  });
+  return found;
+}
+
+pid_t sender_in(std::string_view output) {
+  pid_t found = 0;
+  for_each_line(output, [&](std::string_view text) {
+    if (!text.starts_with(mark) || text.substr(mark.size()).starts_with('#')) return;
+    const std::size_t at = text.find(sender_follows);
+    found = 0;  // a new stack begins
+    if (at != std::string_view::npos) std::from_chars(text.data() + at + sender_follows.size(), text.data() + text.size(), found);
   });
   return found;
 }

@@ -6,6 +6,8 @@
 
 #include "runtime/process/stack_frame.hpp"
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +42,8 @@ void this_thread_works();
 /// The frames in this output, newest first, as "/path/of/module+0x1a2b in resize(picture const&)", without "
 /// in ..." if the function is unknown; empty if there are none.
 [[nodiscard]] std::vector<std::string> stack_in(std::string_view output);
+/// The process that sent the signal, if the dying process could tell; 0: a fault raised the signal, or the sender is unknown.
+[[nodiscard]] pid_t sender_in(std::string_view output);
 /// The last lines of the output without the stack.
 [[nodiscard]] std::string last_lines_without_stack(std::string_view output, std::size_t count);
 

@@ -2,6 +2,7 @@
 
 #include "runtime/base/check.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -488,12 +489,11 @@ void ledger::cannot_try_alone(const std::string& reason) {
 
 void ledger::tell_quarantined(sample_quarantined lost) {
   const std::string name = source_.describe(lost.sample);
-  const std::uint32_t attempts = lost.attempts;
+  const std::string deaths = deaths_over_work(name, lost.causes, lost.attempts);
   outbox_.emplace_back(std::move(lost));
   const std::uint64_t all = suspicion_.quarantined().size();
   if (settings_.on_bad_sample == bad_sample_rule::fail) {
-    fail_run({errc::sample,
-              fmt::format("{} killed {} (on_bad_sample = \"fail\")", name, counted(attempts, "worker")), 0});
+    fail_run({errc::sample, deaths + " (on_bad_sample = \"fail\")", 0});
   } else if (all > settings_.quarantine_max) {
     fail_run({errc::quarantine_full,
               fmt::format("{} quarantined, but [quarantine] allows only {}: the cause is systematic and not "

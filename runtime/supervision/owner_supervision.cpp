@@ -256,8 +256,7 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
   if (const auto ignored = ending_.ignored_stop(end.report))
     d.ignored_stop_seconds = std::chrono::duration<double>(*ignored).count();
   d.reason = end.oom_killed ? std::string() : ending_.fault(end.report);
-  if (d.cause == death_cause::signal && ending_.killed_from_outside(end.report)) d.reason = text_of_outside_kill(end.oom_is_counted);
-  if (d.cause == death_cause::signal && end.injected) d.reason = text_of_injected_signal;
+  if (d.cause == death_cause::signal) d.reason = ending_.why_signalled(end.report, {end.injected, 0, end.oom_is_counted});
   d.last_words = current_.gave_up ? current_.gave_up->message : end.last_lines;
   d.time = end.report.noticed;
   d.lived_seconds = std::chrono::duration<double>(now - current_.started_at).count();

@@ -1,19 +1,23 @@
 #include "runtime/supervision/termination.hpp"
 
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <utility>
 
 namespace penstock::supervision {
 
-std::string text_of_outside_kill(bool oom_is_counted) {
-  return fmt::format("sent by another process or by its own code, not by the session; {}",
-                     oom_is_counted ? "no OOM kill was counted" : "OOM kills are not counted here");
-}
+namespace {
+
+/// No fault of a program raises these.
+constexpr std::array only_sent{SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, SIGUSR1, SIGUSR2};
+
+}  // namespace
 
 void termination::begin(death_cause why, std::string reason) {
   // A child that was asked to finish, and then hangs or violates the protocol, is ended for the new reason.
@@ -172,6 +176,15 @@ std::string termination::fault(const process::exit_report& end) const {
 
 bool termination::killed_from_outside(const process::exit_report& end) const {
   return end.ended_by(SIGKILL) && !killed_here(end);
+}
+
+std::string termination::why_signalled(const process::exit_report& end, const signal_evidence& evidence) const {
+  if (cause_of(end) != death_cause::signal || killed_here(end)) return {};
+  if (evidence.injected) return text_of_injected_signal;
+  if (evidence.sender > 0) return fmt::format("sent by process {}", evidence.sender);
+  if (std::ranges::find(only_sent, end.code) == only_sent.end()) return {};
+  if (!end.ended_by(SIGKILL)) return reason_of_sent_signal("");
+  return reason_of_sent_signal(evidence.oom_is_counted ? "no OOM kill was counted" : "OOM kills are not counted here");
 }
 
 std::optional<nanoseconds> termination::ignored_stop(const process::exit_report& end) const {

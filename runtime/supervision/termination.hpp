@@ -64,9 +64,12 @@ using termination_command = std::variant<send_signal, killing_begins, survives_k
 /// The reason for a death by a signal of the fault injector.
 inline constexpr const char* text_of_injected_signal = "sent by penstock chaos";
 
-/// The reason for a death by a SIGKILL that this session did not send. `oom_is_counted`: the kernel counts OOM kills, and has
-/// counted none.
-[[nodiscard]] std::string text_of_outside_kill(bool oom_is_counted);
+/// What is known about the sender of the signal that ended a process.
+struct signal_evidence {
+  bool injected = false;        ///< the fault injector sent it
+  pid_t sender = 0;             ///< the process that sent it, according to the dying one; 0: unknown
+  bool oom_is_counted = false;  ///< the kernel counts OOM kills, and has counted none
+};
 
 class termination {
  public:
@@ -138,6 +141,9 @@ class termination {
   [[nodiscard]] std::string fault(const process::exit_report& end) const;
   /// Whether it died of a SIGKILL that this session did not send.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;
+  /// Who sent the signal that ended it: "sent by another process or by its own code, not by the session; no OOM kill was counted". Empty if
+  /// this session sent it, or if a fault of its own code may have raised it.
+  [[nodiscard]] std::string why_signalled(const process::exit_report& end, const signal_evidence& evidence) const;
   /// How long after the request to stop its deadline passed and it was killed. Empty: it ended in another way, or was given no
   /// time.
   [[nodiscard]] std::optional<nanoseconds> ignored_stop(const process::exit_report& end) const;

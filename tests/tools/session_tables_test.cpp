@@ -1,6 +1,7 @@
 // The tables of `penstock status` and `penstock deaths`, from a session's answers.
 #include "tools/penstock/watch/session_tables.hpp"
 
+#include "runtime/base/death_words.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/watch/description.hpp"
 #include "tools/penstock/watch/why_text.hpp"
@@ -260,6 +261,79 @@ TEST_CASE("deaths in a pool name job and work") {
   INFO(text);
   CHECK(text.find("job  attempt  work") != std::string::npos);
   CHECK(text.find(" 17        2  thumbnail") != std::string::npos);
+}
+
+namespace {
+
+/// A worker that loaded this sample when a SIGKILL ended it.
+death_report killed_over(std::uint64_t sample, const std::string& path) {
+  death_report d;
+  d.worker = 1;
+  d.cause = death_cause::signal;
+  d.signal = "SIGKILL";
+  d.phase = "loading";
+  d.sample = sample;
+  d.path = path;
+  d.attempt = 1;
+  d.reason = reason_of_sent_signal("no OOM kill was counted");
+  return d;
+}
+
+}  // namespace
+
+TEST_CASE("a sample that was being loaded when another process killed the worker does not look guilty in any table") {
+  const death_report d = killed_over(17385, "cats/tom.jpg");
+  session_status s = status_with(std::nullopt);
+  s.workers.resize(1);
+  s.workers[0].last_death = d;
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("  SIGKILL, sent by another process or by its own code; was loading 17385\n") !=
+        std::string::npos);
+  auto listed = nlohmann::ordered_json::array({telemetry::as_json(d)});
+  std::string text = cli::deaths_for_people(listed, work_kind::samples, 0);
+  CHECK(text.find("  path, or why\n") != std::string::npos);
+  CHECK(text.find("  was loading cats/tom.jpg; sent by another process or by its own code, not by the session; no OOM kill was counted\n") != std::string::npos);
+  nlohmann::ordered_json pipeline{{"status", telemetry::as_json(s)}, {"batches", {{"loading", 1}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}}}, {"waits_for", "x"}};
+  cli::target one;
+  one.kind = cli::target_kind::worker;
+  text = cli::description_for_people(cli::description_of(pipeline, one), 0);
+  CHECK(text.find("  was loading     sample 17385 (cats/tom.jpg), attempt 1\n") != std::string::npos);
+  CHECK(text.find("blamed") == std::string::npos);
+}
+
+TEST_CASE("a worker that another process killed while it was idle has the reason in the list of deaths") {
+  death_report d = killed_over(1, "");
+  d.sample.reset();
+  d.path.reset();
+  d.attempt = 0;
+  const auto listed = nlohmann::ordered_json::array({telemetry::as_json(d)});
+  CHECK(cli::deaths_for_people(listed, work_kind::samples, 0).find("  sent by another process or by its own code, not by the session; no OOM kill") != std::string::npos);
+  CHECK(cli::death_in_a_cell(listed[0], work_kind::samples) == "SIGKILL, sent by another process or by its own code");
+}
+
+TEST_CASE("in a pool and in a data loader a killed worker was running its job or loading its sample") {
+  death_report d = killed_over(1, "");
+  d.sample.reset();
+  d.path.reset();
+  d.job = 7;
+  d.work = "sample 37";
+  const auto one = telemetry::as_json(d);
+  CHECK(cli::death_in_a_cell(one, work_kind::jobs) == "SIGKILL, sent by another process or by its own code; was running job 7");
+  CHECK(cli::death_in_a_cell(one, work_kind::batches) == "SIGKILL, sent by another process or by its own code; was loading sample 37");
+  d.signal = "SIGSEGV";
+  d.reason.clear();
+  CHECK(cli::death_in_a_cell(telemetry::as_json(d), work_kind::batches) == "SIGSEGV on sample 37");
+  CHECK(cli::death_in_a_cell(telemetry::as_json(d), work_kind::jobs) == "SIGSEGV in job 7");
+}
+
+TEST_CASE("why the session killed a worker is in the list of deaths, except that a hang needs only its sample") {
+  death_report d = killed_over(5, "cats/tom.jpg");
+  d.cause = death_cause::protocol;
+  d.reason = "it closed its link but did not exit";
+  const auto text_of = [&d] { return cli::deaths_for_people(nlohmann::ordered_json::array({telemetry::as_json(d)}), work_kind::samples, 0); };
+  CHECK(text_of().find("  cats/tom.jpg; it closed its link but did not exit\n") != std::string::npos);
+  d.cause = death_cause::hang;
+  d.reason = "it has been working on 'cats/tom.jpg' for 30 s";
+  CHECK(text_of().find("  cats/tom.jpg\n") != std::string::npos);
 }
 
 TEST_CASE("without a width no line of the status is broken, and with one all are") {

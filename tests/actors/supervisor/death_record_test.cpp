@@ -118,11 +118,11 @@ TEST_CASE("a worker that got no time to stop is not reported as late") {
 
 TEST_CASE("the text about a SIGKILL that the session did not send says so") {
   const supervision::termination ending({}, start);
-  death_report d = as_report(died_of(SIGKILL, "cat.jpg"), ending, {}, work_kind::samples, start + 3s);
-  CHECK(supervisor::end_text(d) == "ended: SIGKILL");
-  d.reason = supervision::text_of_outside_kill(true);
-  CHECK(supervisor::end_text(d) == "ended: SIGKILL (sent by another process or by its own code, not by the session; no OOM kill was counted)");
-  CHECK(supervision::text_of_outside_kill(false).ends_with("; OOM kills are not counted here"));
+  auto w = died_of(SIGKILL, "cat.jpg");
+  CHECK(supervisor::end_text(as_report(w, ending, {}, work_kind::samples, start + 3s)) == "ended: SIGKILL");
+  w.sent_signal = ending.why_signalled(*w.ended, {false, 0, true});
+  CHECK(supervisor::end_text(as_report(w, ending, {}, work_kind::samples, start + 3s)) ==
+        "ended: SIGKILL (sent by another process or by its own code, not by the session; no OOM kill was counted)");
 }
 
 TEST_CASE("a death that is reported as the end of a job is not reported again") {

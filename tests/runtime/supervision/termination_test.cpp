@@ -378,3 +378,26 @@ TEST_CASE("no order of events lets a child outlive its time, signals it twice or
 TEST_CASE("the model test of terminations finds an injected bug") {
   CHECK(testing::finds_a_mistake(model, {.forgets_kills = true}));
 }
+
+TEST_CASE("the report of a death by a signal says who sent it, unless a fault of its own code may have raised it") {
+  const termination t({}, begin);
+  const auto why = [&t](int signal, const signal_evidence& known = {}) { return t.why_signalled(signalled(signal), known); };
+  CHECK(why(SIGKILL, {false, 0, true}) == "sent by another process or by its own code, not by the session; no OOM kill was counted");
+  CHECK(why(SIGKILL).ends_with("; OOM kills are not counted here"));
+  for (const int sent : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
+    CHECK(why(sent) == "sent by another process or by its own code, not by the session");
+  for (const int raised : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPIPE, SIGXCPU}) CHECK(why(raised).empty());
+  CHECK(why(SIGSEGV, {false, 4711, false}) == "sent by process 4711");  // as the dying process said
+  CHECK(why(SIGSEGV, {true, 4711, false}) == text_of_injected_signal);
+  CHECK(t.why_signalled(exited(3), {}).empty());
+}
+
+TEST_CASE("a signal of the session has no other sender") {
+  termination t({}, begin);
+  t.hang(begin, death_cause::hang, "sample 7 for 30 s");
+  CHECK(t.why_signalled(signalled(SIGABRT), {false, 4711, false}).empty());
+  termination killed({}, begin);
+  killed.kill(begin);
+  static_cast<void>(killed.advance(begin));
+  CHECK(killed.why_signalled(signalled(SIGKILL), {}).empty());
+}

@@ -1,6 +1,7 @@
 #include "tools/penstock/run/closing_text.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/telemetry/report_json.hpp"
@@ -74,7 +75,7 @@ void tell_losses(const run_report& r) {
     say(fmt::format("  ... and {} more; --report FILE lists them", failures.size() - shown));
   for (const quarantine_report& q : r.quarantine) {
     say(fmt::format("  {} {}: {}", styled(style::red, "quarantined"), sample_for_people(q.sample, q.path.value_or("")),
-                    q.attempts > 0 ? "killed " + counted(q.attempts, "worker") : "in an earlier run (from the state)"));
+                    q.attempts > 0 ? deaths_over_work("it", q.causes, q.attempts) : "in an earlier run (from the state)"));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "tools/penstock/watch/death_tables.hpp"
 
+#include "runtime/base/batch_work.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/one_line.hpp"
@@ -99,8 +100,7 @@ std::string look_into(const json& death) {
   const bool of_worker = death.contains("worker");
   if (of_worker && !death.value("stack", json::array()).empty()) return "penstock deaths --stacks";
   const std::string target = of_worker ? "worker/" + text_of(death.at("worker")) : "gpu";
-  const bool crashed =
-      death.at("cause") == "signal" && death.at("signal") != "SIGKILL";  // it wrote its stack
+  const bool crashed = death.at("cause") == "signal" && death.at("signal") != "SIGKILL" && sender_of(death).empty();  // it wrote its stack
   const bool wrote =
       crashed || !death.at(of_worker ? "last_output" : "last_words").get<std::string>().empty();
   return wrote ? fmt::format("penstock logs {} --previous", target) : "penstock describe " + target;
@@ -124,6 +124,26 @@ std::string hint_after_deaths(const json& deaths, bool has_stacks) {
   return has_stacks && next == "penstock deaths --stacks" ? "" : next;
 }
 
+std::string sender_of(const json& death) {
+  const json reason = death.value("reason", json());
+  return reason.is_string() ? std::string(sender_in(death.value("cause", "") == "signal", reason.get_ref<const std::string&>())) : std::string();
+}
+
+std::string work_at_death(const json& d, work_kind kind) {
+  const auto known = [&d](const char* key) { return !d.value(key, json()).is_null(); };
+  if (kind == work_kind::batches) return known("work") ? doing_in_words(text_of(d.at("work"))) : "";
+  if (kind == work_kind::jobs) return known("job") ? "running job " + text_of(d.at("job")) : "";
+  return known("sample") ? "loading " + text_of(d.at("sample")) : "";
+}
+
+std::string death_in_a_cell(const json& d, work_kind kind) {
+  const std::string doing = work_at_death(d, kind);
+  if (const std::string sender = sender_of(d); !sender.empty()) return fmt::format("{}, {}{}{}", ending_of(d), sender, doing.empty() ? "" : "; was ", doing);
+  if (doing.empty()) return ending_of(d);
+  if (kind == work_kind::batches) return ending_of(d) + " on " + text_of(d.at("work"));
+  return kind == work_kind::jobs ? fmt::format("{} in job {}", ending_of(d), text_of(d.at("job"))) : fmt::format("{} on {}", ending_of(d), text_of(d.at("sample")));
+}
+
 std::string reason_of_death(const json& death) {
   if (const json reason = death.value("reason", json()); reason.is_string()) return one_line(text_of(reason));
   const json words = death.value("last_words", json());
@@ -136,6 +156,16 @@ std::string with_commas(const std::vector<std::string>& parts) {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() || part.empty() ? "" : ", ") + part;
   return text;
+}
+
+/// "cats/tom.jpg", or "was loading cats/tom.jpg; sent by another process ...".
+std::string work_and_why(const json& d, const char* name, work_kind kind) {
+  const json work = d.value(name, json());
+  const std::string reason = reason_of_death(d);
+  if (work.is_null()) return reason.empty() ? "-" : reason;
+  if (reason.empty() || d.at("cause") == "hang") return text_of(work);  // that reason repeats the work
+  if (sender_of(d).empty()) return text_of(work) + "; " + reason;
+  return fmt::format("was {} {}; {}", kind == work_kind::jobs ? "running" : "loading", text_of(work), reason);
 }
 
 std::string replaced_after(const json& owner_death) {
@@ -151,14 +181,14 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
   const char* const number = pool ? "job" : "sample";
   const char* const name = pool ? "work" : "path";
   bool starred = false;
-  bool has_owners = false;
+  bool has_reasons = false;
   std::vector<std::vector<std::string>> rows;
   for (const json& d : deaths) {
     const std::string at = without_year(utc_for_people(d.at("time")));
     const std::string lived = duration_for_people(
         nanoseconds(static_cast<std::int64_t>(d.at("lived_seconds").get<double>() * 1e9)));
     if (!d.contains("worker")) {
-      has_owners = true;
+      has_reasons = true;
       const std::string reason = reason_of_death(d);
       const json batch = d.value("seq", json());
       const std::string where = batch.is_null() ? "" : fmt::format("at batch {} of epoch {}", text_of(batch), text_of(d.at("epoch")));
@@ -167,13 +197,15 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
       continue;
     }
     starred |= d.value("sacrificial", false);
+    const std::string why = work_and_why(d, name, kind);
+    has_reasons |= why != text_of(d.value(name, json()));
     rows.push_back({at, worker_cell(d), text_of(d.at("pid")), ending_of(d), lived,
                     text_of(d.value(number, json())),
-                    d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), text_of(d.value(name, json()))});
+                    d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), why});
   }
   const bool of_batches = kind == work_kind::batches;
   const std::string what = of_batches ? "while loading" : name;
-  const std::string last = has_owners ? what + ", or why" : what;  // for owners, the column also has the reason
+  const std::string last = has_reasons ? what + ", or why" : what;
   std::string out = text_table({{"time (UTC)"},
                                 {"process"},
                                 {"pid", column_side::right, false, true},

@@ -17,6 +17,13 @@ namespace penstock::cli {
 [[nodiscard]] std::string ending_of(const nlohmann::ordered_json& death);
 /// Why the session killed the process, or the last line of a GPU owner's output; empty if neither is known.
 [[nodiscard]] std::string reason_of_death(const nlohmann::ordered_json& death);
+/// Who sent the signal that ended the process: "sent by another process or by its own code"; empty if its own fault may have raised it, or
+/// the session ended it. With a sender, no text may say that the work in hand caused the death.
+[[nodiscard]] std::string sender_of(const nlohmann::ordered_json& death);
+/// "loading 17385", "running job 7", "running collate_fn, with the samples [4, 5]"; empty if it did nothing.
+[[nodiscard]] std::string work_at_death(const nlohmann::ordered_json& death, work_kind kind);
+/// "SIGSEGV on 17385", or "SIGKILL, sent by another process or by its own code; was loading 17385".
+[[nodiscard]] std::string death_in_a_cell(const nlohmann::ordered_json& death, work_kind kind);
 /// Whether the process was killed because it had not stopped in time.
 [[nodiscard]] bool was_killed_at_stop(const nlohmann::ordered_json& death);
 /// Whether the process was restarted or drained on request, which does not count as a death (rule D24).

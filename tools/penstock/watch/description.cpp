@@ -136,20 +136,21 @@ std::string seconds_for_people(const json& seconds) {
 }
 
 void add_death(fields& f, const json& d, work_kind kind) {
+  const char* const over_work = d.at("attempt") == 0 ? "  worked on" : sender_of(d).empty() ? "  blamed on" : kind == work_kind::jobs ? "  was running" : "  was loading";
+
   f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
                                   seconds_for_people(d.at("lived_seconds")), text_of(d.at("incarnation")),
                                   text_of(d.at("pid"))));
   if (kind == work_kind::batches && d.contains("job")) {
     const std::string attempt = d.at("attempt") == 0 ? "" : ", attempt " + text_of(d.at("attempt"));
-    f.add(attempt.empty() ? "  worked on" : "  blamed on", text_of(d.at("work")) + attempt);
+    f.add(over_work, text_of(d.at("work")) + attempt);
   } else if (d.contains("job") && d.at("attempt") == 0) {
-    f.add("  worked on", fmt::format("job {} ({})", text_of(d.at("job")), text_of(d.at("work"))));
+    f.add(over_work, fmt::format("job {} ({})", text_of(d.at("job")), text_of(d.at("work"))));
   } else if (d.contains("job")) {
-    f.add("  blamed on", fmt::format("job {} ({}), attempt {}", text_of(d.at("job")), text_of(d.at("work")),
-                                     text_of(d.at("attempt"))));
+    f.add(over_work, fmt::format("job {} ({}), attempt {}", text_of(d.at("job")), text_of(d.at("work")), text_of(d.at("attempt"))));
   } else if (!d.at("sample").is_null()) {
     const std::string name = d.at("path").is_null() ? std::string() : text_of(d.at("path"));
-    f.add("  blamed on",
+    f.add(over_work,
           fmt::format("{}, attempt {}", sample_for_people(d.at("sample"), name), text_of(d.at("attempt"))));
   }
   if (d.value("reason", json()).is_string()) f.add("  reason", one_line(text_of(d.at("reason"))));

@@ -21,10 +21,7 @@ namespace {
 
 std::string last_death_of(const json& worker, work_kind kind) {
   const json& d = worker.at("last_death");
-  if (d.is_null()) return "-";
-  if (kind == work_kind::batches) return d.value("work", json()).is_string() ? ending_of(d) + " on " + text_of(d.at("work")) : ending_of(d);
-  if (d.contains("job")) return fmt::format("{} in job {}", ending_of(d), text_of(d.at("job")));
-  return d.at("sample").is_null() ? ending_of(d) : ending_of(d) + " on " + text_of(d.at("sample"));
+  return d.is_null() ? "-" : death_in_a_cell(d, kind);
 }
 
 /// NVML's list. In a container its pids may belong to another pid namespace; the owner's is then missing from

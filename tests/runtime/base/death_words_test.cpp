@@ -1,0 +1,22 @@
+// Who is said to have caused a death: the work in hand, or the sender of a signal.
+#include "runtime/base/death_words.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+
+TEST_CASE("the sender of a signal is named without the details of the reason") {
+  CHECK(sender_in(true, reason_of_sent_signal("no OOM kill was counted")) == "sent by another process or by its own code");
+  CHECK(sender_in(true, "sent by process 4711") == "sent by process 4711");
+  CHECK(sender_in(true, "").empty());
+  CHECK(sender_in(false, "no heartbeat for 10 s").empty());
+}
+
+TEST_CASE("a sample is said to have killed its workers only if no signal was sent to them") {
+  const std::string sent = cause_with_sender("SIGKILL", unknown_sender);
+  CHECK(sent == "SIGKILL (sent by another process or by its own code)");
+  CHECK(cause_with_sender("SIGSEGV", "") == "SIGSEGV");
+  CHECK(deaths_over_work("it", {"SIGSEGV", "exit 3"}, 2) == "it killed 2 workers");
+  CHECK(deaths_over_work("it", {"SIGSEGV", sent}, 2) == "2 workers died while loading it");
+  CHECK(deaths_over_work("thumbnail", {sent}, 1, work_kind::jobs) == "1 worker died while running thumbnail");
+}
