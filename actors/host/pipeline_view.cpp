@@ -53,8 +53,14 @@ session_status look_closer(session_status status, const arena::flight_recorders&
     w.current_sample.reset();
     w.current_sample_seconds.reset();
     w.current_work_seconds.reset();
+    w.current_index.reset();
+    w.current_attempt.reset();
     if (flight.sample_name.empty()) continue;
     w.current_sample = printable(flight.sample_name);
+    if (flight.sample) {
+      w.current_index = flight.sample->index;
+      w.current_attempt = flight.sample->attempt;
+    }
     const auto age = [now](steady_time since) { return std::chrono::duration<double>(std::max(now - since, nanoseconds(0))).count(); };
     w.current_sample_seconds = age(flight.since);
     if (flight.named_since) w.current_work_seconds = age(*flight.named_since);

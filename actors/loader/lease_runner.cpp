@@ -72,7 +72,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     }
     const protocol::wire_sample& sample = lease.samples[i];
     std::string name = context_.dataset.name_of(sample.index);
-    context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name);
+    context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name, arena::flight_sample{sample.index, sample.attempt});
     // Rows are compacted: the next sample overwrites the row of a failed one.
     const auto started = context_.dropped ? std::chrono::steady_clock::now() : steady_time();
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
@@ -92,7 +92,8 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   }
   if (report.rows > 0) {
     context_.flight.publish({arena::phase::collating, lease.slot, last, lease.generation},
-                            context_.dataset.name_of(survivors.back()));
+                            context_.dataset.name_of(survivors.back()),
+                            arena::flight_sample{survivors.back(), lease.samples[last].attempt});
     std::string reason = collate(lease.epoch, slot, survivors);
     if (context_.link != nullptr && context_.link->lost()) context_.link->abort_after("collating a batch");
     if (cuda_.newly_found()) reason = child::cuda_text(context_.me.worker, reason);

@@ -23,6 +23,7 @@ void flight_mirror::show(std::uint32_t place, const flight_seen& seen, lent_jobs
   flight_.samples_done = seen.samples_done;
   flight_.rss_bytes = seen.private_bytes;  // [loader.limits] memory limits the private memory
   flight_.sample_name = seen.sample_name;
+  flight_.sample = seen.attempt == 0 ? std::nullopt : std::optional(arena::flight_sample{seen.sample, seen.attempt});
   flight_.since = now() - nanoseconds(seen.since_ns);
   flight_.reads_since = seen.reads_since_ns < 0 ? std::nullopt : std::optional(now() - nanoseconds(seen.reads_since_ns));
   if (jobs != nullptr) jobs->translate(flight_, seen.mark);

@@ -171,11 +171,13 @@ struct flight_seen {
   std::int64_t cpu_ns = 0;           ///< processor time of the thread that works on samples
   std::int64_t core_wait_ns = 0;     ///< how long that thread has waited for a core
   bool traced = false;  ///< a debugger is attached
+  std::uint64_t sample = 0;   ///< the index of the sample with that name
+  std::uint32_t attempt = 0;  ///< 0: it loads no sample
 };
 template <class Inspector>
 auto inspect(Inspector& f, flight_seen& x) {
   return f(x.word, x.heartbeats, x.samples_done, x.private_bytes, x.resident_bytes, x.sample_name, x.since_ns, x.reads_since_ns,
-           x.mark, x.cpu_ns, x.core_wait_ns, x.traced);
+           x.mark, x.cpu_ns, x.core_wait_ns, x.traced, x.sample, x.attempt);
 }
 
 struct output_line {

@@ -293,6 +293,10 @@ void hosted_worker::show_flight(host_stream& to, bool at_any_rate) {
     news.core_wait_ns = times->core_wait.count();
   }
   news.traced = meter_.traced() && !at_any_rate;
+  if (seen.sample) {
+    news.sample = seen.sample->index;
+    news.attempt = seen.sample->attempt;
+  }
   to.put(from_host(std::move(news)));
 }
 

@@ -31,6 +31,8 @@ struct flight_page {
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
   std::atomic<std::int64_t> named_ns{0};  // on the same clock as since_ns; 0: unknown
+  std::atomic<std::uint64_t> sample{0};
+  std::atomic<std::uint32_t> attempt{0};  // 0: the worker loads no samples
 };
 static_assert(sizeof(flight_page) <= page_bytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -130,6 +132,8 @@ void flight_recorders::mirror(std::uint32_t worker, const flight_reading& seen) 
   p.name_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
   p.since_ns.store(nanoseconds(seen.since.time_since_epoch()).count(), std::memory_order_relaxed);
   p.named_ns.store(seen.named_since ? nanoseconds(seen.named_since->time_since_epoch()).count() : 0, std::memory_order_relaxed);
+  p.sample.store(seen.sample ? seen.sample->index : 0, std::memory_order_relaxed);
+  p.attempt.store(seen.sample ? seen.sample->attempt : 0, std::memory_order_relaxed);
   if (p.limit_ns.load(std::memory_order_relaxed) != seen.limit.count()) {
     p.word.store(pack({phase::checking, 0, 0, 0}), std::memory_order_release);  // see publish()
     p.limit_ns.store(seen.limit.count(), std::memory_order_release);
@@ -157,6 +161,8 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
     const auto bytes =
         std::min<std::size_t>(p.name_bytes.load(std::memory_order_relaxed), flight_page::name_max);
     now.sample_name.assign(p.name.data(), bytes);
+    if (const auto attempt = p.attempt.load(std::memory_order_relaxed); attempt > 0)
+      now.sample = flight_sample{p.sample.load(std::memory_order_relaxed), attempt};
     now.since = steady_time(nanoseconds(p.since_ns.load(std::memory_order_relaxed)));
     if (const std::int64_t named = p.named_ns.load(std::memory_order_relaxed); named != 0)
       now.named_since = steady_time(nanoseconds(named));
@@ -187,6 +193,12 @@ void flight_writer::publish(const flight_state& state, std::string_view sample_n
   p.since_ns.store(nanoseconds(since.time_since_epoch()).count(), std::memory_order_relaxed);
   p.named_ns.store(nanoseconds(named_since.value_or(since).time_since_epoch()).count(), std::memory_order_relaxed);
   p.word.store(pack(state), std::memory_order_release);
+}
+
+void flight_writer::publish(const flight_state& state, std::string_view sample_name, const flight_sample& sample) noexcept {
+  page().sample.store(sample.index, std::memory_order_relaxed);
+  page().attempt.store(sample.attempt, std::memory_order_relaxed);
+  publish(state, sample_name);
 }
 
 void flight_writer::publish(phase at) noexcept {

@@ -43,6 +43,13 @@ struct flight_state {
 [[nodiscard]] std::uint64_t pack(const flight_state& state) noexcept;
 [[nodiscard]] flight_state unpack(std::uint64_t word) noexcept;
 
+/// The sample that a worker is loading.
+struct flight_sample {
+  std::uint64_t index = 0;
+  std::uint32_t attempt = 1;
+  bool operator==(const flight_sample&) const = default;
+};
+
 /// A copy of a worker's page at one moment.
 struct flight_reading {
   std::uint64_t word = 0;  ///< compare two of these to see progress
@@ -52,6 +59,7 @@ struct flight_reading {
   std::int32_t thread = 0;      ///< the thread that works on samples; 0: unknown
   std::uint64_t rss_bytes = 0;  ///< as of the worker's last heartbeat
   std::string sample_name;      ///< name of the sample being loaded, possibly cut; empty when idle
+  std::optional<flight_sample> sample{};  ///< the sample with that name; empty when idle, and for jobs
   steady_time since{};          ///< when that sample was started; meaningless when idle
   std::optional<steady_time> named_since{};  ///< when this name was published: later than `since` if the job has renamed
                                              ///< itself; empty when idle or for a worker on another machine
@@ -99,6 +107,8 @@ class flight_writer {
   /// job gets another name now.
   void publish(const flight_state& state, std::string_view sample_name, nanoseconds limit = nanoseconds(0),
                steady_time since = std::chrono::steady_clock::now(), std::optional<steady_time> named_since = {}) noexcept;
+  /// The same for a sample.
+  void publish(const flight_state& state, std::string_view sample_name, const flight_sample& sample) noexcept;
   /// Same sample, new phase.
   void publish(phase at) noexcept;
   /// Call between leases: the worker is idle.

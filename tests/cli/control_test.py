@@ -72,6 +72,31 @@ class ControlTest(PenstockTest):
         code, out, _ = self.penstock("deaths", "--json")
         self.assertEqual(len(json.loads(out)["deaths"]), 1)
 
+    def test_the_process_that_sent_a_crash_signal_to_a_worker_is_named(self):
+        process = self.live()
+        signal_process(self.workers_of(process)[0], signal.SIGSEGV)
+        death = self.wait_until(lambda: next((w["last_death"] for w in self.status()["workers"] if w["last_death"]), None), "the death")
+        self.assertEqual((death["signal"], death["reason"]), ("SIGSEGV", "sent by process %d" % os.getpid()))
+        self.assertIn("sent by process %d" % os.getpid(), self.penstock("deaths")[1])
+
+    def test_a_sample_that_was_being_loaded_when_workers_were_killed_is_quarantined_without_blame(self):
+        text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 7, kind = "hang", times = 0}]', more='[quarantine]\nmax_attempts = 2\n')
+        process = self.live(text=text, options=("--set", "loader.slots_per_worker=1"))
+        for attempt in (1, 2):
+            loading = self.wait_until(lambda: next((w for w in self.status()["workers"] if w["current_index"] == 7 and w["current_attempt"] == attempt), None),
+                                      "attempt %d" % attempt)
+            signal_process(loading["pid"], signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, EXIT_OK, err)
+        (event,) = [e for e in map(json.loads, self.penstock("events", "--last", "--json")[1].splitlines()) if e["kind"] == "sample_quarantined"]
+        cause = "SIGTERM (sent by another process or by its own code)"
+        self.assertEqual(event["text"], "sample 7 is quarantined: 2 workers died while loading it (%s, %s)" % (cause, cause))
+        for verb in (("deaths",), ("status",), ("describe", "sample/7"), ("quarantine", "list"), ("describe", "workers"), ("events",)):
+            out = self.penstock(*verb, "--last")[1]
+            self.assertIn("sent by another process or by its own code", out, verb)
+            for guilt in ("it killed", "blamed", "SIGTERM on"):
+                self.assertNotIn(guilt, out, verb)
+
     def test_stop_ends_the_session_and_its_report_says_that_it_was_stopped(self):
         process = self.live()
         self.assertEqual(self.penstock("stop")[0], EXIT_OK)
@@ -305,6 +330,25 @@ class ControlTest(PenstockTest):
                 self.assertEqual(err, "stopped\n" + "".join("%s: %s\n" % one for one in files.items()))
             process.communicate(timeout=30)
         self.assertEqual(json.loads(self.penstock("status", "--last", "--json")[1])["files"], files)
+
+    def test_a_sample_that_is_being_loaded_is_described_with_its_worker_and_how_long_it_has_taken(self):
+        self.live(text=synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 7, kind = "hang"}]'))
+        self.wait_until(lambda: any(w["current_index"] == 7 and w["current_sample_seconds"] > 1 for w in self.status()["workers"]), "the sample")
+        code, out, err = self.penstock("describe", "sample/7")
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertRegex(out, r"\Asample 7\n  loading now +by worker/\d \(pid \d+\) for [\d.]+ s, attempt 1\n\Z")
+        (loading,) = json.loads(self.penstock("describe", "sample/7", "--json")[1])["loading"]
+        self.assertEqual((loading["sample"], loading["attempt"]), (7, 1))
+        code, _, err = self.penstock("describe", "sample/99")
+        self.assertEqual(code, EXIT_NO_TARGET)
+        self.assertIn("is not in quarantine, and no worker is loading it now", err)
+
+    def test_the_description_of_a_sample_that_killed_a_worker_once_says_that_its_batch_was_delivered(self):
+        text = synthetic(samples=100000, epochs=1, dataset='wait = "2ms"\nfaults = [{sample = 7, kind = "segv", times = 1}]')
+        self.live(text=text, options=("--set", "sampler.shuffle=false"))
+        self.wait_until(lambda: "delivered" in self.penstock("describe", "sample/7")[1], "the delivery")
+        self.assertRegex(self.penstock("describe", "sample/7")[1], r"SIGSEGV, while loading sample 7\b(?s:.*)batch 0 of epoch 0 was loaded by another worker"
+                         r"(?s:.*)\n  delivered +batch 0 of epoch 0, with it\n")
 
     def test_stop_wait_names_the_quarantine_file(self):
         text = synthetic(samples=40, epochs=100000, dataset='wait = "2ms"\nfaults = [{sample = 17, kind = "segv", times = 0}]',

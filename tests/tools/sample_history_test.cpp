@@ -52,3 +52,74 @@ TEST_CASE("a sample quarantined by an earlier run has no events") {
         "sample 7 (cats/tom.jpg)\n"
         "  quarantined       by an earlier run: SIGABRT, SIGABRT\n");
 }
+
+namespace {
+
+/// A session with one worker that loads this sample.
+json status_while_loading() {
+  return {{"state", "ok"},
+          {"outcome", "running"},
+          {"epoch", 0},
+          {"workers", {{{"id", 3}, {"pid", 17}, {"current_sample", "cats/tom.jpg"}, {"current_index", 51}, {"current_attempt", 2}, {"current_sample_seconds", 14.2}}}}};
+}
+
+const json no_quarantine{{"quarantine", json::array()}};
+
+json death_over_51() {
+  return {{"time", "2026-11-27T09:12:44.123456Z"}, {"kind", "worker_died"}, {"sample", 51}, {"path", "cats/tom.jpg"},
+          {"epoch", 0}, {"seq", 3}, {"text", "worker 1 (pid 16) ended: SIGSEGV, while loading sample 51 (cats/tom.jpg)"}};
+}
+
+json recovery_of(int seq) {
+  return {{"time", "2026-11-27T09:12:45.123456Z"}, {"kind", "batch_recovered"}, {"sample", nullptr}, {"path", nullptr},
+          {"epoch", 0}, {"seq", seq}, {"text", "batch 3 of epoch 0 was loaded by another worker, because the first one died"}};
+}
+
+}  // namespace
+
+TEST_CASE("while a sample is being loaded, its history says by whom, for how long and at which attempt") {
+  for (const char* const name : {"51", "cats/tom.jpg"}) {
+    const json about = history_of(name, status_while_loading(), json::array(), no_quarantine);
+    REQUIRE(about.at("loading").size() == 1);
+    CHECK(about.at("loading")[0].at("worker") == 3);
+    CHECK(history_for_people(about, 0) ==
+          "sample 51 (cats/tom.jpg)\n"
+          "  loading now       by worker/3 (pid 17) for 14.2 s, attempt 2\n");
+  }
+  CHECK(history_of("5", status_while_loading(), json::array(), no_quarantine).at("loading").empty());
+  json ended = status_while_loading();
+  ended["state"] = "ended";
+  CHECK(history_of("51", ended, json::array(), no_quarantine).at("loading").empty());
+}
+
+TEST_CASE("in a data loader the sample that is being loaded is known by its name, and the time may be that of its batch") {
+  json status = status_while_loading();
+  status["jobs"] = {{"of_batches", true}};
+  status["workers"][0]["current_sample"] = "sample 37 (job 8)";
+  for (const char* const of_sample : {"current_index", "current_attempt"}) status["workers"][0][of_sample] = nullptr;
+  CHECK(history_for_people(history_of("37", status, json::array(), no_quarantine), 0) ==
+        "sample 37\n  loading now       by worker/3 (pid 17), in a batch begun 14.2 s ago\n");
+  status["workers"][0]["current_work_seconds"] = 2;
+  CHECK(history_for_people(history_of("37", status, json::array(), no_quarantine), 0).ends_with(" for 2 s\n"));
+}
+
+TEST_CASE("after a death over a sample its history says that another worker loaded its batch, and that the batch was delivered") {
+  json status = status_while_loading();
+  status["workers"] = json::array();
+  const json events{death_over_51(), recovery_of(4), recovery_of(3)};
+  json about = history_of("51", status, events, no_quarantine);
+  CHECK(about.at("events") == json{death_over_51(), recovery_of(3)});
+  CHECK(about.at("batch") == json{{"epoch", 0}, {"seq", 3}, {"with_it", true}, {"delivered", false}});
+  CHECK(history_for_people(about, 0).find("delivered") == std::string::npos);
+  status["epoch"] = 1;
+  about = history_of("51", status, events, no_quarantine);
+  CHECK(history_for_people(about, 0).ends_with("was loaded by another worker, because the first one died\n"
+                                               "  delivered         batch 3 of epoch 0, with it\n"));
+  json failed = failed_event();
+  failed["epoch"] = 0;
+  failed["seq"] = 3;
+  status["epoch"] = 0;
+  const json epoch_done{{"kind", "epoch_done"}, {"sample", nullptr}, {"path", nullptr}, {"epoch", 0}};
+  about = history_of("51", status, {failed, epoch_done}, no_quarantine);
+  CHECK(history_for_people(about, 0).ends_with("  delivered         batch 3 of epoch 0, without it\n"));
+}

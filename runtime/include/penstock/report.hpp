@@ -307,6 +307,9 @@ struct worker_status {
   /// If stopped: "drained", "scaled down", "not restarted" ([loader.restart] type) or "not needed" (the
   /// sacrificial worker). Empty if it is not stopped, or starts soon.
   std::string why_stopped{};
+  /// The index of the sample that `current_sample` names, and the attempt at it; only over the control socket. Empty in a pool.
+  std::optional<std::uint64_t> current_index{};
+  std::optional<std::uint32_t> current_attempt{};
 };
 
 /// Transfers of a loader host that were not used, by kind.

@@ -108,3 +108,19 @@ TEST_CASE(
   CHECK(jobs.functions[0].waiting + jobs.functions[1].waiting == jobs.waiting);
   CHECK(jobs.functions[0].running >= 2);
 }
+
+TEST_CASE("a closer look says which sample a worker is loading, and at which attempt") {
+  auto flights = arena::flight_recorders::create(1);
+  REQUIRE(flights);
+  session_status s;
+  s.workers.resize(1);
+  s.workers[0].pid = 17;
+  arena::flight_writer worker = arena::flight_writer::map(flights->fd(), 0).value();
+  worker.publish({arena::phase::loading, 0, 0, 1}, "cats/tom.jpg", arena::flight_sample{51, 2});
+  s = host::look_closer(s, *flights, steady_time(1h));
+  CHECK(std::tuple(s.workers[0].current_sample, s.workers[0].current_index, s.workers[0].current_attempt) == std::tuple("cats/tom.jpg", 51U, 2U));
+  worker.rest();
+  s = host::look_closer(s, *flights, steady_time(1h));
+  CHECK_FALSE(s.workers[0].current_index);
+  CHECK_FALSE(s.workers[0].current_attempt);
+}

@@ -30,6 +30,22 @@ TEST_CASE("the session reads what the worker published last, with the sample's n
   CHECK(all->read(1).state == flight_state{});
 }
 
+TEST_CASE("the session reads which sample has the published name, and at which attempt") {
+  auto all = flight_recorders::create(2);
+  REQUIRE(all);
+  auto worker = flight_writer::map(all->fd(), 0);
+  REQUIRE(worker);
+  worker->publish({phase::loading, 1, 17, 9}, "cats/tom.jpg", flight_sample{51, 2});
+  CHECK(all->read(0).sample == flight_sample{51, 2});
+  all->mirror(1, all->read(0));  // as for a worker on a loader host
+  CHECK(all->read(1).sample == flight_sample{51, 2});
+  worker->rest();
+  CHECK_FALSE(all->read(0).sample);
+  all->clear(1);
+  flight_writer::map(all->fd(), 1).value().publish({phase::loading, 0, 0, 1}, "thumbnail (job 3)");
+  CHECK_FALSE(all->read(1).sample);
+}
+
 TEST_CASE("a new phase keeps the sample, and rest() clears it") {
   auto all = flight_recorders::create(1);
   REQUIRE(all);

@@ -1,8 +1,10 @@
 #include "tools/penstock/watch/sample_history.hpp"
 
+#include "runtime/base/batch_work.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/sample_name.hpp"
+#include "runtime/base/units.hpp"
 #include "runtime/base/work_kind.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/status_words.hpp"
@@ -56,10 +58,80 @@ bool is_about_sample(const json& what, const std::string& sample) {
   return path.is_string() && (path == sample || path == "sample " + sample);
 }
 
+bool is_same_batch(const json& one, const json& other) {
+  const json seq = one.value("seq", json());
+  return seq.is_number() && one.value("epoch", json()) == other.value("epoch", json()) && seq == other.value("seq", json());
+}
+
+json loading_now(const json& status, const std::string& sample) {
+  json found = json::array();
+  const work_kind kind = kind_of(status);
+  if (kind == work_kind::jobs || status.at("state") == "ended") return found;  // a record shows what was loaded last
+  for (const json& w : status.at("workers")) {
+    const std::string name = work_of(w, kind);
+    json one{{"sample", w.value("current_index", json())}, {"path", name}};
+    if (name.empty() || !is_about_sample(one, sample)) continue;
+    if (const auto number = sample_in_work(name); number && one["sample"].is_null()) one["sample"] = *number;
+    one["worker"] = w.at("id");
+    one["pid"] = w.at("pid");
+    one["attempt"] = w.value("current_attempt", json());
+    one["seconds"] = w.value(kind == work_kind::batches ? "current_work_seconds" : "current_sample_seconds", json());
+    one["batch_seconds"] = kind == work_kind::batches ? w.value("current_sample_seconds", json()) : json();
+    found.push_back(std::move(one));
+  }
+  return found;
+}
+
+namespace {
+
+/// Whether batches of this epoch are known to be delivered.
+bool is_past(const json& epoch, const json& status, const json& all_events) {
+  if (status.value("outcome", "") == "finished" || status.value("epoch", std::uint64_t{0}) > epoch.get<std::uint64_t>()) return true;
+  return std::ranges::any_of(all_events, [&](const json& e) { return e.at("kind") == "epoch_done" && e.value("epoch", json()) == epoch; });
+}
+
+}  // namespace
+
+json history_of(const std::string& sample, const json& status, const json& all_events, const json& quarantine_list) {
+  json events = json::array();
+  json batch;
+  for (const json& e : all_events) {
+    const bool its_own = is_about_sample(e, sample);
+    const bool recovers = e.at("kind") == "batch_recovered" && batch.is_object() && is_same_batch(e, batch);
+    if (its_own || recovers) events.push_back(e);
+    if (its_own && e.value("seq", json()).is_number() && e.value("epoch", json()).is_number())
+      batch = {{"epoch", e.at("epoch")}, {"seq", e.at("seq")}, {"with_it", e.at("kind") == "worker_died"}};
+  }
+  if (batch.is_object()) batch["delivered"] = is_past(batch.at("epoch"), status, all_events);
+  const json number = json::parse(sample, nullptr, false);
+  json about{{"sample", number.is_number_unsigned() ? number : json(sample)}, {"loading", loading_now(status, sample)}, {"events", std::move(events)},
+             {"batch", std::move(batch)}, {"quarantine", nullptr}};
+  if (kind_of(status) == work_kind::jobs) return about;
+  for (const json& one : quarantine_list.at("quarantine")) {
+    if (is_about_sample(one, sample)) about["quarantine"] = one;
+  }
+  return about;
+}
+
+namespace {
+
+/// "by worker/3 (pid 17) for 14 s, attempt 2".
+std::string loading_for_people(const json& one) {
+  const bool of_batch = !one.at("seconds").is_number();
+  const json& seconds = one.at(of_batch ? "batch_seconds" : "seconds");
+  const std::string time = seconds.is_number() ? duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9))) : "";
+  const std::string since = time.empty() ? "" : of_batch ? fmt::format(", in a batch begun {} ago", time) : " for " + time;
+  return fmt::format("by worker/{} (pid {}){}{}", text_of(one.at("worker")), text_of(one.at("pid")), since,
+                     one.at("attempt").is_number() ? ", attempt " + text_of(one.at("attempt")) : "");
+}
+
+}  // namespace
+
 std::string history_for_people(const json& about, std::size_t width) {
   const json& events = about.at("events");
   const json& quarantine = about.at("quarantine");
-  const json& known = events.empty() ? quarantine : events.front();
+  const json loading = about.value("loading", json::array());
+  const json& known = !events.empty() ? events.front() : quarantine.is_object() ? quarantine : loading.front();
   const json path = known.value("path", json());
   const json number = known.value("sample", json());
   const std::string name = path.is_string() ? path.get<std::string>() : std::string();
@@ -74,6 +146,11 @@ std::string history_for_people(const json& about, std::size_t width) {
     for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
       out += history_line(frame == frames.rbegin() ? "    raised at" : "    called from", text_of(*frame), width);
   }
+  if (const json batch = about.value("batch", json()); batch.is_object() && batch.at("delivered") == true) {
+    out += history_line("  delivered", fmt::format("batch {} of epoch {}, {} it", text_of(batch.at("seq")), text_of(batch.at("epoch")),
+                                                   batch.at("with_it") == true ? "with" : "without"), width);
+  }
+  for (const json& one : loading) out += history_line("  loading now", loading_for_people(one), width);
   if (quarantine.is_object()) {
     std::string causes;
     for (const json& cause : quarantine.at("causes")) causes += (causes.empty() ? "" : ", ") + text_of(cause);

@@ -16,7 +16,20 @@ namespace penstock::cli {
 /// Whether the event, or an entry of `quarantine list`, is about this sample.
 [[nodiscard]] bool is_about_sample(const nlohmann::ordered_json& what, const std::string& sample);
 
-/// `about`: {"sample", "events": [...], "quarantine": null or its entry}. `width`: columns of the terminal; 0 for no limit.
+/// The workers that are loading the sample now, from a status: [{"sample", "path", "worker", "pid", "attempt", "seconds", "batch_seconds"}].
+/// `attempt` is null in a data loader; `seconds` is null if only the time since its batch was begun is known.
+[[nodiscard]] nlohmann::ordered_json loading_now(const nlohmann::ordered_json& status, const std::string& sample);
+
+/// {"sample", "loading": loading_now(), "events", "batch", "quarantine": null or its entry}. `events` also has the recovery of its batch.
+/// `batch`: {"epoch", "seq", "with_it", "delivered"} of the last event; null if no event names a batch. `delivered` is false if the status
+/// and the events do not say.
+[[nodiscard]] nlohmann::ordered_json history_of(const std::string& sample, const nlohmann::ordered_json& status,
+                                                const nlohmann::ordered_json& all_events, const nlohmann::ordered_json& quarantine_list);
+
+/// Whether both have the same `epoch` and `seq`.
+[[nodiscard]] bool is_same_batch(const nlohmann::ordered_json& one, const nlohmann::ordered_json& other);
+
+/// `about`: history_of(). `width`: columns of the terminal; 0 for no limit.
 [[nodiscard]] std::string history_for_people(const nlohmann::ordered_json& about, std::size_t width);
 
 /// From a status: "2 sample failures, 1 sample quarantined; the last failure: ..."; for a data loader also how many samples its batches lack. Empty

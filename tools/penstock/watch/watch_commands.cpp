@@ -6,6 +6,7 @@
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
+#include "tools/penstock/watch/describe_sample.hpp"
 #include "tools/penstock/watch/description.hpp"
 #include "tools/penstock/watch/event_reader.hpp"
 #include "tools/penstock/watch/event_times.hpp"
@@ -207,45 +208,12 @@ int describe_host(const describe_options& o, const std::string& name) {
   return exit_ok;
 }
 
-/// Shows what the session's events and quarantine say about a sample.
-int describe_sample(const describe_options& o, const std::string& sample) {
-  const chosen_socket socket = choose_to_show(o.choice);
-  if (socket.refused != exit_ok) return socket.refused;
-  const session_answer status = request(o.choice, socket.path, {{"verb", "status"}});
-  if (status.refused != exit_ok) return status.refused;
-  const session_answer list = request(o.choice, socket.path, {{"verb", "quarantine"}, {"act", "list"}});
-  if (list.refused != exit_ok) return list.refused;
-  const json number = json::parse(sample, nullptr, false);
-  json about{{"sample", number.is_number_unsigned() ? number : json(sample)}, {"events", json::array()}, {"quarantine", nullptr}};
-  const int refused = read_events(o.choice, socket.path, false, [&](const json& e) {
-    if (is_about_sample(e, sample)) about["events"].push_back(e);
-  });
-  if (refused != exit_ok) return refused;
-  if (kind_of(status.result) != work_kind::jobs) {
-    for (const json& one : list.result.at("quarantine")) {
-      if (is_about_sample(one, sample)) about["quarantine"] = one;
-    }
-  }
-  if (about["events"].empty() && about["quarantine"].is_null())
-    return no_such_target(o.choice, fmt::format("nothing happened to sample {}: it neither failed nor killed a worker, and is not in quarantine", printable(sample)));
-  if (!o.choice.as_json) {
-    print_raw(history_for_people(about, terminal_width(STDOUT_FILENO)));
-    return exit_ok;
-  }
-  json all{{"schema", "penstock.describe/1"}};
-  for (const char* key : {"session", "state"}) all[key] = status.result.at(key);
-  all["of"] = words_for(kind_of(status.result)).name;
-  all.update(about);
-  print_json(all);
-  return exit_ok;
-}
-
 int describe_target(describe_options o) {
   const auto sample = sample_in_target(o.target);
   const auto host = parse_host_target(o.target);
   const bool of_host = host && !host->worker;
   if (sample || of_host) o.choice.for_groups = false;  // one session at a time
-  if (sample) return describe_sample(o, *sample);
+  if (sample) return describe_sample(o.choice, *sample);
   if (of_host) return describe_host(o, host->host);
   if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
@@ -292,8 +260,8 @@ void add_describe(verb_table& verbs) {
        verb_group::operate,
        "show everything about a target",
        "The details that status omits: the current sample and how long it has taken, the full last death "
-       "with its last lines of output, where batches are, and what waits for what. For a sample: how it failed, with Python's frames if "
-       "its code raised, and which workers it killed.",
+       "with its last lines of output, where batches are, and what waits for what. For a sample: which worker is loading it now and since "
+       "when, how it failed, with Python's frames if its code raised, which workers died over it, and whether its batch was delivered.",
        {{"penstock describe worker/3", "its state, its sample, its last death"},
         {"penstock describe sample/51 --last", "what it raised in the run that ended last, and in which line"},
         {"penstock describe scheduler", "where batches are, and what the device waits for"},
