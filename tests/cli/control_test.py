@@ -325,11 +325,29 @@ class ControlTest(PenstockTest):
             code, out, err = self.penstock("stop", "--wait", *(["--json"] if as_json else []))
             self.assertEqual(code, EXIT_OK, err)
             if as_json:
-                self.assertEqual(json.loads(out), {"schema": "penstock.order/1", "stopped": True, "files": files, "killed": [], "position_saved": True})
+                answer = json.loads(out)
+                positions = answer.pop("positions")
+                self.assertEqual(answer, {"schema": "penstock.order/1", "stopped": True, "files": files, "killed": [], "position_saved": True})
+                self.assertEqual(positions["state"]["epoch"], 0)
+                self.assertEqual(positions["state"]["samples"], positions["report"]["samples"])
             else:
-                self.assertEqual(err, "stopped\n" + "".join("%s: %s\n" % one for one in files.items()))
+                self.assertRegex(err, r"\Astopped\njournal: %s\nreport: %s \(epoch 0, \d+ of 100000 samples delivered\)\n"
+                                 r"state: %s \(epoch 0, \d+ samples delivered\)\n\Z" % tuple(map(re.escape, files.values())))
             process.communicate(timeout=30)
         self.assertEqual(json.loads(self.penstock("status", "--last", "--json")[1])["files"], files)
+
+    def test_after_a_kill_the_missing_report_and_the_way_to_resume_are_named_wherever_the_session_is_listed(self):
+        process = self.live(options=("--report", "report.json", "--state", "run.state", "--state-every", "10ms"))
+        self.wait_until(lambda: self.status()["batches_delivered"] > 9 and os.path.exists(os.path.join(self.folder, "run.state")), "a state")
+        process.kill()
+        process.communicate()
+        report, state = (re.escape(os.path.join(self.folder, name)) for name in ("report.json", "run.state"))
+        config = re.escape(os.path.join(self.folder, "live.toml"))
+        for verb in (("status", "--last"), ("events", "--last"), ("sessions", "--ended")):
+            code, out, err = self.penstock(*verb)
+            self.assertEqual(code, EXIT_OK, err)
+            self.assertRegex(out + err, r"(?m)^ *report: %s was not written\n *state: %s \(epoch 0, \d+ samples delivered\)\n *it was killed; "
+                             r"`penstock run %s --state %s`, with the other options of the run, continues from that state$" % (report, state, config, state))
 
     def test_a_sample_that_is_being_loaded_is_described_with_its_worker_and_how_long_it_has_taken(self):
         self.live(text=synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 7, kind = "hang"}]'))

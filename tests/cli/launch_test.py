@@ -278,7 +278,7 @@ class LaunchTest(PenstockTest):
         self.assertIn("live: slow", err)
         stopped = self.group_verb("stop", "--wait")
         self.assertEqual([(rank["session"], rank["result"]) for rank in stopped["ranks"]],
-                         [("slow-rank%d" % rank, {"stopped": True, "files": {}, "killed": [], "position_saved": False}) for rank in range(2)])
+                         [("slow-rank%d" % rank, {"stopped": True, "files": {}, "positions": {}, "killed": [], "position_saved": False}) for rank in range(2)])
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
     def test_a_stopped_group_exits_with_the_code_that_a_script_requested(self):

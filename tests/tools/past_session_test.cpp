@@ -263,6 +263,21 @@ TEST_CASE("on a narrow terminal the list of ended sessions shortens no reason") 
   CHECK(text.find("photos@20261124T183344.123-4711  failed   11-24 02:13:07") != std::string::npos);
 }
 
+TEST_CASE("the list of ended sessions has the start, the duration and the files of each") {
+  json one = cli::past_session({header, status_line(7, run_outcome::running)}, "2026-11-24T02:13:07.000000Z").summary();
+  one["id"] = "photos@1";
+  one["started"] = "2026-11-24T02:11:02.000000Z";
+  one["config_file"] = "photos.toml";
+  one["files"] = {{"state", "/nonexistent/run.state"}};
+  one["not_written"] = {{"report", "/nonexistent/report.json"}};
+  const std::string text = cli::ended_for_people(json::array({one}), 0);
+  CHECK(text.find("STARTED (UTC)") != std::string::npos);
+  CHECK(text.find("  11-24 02:11:02  last seen 11-24 02:13:07  2 m 5 s ") != std::string::npos);
+  CHECK(text.ends_with("    report: /nonexistent/report.json was not written\n"
+                       "    state: /nonexistent/run.state\n"
+                       "    it was killed; `penstock run photos.toml --state /nonexistent/run.state`, with the other options of the run, continues from that state\n"));
+}
+
 TEST_CASE("for a session that could not record its end, the list says when it was last seen") {
   json one = cli::past_session({header, status_line(7, run_outcome::running)}, "2026-11-24T02:13:07.000000Z").summary();
   one["id"] = "photos@20261124T183344.123-4711";

@@ -46,3 +46,16 @@ TEST_CASE("only a stopped run without a state file has lost its position") {
   CHECK(says(pool, "process").empty());
   CHECK(cli::stop_cost().as_json() == json{{"killed", json::array()}, {"position_saved", nullptr}});
 }
+
+TEST_CASE("after a run was killed, the last line says how to continue from its state") {
+  json killed = run("died");
+  CHECK(cli::how_to_resume(killed).empty());  // nothing to continue from
+  killed["files"]["state"] = "/data/my run.state";
+  CHECK(cli::how_to_resume(killed) ==
+        "it was killed; `penstock run photos.toml --state '/data/my run.state'`, with the other options of the run, continues from that state");
+  CHECK(cli::stop_cost(killed, json::array(), "process").resume_for_people() == cli::how_to_resume(killed) + "\n");
+  killed["group"] = "stamps";
+  CHECK(cli::how_to_resume(killed) == "it was killed; the command that started the group continues from that state");
+  killed["outcome"] = "stopped";
+  CHECK(cli::how_to_resume(killed).empty());
+}

@@ -1,11 +1,15 @@
 // Which files a session has written by its end.
 #include "tools/penstock/control/written_files.hpp"
 
+#include "runtime/schedule/epoch_book.hpp"
+#include "tools/penstock/control/file_position.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include <unistd.h>
 
@@ -51,4 +55,39 @@ TEST_CASE("a session of an older version names no files") {
   files.are({{"stopping", true}});
   CHECK(files.as_json() == nlohmann::ordered_json{{"files", nlohmann::ordered_json::object()}});
   CHECK(files.for_people().empty());
+}
+
+TEST_CASE("a state and a report are listed with the position that they contain") {
+  const fs::path folder = fs::temp_directory_path() / ("penstock-positions-" + std::to_string(::getpid()));
+  fs::create_directory(folder);
+  const auto path = [&folder](const char* name) { return (folder / name).string(); };
+  schedule::stream_state at;
+  at.identity.batch_size = 8;
+  at.next_batch = 96;
+  at.delivered = 768;
+  const std::vector<std::byte> bytes = schedule::serialise(at);
+  std::ofstream(path("state"), std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path("report")) << R"({"epochs": [{"epoch": 0, "complete": true, "delivered": 6000, "expected": 6000},
+                                                  {"epoch": 1, "complete": false, "delivered": 768, "expected": 6000}]})";
+  std::ofstream(path("journal")) << "{}";
+  cli::written_files files;
+  files.are({{"files", {{"report", path("report")}, {"state", path("state")}, {"journal", path("journal")}}}});
+  CHECK(files.for_people() == "journal: " + path("journal") + "\nreport: " + path("report") + " (epoch 1, 768 of 6000 samples delivered)\nstate: " +
+                                  path("state") + " (epoch 0, 768 samples delivered)\n");
+  CHECK(files.positions().at("state") == nlohmann::ordered_json{{"epoch", 0}, {"samples", 768}, {"text", "epoch 0, 768 samples delivered"}});
+  CHECK_FALSE(files.positions().contains("journal"));
+  for (const char* const broken : {"", "{\"epochs\": [3]}", "{\"epochs\": []}", "[1]"}) {
+    std::ofstream(path("report")) << broken;
+    CHECK(cli::position_in_file("report", path("report")).is_null());
+    CHECK(cli::position_in_file("state", path("report")).is_null());
+  }
+  CHECK(cli::position_in_file("state", "/dev/zero").is_null());
+  fs::remove_all(folder);
+}
+
+TEST_CASE("a position at the end of an epoch names that epoch") {
+  schedule::stream_state at;
+  CHECK(cli::position_in_words(at) == "epoch 0, 0 samples delivered");
+  at.epoch = 3;
+  CHECK(cli::position_in_words(at) == "epoch 2 was complete");
 }

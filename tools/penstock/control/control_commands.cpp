@@ -106,11 +106,12 @@ int wait_for_the_end(const request_options& o, const session_end& end, const wri
   if (o.choice.as_json) {
     json stopped{{"stopped", true}};
     stopped.update(files.as_json());
+    stopped["positions"] = files.positions();
     stopped.update(cost.as_json());
     print_json("penstock.order/1", stopped);
   } else {
     say("stopped");
-    say_raw(cost.killed_for_people() + cost.position_for_people() + files.for_people());
+    say_raw(cost.killed_for_people() + cost.position_for_people() + files.for_people() + cost.resume_for_people());
   }
   return exit_ok;
 }
@@ -268,7 +269,7 @@ void add_stream_verbs(verb_table& verbs) {
        "report and state. A worker that needs more than 10 s for its sample is killed; --now kills it at once, and its sample is not "
        "blamed.",
        {{"penstock stop", "within the deadline of [supervisor] shutdown"},
-        {"penstock stop --wait --timeout 60s", "and return once the session is gone, with the files that it has written"},
+        {"penstock stop --wait --timeout 60s", "and return once the session is gone, with the files that it has written and their positions"},
         {"penstock stop --group photos", "all ranks of a group"},
         {"penstock stop --now", "without waiting for current samples"}}},
       stop);

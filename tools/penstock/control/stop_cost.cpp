@@ -1,6 +1,7 @@
 #include "tools/penstock/control/stop_cost.hpp"
 
 #include "runtime/base/one_line.hpp"
+#include "runtime/base/shell_words.hpp"
 #include "runtime/base/text.hpp"
 #include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/watch/death_tables.hpp"
@@ -24,6 +25,7 @@ stop_cost::stop_cost(const json& ended, const json& events, const std::string& e
   const bool is_run = ends != "session" && ended.value("config_file", json()).is_string() && !ended.value("jobs", json()).is_object();
   if (is_run && ended.value("outcome", "") == "stopped") position_saved_ = ended.value("files", json::object()).contains("state");
   if (ends == "parent") saver_ = "launch";
+  if (is_run) resume_ = how_to_resume(ended);
 }
 
 json stop_cost::as_json() const {
@@ -43,6 +45,19 @@ std::string position_not_saved(std::string_view saver) {
 std::string stop_cost::position_for_people() const {
   if (position_saved_ != false) return {};
   return position_not_saved(saver_) + "\n";
+}
+
+std::string stop_cost::resume_for_people() const {
+  return resume_.empty() ? "" : resume_ + "\n";
+}
+
+std::string how_to_resume(const json& ended) {
+  const json config = ended.value("config_file", json());
+  const json state = ended.value("files", json::object()).value("state", json());
+  if (ended.value("outcome", "") != "died" || !config.is_string() || !state.is_string()) return {};
+  if (!ended.value("group", json()).is_null()) return "it was killed; the command that started the group continues from that state";
+  const std::vector<std::string> command{"penstock", "run", config.get<std::string>(), "--state", state.get<std::string>()};
+  return fmt::format("it was killed; `{}`, with the other options of the run, continues from that state", printable(shell_words(command)));
 }
 
 stop_cost read_stop_cost(const std::filesystem::path& record, const std::string& ends) {

@@ -14,6 +14,10 @@ namespace penstock::cli {
 /// The message of a run that was stopped without --state. `saver`: the verb that has --state, "run" or "launch".
 [[nodiscard]] std::string position_not_saved(std::string_view saver);
 
+/// How to continue a run that was killed, and so wrote no report: "`penstock run photos.toml --state run.state` continues there, ...". Empty if
+/// it ended in order, or has no state. `ended`: past_session::summary().
+[[nodiscard]] std::string how_to_resume(const nlohmann::ordered_json& ended);
+
 class stop_cost {
  public:
   /// Without a record: everything is unknown.
@@ -28,9 +32,12 @@ class stop_cost {
   [[nodiscard]] std::string killed_for_people() const;
   /// A line about the position; empty if it was saved, or if there is none.
   [[nodiscard]] std::string position_for_people() const;
+  /// how_to_resume() as a line, or empty.
+  [[nodiscard]] std::string resume_for_people() const;
 
  private:
   std::string id_;
+  std::string resume_;
   const char* saver_ = "run";  // the verb with --state
   nlohmann::ordered_json killed_ = nlohmann::ordered_json::array();
   nlohmann::ordered_json position_saved_;

@@ -1,6 +1,7 @@
 #include "tools/penstock/control/written_files.hpp"
 
 #include "runtime/base/text.hpp"
+#include "tools/penstock/control/file_position.hpp"
 
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -46,10 +47,32 @@ nlohmann::ordered_json written_files::as_json() const {
   return all;
 }
 
+nlohmann::ordered_json written_files::positions() const {
+  nlohmann::ordered_json all = nlohmann::ordered_json::object();
+  for (const auto& [kind, path] : expected()) {
+    if (auto position = is_written(kind, path) ? position_in_file(kind, path) : nlohmann::ordered_json(); position.is_object()) all[kind] = std::move(position);
+  }
+  return all;
+}
+
 std::string written_files::for_people() const {
+  return files_for_people(as_json());
+}
+
+std::string files_for_people(const nlohmann::ordered_json& written) {
+  std::map<std::string, std::string> lines;  // by kind
+  const nlohmann::ordered_json none = nlohmann::ordered_json::object();
+  const nlohmann::ordered_json missing = written.value("not_written", none);
+  const nlohmann::ordered_json files = written.value("files", none);
+  for (const auto& [kind, path] : missing.items())
+    lines[kind] = fmt::format("{}: {} was not written\n", kind, printable(path.get<std::string>()));
+  for (const auto& [kind, path] : files.items()) {
+    const auto position = position_in_file(kind, path.get<std::string>());
+    lines[kind] = fmt::format("{}: {}{}\n", kind, printable(path.get<std::string>()),
+                              position.is_object() ? fmt::format(" ({})", position.at("text").get<std::string>()) : "");
+  }
   std::string text;
-  for (const auto& [kind, path] : expected())
-    text += fmt::format("{}: {}{}\n", kind, printable(path), is_written(kind, path) ? "" : " was not written");
+  for (const auto& [kind, line] : lines) text += line;
   return text;
 }
 

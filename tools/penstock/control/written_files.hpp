@@ -9,6 +9,10 @@
 
 namespace penstock::cli {
 
+/// `written`: {"files": {...}, "not_written": {...}}. A line for each: "state: /data/run.state (epoch 0, 768 samples delivered)", "report:
+/// /data/report.json was not written".
+[[nodiscard]] std::string files_for_people(const nlohmann::ordered_json& written);
+
 class written_files {
  public:
   /// Construct before the request that ends the session: its report is newer.
@@ -21,7 +25,9 @@ class written_files {
 
   /// {"files": {"report": PATH}}; files that are missing, or older, are in "not_written".
   [[nodiscard]] nlohmann::ordered_json as_json() const;
-  /// A line for each: "report: /data/report.json".
+  /// The positions in those that were written, by kind: position_in_file().
+  [[nodiscard]] nlohmann::ordered_json positions() const;
+  /// files_for_people() of as_json().
   [[nodiscard]] std::string for_people() const;
   /// The same before the end: "report: /data/report.json".
   [[nodiscard]] std::string announced() const;

@@ -105,9 +105,10 @@ int stop_group(const session_choice& choice, const live_group& group, bool now, 
     const stop_cost cost = read_stop_cost(ends[i].record(), answers[i].result.value_or(json::object()).value("ends", "session"));
     answers[i].result = json{{"stopped", true}};
     answers[i].result->update(files[i].as_json());
+    answers[i].result.value()["positions"] = files[i].positions();
     answers[i].result->update(cost.as_json());
     if (const std::string killed = cost.killed_for_people(); !killed.empty()) add(fmt::format("rank {}: {}", group.ranks[i].rank, killed));
-    shared += cost.position_for_people() + files[i].for_people();
+    shared += cost.position_for_people() + files[i].for_people() + cost.resume_for_people();
   }
   add(shared);
   if (choice.as_json) {

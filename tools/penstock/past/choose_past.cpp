@@ -149,6 +149,12 @@ std::string end_with_reason(const std::filesystem::path& record) {
   return end_in_words(summary) + (why.empty() ? "" : ": " + why) + from;
 }
 
+std::string files_of_ended(const std::filesystem::path& session) {
+  const auto past = control::is_record(session) ? read_past(session) : result<past_session>(tl::unexpect, failure{});
+  const json summary = past ? past->summary() : json();
+  return !past || summary.at("outcome") == "running" ? "" : files_at_end(summary);
+}
+
 void tell_last(const session_choice& choice, const std::filesystem::path& record) {
   if (!choice.last || choice.as_json) return;
   const auto past = read_past(record);

@@ -55,6 +55,9 @@ void tell_last(const session_choice& choice, const std::filesystem::path& record
 /// (unknown), takes the last session of that name. Empty: it left none.
 [[nodiscard]] std::optional<std::filesystem::path> record_of(const std::filesystem::path& socket, int pid);
 
+/// files_at_end() of an ended session; empty for a live or suspended one.
+[[nodiscard]] std::string files_of_ended(const std::filesystem::path& session);
+
 [[nodiscard]] bool has_ended_sessions();
 /// Ended sessions, the one that ended last first: past_session::summary() with "id" first.
 [[nodiscard]] nlohmann::ordered_json ended_sessions();

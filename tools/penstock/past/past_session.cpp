@@ -149,6 +149,7 @@ json past_session::summary() const {
     for (const auto& [key, workers] : {std::pair{"workers_ended_unexpectedly", true}, {"owners_ended_unexpectedly", false}})
       if (about[key].is_number()) about[key] = std::max(about[key].get<std::uint64_t>(), deaths_of(workers));
   }
+  about["group"] = rank() ? json(rank()->group) : json();
   about["killed_at_stop"] = killed_at_stop();
   about["reason"] = reason();
   about["files"] = s.value("files", json::object());

@@ -3,6 +3,9 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/units.hpp"
+#include "tools/penstock/control/stop_cost.hpp"
+#include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/status_words.hpp"
@@ -21,6 +24,12 @@ using json = nlohmann::ordered_json;
 /// Whether its end is unknown; `ended` is then the time of its last entry.
 bool has_died(const json& summary) {
   return summary.at("outcome") == "died";
+}
+
+std::string time_between(const json& started, const json& ended) {
+  const auto from = started.is_string() ? time_of_utc(started.get<std::string>()) : std::nullopt;
+  const auto to = ended.is_string() ? time_of_utc(ended.get<std::string>()) : std::nullopt;
+  return from && to ? duration_for_people(std::max<nanoseconds>(*to - *from, nanoseconds(0))) : "-";
 }
 
 std::string why_ended(const json& ended) {
@@ -54,24 +63,33 @@ std::string end_in_words(const json& summary) {
   return text;
 }
 
+std::string files_at_end(const json& ended) {
+  const std::string resume = how_to_resume(ended);
+  return files_for_people(ended) + (resume.empty() ? "" : resume + "\n");
+}
+
 std::string ended_for_people(const json& ended, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> below;  // at full length: reasons are never cut
+  std::vector<std::vector<std::string>> below;  // at full length: reasons are never cut
   for (const json& s : ended) {
-    rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")),
-                    (has_died(s) ? "last seen " : "") + without_year(utc_for_people(s.at("ended"))), deaths_in(s)});
-    std::string& line = below.emplace_back(progress_at_end(s));
+    rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")), s.at("started").is_string() ? without_year(utc_for_people(s.at("started"))) : "-",
+                    (has_died(s) ? "last seen " : "") + without_year(utc_for_people(s.at("ended"))), time_between(s.at("started"), s.at("ended")), deaths_in(s)});
+    std::string line = progress_at_end(s);
     if (const std::string why = why_ended(s); !why.empty()) line += (line.empty() ? "" : "; ") + why;
+    std::vector<std::string>& lines = below.emplace_back(lines_in(files_at_end(s)));
+    if (!line.empty()) lines.insert(lines.begin(), std::move(line));
   }
-  std::istringstream table(text_table({{"ENDED SESSION"}, {"OUTCOME"}, {"ENDED (UTC)"}, {"DEATHS", column_side::right}}, rows, width));
+  std::istringstream table(text_table({{"ENDED SESSION"}, {"OUTCOME"}, {.title = "STARTED (UTC)", .optional = true}, {"ENDED (UTC)"}, {"RAN FOR", column_side::right},
+                                       {"DEATHS", column_side::right}},
+                                      rows, width));
   std::string out;
   std::string line;
   std::getline(table, line);
   out += line + "\n";
-  for (const std::string& more : below) {
+  for (const std::vector<std::string>& lines : below) {
     std::getline(table, line);
     out += line + "\n";
-    if (!more.empty()) out += "    " + hanging(more, width, 4) + "\n";
+    for (const std::string& more : lines) out += "    " + hanging(more, width, 4) + "\n";
   }
   return out;
 }

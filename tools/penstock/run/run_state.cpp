@@ -1,11 +1,11 @@
 #include "tools/penstock/run/run_state.hpp"
 
-#include "runtime/base/counted.hpp"
 #include "runtime/base/patient_wait.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/group/rank_files.hpp"
 #include "runtime/schedule/group_state.hpp"
+#include "tools/penstock/control/file_position.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/state_file.hpp"
 
@@ -87,10 +87,7 @@ result<std::vector<std::byte>> run_state::read() {
 std::string run_state::resumed_from() const {
   const auto state = schedule::parse_state(rank_ ? group_ : own_);
   if (!state || is_beginning(*state)) return {};
-  if (state->epoch > 0 && state->next_batch == 0 && state->start == 0 && state->early == 0)
-    return fmt::format("resuming from '{}': epoch {} was complete", printable(path_), state->epoch - 1);
-  return fmt::format("resuming from '{}': epoch {}, {} delivered", printable(path_), state->epoch,
-                     counted(state->delivered, "sample"));
+  return fmt::format("resuming from '{}': {}", printable(path_), position_in_words(*state));
 }
 
 std::string run_state::next_after_the_end() const {

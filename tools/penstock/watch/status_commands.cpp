@@ -69,6 +69,7 @@ int status(status_options o) {
     const bool from_record = over || s.at("state") == "suspended";
     if (over) print(end_with_reason(socket.path));
     print_raw(status_for_people(s, *meant, terminal_width(1)));
+    if (over && meant->kind == target_kind::all) print_raw(files_of_ended(socket.path));
     if (s.at("stopping").is_array()) print_raw(stopping_in_words(s.at("stopping"), terminal_width(1)));
     if (const std::string next = from_record ? "" : hint_after_status(s); !next.empty()) {
       say("next: " + next + choice_in_words(o.choice));

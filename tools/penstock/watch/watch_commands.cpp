@@ -129,6 +129,7 @@ int events(const events_options& o) {
     }
   });
   shown.tell_left_out();
+  if (code == exit_ok && !o.choice.as_json) say_raw(files_of_ended(socket.path));
   return code;
 }
 
