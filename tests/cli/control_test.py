@@ -368,6 +368,11 @@ class ControlTest(PenstockTest):
         self.assertRegex(self.penstock("describe", "sample/7")[1], r"SIGSEGV, while loading sample 7\b(?s:.*)batch 0 of epoch 0 was loaded by another worker"
                          r"(?s:.*)\n  delivered +batch 0 of epoch 0, with it\n")
 
+    def test_events_since_a_time_without_events_says_so(self):
+        self.live()
+        code, out, err = self.penstock("events", "--since", "2100-01-01T00:00:00")
+        self.assertEqual((code, out, err), (EXIT_OK, "", "nothing has happened since 2100-01-01 00:00:00 UTC\n"))
+
     def test_stop_wait_names_the_quarantine_file(self):
         text = synthetic(samples=40, epochs=100000, dataset='wait = "2ms"\nfaults = [{sample = 17, kind = "segv", times = 0}]',
                          more='[quarantine]\nfile = "bad.jsonl"\nmax_attempts = 2\n')

@@ -3,6 +3,7 @@
 
 #include "runtime/base/death_words.hpp"
 #include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/watch/death_stacks.hpp"
 #include "tools/penstock/watch/description.hpp"
 #include "tools/penstock/watch/why_text.hpp"
 
@@ -334,6 +335,32 @@ TEST_CASE("why the session killed a worker is in the list of deaths, except that
   d.cause = death_cause::hang;
   d.reason = "it has been working on 'cats/tom.jpg' for 30 s";
   CHECK(text_of().find("  cats/tom.jpg\n") != std::string::npos);
+}
+
+TEST_CASE("workers that died with the same stack share one, and every frame is named once") {
+  death_report crashed = killed_over(5, "");
+  crashed.signal = "SIGSEGV";
+  crashed.reason.clear();
+  crashed.incarnation = 1;
+  crashed.stack = {"/lib/a.so+0x1", "/lib/b.so+0x2"};
+  death_report again = crashed;
+  again.worker = 2;
+  death_report other = crashed;
+  other.incarnation = 2;
+  other.stack = {"/lib/b.so+0x2"};
+  auto listed = nlohmann::ordered_json::array();
+  for (const death_report& d : {crashed, again, other}) listed.push_back(telemetry::as_json(d));
+  std::vector<std::vector<std::string>> asked;
+  const std::string text = cli::stacks_for_people(listed, [&asked](const std::vector<std::string>& frames) {
+    asked.push_back(frames);
+    std::vector<std::string> named;
+    for (const std::string& frame : frames) named.push_back("named " + frame);
+    return named;
+  });
+  CHECK(asked == std::vector<std::vector<std::string>>{{"/lib/a.so+0x1", "/lib/b.so+0x2"}});
+  CHECK(text ==
+        "\nworker/1 incarnation 1, worker/2 incarnation 1, each SIGSEGV:\n  named /lib/a.so+0x1\n  named /lib/b.so+0x2\n"
+        "\nworker/1 incarnation 2, SIGSEGV:\n  named /lib/b.so+0x2\n");
 }
 
 TEST_CASE("without a width no line of the status is broken, and with one all are") {

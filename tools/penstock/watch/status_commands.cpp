@@ -14,6 +14,7 @@
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/death_stacks.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 #include "tools/penstock/watch/stack_names.hpp"
 
@@ -82,24 +83,6 @@ int status(status_options o) {
   return good ? exit_ok : exit_not_met;
 }
 
-/// Prints stacks, Python's frames first, with function names. Those of native frames are looked up here, because the session must not wait for
-/// addr2line.
-void print_stacks(const json& deaths) {
-  for (const json& d : deaths) {
-    if (!d.contains("worker")) continue;  // owners write no stacks
-    print(fmt::format("\n{} incarnation {}, {}:", worker_name(d), d.at("incarnation").dump(), ending_of(d)));
-    if (const json where = d.at("wait_channel"); !where.is_null())
-      print("  it was " + (where == process::suspended_channel ? "suspended" : where.get<std::string>()));
-    auto native = d.at("stack").get<std::vector<std::string>>();
-    const std::vector<std::string> of_python = python_frames_in(text_of(d.at("last_output")));
-    for (const std::string& frame : of_python) print("  " + frame);
-    if (!of_python.empty()) native = frames_before_interpreter(std::move(native));
-    if (!of_python.empty() && !native.empty()) print("  in native code (--json also has the interpreter's frames):");
-    for (const std::string& frame : name_frames(native)) print((of_python.empty() ? "  " : "    ") + frame);
-    if (native.empty() && of_python.empty()) print("  (no stack was written)");
-  }
-}
-
 int deaths(const status_options& o) {
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
@@ -113,7 +96,7 @@ int deaths(const status_options& o) {
     print_raw(deaths_for_people(all, kind_of_answer(result), terminal_width(1)));
     if (const std::string cost = cost_of_deaths(result.value("cost", json()), kind_of_answer(result)); !cost.empty())
       print_raw(wrapped(cost + (failed.empty() ? "" : "; " + failed), terminal_width(1), 2) + "\n");
-    if (o.stacks) print_stacks(all);
+    if (o.stacks) print_raw(stacks_for_people(all, name_frames));  // named here, because the session must not wait for addr2line
     if (const std::string next = hint_after_deaths(all, o.stacks); !next.empty()) say("next: " + next + choice_in_words(o.choice));
   });
 }
@@ -292,7 +275,7 @@ void add_deaths(verb_table& verbs) {
       deaths);
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
-  verb.add_flag("--stacks", o->stacks, "also print the stack of each");
+  verb.add_flag("--stacks", o->stacks, "also print the stack of each; a stack that several have is printed once");
 }
 
 void add_sessions(verb_table& verbs) {

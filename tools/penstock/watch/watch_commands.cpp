@@ -44,6 +44,13 @@ bool is_routine(const json& e) {
   return e.at("kind") == "epoch_done" || e.at("kind") == "memory_attached";
 }
 
+/// `utc` may end after its seconds.
+std::string to_the_second(std::string utc) {
+  constexpr std::size_t date = 10;
+  constexpr std::size_t date_and_time = 19;
+  return utc.replace(date, 1, " ").substr(0, date_and_time);
+}
+
 /// Selects the events shown to people: all that matter, and a count of those left out.
 class shown_events {
  public:
@@ -51,6 +58,7 @@ class shown_events {
 
   [[nodiscard]] bool shows(const json& e) {
     if (e.at("time").get<std::string>() < since_) return false;
+    some_ = true;
     if (everything_ || !is_routine(e)) return true;
     ++left_out_[e.at("kind").get<std::string>()];
     return false;
@@ -63,10 +71,12 @@ class shown_events {
       kinds += (kinds.empty() ? "" : ", ") + kind;
     }
     if (all > 0) say(fmt::format("{} left out ({}); --all shows them", counted(all, "event is", "events are"), kinds));
+    if (!some_) say(since_.empty() ? "nothing has happened yet" : fmt::format("nothing has happened since {} UTC", to_the_second(since_)));
   }
 
  private:
   bool everything_;
+  bool some_ = false;
   std::string since_;
   std::map<std::string, std::uint64_t> left_out_;  // by kind
 };
