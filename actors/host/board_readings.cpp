@@ -4,6 +4,8 @@
 namespace penstock::host {
 namespace {
 
+constexpr double eta_max_seconds = 365 * 86'400.0;  // a longer stream has no end that matters, as in `penstock headroom`
+
 double seconds(nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
@@ -47,6 +49,7 @@ session_status board::status() const {
     now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_done) / *now.rate;
   if (now.rate.value_or(0) > 0 && now.batches_expected > now.batches_done)  // set for data loaders only, whose rate counts batches
     now.eta_seconds = static_cast<double>(now.batches_expected - now.batches_done) / *now.rate;
+  if (now.eta_seconds > eta_max_seconds) now.eta_seconds.reset();
   return now;
 }
 

@@ -17,7 +17,6 @@
 namespace penstock::config_file {
 namespace {
 
-constexpr std::size_t session_name_max = 64;
 
 bool is_name_character(char c) noexcept {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';

@@ -75,6 +75,8 @@ std::string scalar_text(scalar kind, double value);
 bool within(const value_form& form, const value_limits& limits, double value, std::size_t element,
             std::vector<breach>& found);
 
+inline constexpr std::size_t session_name_max = 64;  ///< characters
+
 /// Checks strings with a special format: path, device, session_name, listen_address.
 void check_text(const value_limits& limits, std::string_view text, std::vector<breach>& found);
 

@@ -36,6 +36,18 @@ class HeadroomTest(PenstockTest):
         self.assertIn("about the last 10 s, and the feed was measured for less: to compare the two, give --seconds 20s", err)
         self.assertIn("nothing works on the batches", err)
 
+    def test_while_it_measures_it_is_listed_under_the_name_of_the_config_and_has_no_time_left(self):
+        process = self.start("headroom", self.write("photos.toml", synthetic(samples=1_000_000, dataset='wait = "2ms"')), "--workers", 1, "--seconds", 12)
+        self.addCleanup(process.kill)
+        status = self.wait_until(lambda: self.live_status("photos-headroom"), "a rate")
+        self.assertGreater(status["samples_expected"], 0)
+        self.assertIsNone(status["eta_seconds"])
+
+    def live_status(self, name):
+        code, out, _ = self.penstock("status", "--json", "--session", name)
+        status = json.loads(out) if code == EXIT_OK else {}
+        return status if status.get("rate") else None
+
     def test_the_cached_phase_is_not_a_stall(self):
         # Longer than the watch's 5 s.
         code, _, err = self.penstock("headroom", self.write("headroom.toml", synthetic()), "--workers", 1, "--seconds", 14, "--step", "20ms")

@@ -57,6 +57,8 @@ TEST_CASE("a data loader that knows the length of its pass shows its progress an
   board.loader_batch_taken(2, 16, 0, start + 1s);
   session_status s = board.status();
   CHECK(std::tuple(s.epoch, s.batches_done, s.batches_expected, s.eta_seconds.value_or(0)) == std::tuple(2U, 11U, 30U, 9.5));
+  board.loader_pass(2, 11, 100'000'000);
+  CHECK_FALSE(board.status().eta_seconds);  // years
   board.loader_pass(3, 0, 0);
   s = board.status();
   CHECK(std::tuple(s.epoch, s.batches_expected) == std::tuple(3U, 0U));

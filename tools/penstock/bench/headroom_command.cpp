@@ -2,6 +2,7 @@
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/config/limits.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "runtime/device/device.hpp"
@@ -109,10 +110,16 @@ feed_rate measure_feed(program_around& program, Session& session, nanoseconds ti
   return r;
 }
 
+/// "photos-headroom": live sessions are listed under this name.
+std::string name_for_headroom(const std::string& config_name) {
+  constexpr std::string_view suffix = "-headroom";
+  return config_name.substr(0, config_file::session_name_max - suffix.size()).append(suffix);
+}
+
 /// What `penstock why` says about this process's session; null if its socket does not answer.
-json why_of(const std::string& session) {
+json why_of_this_process() {
   for (const control::found_session& found : control::find_sessions()) {
-    if (found.name != session) continue;
+    if (control::process_behind(found.path) != ::getpid()) continue;
     const auto answer = control::ask(found.path, {{"verb", "why"}}, why_deadline);
     if (answer && answer->value("ok", false)) return answer->at("result");
   }
@@ -120,7 +127,7 @@ json why_of(const std::string& session) {
 }
 
 json measure(const headroom_options& o, config settings, nanoseconds time, nanoseconds step) {
-  settings.name = fmt::format("headroom-{}", ::getpid());
+  settings.name = name_for_headroom(settings.name);
   settings.gpu.placement = placement_rule::embedded;
   settings.sampler.epochs = epochs_max;
   settings.log.record = false;
@@ -135,7 +142,7 @@ json measure(const headroom_options& o, config settings, nanoseconds time, nanos
   batch.release_unused();
   measure_feed(program, session, time / 8);  // takes the batches that are already loaded
   const feed_rate feed = measure_feed(program, session, time / 2);
-  const json why = why_of(settings.name);
+  const json why = why_of_this_process();
   const auto said = [&why](const char* key) { return why.is_object() ? why.at(key) : json(); };
   const session_status status = session.status();
   session.close();
