@@ -9,6 +9,7 @@
 #include <cstring>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace penstock::loader {
 namespace {
@@ -60,6 +61,8 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   }
   const auto begin = std::chrono::steady_clock::now();
   const nanoseconds read_before = time_spent_reading();
+  core_waited_ = core_wait_.read();
+  static_cast<void>(times_.take());  // of a lease that was dropped
   protocol::batch_loaded report{lease.slot, lease.generation, 0, {}, 0, 0};
   const std::span<std::byte> slot = context_.slots.slot(lease.slot);
   std::vector<std::uint64_t> survivors;
@@ -74,9 +77,10 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     std::string name = context_.dataset.name_of(sample.index);
     context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name, arena::flight_sample{sample.index, sample.attempt});
     // Rows are compacted: the next sample overwrites the row of a failed one.
-    const auto started = context_.dropped ? std::chrono::steady_clock::now() : steady_time();
+    const auto started = std::chrono::steady_clock::now();
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     if (context_.dropped) report.sample_us.push_back(microseconds_since(started));
+    time(sample, name, started);
     if (context_.link != nullptr && context_.link->lost())
       context_.link->abort_after(fmt::format("loading sample {}", sample.index));
     context_.flight.publish(arena::phase::checking);
@@ -107,7 +111,21 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   shorten_texts(report.failures);
   report.busy_ns = static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begin).count());
   report.reading_ns = static_cast<std::uint64_t>((time_spent_reading() - read_before).count());
+  sample_times::of_batch times = times_.take();
+  report.slow_ns = static_cast<std::uint64_t>(times.slow.count());
+  for (timed_sample& s : times.slowest)
+    report.slowest.push_back({s.index, shortened(printable(s.name), text_bytes_max), static_cast<std::uint64_t>(s.took.count())});
   return report;
+}
+
+/// A sample that had to wait for a core is not slow itself.
+void lease_runner::time(const protocol::wire_sample& sample, const std::string& name, steady_time started) {
+  nanoseconds took = std::chrono::steady_clock::now() - started;
+  if (took >= sample_times::named_from) {  // otherwise it cannot have waited long, and reading the time costs more than it tells
+    const nanoseconds before = std::exchange(core_waited_, core_wait_.read());
+    took = std::max(took - (core_waited_ - before), nanoseconds(0));
+  }
+  times_.note(sample.index, name, took);
 }
 
 std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uint64_t epoch,

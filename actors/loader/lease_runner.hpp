@@ -8,6 +8,8 @@
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/layout.hpp"
+#include "runtime/base/slow_samples.hpp"
+#include "runtime/process/core_wait.hpp"
 
 #include <penstock/dataset.hpp>
 
@@ -30,7 +32,7 @@ struct lease_context {
   std::uint64_t seed = 0;
   worker_ref me;
   const std::atomic<bool>& stopping;  ///< set by another thread: return after the current sample
-  /// With [loader] hedge: whether the lease is no longer needed. If set, samples are timed as well.
+  /// With [loader] hedge: whether the lease is no longer needed. If set, the report has every sample's time.
   std::function<bool(const protocol::load_batch&)> dropped{};
   /// Of a custom dataset, whose code may close the link.
   const child::link_watch* link = nullptr;
@@ -51,6 +53,7 @@ class lease_runner {
   [[nodiscard]] bool cuda_loaded() const noexcept { return cuda_.found(); }
 
  private:
+  void time(const protocol::wire_sample& sample, const std::string& name, steady_time started);
   [[nodiscard]] std::string load_row(const protocol::wire_sample& sample, std::uint64_t epoch,
                                      std::span<std::byte> slot, std::uint32_t row);
   void finish_lengths(std::span<std::byte> slot, std::uint32_t row,
@@ -62,6 +65,9 @@ class lease_runner {
   lease_context context_;
   std::function<void(std::chrono::milliseconds)> pause_;
   child::cuda_watch cuda_;
+  sample_times times_;
+  process::core_wait_meter core_wait_;
+  nanoseconds core_waited_{0};  ///< the last reading
   std::vector<std::span<std::byte>> tensors_;  ///< of the row being loaded
   std::vector<sample_length> lengths_;         ///< of the same row
 };

@@ -62,9 +62,10 @@ std::vector<slots_copied> split_to_fit(std::vector<std::uint64_t> uploads) {
 }
 
 void cut_to_fit(batch_loaded& report) {
-  // Slot, generation, rows; the lists' lengths; the times. Then, per failure, its row and two texts.
-  const std::size_t fixed = 3 * sizeof(std::uint32_t) + 2 * length_bytes + 2 * sizeof(std::uint64_t) +
-                            report.sample_us.size() * sizeof(std::uint32_t);
+  // Slot, generation, rows; the lists' lengths; the times; the slowest samples. Then, per failure, its row and two texts.
+  std::size_t fixed = 3 * sizeof(std::uint32_t) + 3 * length_bytes + 3 * sizeof(std::uint64_t) +
+                      report.sample_us.size() * sizeof(std::uint32_t);
+  for (const wire_timed_sample& s : report.slowest) fixed += 2 * sizeof(std::uint64_t) + length_bytes + s.name.size();
   constexpr std::size_t per_failure = sizeof(std::uint32_t) + 2 * length_bytes;
   std::size_t bytes = fixed;
   for (const wire_row_failure& f : report.failures) bytes += per_failure + f.name.size() + f.reason.size();

@@ -23,7 +23,7 @@ auto inspect(Inspector& f, lease_ref& x) {
 namespace protocol {
 
 /// Increment with every change of a message: each side refuses any other version (exit 82).
-inline constexpr std::uint32_t version = 12;
+inline constexpr std::uint32_t version = 13;
 
 /// The descriptors that a child inherits. Descriptor 0 is /dev/null; 1 and 2 are its log.
 namespace child_fd {
@@ -96,6 +96,16 @@ auto inspect(Inspector& f, wire_row_failure& x) {
   return f(x.row, x.name, x.reason);
 }
 
+struct wire_timed_sample {
+  std::uint64_t index = 0;
+  std::string name;
+  std::uint64_t took_ns = 0;
+};
+template <class Inspector>
+auto inspect(Inspector& f, wire_timed_sample& x) {
+  return f(x.index, x.name, x.took_ns);
+}
+
 /// A lease is complete: the first `rows` rows of the slot hold the samples that did not fail.
 struct batch_loaded {
   std::uint32_t slot = 0;
@@ -105,10 +115,12 @@ struct batch_loaded {
   std::uint64_t busy_ns = 0;     ///< time spent on the batch
   std::uint64_t reading_ns = 0;  ///< of that, waiting for storage
   std::vector<std::uint32_t> sample_us{};  ///< with [loader] hedge: how long each sample took, in microseconds
+  std::uint64_t slow_ns = 0;     ///< of busy_ns, beyond the usual time of slow samples
+  std::vector<wire_timed_sample> slowest{};  ///< at most sample_times::named_max, the slowest first
 };
 template <class Inspector>
 auto inspect(Inspector& f, batch_loaded& x) {
-  return f(x.slot, x.generation, x.rows, x.failures, x.busy_ns, x.reading_ns, x.sample_us);
+  return f(x.slot, x.generation, x.rows, x.failures, x.busy_ns, x.reading_ns, x.sample_us, x.slow_ns, x.slowest);
 }
 
 /// A pool's worker sends this instead of dataset_described: the functions that it provides. A job refers to

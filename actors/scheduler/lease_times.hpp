@@ -2,6 +2,7 @@
 // its thread.
 #pragma once
 
+#include "actors/protocol/messages.hpp"
 #include "runtime/base/batch_times.hpp"
 #include "runtime/schedule/ledger.hpp"
 
@@ -31,9 +32,17 @@ class lease_times {
                    {}},
                   now);
   }
-  /// `busy`: how long the worker says that the batch took; `reading`: how much of that it waited for storage.
-  void loaded(stream_position position, nanoseconds busy, nanoseconds reading, steady_time now) {
-    if (times_) times_->note_loaded(position, busy, reading, now);
+  /// With the times that the worker reports.
+  void loaded(stream_position position, std::uint32_t worker, const protocol::batch_loaded& report, steady_time now) {
+    if (!times_) return;
+    const auto time = [](std::uint64_t ns) { return nanoseconds(static_cast<std::int64_t>(ns)); };
+    load_times took{time(report.busy_ns), time(report.reading_ns), time(report.slow_ns)};
+    if (!report.slowest.empty()) {
+      took.slowest = time(report.slowest.front().took_ns);
+      took.slowest_sample = report.slowest.front().index;
+    }
+    times_->note_loaded(position, took, now);
+    for (const protocol::wire_timed_sample& s : report.slowest) times_->note_sample({s.index, s.name, time(s.took_ns)}, worker, now);
   }
   void ordered(stream_position position, steady_time now) {
     if (times_) times_->note(position, batch_stage::ordered, now);

@@ -198,7 +198,7 @@ void take_report(scheduler_state& s, lease_reported& news, steady_time now) {
   for (protocol::wire_row_failure& f : news.report.failures) report.failures.push_back({f.row, std::move(f.reason)});
   const schedule::arrival how = s.ledger->loaded(report);
   if (how == schedule::arrival::accepted) {
-    if (position) s.times.loaded(*position, busy, nanoseconds(static_cast<std::int64_t>(news.report.reading_ns)), now);
+    if (position) s.times.loaded(*position, news.who.worker, news.report, now);
     s.late.loaded(position, news.report.sample_us, now);
     s.departures.finished_a_batch(news.who);
   }

@@ -71,6 +71,9 @@ struct batch_times::entry {
   std::array<std::atomic<std::int64_t>, batch_stages> at{};
   std::atomic<std::int64_t> demanded{0};
   std::atomic<std::int64_t> reading_ns{0};
+  std::atomic<std::int64_t> slow_ns{0};
+  std::atomic<std::int64_t> slowest_ns{0};
+  std::atomic<std::uint64_t> slowest{0};
 };
 
 struct batch_times::tally {
@@ -98,7 +101,7 @@ void batch_times::lease(const batch_passage& batch, steady_time now) noexcept {
   e.samples.store(batch.samples, std::memory_order_relaxed);
   for (auto& stamp : e.at) stamp.store(0, std::memory_order_relaxed);
   e.demanded.store(0, std::memory_order_relaxed);
-  e.reading_ns.store(0, std::memory_order_relaxed);
+  for (auto* time : {&e.reading_ns, &e.slow_ns, &e.slowest_ns}) time->store(0, std::memory_order_relaxed);
   e.at[index_of(batch_stage::leased)].store(as_ns(now), std::memory_order_relaxed);
   e.position.store(batch.position, std::memory_order_release);
 }
@@ -121,14 +124,18 @@ void batch_times::note_demanded(stream_position position, steady_time when) noex
     e.demanded.store(as_ns(when), std::memory_order_relaxed);
 }
 
-void batch_times::note_loaded(stream_position position, nanoseconds busy, nanoseconds reading,
-                              steady_time when) noexcept {
+void batch_times::note_loaded(stream_position position, const load_times& times, steady_time when) noexcept {
   entry& e = ring_[position % capacity_];
   const std::int64_t leased = e.at[index_of(batch_stage::leased)].load(std::memory_order_relaxed);
   const std::int64_t possible = std::max<std::int64_t>(as_ns(when) - leased, 0);
-  const std::int64_t took = std::clamp<std::int64_t>(busy.count(), 0, possible);
-  if (e.position.load(std::memory_order_acquire) == position)
-    e.reading_ns.store(std::clamp<std::int64_t>(reading.count(), 0, took), std::memory_order_relaxed);
+  const std::int64_t took = std::clamp<std::int64_t>(times.busy.count(), 0, possible);
+  if (e.position.load(std::memory_order_acquire) == position) {
+    const auto part = [took](nanoseconds time) { return std::clamp<std::int64_t>(time.count(), 0, took); };
+    e.reading_ns.store(part(times.reading), std::memory_order_relaxed);
+    e.slow_ns.store(part(times.slow), std::memory_order_relaxed);
+    e.slowest_ns.store(part(times.slowest), std::memory_order_relaxed);
+    e.slowest.store(times.slowest_sample, std::memory_order_relaxed);
+  }
   note(position, batch_stage::begun, when - nanoseconds(took));
   note(position, batch_stage::loaded, when);
 }
@@ -171,6 +178,9 @@ std::optional<batch_passage> batch_times::read(const entry& e) const noexcept {
   for (std::size_t i = 0; i < batch_stages; ++i) b.at[i] = e.at[i].load(std::memory_order_acquire);
   b.demanded = e.demanded.load(std::memory_order_relaxed);
   b.reading_ns = e.reading_ns.load(std::memory_order_relaxed);
+  b.slow_ns = e.slow_ns.load(std::memory_order_relaxed);
+  b.slowest_ns = e.slowest_ns.load(std::memory_order_relaxed);
+  b.slowest = e.slowest.load(std::memory_order_relaxed);
   if (e.position.load(std::memory_order_acquire) != b.position) return std::nullopt;
   return b;
 }

@@ -1,9 +1,11 @@
 // When each batch reached each stage: a bounded ring, written by the scheduler and the GPU owner, read by
-// `penstock trace`, `top` and the metrics. A timestamp costs one store; no locks, no allocation.
+// `penstock trace`, `top` and the metrics. A timestamp costs one store; no locks, no allocation. It
+// also keeps the slowest samples.
 #pragma once
 
 #include "runtime/base/clock.hpp"
 #include "runtime/base/ids.hpp"
+#include "runtime/base/slow_samples.hpp"
 
 #include <array>
 #include <atomic>
@@ -44,6 +46,9 @@ struct batch_passage {
   std::array<std::int64_t, batch_stages> at{};  ///< steady clock, nanoseconds; 0: not (yet) known
   std::int64_t demanded = 0;    ///< when the consumer asked for it, on the same clock; 0: not (yet) known
   std::int64_t reading_ns = 0;  ///< the part of its load spent waiting for storage
+  std::int64_t slow_ns = 0;     ///< how much longer than usual its slow samples took
+  std::int64_t slowest_ns = 0;  ///< how long its slowest sample took; 0: not worth naming
+  std::uint64_t slowest = 0;    ///< that sample
 
   [[nodiscard]] std::int64_t time_of(batch_stage s) const noexcept { return at[static_cast<std::size_t>(s)]; }
   /// The last stage with a timestamp.
@@ -60,6 +65,15 @@ struct stage_span {
 
 /// Upper bounds of histogram buckets: 10 us to 100 s in steps of about 3.
 [[nodiscard]] const std::vector<double>& stage_bounds_seconds() noexcept;
+
+/// What a worker reports about loading a batch.
+struct load_times {
+  nanoseconds busy{0};
+  nanoseconds reading{0};  ///< of that, waiting for storage
+  nanoseconds slow{0};     ///< of that, beyond the usual time of its slow samples
+  nanoseconds slowest{0};  ///< batch_passage::slowest_ns
+  std::uint64_t slowest_sample = 0;
+};
 
 struct stage_histogram {
   std::vector<std::uint64_t> counts;  ///< one per bound, and one for longer times; not cumulative
@@ -80,9 +94,10 @@ class batch_times {
   /// Records when the batch reached a stage. Ignored if the batch has left the ring. Call each stage from one
   /// thread; different stages may use different threads. `released` must come last.
   void note(stream_position position, batch_stage stage, steady_time when) noexcept;
-  /// The worker's report arrived. `busy`: how long the worker says the batch took, and `reading`: how much of that it
-  /// waited for storage; both cut to what is possible.
-  void note_loaded(stream_position position, nanoseconds busy, nanoseconds reading, steady_time when) noexcept;
+  /// The worker's report arrived. Its times are cut to what is possible.
+  void note_loaded(stream_position position, const load_times& times, steady_time when) noexcept;
+  /// One of the slowest samples of a batch. Takes a lock.
+  void note_sample(const timed_sample& sample, std::uint32_t worker, steady_time when) { slowest_.note(sample, worker, when); }
   /// The consumer asked for the batch that it got. Call before `taken`, from the same thread.
   void note_demanded(stream_position position, steady_time when) noexcept;
   /// For a seek: drops the batches in flight. Call from the thread that calls lease().
@@ -95,6 +110,8 @@ class batch_times {
   /// The batches in flight, by position.
   [[nodiscard]] std::vector<batch_passage> under_way() const;
   [[nodiscard]] std::uint64_t released() const noexcept { return released_.load(std::memory_order_acquire); }
+  /// The slowest samples of the last minutes, the slowest first.
+  [[nodiscard]] std::vector<slow_sample> slowest(steady_time now) const { return slowest_.at(now); }
   /// One per span, in the order of stage_spans().
   [[nodiscard]] std::vector<stage_histogram> histograms() const;
 
@@ -109,6 +126,7 @@ class batch_times {
   std::unique_ptr<entry[]> ring_;
   std::unique_ptr<tally[]> tallies_;  // one per span; written by the thread that notes `released`
   std::atomic<std::uint64_t> released_{0};
+  slowest_samples slowest_;
 };
 
 }  // namespace penstock

@@ -28,6 +28,7 @@ struct worker_look {
   std::uint64_t samples = 0;
   bool remote = false;       ///< on a loader host
   nanoseconds receiving{0};  ///< if remote: time in which its batches were on their way here
+  nanoseconds sample_for{0};  ///< how long it has been loading its current sample; 0: it is loading none
 };
 
 }  // namespace penstock

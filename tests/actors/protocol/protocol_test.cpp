@@ -115,9 +115,9 @@ TEST_CASE("a vector that announces more elements than there are bytes allocates 
 TEST_CASE("the encoded bytes of a message are the same in every build") {
   std::vector<char> bytes;
   REQUIRE(append_frame<from_worker>(bytes,
-                                    batch_loaded{1, 0x01020304, 2, {{5, std::string(130, 'n'), ""}}, 9, 7}));
+                                    batch_loaded{1, 0x01020304, 2, {{5, std::string(130, 'n'), ""}}, 9, 7, {}, 6, {{3, "cat", 4}}}));
   std::string expected(
-      "\xa7\0\0\0"
+      "\xc4\0\0\0"
       "\3\0\0\0",
       8);  // the header, in the host's byte order
   expected += std::string(
@@ -133,6 +133,8 @@ TEST_CASE("the encoded bytes of a message are the same in every build") {
               std::string(130, 'n') + std::string("\0", 1);
   expected += std::string("\0\0\0\0\0\0\0\x09", 8) + std::string("\0\0\0\0\0\0\0\x07", 8) +
               std::string("\0", 1);
+  expected += std::string("\0\0\0\0\0\0\0\x06", 8) + std::string("\1\0\0\0\0\0\0\0\x03", 9) + "\3cat" +
+              std::string("\0\0\0\0\0\0\0\x04", 8);
   CHECK(std::string(bytes.begin(), bytes.end()) == expected);
 }
 

@@ -18,7 +18,7 @@ batch_passage batch(stream_position position) {
 /// Leased at `begin`; each stage follows the previous one after 1 ms.
 void pass(batch_times& times, stream_position position, std::chrono::milliseconds begin) {
   times.lease(batch(position), at(begin));
-  times.note_loaded(position, 1ms, 0ms, at(begin + 2ms));
+  times.note_loaded(position, {1ms, 0ms}, at(begin + 2ms));
   for (std::size_t i = 3; i < batch_stages; ++i)
     times.note(position, static_cast<batch_stage>(i), at(begin + std::chrono::milliseconds(i)));
 }
@@ -46,7 +46,7 @@ TEST_CASE("a batch in progress is at the stage of its last timestamp, and a new 
   batch_times times(16);
   times.lease(batch(5), at(0ms));
   CHECK(times.under_way().at(0).reached() == batch_stage::leased);
-  times.note_loaded(5, 1ms, 0ms, at(3ms));
+  times.note_loaded(5, {1ms, 0ms}, at(3ms));
   CHECK(times.under_way().at(0).reached() == batch_stage::loaded);
   times.lease(batch(5), at(9ms));
   CHECK(times.under_way().at(0).reached() == batch_stage::leased);
@@ -66,22 +66,22 @@ TEST_CASE("the ring forgets the oldest batches and ignores timestamps of forgott
 TEST_CASE("a worker's busy time is limited to its lease") {
   batch_times times(4);
   times.lease(batch(0), at(10ms));
-  times.note_loaded(0, 24h, 0ms, at(15ms));
+  times.note_loaded(0, {24h, 0ms}, at(15ms));
   const batch_passage b = times.under_way().at(0);
   CHECK(b.time_of(batch_stage::begun) == b.time_of(batch_stage::leased));
-  times.note_loaded(0, nanoseconds(-5), 0ms, at(15ms));
+  times.note_loaded(0, {nanoseconds(-5), 0ms}, at(15ms));
   CHECK(times.under_way().at(0).time_of(batch_stage::begun) == b.time_of(batch_stage::loaded));
 }
 
 TEST_CASE("the time of reads is limited to the load time, and a new lease clears it and the demand") {
   batch_times times(4);
   times.lease(batch(1), at(0ms));
-  times.note_loaded(1, 10ms, 4ms, at(20ms));
+  times.note_loaded(1, {10ms, 4ms}, at(20ms));
   times.note_demanded(1, at(3ms));
   times.note_demanded(7, at(5ms));  // batch 7 is not in the ring
   CHECK(times.find(1)->reading_ns == 4'000'000);
   CHECK(times.find(1)->demanded == nanoseconds(at(3ms).time_since_epoch()).count());
-  times.note_loaded(1, 10ms, 40ms, at(20ms));
+  times.note_loaded(1, {10ms, 40ms}, at(20ms));
   CHECK(times.find(1)->reading_ns == 10'000'000);
   times.lease(batch(1), at(30ms));
   CHECK(times.find(1)->reading_ns == 0);

@@ -1,0 +1,74 @@
+// The slowest samples. A worker finds those of each batch, and the session keeps the slowest of the last minutes, which
+// `penstock why` and `describe` show.
+#pragma once
+
+#include "runtime/base/clock.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// A sample is slow if it takes this many times as long as usual, and at least that much longer.
+inline constexpr std::int64_t slow_sample_factor = 5;
+inline constexpr nanoseconds slow_sample_excess = std::chrono::milliseconds(20);
+[[nodiscard]] constexpr bool is_slow_sample(nanoseconds took, nanoseconds usual) noexcept {
+  return took >= slow_sample_factor * usual && took - usual >= slow_sample_excess;
+}
+
+struct timed_sample {
+  std::uint64_t index = 0;
+  std::string name;
+  nanoseconds took{0};
+};
+
+/// A worker's times. Pure; not thread-safe.
+class sample_times {
+ public:
+  static constexpr std::size_t named_max = 3;                             ///< of each batch
+  static constexpr nanoseconds named_from = std::chrono::milliseconds(1);  ///< faster samples are never named
+
+  void note(std::uint64_t index, const std::string& name, nanoseconds took);
+
+  struct of_batch {
+    std::vector<timed_sample> slowest;  ///< the slowest first
+    nanoseconds slow{0};                ///< how much longer than usual its slow samples took together
+  };
+  /// The batch is complete: what was noted since the last call. The usual time is the median of this worker's last samples.
+  [[nodiscard]] of_batch take();
+
+ private:
+  static constexpr std::size_t recent_max = 64;
+
+  std::deque<nanoseconds> recent_;  // of earlier batches, too
+  std::vector<nanoseconds> batch_;  // those of this batch that may be slow
+  std::vector<timed_sample> slowest_;
+};
+
+struct slow_sample {
+  timed_sample sample;  ///< with the longest time that it took
+  std::uint32_t worker = 0;
+  std::uint32_t times = 1;  ///< how often it took at least half as long
+  steady_time when{};       ///< when it last did
+};
+
+/// Thread-safe.
+class slowest_samples {
+ public:
+  static constexpr std::size_t kept = 8;
+  static constexpr nanoseconds memory = std::chrono::minutes(5);
+
+  void note(const timed_sample& sample, std::uint32_t worker, steady_time now);
+  /// Those of the last minutes, the slowest first.
+  [[nodiscard]] std::vector<slow_sample> at(steady_time now) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<slow_sample> samples_;
+};
+
+}  // namespace penstock
