@@ -121,7 +121,7 @@ json awaited_now(const session_controls& controls, const session_status& status)
 json why(const session_controls& controls) {
   const limits_told told = controls.limits();
   const session_status status = controls.status();
-  json j = telemetry::why_as_json(told.reading, told.advice);
+  json j = telemetry::why_as_json(told.reading, told.advice, told.context);
   j["session"] = status.session;
   j["state"] = status.state;
   j["of"] = words_for(controls.work).name;
@@ -150,6 +150,8 @@ json deaths_of(const session_controls& controls) {
 json pipeline(const session_controls& controls) {
   json j = pipeline_as_json(controls.progress(), controls.waited_seconds(), std::chrono::steady_clock::now());
   mark_sacrificial(j.at("status").at("workers"), "id", controls);
+  const steady_time now = std::chrono::steady_clock::now();
+  j["slowest_samples"] = telemetry::slowest_as_json(controls.times ? controls.times->slowest(now) : std::vector<slow_sample>(), now);
   return control::good_answer(std::move(j));
 }
 

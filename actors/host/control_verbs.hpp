@@ -24,6 +24,7 @@ namespace penstock::host {
 struct limits_told {
   telemetry::limit_reading reading;
   telemetry::limit_advice advice;
+  telemetry::limit_context context;
 };
 
 /// The operations on a session that the verbs need. Called on the io thread; none waits for an actor.

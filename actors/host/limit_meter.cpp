@@ -33,6 +33,9 @@ telemetry::limit_context context_of(const session_status& status, const telemetr
     if (w != nullptr) context.stalled_pid = w->pid;
     if (stall->kind == "gpu") context.stalled_pid = status.gpu_pid;
   }
+  for (const worker_status& w : status.workers) {
+    if (w.current_sample) context.loading[w.id] = *w.current_sample;
+  }
   const worker_status* const dead = reading.lost ? worker_of(status, reading.lost->worker) : nullptr;
   if (dead != nullptr && dead->last_death) context.lost_worker_end = supervisor::end_text(*dead->last_death);
   return context;

@@ -152,7 +152,10 @@ limits_told run::limits() const {
   context.workers = workers_.load();
   context.work = kind_.work;
   context.pinned = board_.is_pinned();
-  return {reading, telemetry::advise(reading, context, settings_)};
+  context.now = now();
+  if (times() != nullptr) context.slowest = times()->slowest(context.now);
+  telemetry::limit_advice advice = telemetry::advise(reading, context, settings_);
+  return {reading, std::move(advice), std::move(context)};
 }
 
 }  // namespace penstock::host

@@ -2,10 +2,12 @@
 
 #include "runtime/process/process_facts.hpp"
 
+#include <algorithm>
+
 namespace penstock::host {
 namespace {
 
-worker_look look_at(const worker_status& w, const arena::flight_recorders& flights) {
+worker_look look_at(const worker_status& w, const arena::flight_recorders& flights, steady_time now) {
   worker_look seen;
   seen.id = w.id;
   seen.incarnation = w.incarnation;
@@ -16,6 +18,7 @@ worker_look look_at(const worker_status& w, const arena::flight_recorders& fligh
   const arena::flight_reading flight = flights.read(w.id);
   seen.busy = flight.state.at != arena::phase::idle && arena::preparation_in_words(flight.state.at).empty();
   seen.reads = flight.reads_since.has_value();
+  if (flight.state.at == arena::phase::loading) seen.sample_for = std::max(now - flight.since, nanoseconds(0));
   return seen;
 }
 
@@ -23,10 +26,11 @@ worker_look look_at(const worker_status& w, const arena::flight_recorders& fligh
 
 std::vector<worker_look> look_at_workers(const session_status& status, const arena::flight_recorders& flights,
                                          std::uint32_t sacrificial_place) {
+  const steady_time now = std::chrono::steady_clock::now();
   std::vector<worker_look> all;
   for (const worker_status& w : status.workers) {
     if (w.id >= sacrificial_place) continue;
-    worker_look& seen = all.emplace_back(look_at(w, flights));
+    worker_look& seen = all.emplace_back(look_at(w, flights, now));
     if (!w.pid) continue;
     if (const auto times = process::times_of(*w.pid, flights.read(w.id).thread)) {
       seen.cpu = times->cpu;
@@ -38,10 +42,11 @@ std::vector<worker_look> look_at_workers(const session_status& status, const are
 
 std::vector<worker_look> look_at_remote_workers(const session_status& status, const arena::flight_recorders& flights,
                                                 std::uint32_t sacrificial_place, const remote_times_of& times_of) {
+  const steady_time now = std::chrono::steady_clock::now();
   std::vector<worker_look> all;
   for (const worker_status& w : status.workers) {
     if (w.id <= sacrificial_place) continue;
-    worker_look& seen = all.emplace_back(look_at(w, flights));
+    worker_look& seen = all.emplace_back(look_at(w, flights, now));
     seen.remote = true;
     if (const auto times = times_of(w.id)) {
       seen.cpu = times->cpu;

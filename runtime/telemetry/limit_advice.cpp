@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace penstock::telemetry {
 namespace {
@@ -106,6 +108,62 @@ struct writer {
   /// Whether workers run code of the user's, whose waits penstock cannot time: jobs, or a custom dataset.
   [[nodiscard]] bool runs_own_code() const { return context.work != work_kind::samples || type_of(settings) == dataset_type::custom; }
 
+  [[nodiscard]] std::string name_of_sample(std::uint32_t worker, std::optional<std::uint64_t> sample) const {
+    const auto now = context.loading.find(worker);
+    if (!sample && now == context.loading.end()) return "a sample";
+    const auto known = std::ranges::find_if(context.slowest, [&](const slow_sample& s) {
+      return sample ? s.sample.index == *sample : s.sample.name == now->second;
+    });
+    if (known != context.slowest.end()) return sample_for_people(known->sample.index, known->sample.name);
+    return sample ? sample_for_people(*sample, "") : sample_for_people(now->second);
+  }
+
+  /// Whether the stream waited mostly for a few samples, whatever their workers did.
+  [[nodiscard]] bool waits_for_slow_samples() const {
+    return !r.slow_samples.empty() && 2 * r.slow_share > r.of(limit::storage) + r.of(limit::decode) + r.of(limit::order);
+  }
+  [[nodiscard]] bool may_relax_order() const { return settings.scheduler.order == order_rule::strict && settings.sampler.world_size == 1; }
+  [[nodiscard]] bool may_hedge() const { return !settings.loader.hedge && settings.quarantine.max_attempts > 1; }
+  [[nodiscard]] std::vector<std::string> ways_around_a_late_batch() const {
+    std::vector<std::string> more;
+    if (may_relax_order()) more.emplace_back("With [scheduler] order = \"relaxed\" later batches can pass a late one.");
+    if (may_hedge()) more.emplace_back("With [loader] hedge = true a second worker also loads a late batch, in case only the read stalled.");
+    return more;
+  }
+
+  limit_advice slow_samples(limit what) const {
+    std::string names;
+    std::set<std::string> named;
+    for (const limit_reading::awaited_sample& s : r.slow_samples) {
+      const std::string name = name_of_sample(s.worker, s.sample);
+      if (!named.insert(name).second) continue;  // its worker loads it again
+      names += fmt::format("{}{} of worker/{} {} {:.1f} s", names.empty() ? "" : ", ", name, s.worker, s.sample ? "took" : "has taken", s.seconds);
+    }
+    std::vector<double> usual;
+    for (const limit_reading::worker_load& w : r.loads) usual.push_back(w.seconds_a_sample);
+    std::ranges::sort(usual);
+    const std::string as_usual = usual.empty() ? "" : fmt::format("; a sample usually takes {:.3g} ms", usual[usual.size() / 2] * 1000);
+    std::vector<std::string> more = ways_around_a_late_batch();
+    more.push_back(fmt::format("[loader.hang] item_timeout (now {}) limits the time for a sample: one that exceeds it in each of {} is quarantined.",
+                               duration_for_people(settings.loader.hang.item_timeout), counted(settings.quarantine.max_attempts, "attempt")));
+    return {what, may_relax_order() ? "scheduler.order" : may_hedge() ? "loader.hedge" : "loader.slots_per_worker",
+            fmt::format("Slow samples limit you: {}{}{}; repair or remove these samples, or let them be quarantined.", names, as_usual, waited()),
+            std::move(more)};
+  }
+
+  limit_advice no_core() const {
+    const bool too_many = context.workers > context.cores;
+    const std::string key = too_many ? "loader.workers" : r.cpu > cores_are_short ? work_less() : "";
+    return {limit::decode, key,
+            fmt::format("Too few cores limit you: {} had no core for {} % of {} time, and ran for {} %{}; {}.", all_workers(), percent(r.core_wait),
+                        r.workers == 1 ? "its" : "their",
+                        percent(r.cpu), waited(),
+                        too_many ? fmt::format("run fewer workers than {} on {}, or use a machine with more cores", context.workers,
+                                               counted(context.cores, "core"))
+                                 : fmt::format("stop other programs that use these {}", counted(context.cores, "core"))),
+            {"More workers would wait for a core, too."}};
+  }
+
   limit_advice own_code_waits(const std::string& work) const {
     const bool jobs = context.work == work_kind::jobs;
     const std::uint32_t more = 2 * std::max(context.workers, 1U);
@@ -147,7 +205,8 @@ struct writer {
            fmt::format("`penstock drain worker/{}` continues without it.", r.slow->worker)}};
     }
     if (mostly_remote()) return too_few_remote(limit::decode, fmt::format("{} limits you: {}", work, busy));
-    if (runs_own_code() && 2 * r.blocked() > r.busy) return own_code_waits(work);
+    if (context.work == work_kind::samples && 2 * r.no_core > r.of(limit::decode)) return no_core();
+    if (2 * r.blocked() > r.busy) return own_code_waits(work);
     if (!cores_are_used()) {
       return {limit::decode,
               context.work == work_kind::batches ? "" : "loader.workers",
@@ -189,19 +248,15 @@ struct writer {
               {}};
     }
     if (r.stall) {
-      std::vector<std::string> more;
-      if (settings.scheduler.order == order_rule::strict && settings.sampler.world_size == 1)
-        more.emplace_back("With [scheduler] order = \"relaxed\" later batches can pass a late one.");
-      if (!settings.loader.hedge && settings.quarantine.max_attempts > 1)
-        more.emplace_back("With [loader] hedge = true a second worker also loads a late batch, in case only the read stalled.");
+      std::vector<std::string> more = ways_around_a_late_batch();
       more.push_back(fmt::format("[loader.hang] item_timeout limits the time for a sample. `penstock describe worker/{}` "
                                  "shows what it is loading.",
                                  r.stall->worker));
       return {limit::order,
               "loader.slots_per_worker",
-              fmt::format("Order limits you: a sample of worker/{} stalled its batch for {:.1f} s while later batches "
+              fmt::format("Order limits you: {} of worker/{} stalled its batch for {:.1f} s while later batches "
                           "were ready{}; more slots ([loader] slots_per_worker, now {}) hide longer stalls.",
-                          r.stall->worker, r.stall->seconds, waited(), context.slots_per_worker),
+                          name_of_sample(r.stall->worker, r.stall->sample), r.stall->worker, r.stall->seconds, waited(), context.slots_per_worker),
               std::move(more)};
     }
     if (r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500) {
@@ -395,6 +450,8 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_context&
   const auto what = reading.largest();
   if (!what) return {{}, "", "Nothing has limited the stream so far.", {}};
   const writer w{reading, context, settings};
+  const bool loads = *what == limit::storage || *what == limit::decode || *what == limit::order;
+  if (loads && w.waits_for_slow_samples()) return w.slow_samples(*what);
   switch (*what) {
     case limit::storage: return w.storage();
     case limit::decode: return w.decode();
@@ -480,6 +537,8 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
     if (context.stalled->kind != "operator") advice.more = {way_out_of(context, settings)};  // else the sentence says what helps
     return advice;
   }
+  const bool misses_cores = (advice.what == limit::storage || advice.what == limit::order) && reading.core_wait > cores_are_short;
+  if (misses_cores) advice.more.push_back(fmt::format("The workers also had no core for {} % of their time.", percent(reading.core_wait)));
   if (rest) advice.more.push_back(text_of_beginning(whole, context));
   advice.hosts = use_of_hosts(reading, context);
   if (!advice.hosts.empty()) advice.more.push_back(advice.hosts);
@@ -496,7 +555,21 @@ limits_status limits_of(const limit_reading& reading, const limit_advice& advice
           share(limit::convert), share(limit::consumer), share(limit::start), advice.sentence, advice.hosts};
 }
 
-json why_as_json(const limit_reading& reading, const limit_advice& advice) {
+json slowest_as_json(const std::vector<slow_sample>& slowest, steady_time now) {
+  json all = json::array();
+  for (const slow_sample& s : slowest) {
+    const auto seconds = [](nanoseconds time) { return std::round(std::chrono::duration<double>(time).count() * 1e4) / 1e4; };
+    all.push_back({{"sample", s.sample.index},
+                   {"name", s.sample.name},
+                   {"worker", s.worker},
+                   {"seconds", seconds(s.sample.took)},
+                   {"times", s.times},
+                   {"seconds_ago", seconds(std::max(now - s.when, nanoseconds(0)))}});
+  }
+  return all;
+}
+
+json why_as_json(const limit_reading& reading, const limit_advice& advice, const limit_context& context) {
   json limits = as_json(limits_of(reading, advice));
   limits.erase("verdict");
   limits.erase("hosts");
@@ -504,6 +577,10 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice) {
   for (const limit_reading::worker_load& w : reading.loads)
     each.push_back({{"worker", w.worker}, {"seconds_a_sample", w.seconds_a_sample}, {"reading", w.reading}});
   const auto rounded = [](double value) { return std::round(value * 1e4) / 1e4; };
+  const auto or_null = [](std::optional<std::uint64_t> sample) { return sample ? json(*sample) : json(); };
+  json slow = json::array();
+  for (const limit_reading::awaited_sample& s : reading.slow_samples)
+    slow.push_back({{"worker", s.worker}, {"seconds", rounded(s.seconds)}, {"sample", or_null(s.sample)}});
   json rest;  // what the sentence is about
   if (const auto later = reading.after_beginning()) {
     for (std::size_t i = 0; i < limit_count; ++i) rest[std::string(name_of(static_cast<limit>(i)))] = rounded(later->share.at(i));
@@ -527,7 +604,13 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice) {
             {"core_wait", rounded(reading.core_wait)},
             {"each", std::move(each)}}},
           {"batches_per_second", rounded(reading.batches_per_second)},
-          {"stall", reading.stall ? json{{"worker", reading.stall->worker}, {"seconds", rounded(reading.stall->seconds)}}
+          {"waited_for_core", rounded(reading.no_core)},
+          {"waited_for_slow_samples", rounded(reading.slow_share)},
+          {"slow_samples", std::move(slow)},
+          {"slowest_samples", slowest_as_json(context.slowest, context.now)},
+          {"stall", reading.stall ? json{{"worker", reading.stall->worker},
+                                         {"seconds", rounded(reading.stall->seconds)},
+                                         {"sample", or_null(reading.stall->sample)}}
                                   : json()},
           {"slow_worker", reading.slow ? json{{"worker", reading.slow->worker},
                                               {"factor", rounded(reading.slow->factor)},

@@ -1,6 +1,7 @@
 // Says in words what limits a stream, and which key to change. Used for `verdict` in status and for `penstock why`. Pure.
 #pragma once
 
+#include "runtime/base/slow_samples.hpp"
 #include "runtime/base/work_kind.hpp"
 #include "runtime/telemetry/stream_limits.hpp"
 
@@ -10,6 +11,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +35,9 @@ struct limit_context {
   std::string lost_worker_end{};
   std::uint32_t hosts = 0;                ///< loader hosts that have joined
   std::uint32_t remote_resting = 0;       ///< workers that hosts offer and that an operator does not want
+  std::vector<slow_sample> slowest{};     ///< of the last minutes, the slowest first
+  std::map<std::uint32_t, std::string> loading{};  ///< by worker: the name of the sample that it is loading
+  steady_time now{};
 };
 
 struct limit_advice {
@@ -49,6 +54,8 @@ struct limit_advice {
 /// For status.
 [[nodiscard]] limits_status limits_of(const limit_reading& reading, const limit_advice& advice);
 /// The answer to "why", schema penstock.why/1.
-[[nodiscard]] nlohmann::ordered_json why_as_json(const limit_reading& reading, const limit_advice& advice);
+[[nodiscard]] nlohmann::ordered_json why_as_json(const limit_reading& reading, const limit_advice& advice, const limit_context& context = {});
+/// For "why" and "describe".
+[[nodiscard]] nlohmann::ordered_json slowest_as_json(const std::vector<slow_sample>& slowest, steady_time now);
 
 }  // namespace penstock::telemetry

@@ -20,6 +20,10 @@ constexpr double usual_part = 1.5;
 // A worker counts as slow if it needs this many times as long as its peers.
 constexpr double slow_from = 2.5;
 constexpr std::size_t compared_from = 5;  // batches; the first ones of a new process say little
+// A worker slows its samples, rather than they it, if so many of its last batches have a slow sample, no two the same, and
+// its peers have slow samples in at most a quarter as many.
+constexpr std::size_t slow_batches = 8;
+constexpr std::size_t slow_samples_kept = 3;
 // Workers that are busy for at least this share of their time do not count as idle.
 constexpr double busy_enough = 0.85;
 constexpr double measured_enough = 1;  // worker seconds
@@ -36,6 +40,20 @@ std::int64_t ns_of(steady_time when) {
 
 double seconds_of(std::int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
+}
+
+/// One entry for each sample, at most slow_samples_kept.
+void keep_slowest(std::vector<limit_reading::awaited_sample>& samples) {
+  const auto is_less = [](const limit_reading::awaited_sample& a, const limit_reading::awaited_sample& b) { return a.seconds > b.seconds; };
+  std::ranges::sort(samples, is_less);
+  std::vector<limit_reading::awaited_sample> kept;
+  for (const limit_reading::awaited_sample& one : samples) {
+    const auto is_same = [&](const limit_reading::awaited_sample& other) {
+      return one.sample ? one.sample == other.sample : !other.sample && one.worker == other.worker;
+    };
+    if (kept.size() < slow_samples_kept && std::ranges::none_of(kept, is_same)) kept.push_back(one);
+  }
+  samples = std::move(kept);
 }
 
 double median(std::vector<double> values) {
@@ -58,9 +76,10 @@ void spread(std::int64_t from, std::int64_t to, Act act) {
   }
 }
 
-double seconds_a_sample(const batch_passage& b) {
+/// Seconds for a sample, without `left_out` nanoseconds of the batch.
+double seconds_a_sample(const batch_passage& b, std::int64_t left_out = 0) {
   const std::int64_t busy = stamp(b, batch_stage::loaded) - stamp(b, batch_stage::begun);
-  return seconds_of(busy) / std::max<std::uint32_t>(b.samples, 1);
+  return seconds_of(std::max<std::int64_t>(busy - left_out, 0)) / std::max<std::uint32_t>(b.samples, 1);
 }
 
 }  // namespace
@@ -93,7 +112,7 @@ std::optional<limit_reading> limit_reading::after_beginning() const {
   if (beginning <= 0 || rest < mostly) return std::nullopt;
   limit_reading r = *this;
   for (std::size_t i = 0; i < limit_count; ++i) r.share[i] = std::clamp((share[i] - share_of_beginning[i]) / rest, 0.0, 1.0);
-  for (double* const part : {&r.link, &r.held, &r.spare, &r.owner_frozen, &r.owner_down}) *part = std::min(*part / rest, 1.0);
+  for (double* const part : {&r.link, &r.slow_share, &r.no_core, &r.held, &r.spare, &r.owner_frozen, &r.owner_down}) *part = std::min(*part / rest, 1.0);
   if (r.lost) r.lost->share = std::min(r.lost->share / rest, 1.0);
   r.batches_per_second /= rest;
   r.seconds *= rest;
@@ -181,12 +200,29 @@ void stream_limits::add_link(std::int64_t from, std::int64_t to) {
   spread(first_counted(from), to, [this](std::int64_t when, double seconds) { at(when).link += seconds; });
 }
 
-/// `busy`: how long the head takes to load; `from` to `to` is the stalled part of that.
-void stream_limits::add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to) {
-  add(limit::order, from, to);
-  spread(first_counted(from), to, [this](std::int64_t when, double seconds) { at(when).stalled += seconds; });
+/// `from` to `to` is the stalled part of the head's load. If its worker had no core, that part is not the head's fault.
+void stream_limits::add_stall(const limit_reading::stalled_head& head, std::int64_t from, std::int64_t to) {
+  const double starved = core_use_of(head.worker).starved;
+  add(limit::order, from, to, 1 - starved);
+  add_no_core(starved, from, to);
+  spread(first_counted(from), to, [&](std::int64_t when, double seconds) { at(when).stalled += seconds * (1 - starved); });
   bucket& b = at(to);
-  if (!b.stall || b.stall->seconds < busy) b.stall = {head.worker, busy};
+  if (!b.stall || b.stall->seconds < head.seconds) b.stall = head;
+}
+
+/// For the part of this time in which the head's worker had no core.
+void stream_limits::add_no_core(double weight, std::int64_t from, std::int64_t to) {
+  if (weight <= 0) return;
+  add(limit::decode, from, to, weight);
+  spread(first_counted(from), to, [&](std::int64_t when, double seconds) { at(when).no_core += seconds * weight; });
+}
+
+/// For the part of this time in which the head's worker loaded slow samples. Does not attribute it to a limit.
+void stream_limits::add_slow(const limit_reading::awaited_sample& sample, double weight, std::int64_t from, std::int64_t to) {
+  if (weight <= 0 || from >= to) return;
+  spread(first_counted(from), to, [&](std::int64_t when, double seconds) { at(when).slow_seconds += seconds * weight; });
+  at(to).slow_samples.push_back(sample);
+  keep_slowest(at(to).slow_samples);
 }
 
 /// For time in which the stream waited for a batch whose workers died one after the other, until it was leased to the last
@@ -251,6 +287,7 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
     }
     const double had_no_core = grown(before.core_wait, w.core_wait);
     if (passed > 0) before.starved += (had_no_core / passed - before.starved) * std::min(passed, 1.0);
+    if (passed > 0) before.running += (grown(before.cpu, w.cpu) / passed - before.running) * std::min(passed, 1.0);
     if (passed > 0) before.receiving += (grown(before.received, w.receiving) / passed - before.receiving) * std::min(passed, 1.0);
     before.working += ((w.busy ? 1 : 0) - before.working) * std::min(passed, 1.0);
     if (w.ready && !facts.is_paused) {
@@ -356,9 +393,12 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   if (converted > submitted && converted - submitted > copied - submitted)
     wire_part_ = static_cast<double>(copied - submitted) / static_cast<double>(converted - submitted);
   worker_memory& w = workers_[b.worker];
-  w.loads.push_back(seconds_a_sample(b));
+  w.loads.push_back({seconds_a_sample(b), seconds_a_sample(b, b.slow_ns), b.slowest});
   if (w.loads.size() > loads_kept) w.loads.pop_front();
-  w.usual = median({w.loads.begin(), w.loads.end()});
+  const bool slows = slows_all_samples(b.worker);
+  std::vector<double> loads;
+  for (const worker_memory::load& one : w.loads) loads.push_back(slows ? one.with_slow : one.without_slow);
+  w.usual = median(std::move(loads));
   w.readings.push_back(loaded > begun ? static_cast<double>(b.reading_ns) / static_cast<double>(loaded - begun) : 0);
   if (w.readings.size() > loads_kept) w.readings.pop_front();
   w.reading = median({w.readings.begin(), w.readings.end()});
@@ -378,29 +418,55 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
   const double reading = static_cast<double>(b.reading_ns) / static_cast<double>(loaded - begun);
   const double busy = seconds_of(loaded - begun);
   const double usual = typical_of(b.worker).value_or(busy) * std::max<std::uint32_t>(b.samples, 1);
+  const auto sample = b.slowest_ns > 0 ? std::optional(b.slowest) : std::nullopt;
+  if (b.slow_ns > 0 && !slows_all_samples(b.worker))
+    add_slow({b.worker, seconds_of(b.slowest_ns), sample}, static_cast<double>(b.slow_ns) / static_cast<double>(loaded - begun), from, to);
   if (busy > stalled_from * usual && busy - usual > stalled_seconds &&
       others_are_ready(b, loaded - (to - from) / 2, facts)) {
     const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
     const std::int64_t stalls = std::clamp(begun + excused, from, to);
-    add_work(reading, from, stalls);
-    return add_stall(b, busy, stalls, to);
+    add_work(b.worker, reading, from, stalls);
+    return add_stall({b.worker, busy, sample}, stalls, to);
   }
   if (const auto slowness = slowness_of(b.worker); slowness && *slowness >= slow_from) {
     const double starved = workers_[b.worker].starved;
     at(to).slow = {b.worker, *slowness, *slowness * (1 - starved) < slow_from ? starved : 0};
-    return add_work(reading, from, to);
+    return add_work(b.worker, reading, from, to);
   }
   const double idle = idle_share();
   const std::int64_t works = to - static_cast<std::int64_t>(static_cast<double>(to - from) * idle);
-  add_work(reading, from, works);
-  add(limit::order, works, to);
+  add_work(b.worker, reading, from, works);
+  // If workers lack cores while they work, so does the session, which should give them more.
+  const double starved = core_use_of(b.worker).starved;
+  add(limit::order, works, to, 1 - starved);
+  add_no_core(starved, works, to);
 }
 
 /// `reading`: the share of this time in timed reads. Only built-in datasets time their reads; everything else counts as decoding.
-void stream_limits::add_work(double reading, std::int64_t from, std::int64_t to) {
+/// The time in which the worker had no core counts as decoding, too, even if it was in the middle of a read.
+void stream_limits::add_work(std::uint32_t worker, double reading, std::int64_t from, std::int64_t to) {
   reading = std::clamp(reading, 0.0, 1.0);
+  reading = without_core_wait(worker, reading);
+  const double no_core = std::min(core_use_of(worker).starved, 1 - reading);
   add(limit::storage, from, to, reading);
-  add(limit::decode, from, to, 1 - reading);
+  add(limit::decode, from, to, 1 - reading - no_core);
+  add_no_core(no_core, from, to);
+}
+
+/// A read includes the wait for a core after it. Waits for storage, time on a core and waits for one cannot overlap: what
+/// exceeds the whole was counted twice.
+double stream_limits::without_core_wait(std::uint32_t worker, double reading) const {
+  const auto [running, starved] = core_use_of(worker);
+  return reading - std::clamp(reading + running + starved - 1, 0.0, std::min(reading, starved));
+}
+
+/// Shares of the worker's busy time in the last second.
+stream_limits::core_use stream_limits::core_use_of(std::uint32_t worker) const {
+  const auto own = workers_.find(worker);
+  if (own == workers_.end()) return {};
+  const auto& [id, w] = *own;
+  const double busy = std::max(w.working, w.running + w.starved);
+  return busy < noise ? core_use{} : core_use{w.running / busy, w.starved / busy};
 }
 
 /// Attributes the time since the last batch was taken.
@@ -470,15 +536,21 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   from = std::max(from, std::min(stamp(head, batch_stage::leased), now));
   if (is_held_up_by_link(head.worker)) return add_link(from, now);
   const double busy = seconds_of(now - begun);
-  const double usual = typical_of(head.worker).value_or(busy) * std::max<std::uint32_t>(head.samples, 1);
+  const double usual_sample = typical_of(head.worker).value_or(busy);
+  const double usual = usual_sample * std::max<std::uint32_t>(head.samples, 1);
   const double reading = w->reads ? 1 : workers_[head.worker].reading;
+  const auto usual_time = nanoseconds(static_cast<std::int64_t>(usual_sample * 1e9));
+  if (is_slow_sample(w->sample_for, usual_time)) {
+    const std::int64_t slow_since = std::max(from, now - (w->sample_for - usual_time).count());
+    add_slow({head.worker, seconds_of(w->sample_for.count()), {}}, 1 - core_use_of(head.worker).starved, slow_since, now);
+  }
   if (busy > stalled_from * usual && busy - usual > stalled_seconds && others_are_ready(head, now, facts)) {
     const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
     const std::int64_t stalls = std::clamp(begun + excused, from, now);
-    add_work(reading, from, stalls);
-    return add_stall(head, busy, stalls, now);
+    add_work(head.worker, reading, from, stalls);
+    return add_stall({head.worker, busy, {}}, stalls, now);
   }
-  add_work(reading, from, now);
+  add_work(head.worker, reading, from, now);
 }
 
 /// For a pool: attributes the time since the last call to a limit.
@@ -516,10 +588,12 @@ std::optional<double> stream_limits::typical_of(std::uint32_t worker) const {
   const auto own = workers_.find(worker);
   if (own != workers_.end() && own->second.loads.size() >= 3) return own->second.usual;
   std::vector<double> all;
-  for (const auto& [id, w] : workers_) all.insert(all.end(), w.loads.begin(), w.loads.end());
+  for (const auto& [id, w] : workers_) {
+    for (const worker_memory::load& one : w.loads) all.push_back(one.without_slow);
+  }
   for (const auto& [position, b] : known_) {
     if (stamp(b, batch_stage::taken) == 0 && stamp(b, batch_stage::loaded) != 0)
-      all.push_back(seconds_a_sample(b));
+      all.push_back(seconds_a_sample(b, b.slow_ns));
   }
   return all.empty() ? std::nullopt : std::optional(median(std::move(all)));
 }
@@ -540,6 +614,29 @@ std::optional<double> stream_limits::slowness_of(std::uint32_t worker) const {
   if (peers.empty()) return std::nullopt;
   const double theirs = median(std::move(peers));
   return theirs > 0 ? std::optional(own->second.usual / theirs) : std::nullopt;
+}
+
+/// Whether the worker's slow samples are its own fault: samples that are slow by themselves are slow on its peers, too, or in each epoch.
+bool stream_limits::slows_all_samples(std::uint32_t worker) const {
+  const auto slow_of = [](const worker_memory& w) {
+    std::vector<std::uint64_t> slow;
+    for (const worker_memory::load& one : w.loads) {
+      if (one.without_slow < one.with_slow) slow.push_back(one.slow_sample);
+    }
+    return slow;
+  };
+  const auto own = workers_.find(worker);
+  if (own == workers_.end()) return false;
+  std::vector<std::uint64_t> slow = slow_of(own->second);
+  std::ranges::sort(slow);
+  if (slow.size() < slow_batches || std::ranges::adjacent_find(slow) != slow.end()) return false;
+  bool has_peers = false;
+  for (const auto& [id, w] : workers_) {
+    if (id == worker || w.loads.size() < compared_from) continue;
+    has_peers = true;
+    if (4 * slow_of(w).size() * own->second.loads.size() > slow.size() * w.loads.size()) return false;
+  }
+  return has_peers;
 }
 
 /// Whether at least half of the other workers' slots held loaded batches that waited for the head.
@@ -615,6 +712,9 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
       r.owner_down += b.owner_down * inside;
       stalled += b.stalled * inside;
       r.link += b.link * inside;
+      r.slow_share += b.slow_seconds * inside;
+      r.no_core += b.no_core * inside;
+      r.slow_samples.insert(r.slow_samples.end(), b.slow_samples.begin(), b.slow_samples.end());
       if (b.stall && (!r.stall || r.stall->seconds < b.stall->seconds)) r.stall = b.stall;
       if (b.slow) r.slow = b.slow;
       for (const auto& [worker, seconds] : b.lost) lost[worker] += seconds * inside;
@@ -627,6 +727,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
     r.slow.reset();
   }
   if (2 * stalled < r.of(limit::order)) r.stall.reset();
+  keep_slowest(r.slow_samples);
   for (const auto& [worker, seconds] : lost) {
     const double share = std::min(seconds / r.seconds, 1.0);
     if (!r.lost || r.lost->share < share) r.lost = {worker, share};
@@ -636,7 +737,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   r.beginning = std::clamp(seconds_of((began_ == 0 ? now : began_) - first) / r.seconds, 0.0, 1.0);
   if (!facts.jobs) r.lost_seconds = std::max(last_.lost_seconds.value_or(0), lost_seconds_ + lost_now_);
   r.working = r.busy / r.seconds;
-  for (double* share : {&r.held, &r.owner_frozen, &r.owner_down, &r.link}) *share = std::min(*share / r.seconds, 1.0);
+  for (double* share : {&r.held, &r.owner_frozen, &r.owner_down, &r.link, &r.slow_share, &r.no_core}) *share = std::min(*share / r.seconds, 1.0);
   r.spare = facts.jobs ? 0 : std::min(spare_seconds(first) / r.seconds, 1.0);
   const double sum = std::accumulate(r.share.begin(), r.share.end(), 0.0);
   if (sum > 1) {  // rounding at the window's edges
@@ -656,7 +757,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   for (const worker_look& w : facts.workers) {
     const auto its = workers_.find(w.id);
     if (!w.ready || its == workers_.end() || its->second.loads.empty()) continue;
-    r.loads.push_back({w.id, its->second.usual, its->second.reading});
+    r.loads.push_back({w.id, its->second.usual, without_core_wait(w.id, its->second.reading)});
   }
   return r;
 }

@@ -6,7 +6,8 @@
 //   storage    its worker was reading                      wire       it was being copied to the device, or was on its way from
 //                                                                     a loader host
 //   decode     its worker was decoding or transforming,    convert    the device was converting it
-//              or ran code whose reads are not timed
+//              ran code whose reads are not timed, or
+//              waited for a core
 //   order      it was stalled while later batches were ready, or slots were so few (or batches so small) that workers idled
 //   start      no worker held it, or its device was not open; also while the owner's process is suspended or being replaced
 //   consumer   the consumer did not ask for a batch, or held every device buffer
@@ -89,8 +90,17 @@ struct limit_reading {
   struct stalled_head {
     std::uint32_t worker = 0;
     double seconds = 0;
+    std::optional<std::uint64_t> sample{};  ///< its slowest sample; empty: the one that the worker is loading now, or unknown
   };
   std::optional<stalled_head> stall;  ///< the longest one, if most of `order` is stalls
+  struct awaited_sample {
+    std::uint32_t worker = 0;
+    double seconds = 0;                     ///< how long it took, or has taken so far
+    std::optional<std::uint64_t> sample{};  ///< empty: the one that the worker is loading now
+  };
+  double slow_share = 0;                      ///< share of the time in which the stream waited for slow samples; part of other shares
+  std::vector<awaited_sample> slow_samples;  ///< the slowest of them, the slowest first
+  double no_core = 0;                         ///< share of the time in which the next batch's worker had no core; part of `decode`
   struct slow_worker {
     std::uint32_t worker = 0;
     double factor = 1;     ///< its time for a sample, divided by that of its peers
@@ -104,8 +114,8 @@ struct limit_reading {
   std::optional<lost_batch> lost;  ///< the worker that cost the most time in this way
   struct worker_load {
     std::uint32_t worker = 0;
-    double seconds_a_sample = 0;  ///< median of its last batches
-    double reading = 0;           ///< share of that time in reads, from memory or storage: median of the same batches
+    double seconds_a_sample = 0;  ///< without slow samples: median of its last batches
+    double reading = 0;           ///< share of that time in reads, from memory or storage, without waits for a core: median of the same batches
   };
   std::vector<worker_load> loads;  ///< for each worker that is ready and has loaded a batch
 
@@ -151,6 +161,9 @@ class stream_limits {
     double owner_down = 0;
     double stalled = 0;
     double link = 0;
+    double slow_seconds = 0;
+    double no_core = 0;
+    std::vector<limit_reading::awaited_sample> slow_samples;
     std::optional<limit_reading::stalled_head> stall;
     std::optional<limit_reading::slow_worker> slow;
     std::map<std::uint32_t, double> lost;  // seconds by worker
@@ -176,11 +189,17 @@ class stream_limits {
     nanoseconds cpu{0};
     nanoseconds core_wait{0};
     double starved = 0;        // share of the last second in which it had no core
+    double running = 0;        // the same for the time on a core
     nanoseconds received{0};
     double receiving = 0;  // share of the last second in which its batches were on their way
     double working = 0;    // share of the last second in which it worked
-    std::deque<double> loads;  // seconds per sample in its last batches
-    double usual = 0;          // their median
+    struct load {
+      double with_slow = 0;     // seconds per sample
+      double without_slow = 0;  // the same without what slow samples took longer than usual
+      std::uint64_t slow_sample = 0;  // if these differ: the slowest one
+    };
+    std::deque<load> loads;  // its last batches
+    double usual = 0;        // their median
     std::deque<double> readings;  // share of reads in the same batches
     double reading = 0;           // their median
   };
@@ -190,7 +209,7 @@ class stream_limits {
   [[nodiscard]] std::int64_t first_counted(std::int64_t from) const;
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
   void add_held(std::int64_t from, std::int64_t to);
-  void add_stall(const batch_passage& head, double busy, std::int64_t from, std::int64_t to);
+  void add_stall(const limit_reading::stalled_head& head, std::int64_t from, std::int64_t to);
   void add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to);
   [[nodiscard]] double cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const;
   void note_lost(const limit_facts& facts);
@@ -199,7 +218,9 @@ class stream_limits {
   void remember(const limit_facts& facts);
   void settle(const batch_passage& b, const limit_facts& facts);
   void settle_load(const batch_passage& b, std::int64_t from, std::int64_t to, const limit_facts& facts);
-  void add_work(double reading, std::int64_t from, std::int64_t to);
+  void add_work(std::uint32_t worker, double reading, std::int64_t from, std::int64_t to);
+  void add_no_core(double weight, std::int64_t from, std::int64_t to);
+  void add_slow(const limit_reading::awaited_sample& sample, double weight, std::int64_t from, std::int64_t to);
   void estimate(std::int64_t now, const limit_facts& facts);
   void estimate_head(std::int64_t from, std::int64_t now, const limit_facts& facts);
   void estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now, const limit_facts& facts);
@@ -209,6 +230,13 @@ class stream_limits {
   [[nodiscard]] bool is_held_up_by_link(std::uint32_t worker) const;
   void add_link(std::int64_t from, std::int64_t to);
   [[nodiscard]] std::optional<double> slowness_of(std::uint32_t worker) const;
+  [[nodiscard]] bool slows_all_samples(std::uint32_t worker) const;
+  struct core_use {
+    double running = 0;
+    double starved = 0;
+  };
+  [[nodiscard]] core_use core_use_of(std::uint32_t worker) const;
+  [[nodiscard]] double without_core_wait(std::uint32_t worker, double reading) const;
   [[nodiscard]] bool others_are_ready(const batch_passage& head, std::int64_t when,
                                       const limit_facts& facts) const;
   [[nodiscard]] bool nothing_was_behind(const batch_passage& b) const;

@@ -1,4 +1,4 @@
-"""40 planted bottlenecks, and what `penstock why` must name for each: the limit and the key to change. Used by why_test.py."""
+"""42 planted bottlenecks, and what `penstock why` must name for each: the limit and the key to change. Used by why_test.py."""
 
 import os
 
@@ -9,10 +9,10 @@ ENDLESS = 1000000  # samples, or epochs
 
 
 class Bottleneck:
-    """`config`: a function of the test, which may write files. `slow_worker`: this worker runs only a tenth of the time."""
+    """`limit`: a name, or several that are right. `config`: a function of the test, which may write files. `slow_worker`: this worker runs only a tenth of the time."""
 
     def __init__(self, limit, keys, what, config, workers=2, options=(), environment=None, slow_worker=None, seconds=9):
-        self.limit, self.keys, self.what = limit, keys, what
+        self.limits, self.keys, self.what = (limit,) if isinstance(limit, str) else limit, keys, what
         self.config, self.workers, self.options = config, workers, list(options)
         self.environment, self.slow_worker, self.seconds = environment or {}, slow_worker, seconds
 
@@ -62,6 +62,11 @@ def uneven(part, more):
     return made("faults = [%s]" % faults, samples=1024, epochs=ENDLESS, batch=8, more=more)
 
 
+def two_of_64(batch):
+    return made('faults = [{sample = 5, kind = "slow", seconds = 2, times = 0}, {sample = 40, kind = "slow", seconds = 2, times = 0}]\n'
+                'work = "500us"', samples=64, epochs=ENDLESS, batch=batch)
+
+
 CHAOS = {"PENSTOCK_CHAOS": "1"}
 
 
@@ -76,6 +81,8 @@ def conversion(bytes_per_second):
 EMBEDDED = ["--set", "gpu.placement=embedded"]
 PROCESS = ["--set", "gpu.placement=process"]
 SLOTS = {"loader.slots_per_worker"}
+PASS = {"scheduler.order"}  # later batches may pass a late one
+STALLED = ("order", "decode")  # on a busy machine, or if no batch behind the stalled one is ready, it is decode
 WORKERS = {"loader.workers"}
 LESS = {"dataset.work", "image.size"} | WORKERS
 
@@ -100,15 +107,18 @@ BOTTLENECKS = [
     Bottleneck("decode", WORKERS, "worker/1 slower than its peer", made('work = "1ms"'), slow_worker=1),
     Bottleneck("decode", WORKERS, "worker/0 slower than its peers", made('work = "500us"'), workers=3, slow_worker=0),
     # Order: one head stalls while later batches are ready, or there are few or small slots.
-    Bottleneck("order", SLOTS, "a sample that takes 2 s in each epoch", stalls(2)),
-    Bottleneck("order", SLOTS, "a sample that takes 4 s in each epoch, 3 workers", stalls(4), workers=3),
-    Bottleneck("order", SLOTS, "the same with the owner in its process", stalls(2), options=PROCESS),
-    Bottleneck("order", SLOTS, "a sample that takes 25 s, once", stalls(25)),
-    Bottleneck("order", SLOTS, "1 slot, and one batch in eight is slow, 4 workers",
+    Bottleneck(STALLED, PASS, "a sample that takes 2 s in each epoch", stalls(2)),
+    Bottleneck(STALLED, PASS, "a sample that takes 4 s in each epoch, 3 workers", stalls(4), workers=3),
+    Bottleneck(STALLED, PASS, "the same with the owner in its process", stalls(2), options=PROCESS),
+    Bottleneck(STALLED, PASS, "a sample that takes 25 s, once", stalls(25)),
+    Bottleneck("order", SLOTS | PASS, "1 slot, and one batch in eight is slow, 4 workers",
                uneven(0.2, "[loader]\nslots_per_worker = 1"), workers=4),
-    Bottleneck("order", SLOTS, "1 slot, one in eight slow, 6 workers", uneven(0.1, "[loader]\nslots_per_worker = 1"), workers=6),
+    Bottleneck("order", SLOTS | PASS, "1 slot, one in eight slow, 6 workers", uneven(0.1, "[loader]\nslots_per_worker = 1"), workers=6),
     Bottleneck("order", SLOTS, "1 worker with 1 slot, which is copied half of the time",
                made('work = "300us"', bytes="64KiB", more="[loader]\nslots_per_worker = 1"), workers=1, environment=link(80 << 20)),
+    # Most of the time is spent on a few samples. Whether the other worker waits for them or loads one, too, is chance.
+    Bottleneck(STALLED, PASS, "2 of 64 samples take 2 s", two_of_64(8)),
+    Bottleneck(STALLED, PASS, "2 of 64 samples take 2 s, large batches", two_of_64(16)),
     # A slow link to the device.
     Bottleneck("wire", {"dataset.dtype"}, "a link of 50 MiB/s", made(bytes="64KiB"), environment=link(50 << 20)),
     Bottleneck("wire", {"dataset.dtype"}, "a link of 100 MiB/s, large batches", made(bytes="256KiB", batch=32), environment=link(100 << 20)),

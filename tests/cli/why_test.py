@@ -1,6 +1,6 @@
 """`penstock why`, and `limits` in status: what limits a stream, in sessions with a planted bottleneck.
 
-A handful runs with the process tests. All 40 of bottlenecks.py: PENSTOCK_TEST_BOTTLENECKS=40 tests/cli/why_test.py
+A handful runs with the process tests. All 42 of bottlenecks.py: PENSTOCK_TEST_BOTTLENECKS=42 tests/cli/why_test.py
 WhyTest.test_planted_bottlenecks_are_named_with_the_key_to_change, which prints a table.
 """
 
@@ -11,7 +11,7 @@ from bottlenecks import *
 
 LIMITS = ["storage", "decode", "order", "wire", "convert", "consumer", "start"]
 FEW = ["records, 5 ms a read, 2 workers", "3 ms of work, 2 workers", "a sample that takes 2 s in each epoch", "a link of 50 MiB/s",
-       "5 MiB/s of conversion", "slow steps", "workers that need 6 s to start"]
+       "5 MiB/s of conversion", "slow steps", "workers that need 6 s to start", "2 of 64 samples take 2 s"]
 ALL = int(os.environ.get("PENSTOCK_TEST_BOTTLENECKS", "0"))
 
 
@@ -49,7 +49,7 @@ class WhyTest(PenstockTest):
         slow = self.slow_down(planted.slow_worker, over) if planted.slow_worker is not None else None
         try:
             self.assertIsNone(process.poll())
-            if planted.limit != "start":  # on a busy machine, the start may take as long as the measurement
+            if "start" not in planted.limits:  # on a busy machine, the start may take as long as the measurement
                 self.wait_until(lambda: self.answer("status")["batches_delivered"] > 0, "the first batch", seconds=60)
             # The time that the measurement needs: there is no event to wait for.
             time.sleep(planted.seconds)
@@ -67,7 +67,7 @@ class WhyTest(PenstockTest):
         self.assertEqual(why["schema"], "penstock.why/1")
         self.assertEqual(list(why["limits"]), LIMITS)
         self.assertLessEqual(sum(why["limits"].values()), 1.001)
-        return why["limit"] == planted.limit and why["key"] in planted.keys, why
+        return why["limit"] in planted.limits and why["key"] in planted.keys, why
 
     def plant(self, what):
         planted = next(b for b in BOTTLENECKS if b.what == what)
@@ -81,14 +81,31 @@ class WhyTest(PenstockTest):
     def test_slow_decoding_is_named_with_its_figures(self):
         why = self.plant(FEW[1])
         self.assertGreater(why["limits"]["decode"], 0.5)
-        # On a busy machine one worker may have no core while the other has one.
-        self.assertRegex(why["verdict"], r"Decoding limits you: (2 workers at \d+ % CPU|worker/\d needs .* had no core .*); "
-                                         r"the consumer waited \d+ % of the time")
+        # On a busy machine one worker may have no core while the other has one, or both have none most of the time.
+        self.assertRegex(why["verdict"], r"(Decoding limits you: (2 workers at \d+ % CPU|worker/\d needs .* had no core .*)|"
+                                         r"Too few cores limit you: 2 workers had no core for \d+ % .*); the consumer waited \d+ % of the time")
         self.assertGreater(why["workers"]["busy"], 0.8)
         self.assertEqual([w["worker"] for w in why["workers"]["each"]], [0, 1])
 
-    def test_a_stalled_sample_is_named_order(self):
-        self.plant(FEW[2])
+    def test_a_stalled_sample_is_named_with_its_index(self):
+        self.assertIn("sample 100 of worker/", self.plant(FEW[2])["verdict"])
+
+    def test_slow_samples_are_named_and_neither_their_workers_nor_cores(self):
+        why = self.plant(FEW[7])
+        self.assertRegex(why["verdict"], r"^Slow samples limit you: sample (5|40) of worker/\d took 2\.\d s")
+        self.assertNotIn("restart", why["verdict"] + " ".join(why["more"]))
+        self.assertGreater(why["waited_for_slow_samples"], 0.5)
+        self.assertEqual({s["sample"] for s in why["slowest_samples"][:2]}, {5, 40})
+        self.assertEqual([s["name"] for s in why["slowest_samples"][:2]], ["sample %d" % s["sample"] for s in why["slowest_samples"][:2]])
+
+    def test_describe_lists_the_slowest_samples(self):
+        self.begin(next(b for b in BOTTLENECKS if b.what == FEW[7]))
+        slowest = self.wait_until(lambda: self.answer("describe", "scheduler")["scheduler"]["slowest_samples"], "a slow sample", seconds=30)
+        self.assertIn(slowest[0]["sample"], (5, 40))
+        _, text, _ = self.penstock("describe", "scheduler", "--session", "planted")
+        self.assertRegex(text, r"(?m)^  slowest samples +2(\.\d+)? s: sample (5|40), worker/\d")
+        _, text, _ = self.penstock("why", "--session", "planted")
+        self.assertRegex(text, r"slowest samples of the last 5 minutes:\n  2(\.\d+)? s: sample (5|40), worker/\d")
 
     def test_a_slow_link_is_named_wire(self):
         self.plant(FEW[3])
@@ -118,10 +135,11 @@ class WhyTest(PenstockTest):
         status = self.wait_until(lambda: next((s for s in [self.answer("status")] if s["limits"]["decode"] > 0.5), None), "decoding")
         self.assertEqual(list(status["limits"]), LIMITS + ["verdict"])
         self.assertEqual(status["verdict"], status["limits"]["verdict"])
-        self.assertIn("Decoding limits you", status["verdict"])
+        says = "(Decoding limits|Too few cores limit) you"  # the latter on a busy machine
+        self.assertRegex(status["verdict"], says)
         self.assertRegex(self.metrics(port), r'(?m)^penstock_limit_share\{limit="decode"\} 0\.[3-9]')
         _, text, _ = self.penstock("why", "worker/0", "--session", "planted")
-        self.assertIn("Decoding limits you", text)
+        self.assertRegex(text, says)
         self.assertRegex(text, r"(?m)^decode +\d+ % +#+ ")
         self.assertRegex(text, r"worker/0: [\d.]+ ms a sample")
         code, _, err = self.penstock("why", "worker/9", "--session", "planted")
@@ -146,14 +164,14 @@ class WhyTest(PenstockTest):
         self.assertNotIn("torage", why["verdict"] + " ".join(why["more"]))
         self.assertEqual([why["limits"][l] for l in ("storage", "wire", "convert")], [0, 0, 0])
 
-    @unittest.skipIf(ALL == 0, "PENSTOCK_TEST_BOTTLENECKS=40")
+    @unittest.skipIf(ALL == 0, "PENSTOCK_TEST_BOTTLENECKS=42")
     def test_planted_bottlenecks_are_named_with_the_key_to_change(self):
-        self.assertEqual(len(BOTTLENECKS), 40)
+        self.assertEqual(len(BOTTLENECKS), 42)
         wrong = []
         for number, planted in enumerate(BOTTLENECKS[:ALL], 1):
             right, why = self.check(planted)
             shares = " ".join("%s %d" % (l, round(100 * why["limits"][l])) for l in LIMITS if why["limits"][l] >= 0.02)
-            print("%2d  %-8s %-66s %-5s %s (%s): %s" % (number, planted.limit, planted.what, "" if right else "WRONG", why["limit"],
+            print("%2d  %-12s %-66s %-5s %s (%s): %s" % (number, "/".join(planted.limits), planted.what, "" if right else "WRONG", why["limit"],
                                                       why["key"], shares), file=sys.stderr, flush=True)
             if not right:
                 wrong.append((planted.what, why["verdict"]))

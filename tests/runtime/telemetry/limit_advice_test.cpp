@@ -10,6 +10,8 @@
 namespace penstock::telemetry {
 namespace {
 
+using namespace std::chrono_literals;
+
 limit_reading mostly(limit what, double share = 0.62) {
   limit_reading r;
   r.seconds = 10;
@@ -102,6 +104,76 @@ TEST_CASE("a slow worker, a stalled sample and tiny batches are named with speci
   r.samples_a_batch = 1;
   r.batches_per_second = 20'000;
   CHECK(advise(r, on_cores(16), settings).key == "sampler.batch_size");
+}
+
+TEST_CASE("slow samples are named with what helps, and neither a worker nor the cores are blamed for them") {
+  for (const limit what : {limit::storage, limit::decode, limit::order}) {
+    limit_reading r = mostly(what);
+    r.busy = 0.9;
+    r.cpu = 0;
+    r.slow = {1, 3.3, 0};
+    r.stall = {1, 14.1, 17};
+    r.slow_share = 0.6;
+    r.slow_samples = {{1, 2.04, 17}, {0, 1.96, 40}};
+    r.loads = {{0, 0.0005, 0}, {1, 0.0006, 0}};
+    limit_context context = on_cores(2);
+    context.slowest = {{{17, "cats/tom.jpg", 2040ms}, 1, 3, {}}};
+    const limit_advice advice = advise(r, context, {});
+    CHECK(advice.what == what);
+    CHECK(advice.key == "scheduler.order");
+    CHECK(advice.sentence == "Slow samples limit you: sample 17 (cats/tom.jpg) of worker/1 took 2.0 s, sample 40 of worker/0 took 2.0 s; a sample "
+                             "usually takes 0.6 ms; the consumer waited 62 % of the time; repair or remove these samples, or let them be quarantined.");
+    r.slow_samples.push_back({0, 0.9, {}});  // in progress
+    context.loading[0] = "cats/tom.jpg";
+    CHECK(advise(r, context, {}).sentence == advice.sentence);  // sample 17 again
+    context.loading[0] = "cats/liz.jpg";
+    CHECK(contains(advise(r, context, {}).sentence, ", sample 'cats/liz.jpg' of worker/0 has taken 0.9 s;"));
+    REQUIRE(advice.more.size() == 3);
+    CHECK(contains(advice.more[0], "order = \"relaxed\""));
+    CHECK(contains(advice.more[1], "[loader] hedge = true"));
+    CHECK(contains(advice.more[2], "item_timeout"));
+  }
+}
+
+TEST_CASE("a sample that stalls its batch is named, while its worker loads it and afterwards") {
+  limit_reading r = mostly(limit::order);
+  r.stall = {1, 14.1, {}};
+  limit_context context = on_cores(16);
+  CHECK(contains(advise(r, context, {}).sentence, "Order limits you: a sample of worker/1 stalled its batch for 14.1 s"));
+  context.loading[1] = "cats/tom.jpg";
+  CHECK(contains(advise(r, context, {}).sentence, "Order limits you: sample 'cats/tom.jpg' of worker/1 stalled its batch for 14.1 s"));
+  r.stall->sample = 17;
+  CHECK(contains(advise(r, context, {}).sentence, "Order limits you: sample 17 of worker/1 stalled its batch for 14.1 s"));
+}
+
+TEST_CASE("workers that wait for a core are told apart from slow decoding and slow storage") {
+  limit_reading r = mostly(limit::decode);
+  r.cpu = 0.04;
+  r.core_wait = 0.51;
+  r.no_core = 0.5;
+  limit_context context = on_cores(2);
+  const limit_advice others = advise(r, context, {});
+  CHECK(others.sentence == "Too few cores limit you: 2 workers had no core for 51 % of their time, and ran for 4 %; the consumer waited 62 % of the "
+                           "time; stop other programs that use these 2 cores.");
+  CHECK(others.key.empty());
+  context.workers = 8;
+  CHECK(contains(advise(r, context, {}).sentence, "run fewer workers than 8 on 2 cores"));
+  CHECK(advise(r, context, {}).key == "loader.workers");
+  for (const limit what : {limit::storage, limit::order}) {
+    limit_reading waits = mostly(what);
+    waits.core_wait = 0.3;
+    CHECK(advise(waits, on_cores(2), {}).more.back() == "The workers also had no core for 30 % of their time.");
+  }
+}
+
+TEST_CASE("workers that hardly use their cores never get the advice to use more of them") {
+  limit_reading r = mostly(limit::decode);
+  r.cpu = 0.01;
+  for (const std::uint32_t cores : {1U, 2U, 16U}) {
+    const limit_advice advice = advise(r, on_cores(cores), {});
+    CHECK_FALSE(contains(advice.sentence, "more cores"));
+    CHECK(contains(advice.sentence, "more workers ([loader] workers = 4) let these waits overlap"));
+  }
 }
 
 TEST_CASE("the advice about a late batch depends on the order of the stream") {
@@ -369,6 +441,11 @@ TEST_CASE("status has the seven shares and the sentence, and `why` matches its s
   CHECK(why.at("schema") == "penstock.why/1");
   CHECK(why.at("limit") == "wire");
   CHECK(why.at("limits").size() == limit_count);
+  limit_context context = on_cores(16);
+  context.now = steady_time{} + 60s;
+  context.slowest = {{{17, "cats/tom.jpg", 2040ms}, 1, 3, steady_time{} + 52s}};
+  CHECK(why_as_json(r, advice, context).at("slowest_samples").dump() ==
+        R"([{"sample":17,"name":"cats/tom.jpg","worker":1,"seconds":2.04,"times":3,"seconds_ago":8.0}])");
   const auto nothing = why_as_json({}, advise({}, on_cores(1), {}));
   CHECK(nothing.at("limit").is_null());
   CHECK(nothing.at("key").is_null());

@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <random>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace penstock::testing {
 
@@ -15,6 +18,11 @@ using std::chrono::milliseconds;
 struct made_up_load {
   nanoseconds busy{0};
   nanoseconds reading{0};  // its first part
+  nanoseconds slow{0};     // what its slow samples take longer than usual
+  std::uint64_t slowest = 0;  // with `slow`: the slowest one
+  // Times of its thread, spread evenly over `busy`.
+  nanoseconds core_wait{0};
+  std::optional<nanoseconds> cpu{};  // empty: the thread runs whenever it does not read
 };
 
 struct pipeline_plan {
@@ -53,12 +61,15 @@ class made_up_pipeline {
     for (std::size_t i = forgotten_; i < batches_.size(); ++i) {
       const batch_passage& b = batches_[i];
       if (b.at[0] > now) break;
-      see_work(f.workers[b.worker], b, now);
+      see_work(f.workers[b.worker], b, loads_[i], now);
       if (b.at[8] > seen_) f.passages.push_back(as_seen(b, now));
       if (b.at[7] > now && b.demanded <= now && !f.waits_since)
         f.waits_since = steady_time(nanoseconds(b.demanded));
     }
-    for (std::uint32_t w = 0; w < plan_.workers; ++w) f.workers[w].cpu += nanoseconds(cpu_of_forgotten_[w]);
+    for (std::uint32_t w = 0; w < plan_.workers; ++w) {
+      f.workers[w].cpu += nanoseconds(cpu_of_forgotten_[w]);
+      f.workers[w].core_wait += nanoseconds(core_wait_of_forgotten_[w]);
+    }
     while (forgotten_ < batches_.size() && batches_[forgotten_].at[8] <= seen_) forget();
     seen_ = now;
     return f;
@@ -95,6 +106,10 @@ class made_up_pipeline {
     b.at[1] = std::max(leased, free_at_[chosen]);
     b.at[2] = free_at_[chosen] = b.at[1] + load.busy.count();
     b.reading_ns = load.reading.count();
+    b.slow_ns = load.slow.count();
+    b.slowest_ns = load.slow.count();
+    b.slowest = load.slowest;
+    loads_.push_back(load);
     b.at[3] = before == nullptr ? b.at[2] : std::max(b.at[2], before->at[3]);
     std::int64_t buffer = 0;
     if (b.position >= plan_.buffers) buffer = batches_[b.position - plan_.buffers].at[8];
@@ -117,28 +132,43 @@ class made_up_pipeline {
       if (b.at[i] > now || (i >= 4 && !owner_has_told)) b.at[i] = 0;
     }
     if (b.at[7] == 0) b.demanded = 0;
-    if (b.at[2] == 0) b.reading_ns = 0;
+    if (b.at[2] == 0) b.reading_ns = b.slow_ns = b.slowest_ns = 0;
     if (b.at[8] == 0) b.number = 0;
     return b;
   }
 
-  static void see_work(worker_look& w, const batch_passage& b, std::int64_t now) {
+  static void see_work(worker_look& w, const batch_passage& b, const made_up_load& load, std::int64_t now) {
     if (b.at[1] <= now && now < b.at[2]) w.busy = true;
     if (b.at[1] <= now && now < b.at[1] + b.reading_ns) w.reads = true;
-    w.cpu += nanoseconds(std::max<std::int64_t>(std::min(now, b.at[2]) - b.at[1] - b.reading_ns, 0));
+    const nanoseconds passed(std::max<std::int64_t>(std::min(now, b.at[2]) - b.at[1], 0));
+    const auto [cpu, core_wait] = thread_times(load, passed);
+    w.cpu += cpu;
+    w.core_wait += core_wait;
+  }
+
+  /// CPU time and waits for a core after this part of a load.
+  static std::pair<nanoseconds, nanoseconds> thread_times(const made_up_load& load, nanoseconds passed) {
+    const auto part = [&](nanoseconds of) {
+      return nanoseconds(static_cast<std::int64_t>(static_cast<double>(of.count()) * static_cast<double>(passed.count()) / static_cast<double>(std::max<std::int64_t>(load.busy.count(), 1))));
+    };
+    return {load.cpu ? part(*load.cpu) : std::max(passed - load.reading, nanoseconds(0)), part(load.core_wait)};
   }
 
   void forget() {
-    const batch_passage& b = batches_[forgotten_++];
-    cpu_of_forgotten_[b.worker] += b.at[2] - b.at[1] - b.reading_ns;
+    const batch_passage& b = batches_[forgotten_];
+    const auto [cpu, core_wait] = thread_times(loads_[forgotten_++], nanoseconds(b.at[2] - b.at[1]));
+    cpu_of_forgotten_[b.worker] += cpu.count();
+    core_wait_of_forgotten_[b.worker] += core_wait.count();
   }
 
   pipeline_plan plan_;
   telemetry::stream_limits limits_;
   std::vector<batch_passage> batches_;
+  std::vector<made_up_load> loads_;  // of the same batches
   std::vector<std::vector<std::int64_t>> slots_;  // when each is free
   std::vector<std::int64_t> free_at_;             // for each worker
   std::map<std::uint32_t, std::int64_t> cpu_of_forgotten_;
+  std::map<std::uint32_t, std::int64_t> core_wait_of_forgotten_;
   std::size_t forgotten_ = 0;
   std::int64_t engine_ = 0;
   std::int64_t seen_ = 0;

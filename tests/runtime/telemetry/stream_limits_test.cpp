@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <numeric>
+#include <set>
 #include <string>
 
 namespace penstock::telemetry {
@@ -158,6 +159,41 @@ TEST_CASE("the time of a suspended or replaced owner is not attributed to any ba
     CHECK(r.of(limit::order) < 0.05);
     CHECK_FALSE(r.stall);
   }
+}
+
+TEST_CASE("if a batch kills one worker after another, the time after each death is attributed to the worker that died then") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.waits_since = f.begun;
+  f.workers = {{0, 1, true, false, true, false, {}, {}}, {1, 1, true, false, true, false, {}, {}}};
+  batch_passage b;
+  b.position = 1;
+  b.incarnation = 1;
+  b.samples = 4;
+  stream_limits limits;
+  limit_reading r;
+  const auto look_until = [&](nanoseconds from, nanoseconds until) {
+    for (nanoseconds t = from; t <= until; t += 200ms) r = limits.look(f.begun + t, f);
+  };
+  const auto lease = [&](std::uint32_t worker, nanoseconds since) {
+    b.worker = worker;
+    b.at[0] = made_up_pipeline::start_ns + since.count();
+    f.passages = {b};
+  };
+  lease(1, 0ms);
+  look_until(200ms, 20s);
+  f.workers[1].ready = false;  // worker/1 has died
+  lease(0, 20200ms);
+  look_until(20200ms, 50s);
+  f.workers[0].ready = false;  // and so has worker/0
+  look_until(50200ms, 62s);
+  REQUIRE(r.lost);
+  CHECK(r.lost->worker == 0);
+  lease(2, 62200ms);  // the sacrificial worker tries the batch
+  look_until(62200ms, 75s);
+  REQUIRE(r.lost);
+  CHECK(r.lost->worker == 0);
+  CHECK(r.lost->share > 0.9);
 }
 
 TEST_CASE(
@@ -324,6 +360,61 @@ TEST_CASE("a stall in progress counts the same way before it is over") {
   const limit_reading r = after_12_s(p);
   CHECK(r.largest() == limit::order);
   CHECK(r.of(limit::order) > 0.9);
+}
+
+/// 2 of 64 samples take 2 s; all others 1 ms.
+pipeline_plan two_slow_samples() {
+  pipeline_plan p = quick();
+  p.workers = 2;
+  p.slots = 2;
+  p.load = [](std::uint32_t, std::uint64_t batch) {
+    if (batch % 4 == 0 || batch % 4 == 2) return made_up_load{16ms + 2s, 0ns, 2s, 5 + batch % 4, 0ns, 16ms};
+    return made_up_load{16ms, 0ns, 0ns, 0, 0ns, 16ms};
+  };
+  return p;
+}
+
+TEST_CASE("slow samples are named, and no worker is slow because of them") {
+  const limit_reading r = after_12_s(two_slow_samples());
+  CHECK(r.slow_share > 0.8);
+  REQUIRE(r.slow_samples.size() == 2);
+  CHECK(std::set{r.slow_samples[0].sample.value(), r.slow_samples[1].sample.value()} == std::set<std::uint64_t>{5, 7});
+  CHECK(r.slow_samples[0].seconds == Catch::Approx(2));
+  CHECK_FALSE(r.slow);
+  for (const limit_reading::worker_load& w : r.loads) CHECK(w.seconds_a_sample == Catch::Approx(0.001));
+}
+
+TEST_CASE("if only one worker has slow samples, and different ones each time, the worker is slow and not the samples") {
+  pipeline_plan p = quick();
+  p.load = [](std::uint32_t worker, std::uint64_t batch) {
+    return worker == 1 ? made_up_load{120ms, 0ns, 80ms, batch} : made_up_load{20ms};
+  };
+  const limit_reading r = after_12_s(p);
+  REQUIRE(r.slow);
+  CHECK(r.slow->worker == 1);
+  CHECK(r.slow_share < 0.1);
+}
+
+TEST_CASE("the time in which a worker had no core after a read does not count as storage") {
+  pipeline_plan p = quick();
+  p.load = [](std::uint32_t, std::uint64_t) { return made_up_load{40ms, 40ms, 0ns, 0, 24ms, 1ms}; };
+  const limit_reading r = after_12_s(p);
+  CHECK(r.of(limit::storage) == Catch::Approx(0.37).margin(0.06));
+  CHECK(r.no_core == Catch::Approx(0.58).margin(0.06));
+  CHECK(r.largest() == limit::decode);
+  CHECK(r.loads.front().reading == Catch::Approx(0.375).margin(0.03));
+}
+
+TEST_CASE("a batch that stalls because its worker has no core does not count as order") {
+  pipeline_plan p = quick();
+  p.consume = always(4ms);
+  p.load = [](std::uint32_t, std::uint64_t batch) {
+    return batch % 100 == 50 ? made_up_load{3s, 0ns, 0ns, 0, 2900ms, 20ms} : made_up_load{10ms};
+  };
+  const limit_reading r = after_12_s(p);
+  CHECK(r.of(limit::order) < 0.2);
+  CHECK(r.no_core > 0.5);
+  CHECK(r.largest() == limit::decode);
 }
 
 TEST_CASE("a worker slower than its peers makes decoding the limit, and is named") {

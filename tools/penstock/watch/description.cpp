@@ -10,6 +10,7 @@
 #include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/host_tables.hpp"
 #include "tools/penstock/watch/status_words.hpp"
+#include "tools/penstock/watch/why_text.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -55,6 +56,7 @@ json description_of(const json& pipeline, const target& meant) {
                           {"quarantined", s.at("quarantined")},
                           {"slots_per_worker", s.value("slots_per_worker", 0U)},
                           {"batches", pipeline.at("batches")},
+                          {"slowest_samples", pipeline.value("slowest_samples", json::array())},
                           {"waits_for", pipeline.at("waits_for")}};
   }
   if (meant.means(target_kind::gpu) && (!pool || meant.kind == target_kind::gpu)) {
@@ -176,6 +178,8 @@ void add_scheduler(fields& f, const json& about, const json& s) {
                                text_of(b.at("ready")), text_of(b.at("in_use"))));
   if (s.value("slots_per_worker", 0U) > 0) f.add("slots", text_of(s.at("slots_per_worker")) + " for each worker");
   f.add("the device waits", "for " + text_of(s.at("waits_for")));
+  const char* label = "slowest samples";
+  for (const json& one : s.value("slowest_samples", json::array())) f.add(std::exchange(label, ""), slow_sample_in_words(one));
 }
 
 void add_jobs(fields& f, const json& about, const json& jobs) {

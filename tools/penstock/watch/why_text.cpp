@@ -1,6 +1,8 @@
 #include "tools/penstock/watch/why_text.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/sample_name.hpp"
+#include "runtime/base/units.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 
@@ -27,7 +29,7 @@ struct limit_meaning {
 };
 constexpr limit_meaning limit_meanings[] = {
     {"storage", "the next batch's worker waited for a read", nullptr, nullptr},
-    {"decode", "the next batch's worker decoded or transformed samples, or ran a custom dataset's code", "jobs ran, or waited for something",
+    {"decode", "the next batch's worker decoded or transformed samples, ran a custom dataset's code, or had no core", "jobs ran, or waited for something",
      "the dataset worked on samples, or waited for something"},
     {"order", "later batches waited for an earlier one, or there were too few slots",
      "workers were idle although jobs waited", "workers had no batch to load"},
@@ -109,6 +111,16 @@ std::string figures_of_workers(const json& why, std::size_t width) {
   return text + "\n";
 }
 
+/// The slowest samples of the last minutes. Empty if there is none that the stream may have waited for.
+std::string slow_samples_of(const json& why, std::size_t width) {
+  constexpr double worth_telling = 0.02;  // seconds
+  std::string text;
+  for (const json& one : why.value("slowest_samples", json::array())) {
+    if (one.at("seconds").get<double>() >= worth_telling) text += paragraph_below(slow_sample_in_words(one), width);
+  }
+  return text.empty() ? "" : "slowest samples of the last 5 minutes:" + text + "\n";
+}
+
 /// Describes a wait that is not a stall yet; empty if the consumer does not wait.
 std::string now_in_words(const json& why) {
   const json now = why.value("now", json());
@@ -119,6 +131,15 @@ std::string now_in_words(const json& why) {
 }
 
 }  // namespace
+
+std::string slow_sample_in_words(const json& one) {
+  const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
+  const auto times = one.at("times").get<std::uint32_t>();
+  const double ago = std::round(one.at("seconds_ago").get<double>());
+  return fmt::format("{}: {}, worker/{}{}, {}", in_words(one.at("seconds").get<double>()),
+                     sample_for_people(one.at("sample").get<std::uint64_t>(), one.at("name").get<std::string>()), text_of(one.at("worker")),
+                     times > 1 ? fmt::format(", {} times", times) : "", ago < 1 ? "just now" : in_words(ago) + " ago");
+}
 
 void limit_to(json& why, const target& meant) {
   json some = json::array();
@@ -142,6 +163,7 @@ std::string why_for_people(const json& why, std::size_t width, const std::string
   if (stall.is_object() && over)
     text += wrapped("It was stalled at its end: " + stall.at("text").get<std::string>() + ".", columns, 0) + "\n";
   text += "\n" + table_of_shares(why, width) + "\n" + figures_of_workers(why, columns);
+  text += slow_samples_of(why, columns);
   if (const double rate = why.at("batches_per_second"); rate > 0) text += fmt::format("batches: {} a second\n", figure(rate));
   return text;
 }
