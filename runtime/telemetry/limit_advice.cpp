@@ -537,7 +537,8 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
     if (context.stalled->kind != "operator") advice.more = {way_out_of(context, settings)};  // else the sentence says what helps
     return advice;
   }
-  const bool misses_cores = (advice.what == limit::storage || advice.what == limit::order) && reading.core_wait > cores_are_short;
+  const bool is_other = advice.what && *advice.what != limit::decode && *advice.what != limit::consumer && *advice.what != limit::start;
+  const bool misses_cores = is_other && reading.core_wait > cores_are_short;
   if (misses_cores) advice.more.push_back(fmt::format("The workers also had no core for {} % of their time.", percent(reading.core_wait)));
   if (rest) advice.more.push_back(text_of_beginning(whole, context));
   advice.hosts = use_of_hosts(reading, context);

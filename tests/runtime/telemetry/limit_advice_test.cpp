@@ -159,7 +159,7 @@ TEST_CASE("workers that wait for a core are told apart from slow decoding and sl
   context.workers = 8;
   CHECK(contains(advise(r, context, {}).sentence, "run fewer workers than 8 on 2 cores"));
   CHECK(advise(r, context, {}).key == "loader.workers");
-  for (const limit what : {limit::storage, limit::order}) {
+  for (const limit what : {limit::storage, limit::order, limit::wire, limit::convert}) {
     limit_reading waits = mostly(what);
     waits.core_wait = 0.3;
     CHECK(advise(waits, on_cores(2), {}).more.back() == "The workers also had no core for 30 % of their time.");

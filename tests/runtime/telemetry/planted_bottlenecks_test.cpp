@@ -22,6 +22,7 @@ struct measured {
   const char* what;
   std::uint32_t workers = 2;
   std::uint32_t cores = 2;
+  std::uint32_t slots = 2;  // of each worker
   double until_s = 12;  // of the run
   double load_ms = 0;  // of a batch
   struct {
@@ -50,7 +51,7 @@ nanoseconds ms(double milliseconds) {
 pipeline_plan plan_of(const measured& m) {
   pipeline_plan p;
   p.workers = m.workers;
-  p.slots = 2;
+  p.slots = m.slots;
   p.ready_after = ms(m.ready_after_s * 1e3);
   p.load = [m](std::uint32_t worker, std::uint64_t batch) {
     const double usual = m.load_ms * (worker == 0 ? m.slow_worker : 1);
@@ -129,6 +130,8 @@ const std::vector<measured>& table() {
       {.what = "slow worker: it runs a tenth of the time, 3 workers", .workers = 3, .load_ms = 44.5, .part = {0, 0.15, 0.1}, .slow_worker = 3.7,
        .says = "worker/0 needs"},
       {.what = "slow worker: the same, 2 workers", .load_ms = 79.4, .part = {0, 0.13, 0.1}, .slow_worker = 5.9, .says = "worker/0 needs"},
+      {.what = "order: 1 worker with 1 slot, which is copied half of the time", .workers = 1, .slots = 1, .load_ms = 5.2, .part = {0, 0.67, 0.3},
+       .copy_ms = 12.6, .named = limit::order, .says = "for lack of slots"},
       {.what = "upload: a link of 50 MiB/s", .load_ms = 0.25, .part = {0, 0.56, 0.44}, .copy_ms = 91.8, .convert_ms = 0.12, .named = limit::wire,
        .says = "copy to the device"},
       {.what = "upload: a link of 10 MiB/s", .load_ms = 0.08, .part = {0, 0.3, 0.7}, .copy_ms = 111.5, .convert_ms = 0.06, .named = limit::wire,
@@ -158,11 +161,11 @@ TEST_CASE("each planted bottleneck is named, and what its numbers rule out is ne
   config settings;
   settings.dataset.type = dataset_type::synthetic;
   limit_context context;
-  context.slots_per_worker = 2;
   REQUIRE(table().size() >= 20);
   for (const measured& m : table()) {
     context.workers = m.workers;
     context.cores = m.cores;
+    context.slots_per_worker = m.slots;
     const limit_reading r = reading_of(m);
     const limit_advice advice = advise(r, context, settings);
     INFO(m.what << ": " << advice.sentence);
