@@ -84,7 +84,7 @@ SLOTS = {"loader.slots_per_worker"}
 PASS = {"scheduler.order"}  # later batches may pass a late one
 STALLED = ("order", "decode")  # on a busy machine, or if no batch behind the stalled one is ready, it is decode
 WORKERS = {"loader.workers"}
-LESS = {"dataset.work", "image.size"} | WORKERS
+LESS = {"dataset.work", "image.size", None} | WORKERS  # None: on a busy machine, other programs have to stop
 
 BOTTLENECKS = [
     # A slow disk: every read of a worker takes longer.
