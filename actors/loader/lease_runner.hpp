@@ -68,6 +68,7 @@ class lease_runner {
   sample_times times_;
   process::core_wait_meter core_wait_;
   nanoseconds core_waited_{0};  ///< the last reading
+  steady_time core_read_{};     ///< when a batch last began with a reading
   std::vector<std::span<std::byte>> tensors_;  ///< of the row being loaded
   std::vector<sample_length> lengths_;         ///< of the same row
 };

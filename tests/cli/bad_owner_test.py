@@ -46,7 +46,7 @@ class BadOwnerTest(PenstockTest):
             with self.subTest(how):
                 death, err = self.survived(how)
                 self.assertEqual((death["cause"], death["signal"]), ("protocol", "SIGKILL"), how)
-                self.assertRegex(err, r"killing the GPU owner \(pid \d+\): ")
+                self.assertRegex(err, r"killing the GPU owner \(pid \d+\): |the GPU owner \(pid \d+\) was killed: it closed its link")
 
     def test_an_owner_that_sends_garbage_is_fenced(self):
         self.fenced("garbage", "garbage-after-the-introduction", "four-gigabytes", "unknown-type")

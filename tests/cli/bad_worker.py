@@ -88,7 +88,7 @@ def describe(link, fingerprint, samples, sample_bytes):
 
 def loaded(link, slot, generation, rows, failures=()):
     reasons = b"".join(struct.pack(">I", row) + text("name") + text("reason") for row in failures)
-    link.send(LOADED, struct.pack(">III", slot, generation, rows) + size(len(failures)) + reasons + struct.pack(">QQ", 1, 0) + size(0))
+    link.send(LOADED, struct.pack(">III", slot, generation, rows) + size(len(failures)) + reasons + struct.pack(">QQ", 1, 0) + size(0) + struct.pack(">Q", 0) + size(0))
 
 
 def sleep_for_ever():
@@ -164,7 +164,7 @@ def misbehave(how, fingerprint, samples, sample_bytes, certain):
         link.send(READY, b"")
     elif how == "flood-of-reports":
         slot, generation, rows = introduce()
-        flood(link, LOADED, struct.pack(">III", slot, generation + 1, rows) + size(0) + struct.pack(">QQ", 1, 0) + size(0))
+        flood(link, LOADED, struct.pack(">III", slot, generation + 1, rows) + size(0) + struct.pack(">QQ", 1, 0) + size(0) + struct.pack(">Q", 0) + size(0))
     elif how == "flood-of-ready":
         introduce()
         flood(link, READY, b"")

@@ -45,7 +45,7 @@ class BadWorkerTest(PenstockTest):
             with self.subTest(how):
                 death, report, err = self.survived(how)
                 self.assertEqual((death["cause"], death["signal"]), ("protocol", "SIGKILL"))
-                self.assertRegex(err, r"killing worker \d \(pid \d+\): ")
+                self.assertRegex(err, r"killing worker \d \(pid \d+\): |worker \d \(pid \d+\) was killed: it closed its link")
 
     def test_a_worker_that_sends_garbage_is_fenced(self):
         self.fenced("garbage", "garbage-after-the-introduction", "unknown-type")
