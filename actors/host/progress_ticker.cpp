@@ -41,7 +41,7 @@ std::map<std::uint32_t, supervision::loading_now> loading_of(const session_statu
     const arena::flight_reading flight = flights.read(w.id);
     if (!supervisor::has_work(flight)) continue;
     const bool all_rows = flight.state.at == arena::phase::collating;
-    workers[w.id] = {flight.state.slot, flight.state.row + (all_rows ? 1U : 0U)};
+    workers[w.id] = {flight.state.slot, flight.state.row + (all_rows ? 1U : 0U), flight.since};
   }
   return workers;
 }

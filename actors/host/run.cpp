@@ -193,7 +193,7 @@ session_status run::status_of(const engine& e) const {
 supervision::progress_facts run::progress_of(const engine& e) const {
   supervision::progress_facts facts;
   facts.status = status_of(e);
-  facts.sacrificial_place = settings_.loader.limits.max;
+  facts.sacrificial_place = sacrificial_place_of(settings_.loader);
   facts.worker_start_deadline = settings_.loader.hang.start_deadline;
   add_to_progress(facts, e);
   return facts;
@@ -244,7 +244,7 @@ session_controls run::controls() {
 void run::workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                           std::uint32_t restarts) {
   board_.workers_changed(workers, degraded, started, restarts);
-  for (event& one : watch_.look(workers, degraded, settings_.loader.limits.max)) tell(std::move(one));
+  for (event& one : watch_.look(workers, degraded, sacrificial_place_of(settings_.loader))) tell(std::move(one));
 }
 
 void run::worker_died(const death_report& death) {

@@ -53,7 +53,10 @@ std::vector<worker_look> look_at_remote_workers(const session_status& status, co
       seen.core_wait = times->core_wait;
       seen.receiving = times->receiving;
       // Its flight page is out of date: while the host sends a batch, it sends no flight pages.
-      if (times->rests) seen.busy = seen.reads = false;
+      if (times->rests) {
+        seen.busy = seen.reads = false;
+        seen.sample_for = nanoseconds(0);
+      }
     }
   }
   return all;

@@ -63,10 +63,6 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   }
   const auto begin = std::chrono::steady_clock::now();
   const nanoseconds read_before = time_spent_reading();
-  if (begin - core_read_ >= core_read_every) {
-    core_read_ = begin;
-    core_waited_ = core_wait_.read();
-  }
   static_cast<void>(times_.take());  // of a lease that was dropped
   protocol::batch_loaded report{lease.slot, lease.generation, 0, {}, 0, 0};
   const std::span<std::byte> slot = context_.slots.slot(lease.slot);
@@ -80,9 +76,13 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     }
     const protocol::wire_sample& sample = lease.samples[i];
     std::string name = context_.dataset.name_of(sample.index);
-    context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name, arena::flight_sample{sample.index, sample.attempt});
-    // Rows are compacted: the next sample overwrites the row of a failed one.
     const auto started = std::chrono::steady_clock::now();
+    if (started - core_read_ >= core_read_every) {
+      core_read_ = started;
+      core_waited_ = core_wait_.read();
+    }
+    context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name, {sample.index, sample.attempt}, started);
+    // Rows are compacted: the next sample overwrites the row of a failed one.
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     if (context_.dropped) report.sample_us.push_back(microseconds_since(started));
     time(sample, name, started);
@@ -102,7 +102,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   if (report.rows > 0) {
     context_.flight.publish({arena::phase::collating, lease.slot, last, lease.generation},
                             context_.dataset.name_of(survivors.back()),
-                            arena::flight_sample{survivors.back(), lease.samples[last].attempt});
+                            {survivors.back(), lease.samples[last].attempt}, std::chrono::steady_clock::now());
     std::string reason = collate(lease.epoch, slot, survivors);
     if (context_.link != nullptr && context_.link->lost()) context_.link->abort_after("collating a batch");
     if (cuda_.newly_found()) reason = child::cuda_text(context_.me.worker, reason);
@@ -128,7 +128,7 @@ void lease_runner::time(const protocol::wire_sample& sample, const std::string& 
   nanoseconds took = std::chrono::steady_clock::now() - started;
   if (took >= sample_times::named_from) {  // otherwise it cannot have waited long, and reading the time costs more than it tells
     const nanoseconds before = std::exchange(core_waited_, core_wait_.read());
-    took = std::max(took - (core_waited_ - before), nanoseconds(0));
+    took -= std::clamp(core_waited_ - before, nanoseconds(0), took);  // a dataset may have closed the meter's file
   }
   times_.note(sample.index, name, took);
 }

@@ -3,7 +3,8 @@
 //
 //            open_dataset                           assign_slots
 //   waiting -------------> opening --> described --------------> setting_up --> ready: runs leases, urgent ones first
-//   any of them --> over: exit 82 or 78 if the session or the dataset fails, 83 if the link closes, 0 if told to stop
+//   any of them --> over: exit 82 or 78 if the session or the dataset fails, 75 if a sample loaded CUDA, 83 if the link closes,
+//                   0 if told to stop
 #pragma once
 
 #include "actors/protocol/messages.hpp"

@@ -4,10 +4,13 @@
 
 #include "actors/protocol/messages.hpp"
 #include "runtime/base/batch_times.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/schedule/ledger.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 namespace penstock::scheduler {
@@ -41,8 +44,9 @@ class lease_times {
       took.slowest = time(report.slowest.front().took_ns);
       took.slowest_sample = report.slowest.front().index;
     }
-    times_->note_loaded(position, took, now);
-    for (const protocol::wire_timed_sample& s : report.slowest) times_->note_sample({s.index, s.name, time(s.took_ns)}, worker, now);
+    const nanoseconds busy = times_->note_loaded(position, took, now);
+    for (const protocol::wire_timed_sample& s : report.slowest | std::views::take(sample_times::named_max))
+      times_->note_sample({s.index, printable(s.name), std::clamp(time(s.took_ns), nanoseconds(0), busy)}, worker, now);
   }
   void ordered(stream_position position, steady_time now) {
     if (times_) times_->note(position, batch_stage::ordered, now);

@@ -51,6 +51,7 @@ struct partition_orders {
     if (!order) return tl::unexpected(std::move(order.error()));
     auto stream = set_up_stream(deps.settings, dataset, *order, deps.request, deps.partitions, deps.from_store);
     if (!stream) return tl::unexpected(std::move(stream.error()));
+    const auto workers = deps.workers_wanted();
     if (auto ok = check_memory_for(deps, stream->shape); !ok) return ok;
     if (auto ok = deps.memory->size_and_seal(stream->shape); !ok) return ok;
     auto known = s.quarantine->open(dataset.fingerprint);
@@ -59,7 +60,9 @@ struct partition_orders {
     if (resumed) deps.listener->quarantine_known(only_in_state(*resumed, *known));
     deps.listener->planned(stream->order, stream->transfer, stream->range, stream->fingerprint, stream->slots);
     // From here on scale() checks the memory itself; this check is for what it has asked for until now.
-    if (auto ok = check_memory_for(deps, stream->shape); !ok) return ok;
+    if (deps.workers_wanted() > workers) {
+      if (auto ok = check_memory_for(deps, stream->shape); !ok) return ok;
+    }
     s.rows_max = stream->rows_max;
     self->send(s.others.owner, gpu_owner::prepare_device{stream->transfer, stream->shape, deps.settings.gpu.buffers});
     self->send(s.others.scheduler,

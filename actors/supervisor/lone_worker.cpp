@@ -177,13 +177,14 @@ result<void> lone_worker::say(const protocol::to_worker& message, std::string_vi
 }
 
 result<void> lone_worker::greet() {
-  if (std::exchange(greeted_, true)) return {};
+  if (greeted_) return {};
   const auto first = hear(deadline_, "before saying hello");
   if (!first) return tl::unexpected(first.error());
   const auto* hello = std::get_if<protocol::hello>(&*first);
   constexpr std::string_view unlike = "it is not a penstock worker program";
   const std::string why = hello == nullptr ? std::string(unlike) : protocol::refusal_of(*hello, unlike);
   if (!why.empty()) return refuse(errc::worker_program, "{}", why);
+  greeted_ = true;
   return {};
 }
 

@@ -157,10 +157,11 @@ void worker_processes::tell_closed(worker_ref who, const std::string& reason) {
 
 void worker_processes::tell_ended(worker_ref who, const process::exit_report& report,
                                   const process::output_tail& tail) {
+  const int signal = report.ending == process::exit_report::how::signalled ? report.code : 0;
   actors::tell(listeners_.supervisor, worker_exited{who, report,
                                                     process::last_lines_without_stack(
                                                         tail.text(), process::output_tail::lines_shown),
-                                                    process::stack_in(tail.text()), process::sender_in(tail.text())});
+                                                    process::stack_in(tail.text()), process::sender_in(tail.text(), signal)});
 }
 
 }  // namespace penstock::supervisor

@@ -195,10 +195,11 @@ void flight_writer::publish(const flight_state& state, std::string_view sample_n
   p.word.store(pack(state), std::memory_order_release);
 }
 
-void flight_writer::publish(const flight_state& state, std::string_view sample_name, const flight_sample& sample) noexcept {
+void flight_writer::publish(const flight_state& state, std::string_view sample_name, const flight_sample& sample,
+                            steady_time now) noexcept {
   page().sample.store(sample.index, std::memory_order_relaxed);
   page().attempt.store(sample.attempt, std::memory_order_relaxed);
-  publish(state, sample_name);
+  publish(state, sample_name, nanoseconds(0), now);
 }
 
 void flight_writer::publish(phase at) noexcept {

@@ -124,7 +124,7 @@ void batch_times::note_demanded(stream_position position, steady_time when) noex
     e.demanded.store(as_ns(when), std::memory_order_relaxed);
 }
 
-void batch_times::note_loaded(stream_position position, const load_times& times, steady_time when) noexcept {
+nanoseconds batch_times::note_loaded(stream_position position, const load_times& times, steady_time when) noexcept {
   entry& e = ring_[position % capacity_];
   const std::int64_t leased = e.at[index_of(batch_stage::leased)].load(std::memory_order_relaxed);
   const std::int64_t possible = std::max<std::int64_t>(as_ns(when) - leased, 0);
@@ -138,6 +138,7 @@ void batch_times::note_loaded(stream_position position, const load_times& times,
   }
   note(position, batch_stage::begun, when - nanoseconds(took));
   note(position, batch_stage::loaded, when);
+  return nanoseconds(took);
 }
 
 void batch_times::finish(entry& e) noexcept {
@@ -158,6 +159,7 @@ void batch_times::finish(entry& e) noexcept {
 }
 
 void batch_times::forget() noexcept {
+  add(seeks_, std::uint64_t{1});
   for (std::size_t i = 0; i < capacity_; ++i) {
     if (ring_[i].number.load(std::memory_order_relaxed) == 0)
       ring_[i].position.store(nobody, std::memory_order_release);

@@ -1,6 +1,6 @@
 // When each batch reached each stage: a bounded ring, written by the scheduler and the GPU owner, read by
-// `penstock trace`, `top` and the metrics. A timestamp costs one store; no locks, no allocation. It
-// also keeps the slowest samples.
+// `penstock trace`, `top` and the metrics. A timestamp costs one store, and takes no
+// lock. It also keeps the slowest samples, which takes a lock for each of a batch's slowest ones.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -94,14 +94,16 @@ class batch_times {
   /// Records when the batch reached a stage. Ignored if the batch has left the ring. Call each stage from one
   /// thread; different stages may use different threads. `released` must come last.
   void note(stream_position position, batch_stage stage, steady_time when) noexcept;
-  /// The worker's report arrived. Its times are cut to what is possible.
-  void note_loaded(stream_position position, const load_times& times, steady_time when) noexcept;
+  /// The worker's report arrived. Its times are cut to what is possible. Returns how long the batch took, cut likewise.
+  nanoseconds note_loaded(stream_position position, const load_times& times, steady_time when) noexcept;
   /// One of the slowest samples of a batch. Takes a lock.
   void note_sample(const timed_sample& sample, std::uint32_t worker, steady_time when) { slowest_.note(sample, worker, when); }
   /// The consumer asked for the batch that it got. Call before `taken`, from the same thread.
   void note_demanded(stream_position position, steady_time when) noexcept;
   /// For a seek: drops the batches in flight. Call from the thread that calls lease().
   void forget() noexcept;
+  /// How often forget() was called.
+  [[nodiscard]] std::uint64_t seeks() const noexcept { return seeks_.load(std::memory_order_acquire); }
 
   /// The batches released after batch `number`, in order of release, at most `limit`.
   [[nodiscard]] std::vector<batch_passage> released_after(std::uint64_t number, std::size_t limit) const;
@@ -126,6 +128,7 @@ class batch_times {
   std::unique_ptr<entry[]> ring_;
   std::unique_ptr<tally[]> tallies_;  // one per span; written by the thread that notes `released`
   std::atomic<std::uint64_t> released_{0};
+  std::atomic<std::uint64_t> seeks_{0};
   slowest_samples slowest_;
 };
 

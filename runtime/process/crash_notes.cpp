@@ -298,12 +298,14 @@ std::vector<std::string> stack_in(std::string_view output) {
   return found;
 }
 
-pid_t sender_in(std::string_view output) {
+pid_t sender_in(std::string_view output, int signal) {
+  const std::string header = fmt::format("signal {},", signal);
   pid_t found = 0;
   for_each_line(output, [&](std::string_view text) {
     if (!text.starts_with(mark) || text.substr(mark.size()).starts_with('#')) return;
-    const std::size_t at = text.find(sender_follows);
     found = 0;  // a new stack begins
+    if (!text.substr(mark.size()).starts_with(header)) return;
+    const std::size_t at = text.find(sender_follows);
     if (at != std::string_view::npos) std::from_chars(text.data() + at + sender_follows.size(), text.data() + text.size(), found);
   });
   return found;

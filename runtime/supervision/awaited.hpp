@@ -27,6 +27,7 @@ struct awaited_batch {
 struct loading_now {
   std::uint32_t slot = 0;
   std::uint32_t rows = 0;  ///< finished
+  steady_time since{};     ///< when its current sample began
 };
 
 /// The session at one moment; a pool has no batches and no buffers, but status.jobs.
@@ -34,6 +35,7 @@ struct progress_facts {
   session_status status;                 ///< with the samples that workers are loading now
   std::vector<batch_passage> under_way;  ///< by position
   std::uint64_t released = 0;            ///< batches that the consumer has released so far
+  std::uint64_t seeks = 0;               ///< after each of which positions are leased again
   std::uint32_t buffers = 0;             ///< number of device buffers: [gpu] buffers
   std::uint32_t sacrificial_place = 0;
   nanoseconds worker_start_deadline{0};

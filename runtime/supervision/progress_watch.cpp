@@ -11,10 +11,13 @@ bool rests(const progress_facts& f) {
   return f.status.state == "paused" && !f.status.jobs && !f.consumer_waits && !f.owner_is_elsewhere;
 }
 
-/// The rows of this batch that its worker has finished.
+/// The rows of this batch that its worker has finished. A second worker that loads it too (a hedge) does not count.
 std::uint32_t rows_of(const progress_facts& f, const batch_passage& b) {
   const auto at = f.loading.find(b.worker);
-  return b.reached() < batch_stage::loaded && at != f.loading.end() && at->second.slot == b.slot ? at->second.rows : 0;
+  if (b.reached() >= batch_stage::loaded || at == f.loading.end() || at->second.slot != b.slot) return 0;
+  // What is known of a remote worker may still be about the batch that was in the slot before.
+  const bool is_of_this_lease = nanoseconds(at->second.since.time_since_epoch()).count() >= b.time_of(batch_stage::leased);
+  return is_of_this_lease ? at->second.rows : 0;
 }
 
 /// Whether the number is higher than ever before.
@@ -27,16 +30,21 @@ bool grows(std::uint64_t& most, std::uint64_t now) {
 void progress_watch::add_batches(const progress_facts& facts, movement& found) {
   std::map<stream_position, furthest> now;
   bool before_the_head = true;
+  bool head_is_tried_again = false;
   for (const batch_passage& b : facts.under_way) {
     const auto known = batches_.find(b.position);
-    const furthest before = known == batches_.end() ? furthest{} : known->second;
-    const furthest reached{std::max(before.stage, b.reached()), std::max(before.rows, rows_of(facts, b))};
+    const std::pair holder(b.worker, b.incarnation);
+    const furthest before = known == batches_.end() ? furthest{.holder = holder} : known->second;
+    const furthest reached{std::max(before.stage, b.reached()), std::max(before.rows, rows_of(facts, b)), holder,
+                           before.is_tried_again || before.holder != holder};
     const bool further = reached.stage > before.stage || reached.rows > before.rows;
     found.anywhere |= further;
     found.at_the_head |= further && before_the_head;
+    head_is_tried_again |= before_the_head && reached.is_tried_again && reached.stage < batch_stage::taken;
     before_the_head = before_the_head && before.stage >= batch_stage::taken;
     now.emplace(b.position, reached);
   }
+  if (head_is_tried_again) found.anywhere = found.at_the_head;
   batches_ = std::move(now);
 }
 
@@ -65,6 +73,7 @@ void progress_watch::add_jobs(const pool_statistics& jobs, const progress_facts&
 progress_watch::movement progress_watch::moved(const progress_facts& facts) {
   movement found;
   found.anywhere = found.at_the_head = grows(released_, facts.released);
+  if (std::exchange(seeks_, facts.seeks) != facts.seeks) batches_.clear();
   add_batches(facts, found);
   if (facts.status.jobs) add_jobs(*facts.status.jobs, facts, found);
   return found;

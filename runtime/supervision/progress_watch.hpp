@@ -10,8 +10,8 @@
 // neither is work that is done again after a death: each batch has to get further than it ever was.
 //
 // While workers hang or die, one after the other, on the sample that the stream waits for, other workers may complete
-// later batches. So once it is reported, a stall ends only when a batch is delivered, or the first one that is not
-// delivered gets further. Until then it keeps its beginning, whatever it waits for.
+// later batches. That is no progress once the first batch that is not delivered is tried again, or the stall is reported:
+// only a delivery, or that batch getting further, is. Until then a stall keeps its beginning, whatever it waits for.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
 // consumer requests nothing while it holds every prepared batch or the session is paused.
@@ -52,6 +52,8 @@ class progress_watch {
   struct furthest {
     batch_stage stage = batch_stage::leased;
     std::uint32_t rows = 0;
+    std::pair<std::uint32_t, std::uint32_t> holder{};  // worker and incarnation
+    bool is_tried_again = false;                        // an earlier holder has lost it
   };
 
   [[nodiscard]] movement moved(const progress_facts& facts);
@@ -64,6 +66,7 @@ class progress_watch {
   steady_time last_movement_ = never;
   std::map<stream_position, furthest> batches_;  // those under way
   std::uint64_t released_ = 0;
+  std::uint64_t seeks_ = 0;
   std::uint64_t jobs_ended_ = 0;                    // of a data loader: loaded batches
   std::uint64_t delivered_ = 0;                     // batches of a data loader
   std::pair<batch_step, std::uint64_t> mark_{};  // the furthest one of the batch that a data loader delivers next

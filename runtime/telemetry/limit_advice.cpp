@@ -144,10 +144,10 @@ struct writer {
     std::ranges::sort(usual);
     const std::string as_usual = usual.empty() ? "" : fmt::format("; a sample usually takes {:.3g} ms", usual[usual.size() / 2] * 1000);
     std::vector<std::string> more = ways_around_a_late_batch();
-    more.push_back(fmt::format("[loader.hang] item_timeout (now {}) limits the time for a sample: one that exceeds it in each of {} is quarantined.",
+    more.push_back(fmt::format("A sample that takes longer than [loader.hang] item_timeout (now {}) in each of {} is quarantined.",
                                duration_for_people(settings.loader.hang.item_timeout), counted(settings.quarantine.max_attempts, "attempt")));
     return {what, may_relax_order() ? "scheduler.order" : may_hedge() ? "loader.hedge" : "loader.slots_per_worker",
-            fmt::format("Slow samples limit you: {}{}{}; repair or remove these samples, or let them be quarantined.", names, as_usual, waited()),
+            fmt::format("Slow samples limit you: {}{}{}; repair or remove these samples.", names, as_usual, waited()),
             std::move(more)};
   }
 
@@ -158,8 +158,7 @@ struct writer {
             fmt::format("Too few cores limit you: {} had no core for {} % of {} time, and ran for {} %{}; {}.", all_workers(), percent(r.core_wait),
                         r.workers == 1 ? "its" : "their",
                         percent(r.cpu), waited(),
-                        too_many ? fmt::format("run fewer workers than {} on {}, or use a machine with more cores", context.workers,
-                                               counted(context.cores, "core"))
+                        too_many ? fmt::format("run fewer than {} workers on {}", context.workers, counted(context.cores, "core"))
                                  : fmt::format("stop other programs that use these {}", counted(context.cores, "core"))),
             {"More workers would wait for a core, too."}};
   }
@@ -256,7 +255,7 @@ struct writer {
               "loader.slots_per_worker",
               fmt::format("Order limits you: {} of worker/{} stalled its batch for {:.1f} s while later batches "
                           "were ready{}; more slots ([loader] slots_per_worker, now {}) hide longer stalls.",
-                          name_of_sample(r.stall->worker, r.stall->sample), r.stall->worker, r.stall->seconds, waited(), context.slots_per_worker),
+                          (r.stall->sample || r.stall->is_loading ? name_of_sample(r.stall->worker, r.stall->sample) : std::string("a sample")), r.stall->worker, r.stall->seconds, waited(), context.slots_per_worker),
               std::move(more)};
     }
     if (r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500) {

@@ -214,12 +214,13 @@ void stream_limits::add_stall(const limit_reading::stalled_head& head, std::int6
 void stream_limits::add_no_core(double weight, std::int64_t from, std::int64_t to) {
   if (weight <= 0) return;
   add(limit::decode, from, to, weight);
+  if (is_settling_the_first()) return;
   spread(first_counted(from), to, [&](std::int64_t when, double seconds) { at(when).no_core += seconds * weight; });
 }
 
 /// For the part of this time in which the head's worker loaded slow samples. Does not attribute it to a limit.
 void stream_limits::add_slow(const limit_reading::awaited_sample& sample, double weight, std::int64_t from, std::int64_t to) {
-  if (weight <= 0 || from >= to) return;
+  if (weight <= 0 || from >= to || is_settling_the_first()) return;
   spread(first_counted(from), to, [&](std::int64_t when, double seconds) { at(when).slow_seconds += seconds * weight; });
   at(to).slow_samples.push_back(sample);
   keep_slowest(at(to).slow_samples);
@@ -548,7 +549,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
     const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
     const std::int64_t stalls = std::clamp(begun + excused, from, now);
     add_work(head.worker, reading, from, stalls);
-    return add_stall({head.worker, busy, {}}, stalls, now);
+    return add_stall({head.worker, busy, {}, true}, stalls, now);
   }
   add_work(head.worker, reading, from, now);
 }

@@ -90,7 +90,8 @@ struct limit_reading {
   struct stalled_head {
     std::uint32_t worker = 0;
     double seconds = 0;
-    std::optional<std::uint64_t> sample{};  ///< its slowest sample; empty: the one that the worker is loading now, or unknown
+    std::optional<std::uint64_t> sample{};  ///< its slowest sample; empty: unknown, or the one that the worker is loading now
+    bool is_loading = false;                ///< it still stalls
   };
   std::optional<stalled_head> stall;  ///< the longest one, if most of `order` is stalls
   struct awaited_sample {
@@ -208,6 +209,8 @@ class stream_limits {
   [[nodiscard]] bucket& at(std::int64_t ns);
   [[nodiscard]] std::int64_t first_counted(std::int64_t from) const;
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
+  /// Then the cause belongs to the beginning: after_beginning() could not tell it apart.
+  [[nodiscard]] bool is_settling_the_first() const noexcept { return began_ == 0 && into_ == &settled_; }
   void add_held(std::int64_t from, std::int64_t to);
   void add_stall(const limit_reading::stalled_head& head, std::int64_t from, std::int64_t to);
   void add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to);

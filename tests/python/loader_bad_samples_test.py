@@ -77,7 +77,7 @@ class LoaderBadSamplesTest(LoaderCase):
         (quarantined,) = [e for e in self.events("--last") if e["kind"] == "sample_quarantined"]
         self.assertEqual((quarantined["sample"], quarantined["epoch"]), (7, 0))
         status = self.penstock("status", "--last")[1]
-        self.assertIn("4 sample failures, 1 sample quarantined; samples were left out of batches 6 times", status)
+        self.assertIn("4 sample failures, 1 sample quarantined (`penstock quarantine list`); samples were left out of batches 6 times", status)
         self.assertIn("4 sample failures without a death", self.penstock("deaths", "--last")[1])
         deaths = json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"]
         self.assertEqual({(death["sample"], death["work"]) for death in deaths if death["attempt"] == 2}, {(7, "sample 7")})
@@ -87,7 +87,7 @@ class LoaderBadSamplesTest(LoaderCase):
     def test_the_stack_of_a_death_begins_with_the_lines_of_python(self):
         self.log_of(PROGRAM)
         said = self.penstock("deaths", "--last", "--stacks")[1]
-        self.assertRegex(said, r"\nworker/\d+ incarnation \d+, SIGABRT:\n  __getitem__ at <string>:7\n")
+        self.assertRegex(said, r"\nworker/\d+ incarnation \d+, worker/64 \(sacrificial\) incarnation \d+, each SIGABRT:\n  __getitem__ at <string>:7\n")
         stacks = said[said.index(" incarnation "):]
         self.assertIn("\n  in native code (--json also has the interpreter's frames):\n", stacks)
         self.assertNotRegex(stacks, r"(?m)^    .*/(lib)?python[\d.]+[^/]*\+0x")

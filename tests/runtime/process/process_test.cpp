@@ -144,10 +144,11 @@ std::optional<child> reuse_pid(pid_t wanted) {
 TEST_CASE("a dying process says which process sent the signal, and nothing of an earlier stack counts") {
   const std::string sent = "penstock-stack: signal 11, thread 5, sent by process 4711\npenstock-stack: #0 main+0x1\n";
   const std::string raised = "penstock-stack: signal 11, thread 5\npenstock-stack: #0 main+0x1, sent by process 3\n";
-  CHECK(process::sender_in("reading\n" + sent) == 4711);
-  CHECK(process::sender_in(raised) == 0);
-  CHECK(process::sender_in(sent + raised) == 0);
-  CHECK(process::sender_in("signal 11, sent by process 4711") == 0);
+  CHECK(process::sender_in("reading\n" + sent, SIGSEGV) == 4711);
+  CHECK(process::sender_in(sent, SIGKILL) == 0);  // a helper that the process has started wrote it
+  CHECK(process::sender_in(raised, SIGSEGV) == 0);
+  CHECK(process::sender_in(sent + raised, SIGSEGV) == 0);
+  CHECK(process::sender_in("signal 11, sent by process 4711", SIGSEGV) == 0);
 }
 
 TEST_CASE("of a stack that Python wrote, the frames nearest to the crash are kept") {

@@ -182,6 +182,23 @@ TEST_CASE("until a stall is reported, any batch that gets further is progress") 
   CHECK(watch.stalled()->seconds == 6);
 }
 
+TEST_CASE("what others load while a batch is tried again does not hide that the stream waits for it") {
+  progress_watch watch;
+  progress_facts f = asking();
+  f.status.workers = {worker_in(0, "ready"), worker_in(1, "ready")};
+  f.under_way = {batch_at(0, batch_stage::leased, 0), batch_at(1, batch_stage::leased, 1)};
+  watch.look(start, f);
+  has_finished(f, 3, 1);
+  CHECK(watch.look(start + 4s, f) == news::none);
+  // worker/0 is killed, its replacement gets the batch; worker/1 goes on.
+  f.under_way[0].incarnation = 2;
+  has_finished(f, 4, 1);
+  CHECK(watch.look(start + 8s, f) == news::none);
+  has_finished(f, 5, 1);
+  CHECK(watch.look(start + 9s, f) == news::stalled);
+  CHECK(watch.stalled()->seconds == 5);
+}
+
 TEST_CASE("no progress is required while no batch is owed") {
   progress_watch watch;
   progress_facts f = asking();

@@ -122,7 +122,7 @@ TEST_CASE("slow samples are named with what helps, and neither a worker nor the 
     CHECK(advice.what == what);
     CHECK(advice.key == "scheduler.order");
     CHECK(advice.sentence == "Slow samples limit you: sample 17 (cats/tom.jpg) of worker/1 took 2.0 s, sample 40 of worker/0 took 2.0 s; a sample "
-                             "usually takes 0.6 ms; the consumer waited 62 % of the time; repair or remove these samples, or let them be quarantined.");
+                             "usually takes 0.6 ms; the consumer waited 62 % of the time; repair or remove these samples.");
     r.slow_samples.push_back({0, 0.9, {}});  // in progress
     context.loading[0] = "cats/tom.jpg";
     CHECK(advise(r, context, {}).sentence == advice.sentence);  // sample 17 again
@@ -157,7 +157,7 @@ TEST_CASE("workers that wait for a core are told apart from slow decoding and sl
                            "time; stop other programs that use these 2 cores.");
   CHECK(others.key.empty());
   context.workers = 8;
-  CHECK(contains(advise(r, context, {}).sentence, "run fewer workers than 8 on 2 cores"));
+  CHECK(contains(advise(r, context, {}).sentence, "run fewer than 8 workers on 2 cores"));
   CHECK(advise(r, context, {}).key == "loader.workers");
   for (const limit what : {limit::storage, limit::order, limit::wire, limit::convert}) {
     limit_reading waits = mostly(what);

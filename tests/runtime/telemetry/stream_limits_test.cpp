@@ -161,7 +161,7 @@ TEST_CASE("the time of a suspended or replaced owner is not attributed to any ba
   }
 }
 
-TEST_CASE("if a batch kills one worker after another, the time after each death is attributed to the worker that died then") {
+TEST_CASE("if a batch kills one worker after another, each is charged from its own lease on") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.waits_since = f.begun;

@@ -272,7 +272,7 @@ void add_describe(verb_table& verbs) {
        "show everything about a target",
        "The details that status omits: the current sample and how long it has taken, the full last death "
        "with its last lines of output, where batches are, and what waits for what. For a sample: which worker is loading it now and since "
-       "when, how it failed, with Python's frames if its code raised, which workers died over it, and whether its batch was delivered.",
+       "when, how it failed, with Python's frames if its code raised, which workers died while loading it, and whether its batch was delivered.",
        {{"penstock describe worker/3", "its state, its sample, its last death"},
         {"penstock describe sample/51 --last", "what it raised in the run that ended last, and in which line"},
         {"penstock describe scheduler", "where batches are, and what the device waits for"},
