@@ -8,6 +8,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/signals.hpp"
+#include "runtime/base/worker_places.hpp"
 #include "runtime/process/cores.hpp"
 #include "runtime/process/process_facts.hpp"
 

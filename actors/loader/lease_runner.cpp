@@ -102,7 +102,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   if (report.rows > 0) {
     context_.flight.publish({arena::phase::collating, lease.slot, last, lease.generation},
                             context_.dataset.name_of(survivors.back()),
-                            {survivors.back(), lease.samples[last].attempt}, std::chrono::steady_clock::now());
+                            arena::flight_sample{survivors.back(), lease.samples[last].attempt});
     std::string reason = collate(lease.epoch, slot, survivors);
     if (context_.link != nullptr && context_.link->lost()) context_.link->abort_after("collating a batch");
     if (cuda_.newly_found()) reason = child::cuda_text(context_.me.worker, reason);

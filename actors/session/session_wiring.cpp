@@ -150,6 +150,7 @@ void Session::body::add_to_metrics(telemetry::metrics_facts& facts) const {
 void Session::body::add_to_progress(supervision::progress_facts& facts, const run::engine& e) const {
   facts.under_way = times_->under_way();
   facts.released = times_->released();
+  facts.seeks = times_->seeks();
   facts.buffers = settings_.gpu.buffers;
   facts.owner_start_deadline = supervisor::owner_start_deadline;
   facts.consumer_waits = taking_;

@@ -107,8 +107,9 @@ class flight_writer {
   /// job gets another name now.
   void publish(const flight_state& state, std::string_view sample_name, nanoseconds limit = nanoseconds(0),
                steady_time since = std::chrono::steady_clock::now(), std::optional<steady_time> named_since = {}) noexcept;
-  /// The same for a sample, at this time.
-  void publish(const flight_state& state, std::string_view sample_name, const flight_sample& sample, steady_time now) noexcept;
+  /// The same for a sample. `now`: the current time, if the caller has it already.
+  void publish(const flight_state& state, std::string_view sample_name, const flight_sample& sample,
+               steady_time now = std::chrono::steady_clock::now()) noexcept;
   /// Same sample, new phase.
   void publish(phase at) noexcept;
   /// Call between leases: the worker is idle.
