@@ -76,6 +76,14 @@ TEST_CASE("a state and a report are listed with the position that they contain")
                                   path("state") + " (epoch 0, 768 samples delivered)\n");
   CHECK(files.positions().at("state") == nlohmann::ordered_json{{"epoch", 0}, {"samples", 768}, {"text", "epoch 0, 768 samples delivered"}});
   CHECK_FALSE(files.positions().contains("journal"));
+  auto past = files.as_json();  // of a session that has ended: what a later one wrote is not its position
+  past["ended"] = "2100-01-01T00:00:00.000000Z";
+  CHECK(cli::files_for_people(past) == files.for_people());
+  CHECK_FALSE(cli::was_written_later(path("state"), nullptr));
+  past["ended"] = "2000-01-01T00:00:00.000000Z";
+  CHECK(cli::files_for_people(past) == "journal: " + path("journal") + "\nreport: " + path("report") + " (written after its end)\nstate: " + path("state") +
+                                           " (written after its end)\n");
+  CHECK(cli::was_written_later(path("state"), past.at("ended")));
   for (const char* const broken : {"", "{\"epochs\": [3]}", "{\"epochs\": []}", "[1]"}) {
     std::ofstream(path("report")) << broken;
     CHECK(cli::position_in_file("report", path("report")).is_null());

@@ -3,6 +3,7 @@
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/shell_words.hpp"
 #include "runtime/base/text.hpp"
+#include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/status_words.hpp"
@@ -55,6 +56,7 @@ std::string how_to_resume(const json& ended) {
   const json config = ended.value("config_file", json());
   const json state = ended.value("files", json::object()).value("state", json());
   if (ended.value("outcome", "") != "died" || !config.is_string() || !state.is_string()) return {};
+  if (was_written_later(state.get<std::string>(), ended.value("ended", json()))) return {};
   if (!ended.value("group", json()).is_null()) return "it was killed; the command that started the group continues from that state";
   const std::vector<std::string> command{"penstock", "run", config.get<std::string>(), "--state", state.get<std::string>()};
   return fmt::format("it was killed; `{}`, with the other options of the run, continues from that state", printable(shell_words(command)));

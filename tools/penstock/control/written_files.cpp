@@ -2,6 +2,7 @@
 
 #include "runtime/base/text.hpp"
 #include "tools/penstock/control/file_position.hpp"
+#include "tools/penstock/watch/event_times.hpp"
 
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -12,6 +13,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto clock_difference = 1s;  // how far a file server's clock, or a coarse clock, may lag behind this machine's
+
+constexpr auto time_to_finish = 2s;    // a run writes its report after its record's end, and a killed one kept its record current to a second
 
 /// A quarantine file exists only if a sample was quarantined.
 bool is_written_if_needed(const std::string& kind) {
@@ -59,6 +62,14 @@ std::string written_files::for_people() const {
   return files_for_people(as_json());
 }
 
+bool was_written_later(const std::string& path, const nlohmann::ordered_json& ended) {
+  const auto end = ended.is_string() ? time_of_utc(ended.get<std::string>()) : std::nullopt;
+  struct stat facts {};
+  if (!end || ::stat(path.c_str(), &facts) != 0) return false;
+  const auto written = std::chrono::system_clock::from_time_t(facts.st_mtim.tv_sec) + std::chrono::microseconds(facts.st_mtim.tv_nsec / 1000);
+  return written > *end + time_to_finish;
+}
+
 std::string files_for_people(const nlohmann::ordered_json& written) {
   std::map<std::string, std::string> lines;  // by kind
   const nlohmann::ordered_json none = nlohmann::ordered_json::object();
@@ -67,9 +78,11 @@ std::string files_for_people(const nlohmann::ordered_json& written) {
   for (const auto& [kind, path] : missing.items())
     lines[kind] = fmt::format("{}: {} was not written\n", kind, printable(path.get<std::string>()));
   for (const auto& [kind, path] : files.items()) {
-    const auto position = position_in_file(kind, path.get<std::string>());
-    lines[kind] = fmt::format("{}: {}{}\n", kind, printable(path.get<std::string>()),
-                              position.is_object() ? fmt::format(" ({})", position.at("text").get<std::string>()) : "");
+    const auto file = path.get<std::string>();
+    const auto position = position_in_file(kind, file);
+    const bool is_later = position.is_object() && was_written_later(file, written.value("ended", nlohmann::ordered_json()));
+    const std::string text = is_later ? "written after its end" : position.is_object() ? position.at("text").get<std::string>() : "";
+    lines[kind] = fmt::format("{}: {}{}\n", kind, printable(file), text.empty() ? "" : " (" + text + ")");
   }
   std::string text;
   for (const auto& [kind, line] : lines) text += line;
