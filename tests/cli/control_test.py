@@ -372,6 +372,7 @@ class ControlTest(PenstockTest):
         self.live()
         code, out, err = self.penstock("events", "--since", "2100-01-01T00:00:00")
         self.assertEqual((code, out, err), (EXIT_OK, "", "nothing has happened since 2100-01-01 00:00:00 UTC\n"))
+        self.assertEqual(self.penstock("events", "--since", "2100-01-01T00:00:00", "--json"), (EXIT_OK, "", ""))
 
     def test_stop_wait_names_the_quarantine_file(self):
         text = synthetic(samples=40, epochs=100000, dataset='wait = "2ms"\nfaults = [{sample = 17, kind = "segv", times = 0}]',

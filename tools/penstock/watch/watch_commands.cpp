@@ -54,7 +54,8 @@ std::string to_the_second(std::string utc) {
 /// Selects the events shown to people: all that matter, and a count of those left out.
 class shown_events {
  public:
-  shown_events(const events_options& o, std::string since) : everything_(o.all || o.choice.as_json), since_(std::move(since)) {}
+  shown_events(const events_options& o, std::string since)
+      : everything_(o.all || o.choice.as_json), tells_nothing_(!o.choice.as_json && !o.follow), since_(std::move(since)) {}
 
   [[nodiscard]] bool shows(const json& e) {
     if (e.at("time").get<std::string>() < since_) return false;
@@ -63,7 +64,8 @@ class shown_events {
     ++left_out_[e.at("kind").get<std::string>()];
     return false;
   }
-  void tell_left_out() const {
+  /// `code`: how reading them went.
+  void tell_left_out(int code) const {
     std::uint64_t all = 0;
     std::string kinds;
     for (const auto& [kind, number] : left_out_) {
@@ -71,11 +73,13 @@ class shown_events {
       kinds += (kinds.empty() ? "" : ", ") + kind;
     }
     if (all > 0) say(fmt::format("{} left out ({}); --all shows them", counted(all, "event is", "events are"), kinds));
-    if (!some_) say(since_.empty() ? "nothing has happened yet" : fmt::format("nothing has happened since {} UTC", to_the_second(since_)));
+    if (!some_ && tells_nothing_ && code == exit_ok)
+      say(since_.empty() ? "nothing has happened yet" : fmt::format("nothing has happened since {} UTC", to_the_second(since_)));
   }
 
  private:
   bool everything_;
+  bool tells_nothing_;  // says so if there were none
   bool some_ = false;
   std::string since_;
   std::map<std::string, std::uint64_t> left_out_;  // by kind
@@ -115,7 +119,7 @@ int events_of_group(const events_options& o, const live_group& group, const std:
   const auto time_of = [](const of_rank& one) { return one.event.at("time").get<std::string>(); };
   std::ranges::stable_sort(past, {}, time_of);
   for (const of_rank& one : past) show(one);
-  shown.tell_left_out();
+  shown.tell_left_out(code);
   return code;
 }
 
@@ -138,7 +142,7 @@ int events(const events_options& o) {
       print(event_for_people(e, width));
     }
   });
-  shown.tell_left_out();
+  shown.tell_left_out(code);
   if (code == exit_ok && !o.choice.as_json) say_raw(files_of_ended(socket.path));
   return code;
 }
