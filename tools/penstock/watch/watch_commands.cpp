@@ -1,5 +1,6 @@
 // top, describe and events: what a session is doing, or did.
 #include "runtime/base/counted.hpp"
+#include "runtime/base/text.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/group/asked_ranks.hpp"
 #include "tools/penstock/host_targets.hpp"
