@@ -346,7 +346,7 @@ class ControlTest(PenstockTest):
         for verb in (("status", "--last"), ("events", "--last"), ("sessions", "--ended")):
             code, out, err = self.penstock(*verb)
             self.assertEqual(code, EXIT_OK, err)
-            self.assertRegex(out + err, r"(?m)^ *report: %s was not written\n *state: %s \(epoch 0, \d+ samples delivered\)\n *it was killed; "
+            self.assertRegex(out + err, r"(?m)^ *report: %s was not written\n *state: %s \(epoch 0, \d+ samples delivered\)\n *it died; "
                              r"`penstock run %s --state %s`, with the other options of the run, continues from that state$" % (report, state, config, state))
 
     def test_a_sample_that_is_being_loaded_is_described_with_its_worker_and_how_long_it_has_taken(self):

@@ -275,7 +275,7 @@ TEST_CASE("the list of ended sessions has the start, the duration and the files 
   CHECK(text.find("  11-24 02:11:02  last seen 11-24 02:13:07  2 m 5 s ") != std::string::npos);
   CHECK(text.ends_with("    report: /nonexistent/report.json was not written\n"
                        "    state: /nonexistent/run.state\n"
-                       "    it was killed; `penstock run photos.toml --state /nonexistent/run.state`, with the other options of the run, continues from that state\n"));
+                       "    it died; `penstock run photos.toml --state /nonexistent/run.state`, with the other options of the run, continues from that state\n"));
 }
 
 TEST_CASE("for a session that could not record its end, the list says when it was last seen") {

@@ -52,14 +52,14 @@ TEST_CASE("after a run was killed, the last line says how to continue from its s
   CHECK(cli::how_to_resume(killed).empty());  // nothing to continue from
   killed["files"]["state"] = "/data/my run.state";
   CHECK(cli::how_to_resume(killed) ==
-        "it was killed; `penstock run photos.toml --state '/data/my run.state'`, with the other options of the run, continues from that state");
+        "it died; `penstock run photos.toml --state '/data/my run.state'`, with the other options of the run, continues from that state");
   CHECK(cli::stop_cost(killed, json::array(), "process").resume_for_people() == cli::how_to_resume(killed) + "\n");
   killed["files"]["state"] = "/proc/self/stat";  // written now: by a later run
   killed["ended"] = "2000-01-01T00:00:00.000000Z";
   CHECK(cli::how_to_resume(killed).empty());
   killed["ended"] = nullptr;
   killed["group"] = "stamps";
-  CHECK(cli::how_to_resume(killed) == "it was killed; the command that started the group continues from that state");
+  CHECK(cli::how_to_resume(killed) == "it died; the command that started the group continues from that state");
   killed["outcome"] = "stopped";
   CHECK(cli::how_to_resume(killed).empty());
 }

@@ -57,9 +57,9 @@ std::string how_to_resume(const json& ended) {
   const json state = ended.value("files", json::object()).value("state", json());
   if (ended.value("outcome", "") != "died" || !config.is_string() || !state.is_string()) return {};
   if (was_written_later(state.get<std::string>(), ended.value("ended", json()))) return {};
-  if (!ended.value("group", json()).is_null()) return "it was killed; the command that started the group continues from that state";
+  if (!ended.value("group", json()).is_null()) return "it died; the command that started the group continues from that state";
   const std::vector<std::string> command{"penstock", "run", config.get<std::string>(), "--state", state.get<std::string>()};
-  return fmt::format("it was killed; `{}`, with the other options of the run, continues from that state", printable(shell_words(command)));
+  return fmt::format("it died; `{}`, with the other options of the run, continues from that state", printable(shell_words(command)));
 }
 
 stop_cost read_stop_cost(const std::filesystem::path& record, const std::string& ends) {

@@ -14,7 +14,7 @@ namespace penstock::cli {
 /// The message of a run that was stopped without --state. `saver`: the verb that has --state, "run" or "launch".
 [[nodiscard]] std::string position_not_saved(std::string_view saver);
 
-/// How to continue a run that was killed, and so wrote no report: "`penstock run photos.toml --state run.state` continues there, ...". Empty if
+/// How to continue a run that died, and so wrote no report: "`penstock run photos.toml --state run.state` continues there, ...". Empty if
 /// it ended in order, or has no state, or a later run has written that. `ended`: past_session::summary().
 [[nodiscard]] std::string how_to_resume(const nlohmann::ordered_json& ended);
 
