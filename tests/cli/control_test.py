@@ -13,7 +13,7 @@ from harness import *
 ENDLESS = synthetic(samples=100000, dataset='wait = "2ms"', epochs=1)
 
 
-POSITION_LOST = "its position was not saved; with `penstock run --state FILE` a later run continues from it\n"
+POSITION_LOST = "its position is lost; `penstock run --state FILE` keeps it next time\n"
 
 
 class ControlTest(PenstockTest):

@@ -312,7 +312,7 @@ class LaunchTest(PenstockTest):
         code, _, err = self.penstock("stop", "--now", "--wait")
         self.assertEqual(code, EXIT_OK, err)
         self.assertRegex(err, r"\nrank \d: (worker %d \(pid %d\) was killed right after the stop|\d+ processes were killed: `penstock deaths)" % (worker["id"], worker["pid"]))
-        self.assertEqual(err.count("its position was not saved; with `penstock launch --state FILE` a later run continues from it\n"), 1)
+        self.assertEqual(err.count("its position is lost; `penstock launch --state FILE` keeps it next time\n"), 1)
 
     def test_wait_reports_how_each_rank_of_a_group_ended(self):
         self.start_sessions(self.slow_stream(samples=4000), ranks=2)

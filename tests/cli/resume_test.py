@@ -193,7 +193,7 @@ class ResumeTest(PenstockTest):
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=30)
             self.assertEqual(process.returncode, EXIT_INTERRUPTED)
-            self.assertEqual("its position was not saved; with `penstock run --state FILE` a later run continues from it\n" in err.decode(), is_lost, err)
+            self.assertEqual("its position is lost; `penstock run --state FILE` keeps it next time\n" in err.decode(), is_lost, err)
 
     def test_epochs_acknowledged_in_one_message_have_their_own_times(self):
         # A batch is ready whenever the sink has taken one, so deliveries are reported 16 at a time: those of 6 epochs at once.

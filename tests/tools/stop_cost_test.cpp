@@ -31,9 +31,9 @@ TEST_CASE("a worker that was killed at the stop is reported in one line, and sev
 
 TEST_CASE("only a stopped run without a state file has lost its position") {
   const auto says = [](const json& ended, const char* ends) { return cli::stop_cost(ended, json::array(), ends).position_for_people(); };
-  CHECK(says(run("stopped"), "process").starts_with("its position was not saved"));
+  CHECK(says(run("stopped"), "process").starts_with("its position is lost"));
   CHECK(says(run("stopped"), "process").find("`penstock run --state FILE`") != std::string::npos);
-  CHECK(says(run("stopped"), "parent").starts_with("its position was not saved"));
+  CHECK(says(run("stopped"), "parent").starts_with("its position is lost"));
   CHECK(says(run("stopped"), "parent").find("`penstock launch --state FILE`") != std::string::npos);
   CHECK(says(run("finished"), "process").empty());
   CHECK(says(run("stopped"), "session").empty());  // a program saves its own position

@@ -40,7 +40,7 @@ std::string stop_cost::killed_for_people() const {
 }
 
 std::string position_not_saved(std::string_view saver) {
-  return fmt::format("its position was not saved; with `penstock {} --state FILE` a later run continues from it", saver);
+  return fmt::format("its position is lost; `penstock {} --state FILE` keeps it next time", saver);
 }
 
 std::string stop_cost::position_for_people() const {
