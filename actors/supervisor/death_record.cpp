@@ -129,7 +129,8 @@ std::string history_text(const death_report& d, work_kind kind) {
   if (d.worked_seconds && d.cause == death_cause::stopped && !d.ignored_stop_seconds)
     text = fmt::format(", for {}", duration_for_people(nanoseconds(static_cast<std::int64_t>(*d.worked_seconds * 1e9))));
   if (d.hung_before > 0) {
-    const std::string_view way_out = way_out_of_hangs(kind, d.cause == death_cause::hang);
+    const bool no_retry = d.cause == death_cause::hang || d.ignored_stop_seconds;  // a worker that a stop ends is not replaced
+    const std::string_view way_out = way_out_of_hangs(kind, no_retry);
     text += fmt::format("; that had hung {} before{}{}", counted(d.hung_before, "time"), way_out.empty() ? "" : ": ", way_out);
   }
   if (d.held > 0) text += "; " + repeated_in_words(d.held, kind);
