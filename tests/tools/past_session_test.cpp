@@ -3,6 +3,7 @@
 
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/past/past_tables.hpp"
+#include "tools/penstock/watch/session_tables.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -276,6 +277,20 @@ TEST_CASE("the list of ended sessions has the start, the duration and the files 
   CHECK(text.ends_with("    report: /nonexistent/report.json was not written\n"
                        "    state: /nonexistent/run.state\n"
                        "    it died; `penstock run photos.toml --state /nonexistent/run.state`, with the other options of the run, continues from that state\n"));
+}
+
+TEST_CASE("status and the list of ended sessions agree on how long a session ran") {
+  json head = json::parse(header);
+  head["record"]["started"] = "2026-11-24T02:12:18.700000Z";
+  session_status last;
+  last.uptime_seconds = 39;
+  const cli::past_session past({head.dump(), line_of("status", telemetry::as_json(last))}, "2026-11-24T02:13:07.000000Z");
+  const json status = result_of(past, {{"verb", "status"}});
+  CHECK(status.at("uptime_seconds").get<double>() > 48);
+  CHECK(cli::status_for_people(status, {}, 0).find("ran for 48.3 s") != std::string::npos);
+  json one = past.summary();
+  one["id"] = "photos@1";
+  CHECK(cli::ended_for_people(json::array({one}), 0).find("  48.3 s ") != std::string::npos);
 }
 
 TEST_CASE("for a session that could not record its end, the list says when it was last seen") {

@@ -122,6 +122,9 @@ json past_session::status() const {
   }
   if (died_) s["outcome"] = "died";
   s["ended"] = ended_;
+  const auto from = time_of_utc(text_in(header_, "started"));
+  const auto to = time_of_utc(ended_);
+  if (from && to) s["uptime_seconds"] = std::max(std::chrono::duration<double>(*to - *from).count(), 0.0);  // as `sessions --ended` has it
   s["status_time"] = status_time_.empty() ? json() : json(status_time_);
   for (const char* key : {"rate", "eta_seconds"}) s[key] = nullptr;
   return s;

@@ -75,8 +75,8 @@ std::string progress_for_people(const json& s) {
   if (const auto left = seconds_left(s)) parts.push_back(seconds_in_words(*left) + " left" + (of_batches ? " in it" : ""));
   if (number("uptime_seconds").is_number() && number("uptime_seconds") > 0) {
     const bool over = s.value("outcome", "running") != "running";
-    parts.push_back((over ? "ran for " : "up for ") +
-                    seconds_in_words(number("uptime_seconds").get<double>()));
+    const double seconds = number("uptime_seconds").get<double>();
+    parts.push_back(over ? "ran for " + duration_for_people(nanoseconds(std::llround(seconds * 1e9))) : "up for " + seconds_in_words(seconds));
   }
   if (number("config_file").is_string()) parts.push_back(text_of(number("config_file")));
   std::string line;
