@@ -495,6 +495,24 @@ nlohmann::ordered_json why_of_two_workers() {
 
 }  // namespace
 
+TEST_CASE("why tells the stall at the end of an ended session once, and names no command for a live one") {
+  auto why = why_of_two_workers();
+  why["state"] = "ended";
+  why["more"].push_back("Cores were idle. `penstock scale 16` tries it. Fewer slots would do.");
+  why["now"] = {{"seconds", 3.2}, {"waits_for", "worker/1"}, {"worker", 1}, {"verdict_after_seconds", 5}};
+  std::string text = cli::why_for_people(why, 0);
+  CHECK(text.starts_with("Decoding limits you.\n  Cores were idle. Fewer slots would do.\n"));
+  why["verdict"] = "No progress for 34 s: waiting for worker/0.";
+  why["more"] = nlohmann::ordered_json::array({"`penstock restart worker/0 --now` kills it at once."});
+  why["stalled"] = {{"text", "waiting for worker/0; it hung before, 1 time; restarting a worker does not help; more"}, {"seconds", 34.2}};
+  text = cli::why_for_people(why, 0);
+  CHECK(text.starts_with("It was stalled at its end: no progress for 34 s, waiting for worker/0; it hung before, 1 time.\n"));
+  CHECK(text.find("No progress") == std::string::npos);
+  CHECK(text.find("`penstock") == std::string::npos);
+  CHECK(text.find("OF THE LAST 10 s") != std::string::npos);
+  CHECK(cli::stall_for_people(why) == "34 s, waiting for worker/0; it hung before, 1 time");
+}
+
 TEST_CASE("why prints times and rates as plain numbers") {
   const std::string text = cli::why_for_people(why_of_two_workers(), 0);
   CHECK(text.find("worker/0: 1310 ms a sample") != std::string::npos);

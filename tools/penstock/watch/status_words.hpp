@@ -58,7 +58,7 @@ inline constexpr const char* star_explained =
 [[nodiscard]] bool is_not_needed(const nlohmann::ordered_json& worker);
 /// "sample 'cats/tom.jpg' hung 2 times: in worker/0 at 23:04:05 after 40 s, ...", and what helps; from an entry of `hung` in status.
 [[nodiscard]] std::string hung_for_people(const nlohmann::ordered_json& hung, work_kind kind);
-/// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves.
+/// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves. Of an ended session, without what would help.
 [[nodiscard]] std::string stall_for_people(const nlohmann::ordered_json& status);
 
 }  // namespace penstock::cli

@@ -65,6 +65,19 @@ std::string with_choice(std::string text, const std::string& choice) {
   return text;
 }
 
+/// Without the sentences that name commands for live sessions: of a session that has ended.
+std::string without_commands(std::string_view text) {
+  constexpr std::string_view commands[] = {"`penstock describe", "`penstock restart", "`penstock drain", "`penstock scale", "`penstock resume", "`kill -CONT"};
+  std::string kept;
+  while (!text.empty()) {
+    const std::string_view sentence = text.substr(0, text.find(". ") == std::string_view::npos ? text.size() : text.find(". ") + 1);
+    const bool is_live = std::ranges::any_of(commands, [&](std::string_view c) { return sentence.find(c) != std::string_view::npos; });
+    if (!is_live) kept.append(kept.empty() ? "" : " ").append(sentence);
+    text.remove_prefix(std::min(sentence.size() + 1, text.size()));
+  }
+  return kept;
+}
+
 /// An indented paragraph below another one.
 std::string paragraph_below(const std::string& text, std::size_t width) {
   return "\n  " + hanging(text, width, 2);
@@ -152,16 +165,21 @@ void limit_to(json& why, const target& meant) {
 std::string why_for_people(const json& why, std::size_t width, const std::string& choice) {
   const std::size_t columns = std::min(width, widest_text);
   if (why.at("state") == "paused") return "An operator has paused the session." + paragraph_below(with_choice("`penstock resume` ends the pause.", choice), columns) + "\n";
-  const std::string now = now_in_words(why);
-  std::string text = now.empty() ? "" : wrapped(with_choice(now, choice), columns, 0) + "\n\n";
-  text += wrapped(with_choice(why.at("verdict").get<std::string>(), choice), columns, 0);
-  for (const json& line : why.at("more")) text += paragraph_below(with_choice(line.get<std::string>(), choice), columns);
-  text += "\n";
   const json stall = why.value("stalled", json());
   const bool over = why.at("state") == "ended";
+  const std::string now = over ? "" : now_in_words(why);
+  std::string text = now.empty() ? "" : wrapped(with_choice(now, choice), columns, 0) + "\n\n";
+  if (over && stall.is_object()) {  // the verdict says the same, in the present
+    text += wrapped(fmt::format("It was stalled at its end: no progress for {}.", stall_for_people(why)), columns, 0);
+  } else {
+    text += wrapped(with_choice(why.at("verdict").get<std::string>(), choice), columns, 0);
+    for (const json& line : why.at("more")) {
+      const std::string more = over ? without_commands(line.get<std::string>()) : with_choice(line.get<std::string>(), choice);
+      if (!more.empty()) text += paragraph_below(more, columns);
+    }
+  }
+  text += "\n";
   if (stall.is_object() && !over) return text;  // the shares are about the time before the stall
-  if (stall.is_object() && over)
-    text += wrapped("It was stalled at its end: " + stall.at("text").get<std::string>() + ".", columns, 0) + "\n";
   text += "\n" + table_of_shares(why, width) + "\n" + figures_of_workers(why, columns);
   text += slow_samples_of(why, columns);
   if (const double rate = why.at("batches_per_second"); rate > 0) text += fmt::format("batches: {} a second\n", figure(rate));
