@@ -17,7 +17,7 @@ const steady_time start = steady_time{} + 1h;
 
 /// The worker is loading the batch in slot 0, and has finished this many rows of it.
 void has_finished(progress_facts& f, std::uint32_t rows, std::uint32_t worker = 0) {
-  f.loading[worker] = {0, rows};
+  f.loading[worker] = {0, rows, start};
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ TEST_CASE("a finished sample and a batch that passes a stage are progress, and a
     CHECK(watch.look(start + 5s, f) == news::stalled);
   }
   SECTION("a sample of a batch in another slot") {
-    f.loading[0] = {1, 7};
+    f.loading[0] = {1, 7, start};
     CHECK(watch.look(start + 5s, f) == news::stalled);
   }
   SECTION("another lease") {

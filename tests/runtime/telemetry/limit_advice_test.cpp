@@ -141,6 +141,8 @@ TEST_CASE("a sample that stalls its batch is named, while its worker loads it an
   limit_context context = on_cores(16);
   CHECK(contains(advise(r, context, {}).sentence, "Order limits you: a sample of worker/1 stalled its batch for 14.1 s"));
   context.loading[1] = "cats/tom.jpg";
+  CHECK(contains(advise(r, context, {}).sentence, "Order limits you: a sample of worker/1 stalled its batch for 14.1 s"));
+  r.stall->is_loading = true;
   CHECK(contains(advise(r, context, {}).sentence, "Order limits you: sample 'cats/tom.jpg' of worker/1 stalled its batch for 14.1 s"));
   r.stall->sample = 17;
   CHECK(contains(advise(r, context, {}).sentence, "Order limits you: sample 17 of worker/1 stalled its batch for 14.1 s"));
