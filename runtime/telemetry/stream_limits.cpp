@@ -20,8 +20,8 @@ constexpr double usual_part = 1.5;
 // A worker counts as slow if it needs this many times as long as its peers.
 constexpr double slow_from = 2.5;
 constexpr std::size_t compared_from = 5;  // batches; the first ones of a new process say little
-// A worker slows its samples, rather than they it, if so many of its last batches have a slow sample, no two the same, and
-// its peers have slow samples in at most a quarter as many.
+// The worker is slow, not its samples, if this many of its last batches have a slow sample, all of them different, and at most a
+// quarter as many of its peers' batches have one.
 constexpr std::size_t slow_batches = 8;
 constexpr std::size_t slow_samples_kept = 3;
 // Workers that are busy for at least this share of their time do not count as idle.
@@ -367,11 +367,12 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t submitted = std::max(stamp(b, batch_stage::submitted), ordered);
   const std::int64_t copied = std::max(stamp(b, batch_stage::copied), submitted);
   const std::int64_t converted = std::max(stamp(b, batch_stage::ready), copied);
+  double cost = 0;
   if (const auto lost = lost_.find(b.position); lost != lost_.end()) {
     part(from, std::min(lost->second.front().leased, leased), is(limit::start));
     part(from, leased, [&](std::int64_t first, std::int64_t last) {
       add_lost(lost->second, first, last);
-      lost_seconds_ += cost_of(lost->second, first, last);
+      cost += cost_of(lost->second, first, last);
     });
     lost_.erase(lost);
   } else {
@@ -405,7 +406,8 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   w.reading = median({w.readings.begin(), w.readings.end()});
   ++at(to).batches;
   at(to).samples += b.samples;
-  lost_seconds_ += std::exchange(down_, 0);
+  // Workers and the owner may have been away at the same time.
+  lost_seconds_ += std::min(cost + std::exchange(down_, 0), seconds_of(to - earliest));
   taken_ = to;
   if (began_ == 0) began_ = to;
   released_ = stamp(b, batch_stage::released);
@@ -526,7 +528,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   add(limit::start, from, held.empty() ? until : std::min(held.front().leased, until));  // until it was leased for the first time
   if (!held.empty()) {
     add_lost(held, from, until);
-    lost_now_ += cost_of(held, from, until);
+    lost_now_ = std::min(lost_now_ + cost_of(held, from, until), seconds_of(now - (taken_ == 0 ? ns_of(facts.begun) : taken_)));
   }
   if (is_lost) return;
   for (const auto& [position, b] : known_) {

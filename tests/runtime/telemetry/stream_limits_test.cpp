@@ -324,6 +324,34 @@ TEST_CASE("all the time that workers hung on the awaited batch before they were 
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(93).margin(0.21));
 }
 
+TEST_CASE("deaths of a worker and of the owner at the same time cost no more than the wait") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.device_ready = true;
+  f.workers = {{0, 1, true, false, true, false, {}, {}}};
+  batch_passage first;
+  first.incarnation = 1;
+  first.samples = 4;
+  first.demanded = made_up_pipeline::start_ns;
+  for (nanoseconds::rep& stage : first.at) stage = made_up_pipeline::start_ns + nanoseconds(1s).count();
+  batch_passage b;
+  b.position = 1;
+  b.samples = 4;
+  b.incarnation = 1;
+  b.at[0] = first.at[0];
+  f.passages = {first, b};
+  f.waits_since = f.begun + 1s;
+  stream_limits limits;
+  limit_reading r;
+  for (nanoseconds t = 1s; t <= 8s; t += 200ms) {
+    if (t == 2s) f.workers[0] = {0, 2, false, true, false, false, {}, {}};
+    if (t == 3s) f.device_ready = false;
+    r = limits.look(f.begun + t, f);
+    f.passages = {b};
+  }
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(7).margin(0.21));
+}
+
 TEST_CASE("a look costs no more after hours without a batch than after seconds") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
