@@ -25,7 +25,7 @@ template <class Death>
   return death.cause == death_cause::stopped && !death.ignored_stop_seconds;
 }
 
-/// The sender of a signal that the session did not send, as far as anybody can know it.
+/// Stands for the sender of a signal that the session did not send, if nothing identifies it.
 inline constexpr std::string_view unknown_sender = "sent by another process or by its own code";
 /// The reason for a death by such a signal. `details`: "no OOM kill was counted"; may be empty.
 [[nodiscard]] inline std::string reason_of_sent_signal(std::string_view details) {
@@ -33,7 +33,7 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
 }
 
 /// Who sent the signal that ended a process, without details: "sent by penstock chaos". `reason`: that of its death. Empty if the signal
-/// was not sent, but raised by a fault. The work in hand then caused the death; otherwise nobody knows that.
+/// was not sent, but raised by a fault. In that case the work in hand caused the death; after a sent signal, the cause is unknown.
 [[nodiscard]] inline std::string_view sender_in(bool ended_by_signal, std::string_view reason) {
   return ended_by_signal ? reason.substr(0, reason.find(", not by ")) : std::string_view();
 }

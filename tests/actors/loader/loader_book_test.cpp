@@ -59,7 +59,7 @@ TEST_CASE("a loader lays out its slots as it has described the dataset") {
   CHECK(set_up.order.partition == 3);
 }
 
-TEST_CASE("a session of another version, and one for jobs, are told so instead of opening the dataset") {
+TEST_CASE("for a session of another version, or for jobs, the dataset is not opened, and the refusal says why") {
   auto other = open_order();
   other.version = protocol::version + 1;
   CHECK(end_of(loader_book().open(other)) ==

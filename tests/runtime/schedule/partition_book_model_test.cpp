@@ -166,7 +166,7 @@ class world {
   std::array<place, places> places_{};
   std::optional<served> known_;  // what others are compared with
   std::optional<served> said_;   // with sorted functions; empty: garbled
-  std::optional<std::uint32_t> memory_lasts_;  // for so many more commands
+  std::optional<std::uint32_t> memory_lasts_;  // the number of commands until memory runs out
   std::uint32_t describing_ = 0;
   bool sized_ = false;
   bool lacked_ = false;

@@ -148,7 +148,7 @@ TEST_CASE("a sample that stalls its batch is named, while its worker loads it an
   CHECK(contains(advise(r, context, {}).sentence, "Order limits you: sample 17 of worker/1 stalled its batch for 14.1 s"));
 }
 
-TEST_CASE("workers that wait for a core are told apart from slow decoding and slow storage") {
+TEST_CASE("workers that wait for a core are not mistaken for slow decoding or slow storage") {
   limit_reading r = mostly(limit::decode);
   r.cpu = 0.04;
   r.core_wait = 0.51;
