@@ -189,7 +189,7 @@ constexpr std::string_view spelling(verify_rule value) noexcept {
   switch (value) {
     case verify_rule::automatic: return "auto";
     case verify_rule::always: return "always";
-    case verify_rule::never: return "never";
+    case verify_rule::off: return "never";
   }
   return {};
 }

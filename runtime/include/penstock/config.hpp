@@ -59,7 +59,7 @@ enum class image_layout : std::uint8_t { nchw, nhwc };
 enum class exclusive_rule : std::uint8_t { off, report, enforce };
 enum class poison_rule : std::uint8_t { fail, skip };
 enum class compress_rule : std::uint8_t { none, lz4, zstd };
-enum class verify_rule : std::uint8_t { automatic, always, never };
+enum class verify_rule : std::uint8_t { automatic, always, off };
 enum class join_rule : std::uint8_t { automatic, not_at_all };  ///< "auto", "never"
 enum class communicator_kind : std::uint8_t { none, nccl };
 enum class lost_rank_rule : std::uint8_t { fail, wait };
