@@ -90,11 +90,12 @@ class WatchTest(PenstockTest):
     def test_a_worker_killed_during_the_trace_leaves_it_valid_and_is_marked_in_it(self):
         process = self.live()
         recording = self.start("trace", "--seconds", "1.5", "--out", "t.json", "--json")
-        self.wait_until(lambda: is_asking(recording.pid), "the recording")
+        trace = os.path.join(self.folder, "t.json")
+        self.wait_until(lambda: os.path.exists(trace), "the recording")
         self.kill_a_worker(process)
         recording.communicate(timeout=30)
         self.assertEqual(recording.returncode, EXIT_OK)
-        with open(os.path.join(self.folder, "t.json")) as file:
+        with open(trace) as file:
             events = json.load(file)["traceEvents"]
         names, _ = self.check_trace(events)
         marks = [(names[e["tid"]], e["name"]) for e in events if e["ph"] == "i"]

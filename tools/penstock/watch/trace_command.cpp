@@ -36,11 +36,16 @@ constexpr auto trace_poll = 50ms;  // the session keeps its last 4096 batches
 constexpr nanoseconds trace_time_least = 1ms;
 constexpr nanoseconds trace_time_most = 1h;
 
+/// Where the recording of a session begins.
+struct trace_begin {
+  std::uint64_t newest_batch = 0;
+  std::int64_t now_ns = 0;  // steady clock
+};
+
 struct trace_recording {
   std::vector<traced_batch> batches;
   std::vector<traced_event> events;
   std::uint64_t missed = 0;
-  int refused = exit_ok;
 };
 
 /// The journal uses the time of day, the stages the steady clock. One point in time, known in both, connects
@@ -62,12 +67,9 @@ std::vector<traced_event> events_between(const session_choice& choice, const std
   return found;
 }
 
-trace_recording record(const session_choice& choice, const std::filesystem::path& socket, nanoseconds time) {
+trace_recording record(const session_choice& choice, const std::filesystem::path& socket, const trace_begin& begin, nanoseconds time) {
   trace_recording got;
-  const session_answer first = request(choice, socket, {{"verb", "trace"}});
-  if (first.refused != exit_ok) return {{}, {}, 0, first.refused};
-  std::uint64_t after = first.result.value("newest", std::uint64_t{0});
-  const std::int64_t begin_ns = first.result.value("now_ns", std::int64_t{0});
+  std::uint64_t after = begin.newest_batch;
   const auto end = std::chrono::steady_clock::now() + time;
   for (bool last = false; !last;) {
     std::this_thread::sleep_until(std::min(std::chrono::steady_clock::now() + nanoseconds(trace_poll), end));
@@ -90,7 +92,7 @@ trace_recording record(const session_choice& choice, const std::filesystem::path
     }
   }
   const std::int64_t end_ns = nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-  got.events = events_between(choice, socket, begin_ns, end_ns);
+  got.events = events_between(choice, socket, begin.now_ns, end_ns);
   return got;
 }
 
@@ -106,10 +108,11 @@ result<void> write_file(const std::string& path, const std::string& text) {
 
 /// Records all sessions at once, so that the recordings cover the same time.
 std::vector<trace_recording> record_all(const session_choice& choice,
-                                        const std::vector<named_session>& sessions, nanoseconds time) {
+                                        const std::vector<named_session>& sessions,
+                                        const std::vector<trace_begin>& begins, nanoseconds time) {
   std::vector<std::future<trace_recording>> recordings;
-  for (const named_session& s : sessions)
-    recordings.push_back(std::async(std::launch::async, [&] { return record(choice, s.socket, time); }));
+  for (std::size_t i = 0; i < sessions.size(); ++i)
+    recordings.push_back(std::async(std::launch::async, [&, i] { return record(choice, sessions[i].socket, begins[i], time); }));
   std::vector<trace_recording> all;
   for (auto& one : recordings) all.push_back(one.get());
   return all;
@@ -131,18 +134,20 @@ int tell_trace(const trace_options& o, std::size_t batches, std::size_t events, 
 }
 
 int trace_sessions(const trace_options& o, const std::vector<named_session>& sessions, nanoseconds time) {
-  for (const named_session& one : sessions) {  // before the file is created
-    if (const session_answer able = request(o.choice, one.socket, {{"verb", "trace"}}); able.refused != exit_ok) return able.refused;
+  std::vector<trace_begin> begins;  // before the file is created, so that whoever sees the file knows that the recording runs
+  for (const named_session& one : sessions) {
+    const session_answer first = request(o.choice, one.socket, {{"verb", "trace"}});
+    if (first.refused != exit_ok) return first.refused;
+    begins.push_back({first.result.value("newest", std::uint64_t{0}), first.result.value("now_ns", std::int64_t{0})});
   }
   if (auto ok = write_file(o.out, ""); !ok) return refuse_with(exit_failed, ok.error(), o.choice.as_json);
   std::vector<traced_session> traced;
   std::size_t batches = 0;
   std::size_t events = 0;
   std::uint64_t missed = 0;
-  std::vector<trace_recording> recordings = record_all(o.choice, sessions, time);
+  std::vector<trace_recording> recordings = record_all(o.choice, sessions, begins, time);
   for (std::size_t i = 0; i < sessions.size(); ++i) {
     trace_recording& got = recordings[i];
-    if (got.refused != exit_ok) return got.refused;
     batches += got.batches.size();
     events += got.events.size();
     missed += got.missed;
