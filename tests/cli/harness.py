@@ -148,6 +148,29 @@ class PenstockTest(unittest.TestCase):
                 return None
         return json.loads(answer).get("result") if answer.endswith(b"\n") else None
 
+    def in_cgroup(self, controller, v1, v2):
+        """A preexec_fn that puts the process into a new cgroup with these limits ({file: content}, for both versions), or a skipped test."""
+        for root, limits in (("/sys/fs/cgroup/" + controller, v1), ("/sys/fs/cgroup", v2)):
+            folder = os.path.join(root, "penstock-test-%d" % os.getpid())
+            try:
+                os.mkdir(folder)
+                self.addCleanup(os.rmdir, folder)
+                for name, content in limits.items():
+                    with open(os.path.join(folder, name), "w") as file:
+                        file.write(content)
+            except OSError:
+                continue
+
+            def enter():
+                with open(os.path.join(folder, "cgroup.procs"), "w") as file:
+                    file.write(str(os.getpid()))
+            return enter
+        self.skipTest("no %s cgroup can be made here" % controller)
+
+    def memory_cgroup(self):
+        """The same, with a limit of 512 MiB."""
+        return self.in_cgroup("memory", {"memory.limit_in_bytes": str(512 << 20)}, {"memory.max": str(512 << 20)})
+
     # ---- processes -------------------------------------------------------------------------------------------
 
     def rank_pids(self, process):

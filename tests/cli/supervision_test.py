@@ -167,24 +167,18 @@ class SupervisionTest(PenstockTest):
         self.check_sums(report)
 
     def test_the_oom_killer_is_distinguished_from_a_kill_from_outside(self):
-        from bad_input_test import memory_cgroup
-        group = memory_cgroup(self)
         faults = ", ".join('{sample = 17, kind = "leak"}' for _ in range(12))
         text = synthetic(samples=200, dataset="faults = [%s]" % faults, epochs=1)
-        report = self.run_json(self.write("o.toml", text), "--workers", 2,
-                               preexec_fn=lambda: open(os.path.join(group, "cgroup.procs"), "w").write(str(os.getpid())))
+        report = self.run_json(self.write("o.toml", text), "--workers", 2, preexec_fn=self.memory_cgroup())
         deaths = report["workers"]["deaths"]
         self.assertEqual({(death["cause"], death["signal"]) for death in deaths}, {("oom", "SIGKILL")})
         # The kernel may kill another worker while it reclaims the memory of the first one.
         self.assertIn(17, [death["sample"] for death in deaths])
 
     def test_the_oom_killer_chooses_a_worker_although_session_and_owner_map_the_whole_arena(self):
-        from bad_input_test import memory_cgroup
-        group = memory_cgroup(self)
         faults = ", ".join('{sample = 350, kind = "leak"}' for _ in range(12))
         text = synthetic(samples=400, bytes="1MiB", batch=24, dataset="faults = [%s]" % faults, epochs=1)  # 16 slots of 24 MiB
-        report = self.run_json(self.write("a.toml", text), "--workers", 4,
-                               preexec_fn=lambda: open(os.path.join(group, "cgroup.procs"), "w").write(str(os.getpid())))
+        report = self.run_json(self.write("a.toml", text), "--workers", 4, preexec_fn=self.memory_cgroup())
         deaths, of_owner = report["workers"]["deaths"], report["gpu"]["deaths"]
         self.assertEqual({d["cause"] for d in deaths + of_owner}, {"oom"})
         self.assertEqual(report["epochs"][0]["delivered"], 400)
