@@ -70,7 +70,7 @@ bool picture_loader::pass_on(std::span<const std::byte> file, const oriented_pic
                              const pixel_box& box, std::span<std::byte> encoded, std::uint64_t index) {
   const extent size = picture.info.stored;
   if (picture.info.format != picture_format::jpeg || picture.turn != orientation{} ||
-      std::max(size.width, size.height) > encoded_side_max ||
+      std::min(size.width, size.height) < encoded_side_min || std::max(size.width, size.height) > encoded_side_max ||
       std::uint64_t{size.width} * size.height > encoded_pixels_max) {
     return false;
   }

@@ -24,8 +24,8 @@ static_assert(resize_pictures_max <= jpeg_engine::pictures_max);
 
 /// The header comes from a worker. No content may make us read or write outside our memory.
 bool is_sane(const encoded_picture& p) {
-  return p.bytes <= encoded_file_bytes_max && p.width > 0 && p.height > 0 && p.width <= encoded_side_max &&
-         p.height <= encoded_side_max && std::uint64_t{p.width} * p.height <= encoded_pixels_max &&
+  return p.bytes <= encoded_file_bytes_max && p.width >= encoded_side_min && p.height >= encoded_side_min &&
+         p.width <= encoded_side_max && p.height <= encoded_side_max && std::uint64_t{p.width} * p.height <= encoded_pixels_max &&
          p.box_width > 0 && p.box_height > 0 && p.box_width <= p.width && p.box_height <= p.height &&
          p.box_left <= p.width - p.box_width && p.box_top <= p.height - p.box_height;
 }

@@ -238,7 +238,9 @@ TEST_CASE("for a decoding device, a row has the file itself, or the pixels of th
   folder.write("c/5.jpg", large);
   bytes cut = plain;
   cut.resize(cut.size() / 2);
-  folder.write("c/6.jpg", cut);
+  folder.write("c/6.jpg", encode_jpeg(make_raster({1, 1})));
+  folder.write("c/7.jpg", encode_jpeg(make_raster({100, 15})));
+  folder.write("c/8.jpg", cut);
   config all = settings(folder);
   all.image.decoder = decoder_rule::gpu;
   const auto prepared = prepare_dataset(all, {}, all.image.decoder);
@@ -247,7 +249,7 @@ TEST_CASE("for a decoding device, a row has the file itself, or the pixels of th
   REQUIRE(mixed);
   CHECK((*mixed)->describe() == prepared->description);
   const auto usual = open(all);  // without such a device, whatever the config says
-  for (std::uint64_t i = 0; i < 5; ++i) {
+  for (std::uint64_t i = 0; i < 7; ++i) {
     sample_memory given((*mixed)->describe());
     sample_memory wanted(usual->describe());
     load_into(**mixed, i, given);
@@ -268,7 +270,7 @@ TEST_CASE("for a decoding device, a row has the file itself, or the pixels of th
     REQUIRE(header.bytes == plain.size());
     CHECK(std::memcmp(given.tensor(4).data() + sizeof header, plain.data(), plain.size()) == 0);
   }
-  CHECK(load_error(**mixed, 5).find("remature end") != std::string::npos);
+  CHECK(load_error(**mixed, 7).find("remature end") != std::string::npos);
 }
 
 TEST_CASE("hybrid gives the device its share, and always the same samples") {
