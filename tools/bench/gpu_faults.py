@@ -41,7 +41,7 @@ def full_memory(b):
     left = subprocess.run(["pgrep", "-x", "penstock-worker|penstock-gpu"], capture_output=True, text=True, check=False).stdout.split()
     error = r.get("error") or {}
     b.row("device memory filled by another process", f"exit {code}, {json.dumps(error)[:300]}, left behind: {len(left)}",
-          "typed error, clean exit, nothing left", code == 1 and "out of memory" in json.dumps(error) and "asked" in json.dumps(error) and not left)
+          "typed error, clean exit, nothing left", code == 1 and "out of memory" in json.dumps(error) and "requested" in json.dumps(error) and not left)
     again = b.json("full_memory", [b.penstock, "run", file, "--batches", "4", "--json", "--quiet", "--device", b.given.device], 60)
     b.row("the same run after the memory was freed", again["outcome"], "stopped", again["outcome"] == "stopped")
 

@@ -84,11 +84,6 @@ class cuda_device final : public device {
     free_buffers();
     jpegs_.reset();
     plan_ = plan;
-    if (plan_.decode) {
-      auto jpegs = jpeg_decoder::open(context_, plan_);
-      if (!jpegs) return tl::unexpected(std::move(jpegs.error()));
-      jpegs_ = std::move(*jpegs);
-    }
     const std::uint64_t one =
         round_up(plan.buffer_bytes, layout_alignment) + round_up(plan.staging_bytes(), layout_alignment);
     const std::uint64_t all = std::max<std::uint64_t>(one * buffers, 1);
@@ -99,7 +94,7 @@ class cuda_device final : public device {
       std::size_t total = 0;
       cudaMemGetInfo(&free, &total);
       return tl::unexpected(
-          failure_from(status, fmt::format("allocating {} buffers of {} on {} (requested {}, free {} of {})",
+          failure_from(status, fmt::format("allocating {} buffers of {} on {} (requested {}, free {} of {}; lower [gpu] buffers)",
                                            buffers, bytes_for_people(one), name_, bytes_for_people(all),
                                            bytes_for_people(free), bytes_for_people(total))));
     }
@@ -114,6 +109,14 @@ class cuda_device final : public device {
         return ok;
       }
     }
+    if (!plan_.decode) return {};
+    // After the buffers, so that fewer buffers leave more memory for the decoder.
+    auto jpegs = jpeg_decoder::open(context_, plan_);
+    if (!jpegs) {
+      free_buffers();
+      return tl::unexpected(std::move(jpegs.error()));
+    }
+    jpegs_ = std::move(*jpegs);
     return {};
   }
 

@@ -7,9 +7,12 @@
 #include "tests/runtime/device/support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cmath>
 #include <thread>
+#include <vector>
 
 using namespace penstock;
 using namespace penstock::device;
@@ -81,6 +84,35 @@ struct photographs {
   std::vector<std::vector<std::uint8_t>> wanted;
 };
 
+/// Fills the GPU's memory, but for about `left` bytes.
+class full_memory {
+ public:
+  explicit full_memory(std::size_t left) {
+    constexpr std::size_t smallest = 2U << 20U;
+    for (std::size_t piece = std::size_t{8} << 30U; piece >= smallest;) {
+      std::size_t free = 0;
+      std::size_t total = 0;
+      REQUIRE(cudaMemGetInfo(&free, &total) == cudaSuccess);
+      if (free < left + smallest) break;
+      void* taken = nullptr;
+      if (cudaMalloc(&taken, std::min(piece, free - left)) == cudaSuccess) {
+        pieces_.push_back(taken);
+      } else {
+        cudaGetLastError();
+        piece /= 2;
+      }
+    }
+  }
+  ~full_memory() {
+    for (void* const piece : pieces_) cudaFree(piece);
+  }
+  full_memory(const full_memory&) = delete;
+  full_memory& operator=(const full_memory&) = delete;
+
+ private:
+  std::vector<void*> pieces_;
+};
+
 bool nvjpeg_is_there() {
   if (nvjpeg_library::open()) return true;
   WARN("no nvJPEG here");
@@ -132,6 +164,29 @@ TEST_CASE(
     for (std::uint32_t s = 0; s < slots; ++s) CHECK((given.images(*d, slots - 1 - s) == first[s]));
     d->close();
   }
+}
+
+TEST_CASE(
+    "a lack of device memory for the decoder is reported with the sizes and what to lower, and the device stays usable") {
+  if (!nvjpeg_is_there()) return;
+  const photographs given(8);
+  const auto d = make_cuda_device({});
+  REQUIRE(d->open());
+  REQUIRE(d->attach(0, given.memory->span()));
+  {
+    const full_memory full(48U << 20U);
+    const auto no = d->allocate(given.plan, slots);
+    REQUIRE_FALSE(no);
+    CAPTURE(no.error().message);
+    CHECK(no.error().code == errc::device_out_of_memory);
+    for (const char* part : {"decoding JPEGs", "requested 80.0 MiB, free ", "lower [gpu] buffers"})
+      CHECK(no.error().message.find(part) != std::string::npos);
+  }
+  REQUIRE(d->allocate(given.plan, slots));
+  driver drive(*d);
+  REQUIRE(submit(*d, given.job(1, 0, 0)));
+  CHECK(drive.until(2).size() == 2);
+  d->close();
 }
 
 TEST_CASE("a false header is refused and named, and the device stays usable") {
