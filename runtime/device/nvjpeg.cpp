@@ -1,5 +1,7 @@
 #include "runtime/device/nvjpeg.hpp"
 
+#include "runtime/base/units.hpp"
+
 #include <fmt/core.h>
 
 #include <array>
@@ -63,11 +65,11 @@ result<std::shared_ptr<const nvjpeg_library>> nvjpeg_library::open() {
     int (*property)(int, int*) = nullptr;
     bool known = made->library_.find("nvjpegGetProperty", property);
     for (int i = 0; i < 3; ++i) known = known && property(i, &made->version_[i]) == nvjpeg_abi::success;
-    if (known && made->version_[0] >= oldest_major && made->find_all())
-      return std::shared_ptr<const nvjpeg_library>(std::move(made));
-    trouble = known ? fmt::format("{} is nvJPEG {}, but {} or later is needed", made->path(),
-                                  made->version_text(), oldest_major)
-                    : fmt::format("{} is not nvJPEG", file);
+    const bool old = known && made->version_[0] < oldest_major;
+    if (known && !old && made->find_all()) return std::shared_ptr<const nvjpeg_library>(std::move(made));
+    trouble = !known ? fmt::format("{} is not nvJPEG", file)
+                     : fmt::format("{} is nvJPEG {}, but {}", made->path(), made->version_text(),
+                                   old ? fmt::format("{} or later is needed", oldest_major) : "lacks functions that decoding needs");
   }
   return refuse(errc::device_unavailable, "decoding JPEGs on the GPU needs nvJPEG: {}; {}", trouble, remedy);
 }
@@ -91,6 +93,13 @@ std::string nvjpeg_library::text_of(int status) {
       "incomplete file"};
   const auto at = static_cast<std::size_t>(status);
   return fmt::format("{} ({})", at < texts.size() ? texts[at] : "unknown status", status);
+}
+
+std::string nvjpeg_library::out_of_memory(std::uint64_t requested, std::uint64_t free, std::uint64_t total) {
+  return fmt::format(
+      "allocating memory for decoding JPEGs on the GPU (requested {}, free {} of {}); lower [gpu] buffers or "
+      "[sampler] batch_size, or set [image] decoder = \"cpu\"",
+      bytes_for_people(requested), bytes_for_people(free), bytes_for_people(total));
 }
 
 }  // namespace penstock::device

@@ -6,6 +6,7 @@
 #include "runtime/device/driver_library.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -45,6 +46,8 @@ class nvjpeg_library {
   [[nodiscard]] std::string path() const { return library_.path(); }
   [[nodiscard]] std::string version_text() const;
   [[nodiscard]] static std::string text_of(int status);
+  /// For a lack of device memory: the sizes in bytes, and what to lower.
+  [[nodiscard]] static std::string out_of_memory(std::uint64_t requested, std::uint64_t free, std::uint64_t total);
 
   // Arguments as in nvjpegCreateEx etc.
   int (*create)(int, nvjpeg_abi::device_allocator*, void*, unsigned, nvjpegHandle**) = nullptr;

@@ -70,10 +70,21 @@ class DecoderTest(PenstockTest):
         code, out, err = self.penstock("replay", config, "--verify", "run.journal", "--set", "image.decoder=cpu")
         self.assertEqual(code, EXIT_OK, out + err)
 
+    def test_a_run_on_a_gpu_with_an_old_nvjpeg_is_refused_before_anything_is_started(self):
+        if not json.loads(self.penstock("version", "--json")[1])["cuda"]:
+            self.skipTest("built without CUDA")
+        self.environment.update(PENSTOCK_NVJPEG=os.path.join(BIN, "..", "lib", "libfake_nvjpeg.so"), FAKE_NVJPEG_VERSION="11.9.2")
+        code, _, err = self.penstock("run", self.config('decoder = "gpu"'), "--device", "cuda", "--quiet")
+        self.assertEqual(code, EXIT_FAILED, err)
+        self.assertIn("decoding JPEGs on the GPU needs nvJPEG: ", err)
+        self.assertIn("is nvJPEG 11.9.2, but 12 or later is needed; install it (", err)
+
     def test_a_share_outside_0_to_1_is_refused_and_so_is_a_mixture(self):
-        code, out, err = self.penstock("run", self.config('decoder = "hybrid"\ngpu_share = 1.5'))
-        self.assertEqual(code, EXIT_CONFIG, err)
-        self.assertIn("gpu_share", err)
+        for share, says in (("1.5", "between 0 and 1"), ("1.000001", "between 0 and 1"), ("-0.1", "between 0 and 1"), ("nan", "finite number")):
+            code, out, err = self.penstock("run", self.config('decoder = "hybrid"\ngpu_share = ' + share))
+            self.assertEqual(code, EXIT_CONFIG, (share, err))
+            self.assertIn("'gpu_share' in [image]", err, share)
+            self.assertIn(says, err, share)
         parts = "".join('[[datasets]]\nname = "%s"\nweight = 0.5\npath = "photos"\n' % name for name in "ab")
         code, out, err = self.penstock("run", self.write("m.toml", parts + '[sampler]\nepoch_samples = 40\n[image]\ndecoder = "gpu"\n'))
         self.assertEqual(code, EXIT_CONFIG, err)

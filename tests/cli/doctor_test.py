@@ -195,6 +195,15 @@ class RealMachineTest(DoctorTest):
                    "worker.cuda-free", "data.dataset", "data.sample"):
             self.assertEqual(rows[id]["status"], "ok", rows[id])
 
+    def test_an_old_nvjpeg_fails_its_row_or_is_a_warning_under_hybrid(self):
+        config = self.write("photos.toml", '[dataset]\npath = "photos"\n')
+        self.environment.update(PENSTOCK_NVJPEG=os.path.join(BIN, "..", "lib", "libfake_nvjpeg.so"), FAKE_NVJPEG_VERSION="11.9.2")
+        for decoder, status in (("gpu", "fail"), ("hybrid", "warn")):
+            row = self.examine(config, "--device", "cuda", "--set", 'image.decoder="%s"' % decoder)[1]["gpu.jpeg"]
+            self.assertEqual(row["status"], status, row)
+            self.assertIn("is nvJPEG 11.9.2, but 12 or later is needed", row["observed"])
+            self.assertIn("PENSTOCK_NVJPEG", row["remedy"])
+
     def test_a_requested_gpu_that_is_missing_fails(self):
         if os.path.exists("/dev/nvidiactl"):
             self.skipTest("this machine has a GPU")

@@ -1,7 +1,6 @@
 #include "runtime/device/cuda/jpeg_engine.hpp"
 
 #include "runtime/base/log.hpp"
-#include "runtime/base/units.hpp"
 #include "runtime/device/cuda/resize.hpp"
 #include "runtime/device/reference_jpeg.hpp"
 
@@ -34,10 +33,7 @@ std::string out_of_memory() {
   std::size_t free = 0;
   std::size_t total = 0;
   cudaMemGetInfo(&free, &total);
-  return fmt::format(
-      "allocating memory for decoding JPEGs on the GPU (requested {}, free {} of {}); lower [gpu] buffers or "
-      "[sampler] batch_size, or set [image] decoder = \"cpu\"",
-      bytes_for_people(asked_in_vain), bytes_for_people(free), bytes_for_people(total));
+  return nvjpeg_library::out_of_memory(asked_in_vain, free, total);
 }
 
 result<void> fine(cudaError_t status) {
