@@ -59,6 +59,23 @@ class TuningTest(PenstockTest):
         self.assertEqual(run.returncode, EXIT_OK, err)
         self.assertEqual([epoch["digest"] for epoch in json.loads(out)["epochs"]], expected)
 
+    def test_in_a_cgroup_with_half_a_core_auto_is_one_worker_and_stays_one(self):
+        enter = self.in_cgroup("cpu", {"cpu.cfs_quota_us": "50000"}, {"cpu.max": "50000 100000"})
+        run = self.start("run", self.write("half.toml", synthetic(samples=6000, batch=8, epochs=1, dataset='work = "1ms"')), "--quiet", "--json",
+                         preexec_fn=enter)
+        self.ok("wait", "--for=ready", "--timeout", "60s")
+        status = self.status()
+        self.assertEqual((len(status["workers"]), status["tuning"]["workers"]), (1, 1))
+        # The search has ended when the tuner has measured the one worker, which uses its whole quota.
+        tuning = self.wait_until(lambda: next((t for t in [self.status()["tuning"]] if t["state"] == "settled"), None), "the end of the search", 60)
+        self.assertEqual((tuning["workers"], tuning["steps"]), (1, []), tuning)
+        self.assertIn("of 0.5 cores were idle", tuning["why"])
+        out, err = run.communicate(timeout=100)
+        self.assertEqual(run.returncode, EXIT_OK, err)
+        report = json.loads(out)
+        self.check_sums(report)
+        self.assertEqual(report["epochs"][0]["delivered"], 6000)
+
     def test_a_pool_of_jobs_refuses_tuning(self):
         self.start("map", "--command", "sleep", "--input", self.write("in", "1000.5\n"), "--output", "out.jsonl", "--workers", 1, "--quiet")
         self.wait_until(lambda: self.penstock("status")[0] == EXIT_OK, "the pool")
