@@ -84,7 +84,8 @@ SLOTS = {"loader.slots_per_worker"}
 PASS = {"scheduler.order"}  # later batches may pass a late one
 STALLED = ("order", "decode")  # on a busy machine, or if no batch behind the stalled one is ready, it is decode
 WORKERS = {"loader.workers"}
-LESS = {"dataset.work", "image.size", None} | WORKERS  # None: on a busy machine, other programs have to stop
+LESS = {"dataset.work"} | WORKERS  # fewer workers, more, or less work: as many cores as there are
+SMALLER = {"image.size"} | WORKERS
 
 BOTTLENECKS = [
     # A slow disk: every read of a worker takes longer.
@@ -102,8 +103,8 @@ BOTTLENECKS = [
     Bottleneck("decode", LESS, "10 ms of work, owner in its process", made('work = "10ms"'), options=PROCESS),
     Bottleneck("decode", LESS, "5 ms of work and 1 ms of waiting", made('work = "5ms"\nwait = "1ms"')),
     Bottleneck("decode", LESS, "5 ms of work, 4 workers", made('work = "5ms"'), workers=4),
-    Bottleneck("decode", LESS, "large photos, 1 worker", photos(1200, 32), workers=1),
-    Bottleneck("decode", LESS, "large photos, owner in its process", photos(1200, 32), options=PROCESS),
+    Bottleneck("decode", SMALLER, "large photos, 1 worker", photos(1200, 32), workers=1),
+    Bottleneck("decode", SMALLER, "large photos, owner in its process", photos(1200, 32), options=PROCESS),
     Bottleneck("decode", WORKERS, "worker/1 slower than its peer", made('work = "1ms"'), slow_worker=1),
     Bottleneck("decode", WORKERS, "worker/0 slower than its peers", made('work = "500us"'), workers=3, slow_worker=0),
     # Order: one head stalls while later batches are ready, or there are few or small slots.
