@@ -11,6 +11,7 @@ constexpr std::int64_t bucket_ns = 100'000'000;
 constexpr std::size_t loads_kept = 15;   // per worker
 constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // a wait must be settled within this time
 constexpr std::size_t known_max = 8192;  // passages; far more than any stream has in flight
+constexpr std::size_t pauses_max = 64;  // while the consumer waits for one batch
 
 // A head is stalled if loading takes this many times as long as its worker's usual batch, and also exceeds it by
 // stalled_seconds. Only the time beyond `usual_part` times the usual counts as stalled.
@@ -64,16 +65,6 @@ double median(std::vector<double> values) {
 
 std::int64_t stamp(const batch_passage& b, batch_stage s) {
   return b.time_of(s);
-}
-
-/// Calls act(when, seconds) for the part of the interval in each bucket.
-template <class Act>
-void spread(std::int64_t from, std::int64_t to, Act act) {
-  while (from < to) {
-    const std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
-    act(from, seconds_of(end - from));
-    from = end;
-  }
 }
 
 /// Seconds for a sample, without `left_out` nanoseconds of the batch.
@@ -133,6 +124,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   if (looked_ > 0 && now - looked_ > nanoseconds(longest_turn).count()) forget_until(now);
   lost_now_ = 0;
   if (facts.begun == never) return last_ = {};
+  note_pause(now, facts);
   note_outage(now, facts);
   measure_workers(now, facts);
   if (facts.jobs) {
@@ -166,38 +158,56 @@ stream_limits::bucket& stream_limits::at(std::int64_t ns) {
   return (*into_)[ns / bucket_ns];
 }
 
-void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double weight) {
-  from = first_counted(from);
+/// Calls act(from, to) for the part of the interval in each bucket, without pauses and what is not counted any more.
+template <class Act>
+void stream_limits::spread(std::int64_t from, std::int64_t to, Act act) const {
+  from = std::max({from, counted_from_, oldest_});
   while (from < to) {
-    std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
-    // Without an owner, no batch can be taken: this overrides any other cause.
-    limit cause = what;
-    for (const outage& o : outages_) {
-      if (from >= o.from && from < o.to) cause = limit::start;
-      for (const std::int64_t edge : {o.from, o.to})
-        if (edge > from) end = std::min(end, edge);
+    const auto pause = std::ranges::find_if(pauses_, [from](const interval& p) { return p.to > from; });
+    if (pause != pauses_.end() && pause->from <= from) {
+      from = pause->to;
+      continue;
     }
-    const double seconds = seconds_of(end - from) * weight;
-    at(from).seconds[static_cast<std::size_t>(cause)] += seconds;
-    if (began_ == 0) at(from).of_beginning[static_cast<std::size_t>(cause)] += seconds;
+    std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
+    if (pause != pauses_.end()) end = std::min(end, pause->from);
+    act(from, end);
     from = end;
   }
 }
 
-std::int64_t stream_limits::first_counted(std::int64_t from) const {
-  return std::max({from, counted_from_, oldest_});
+void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double weight) {
+  spread(from, to, [&](std::int64_t first, std::int64_t last) {
+    while (first < last) {
+      std::int64_t end = last;
+      // Without an owner, no batch can be taken: this overrides any other cause.
+      limit cause = what;
+      for (const interval& o : outages_) {
+        if (first >= o.from && first < o.to) cause = limit::start;
+        for (const std::int64_t edge : {o.from, o.to})
+          if (edge > first) end = std::min(end, edge);
+      }
+      const double seconds = seconds_of(end - first) * weight;
+      at(first).seconds[static_cast<std::size_t>(cause)] += seconds;
+      if (began_ == 0) at(first).of_beginning[static_cast<std::size_t>(cause)] += seconds;
+      first = end;
+    }
+  });
+}
+
+void stream_limits::add_to(double bucket::*figure, std::int64_t from, std::int64_t to, double weight) {
+  spread(from, to, [&](std::int64_t first, std::int64_t last) { at(first).*figure += seconds_of(last - first) * weight; });
 }
 
 /// For time in which the consumer asked for a batch while it held every buffer.
 void stream_limits::add_held(std::int64_t from, std::int64_t to) {
   add(limit::consumer, from, to);
-  spread(first_counted(from), to, [this](std::int64_t when, double seconds) { at(when).held += seconds; });
+  add_to(&bucket::held, from, to);
 }
 
 /// For time in which the batch was on its way from a loader host.
 void stream_limits::add_link(std::int64_t from, std::int64_t to) {
   add(limit::wire, from, to);
-  spread(first_counted(from), to, [this](std::int64_t when, double seconds) { at(when).link += seconds; });
+  add_to(&bucket::link, from, to);
 }
 
 /// `from` to `to` is the stalled part of the head's load. If its worker had no core, that part is not the head's fault.
@@ -205,7 +215,7 @@ void stream_limits::add_stall(const limit_reading::stalled_head& head, std::int6
   const double starved = core_use_of(head.worker).starved;
   add(limit::order, from, to, 1 - starved);
   add_no_core(starved, from, to);
-  spread(first_counted(from), to, [&](std::int64_t when, double seconds) { at(when).stalled += seconds * (1 - starved); });
+  add_to(&bucket::stalled, from, to, 1 - starved);
   bucket& b = at(to);
   if (!b.stall || b.stall->seconds < head.seconds) b.stall = head;
 }
@@ -214,14 +224,13 @@ void stream_limits::add_stall(const limit_reading::stalled_head& head, std::int6
 void stream_limits::add_no_core(double weight, std::int64_t from, std::int64_t to) {
   if (weight <= 0) return;
   add(limit::decode, from, to, weight);
-  if (is_settling_the_first()) return;
-  spread(first_counted(from), to, [&](std::int64_t when, double seconds) { at(when).no_core += seconds * weight; });
+  if (!is_settling_the_first()) add_to(&bucket::no_core, from, to, weight);
 }
 
 /// For the part of this time in which the head's worker loaded slow samples. Does not attribute it to a limit.
 void stream_limits::add_slow(const limit_reading::awaited_sample& sample, double weight, std::int64_t from, std::int64_t to) {
   if (weight <= 0 || from >= to || is_settling_the_first()) return;
-  spread(first_counted(from), to, [&](std::int64_t when, double seconds) { at(when).slow_seconds += seconds * weight; });
+  add_to(&bucket::slow_seconds, from, to, weight);
   at(to).slow_samples.push_back(sample);
   keep_slowest(at(to).slow_samples);
 }
@@ -234,13 +243,17 @@ void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_
     const std::int64_t last = i + 1 < held.size() ? std::min(to, held[i + 1].leased) : to;
     if (first >= last) continue;
     add(limit::start, first, last);
-    spread(first_counted(first), last, [&](std::int64_t when, double seconds) { at(when).lost[held[i].worker] += seconds; });
+    spread(first, last, [&](std::int64_t since, std::int64_t until) { at(since).lost[held[i].worker] += seconds_of(until - since); });
   }
 }
 
-/// What deaths cost of a wait: unlike the shares, all of it counts, however long it is.
+/// What deaths cost of a wait: unlike the shares, all of it counts but pauses, however long it is.
 double stream_limits::cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const {
-  return seconds_of(std::max<std::int64_t>(to - std::max({from, held.front().leased, counted_from_}), 0));
+  const interval all{std::max({from, held.front().leased, counted_from_}), to};
+  const auto within = [&all](const interval& part) { return std::max<std::int64_t>(std::min(part.to, all.to) - std::max(part.from, all.from), 0); };
+  std::int64_t cost = within(all);
+  for (const interval& pause : pauses_) cost -= within(pause);
+  return seconds_of(cost);
 }
 
 /// Records which worker held a batch before it died, if the batch has been leased to another worker since. (A late
@@ -258,13 +271,25 @@ void stream_limits::note_lost(const limit_facts& facts) {
   }
 }
 
+/// Records the time since the last look as a pause if the session is or was paused.
+void stream_limits::note_pause(std::int64_t now, const limit_facts& facts) {
+  const bool was_paused = std::exchange(paused_, facts.is_paused);
+  while (!pauses_.empty() && (pauses_.front().to < std::min(now - kept_ns, taken_) || pauses_.size() > pauses_max)) pauses_.pop_front();
+  if (!was_paused && !paused_) return;
+  if (!pauses_.empty() && pauses_.back().to == looked_) {
+    pauses_.back().to = now;
+  } else {
+    pauses_.push_back({looked_, now});
+  }
+}
+
 /// Records the time since the last look as an outage if the owner could not work. Applies once the stream has begun.
 void stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
   const bool down = !facts.device_ready && !facts.owner_is_frozen;
   while (!outages_.empty() && outages_.front().to < now - kept_ns) outages_.pop_front();
   if (facts.jobs || taken_ == 0 || looked_ == 0 || facts.is_over || (!down && !facts.owner_is_frozen)) return;
   outages_.push_back({looked_, now});
-  if (down && (facts.owner_is_elsewhere || facts.waits_since)) down_ += seconds_of(now - looked_);
+  if (down && !paused_ && (facts.owner_is_elsewhere || facts.waits_since)) down_ += seconds_of(now - looked_);
   (down ? at(now).owner_down : at(now).owner_frozen) += seconds_of(now - looked_);
 }
 
@@ -487,7 +512,7 @@ void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
   if (taken_ == 0) waits = idle_since;
   add(limit::consumer, idle_since, waits);
   if (waits < now) waits_from_ = waits;
-  if (waits < now && !facts.is_paused) estimate_head(waits, now, facts);
+  if (waits < now) estimate_head(waits, now, facts);
 }
 
 void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const limit_facts& facts) {
@@ -558,11 +583,12 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
 
 /// For a pool: attributes the time since the last call to a limit.
 void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
-  if (looked_ == 0 || facts.is_paused || facts.is_over) return;
   const limited_jobs& jobs = *facts.jobs;
+  const auto waited_before = std::exchange(consumer_waited_, jobs.consumer_waited);
+  if (looked_ == 0 || facts.is_over) return;
   const bool work_waits = jobs.waiting > 0 || jobs.callers_wait;
   if (jobs.callers_hold_everything) return add_held(looked_, now);
-  if (jobs.consumer_waited) return sample_batches(now, facts, *jobs.consumer_waited);
+  if (jobs.consumer_waited) return sample_batches(now, facts, waited_before);
   if (!work_waits && jobs.running == 0) return add(limit::consumer, looked_, now);
   const auto ready = static_cast<double>(std::ranges::count_if(facts.workers, &worker_look::ready));
   if (ready == 0) return add(limit::start, looked_, now);
@@ -575,10 +601,9 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
 }
 
 /// For a data loader: while its consumer waits, the state of the workers says what it waits for.
-void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, nanoseconds waited) {
-  const auto before = std::exchange(consumer_waited_, waited);
-  if (!before || now <= looked_) return;
-  const double waits = std::clamp(seconds_of((waited - *before).count()) / seconds_of(now - looked_), 0.0, 1.0);
+void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, std::optional<nanoseconds> waited_before) {
+  if (!waited_before || now <= looked_) return;
+  const double waits = std::clamp(seconds_of((*facts.jobs->consumer_waited - *waited_before).count()) / seconds_of(now - looked_), 0.0, 1.0);
   add(limit::consumer, looked_, now, 1 - waits);
   const bool some_load = std::ranges::any_of(facts.workers, [](const worker_look& w) { return w.ready && w.busy; });
   const bool some_start = std::ranges::any_of(facts.workers, &worker_look::starts) || std::ranges::none_of(facts.workers, &worker_look::ready);

@@ -177,7 +177,7 @@ class stream_limits {
     double busy = 0;
     bool waited = false;  // whether the consumer waited
   };
-  struct outage {
+  struct interval {
     std::int64_t from = 0;
     std::int64_t to = 0;
   };
@@ -207,8 +207,10 @@ class stream_limits {
 
   void forget_until(std::int64_t now);
   [[nodiscard]] bucket& at(std::int64_t ns);
-  [[nodiscard]] std::int64_t first_counted(std::int64_t from) const;
+  template <class Act>
+  void spread(std::int64_t from, std::int64_t to, Act act) const;
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
+  void add_to(double bucket::*figure, std::int64_t from, std::int64_t to, double weight = 1);
   /// Then the cause belongs to the beginning: after_beginning() could not tell it apart.
   [[nodiscard]] bool is_settling_the_first() const noexcept { return began_ == 0 && into_ == &settled_; }
   void add_held(std::int64_t from, std::int64_t to);
@@ -216,6 +218,7 @@ class stream_limits {
   void add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to);
   [[nodiscard]] double cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const;
   void note_lost(const limit_facts& facts);
+  void note_pause(std::int64_t now, const limit_facts& facts);
   void note_outage(std::int64_t now, const limit_facts& facts);
   void measure_workers(std::int64_t now, const limit_facts& facts);
   void remember(const limit_facts& facts);
@@ -228,7 +231,7 @@ class stream_limits {
   void estimate_head(std::int64_t from, std::int64_t now, const limit_facts& facts);
   void estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now, const limit_facts& facts);
   void sample_jobs(std::int64_t now, const limit_facts& facts);
-  void sample_batches(std::int64_t now, const limit_facts& facts, nanoseconds waited);
+  void sample_batches(std::int64_t now, const limit_facts& facts, std::optional<nanoseconds> waited_before);
   [[nodiscard]] std::optional<double> typical_of(std::uint32_t worker) const;
   [[nodiscard]] bool is_held_up_by_link(std::uint32_t worker) const;
   void add_link(std::int64_t from, std::int64_t to);
@@ -255,7 +258,9 @@ class stream_limits {
   std::map<std::uint32_t, worker_memory> workers_;
   std::deque<work_seen> work_;
   std::optional<nanoseconds> consumer_waited_;  // as of the last look; only for a data loader
-  std::deque<outage> outages_;  // times in which the owner could not work
+  std::deque<interval> outages_;  // times in which the owner could not work
+  std::deque<interval> pauses_;   // they belong to no limit
+  bool paused_ = false;           // at the last look
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has taken none
   std::int64_t released_ = 0;  // when the consumer released that batch; 0: it has not
   std::int64_t began_ = 0;     // when the beginning ended; 0: it has not

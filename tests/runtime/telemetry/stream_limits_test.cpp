@@ -562,6 +562,77 @@ TEST_CASE("no time is attributed before the first demand, while paused, or after
   CHECK(limits.look(f.begun + 4s, f).largest() == std::nullopt);
 }
 
+TEST_CASE("a pause counts towards no limit and no death, neither while it lasts nor after it") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.workers = {{0, 1, true, false, false, false, {}, {}}, {1, 1, true, false, false, false, {}, {}}};
+  const auto ns = [](nanoseconds since) { return made_up_pipeline::start_ns + since.count(); };
+  batch_passage first;
+  first.incarnation = 1;
+  first.samples = 4;
+  first.demanded = ns(0ms);
+  for (nanoseconds::rep& stage : first.at) stage = ns(1ms);
+  batch_passage b;
+  b.position = 1;
+  b.incarnation = 1;
+  b.samples = 4;
+  stream_limits limits;
+  limit_reading r;
+  nanoseconds t = 200ms;
+  const auto look_until = [&](nanoseconds until) {
+    for (; t <= until; t += 200ms) r = limits.look(f.begun + t, f);
+  };
+  f.passages = {first};
+  look_until(2s);
+  f.passages = {};
+  f.waits_since = f.begun + 2s;
+  bool dies = false;
+  SECTION("the next batch is not leased before the end of the pause") {}
+  SECTION("the next batch's worker dies in the pause") {
+    b.at[0] = ns(2s);
+    f.passages = {b};
+    dies = true;
+  }
+  f.is_paused = true;
+  look_until(5s);
+  f.workers[0].ready = !dies;
+  look_until(10s);
+  CHECK(r.waited() < 0.001);
+  f.is_paused = false;
+  b.worker = 1;
+  b.at[0] = ns(10s);
+  f.workers[1].busy = true;
+  f.passages = {b};
+  look_until(10400ms);
+  CHECK(r.of(limit::start) < 0.01);
+  b.at[1] = ns(10s);
+  for (std::size_t i = 2; i < batch_stages; ++i) b.at[i] = ns(10500ms);
+  b.demanded = ns(2s);
+  b.number = 2;
+  f.passages = {b};
+  f.waits_since = f.begun + 10500ms;
+  look_until(10600ms);
+  CHECK(r.of(limit::start) < 0.01);
+  CHECK(r.of(limit::decode) > 0.02);  // the load after the pause counts
+  CHECK(r.lost_seconds.value_or(0) < 0.01);
+}
+
+TEST_CASE("a data loader's wait for a batch during a pause counts towards no limit") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.jobs = limited_jobs{1, 0, false, false, 0ns};
+  f.workers = {{0, 1, true, false, false, false, {}, {}}};
+  stream_limits limits;
+  limit_reading r;
+  for (nanoseconds t = 0ms; t <= 8s; t += 200ms) {
+    f.is_paused = t >= 1s && t <= 6s;
+    r = limits.look(f.begun + t, f);
+    if (f.is_paused) *f.jobs->consumer_waited += 200ms;
+  }
+  CHECK(r.waited() == 0);
+  CHECK(r.of(limit::consumer) == Catch::Approx(2.6 / 8).margin(0.03));
+}
+
 TEST_CASE("time in which the program was suspended does not count") {
   pipeline_plan p = quick();
   p.load = loads(40ms);
