@@ -55,6 +55,13 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   facts.is_paused = run.status.state == "paused";
   facts.is_over = run.status.outcome != run_outcome::running || run.status.state == "stopping";
   facts.workers = workers;
+  if (const worker_status* const alone = worker_of(run.status, run.sacrificial_place)) {
+    worker_look& seen = facts.sacrificial.emplace();
+    seen.id = alone->id;
+    seen.incarnation = alone->incarnation;
+    seen.ready = alone->state == "ready" || alone->state == "draining";
+    seen.sample_for = nanoseconds(static_cast<std::int64_t>(alone->current_sample_seconds.value_or(0) * 1e9));
+  }
   if (const auto& jobs = run.status.jobs) {
     facts.jobs = {jobs->waiting - jobs->handed, jobs->handed + jobs->running, jobs->callers_wait, jobs->callers_hold_everything};
     facts.jobs->any_ended = jobs->ok + jobs->failed + jobs->cancelled > 0;

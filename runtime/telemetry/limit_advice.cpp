@@ -388,10 +388,12 @@ struct writer {
             {"A new owner opens the device and registers the slots before it takes a batch."}};
   }
 
-  /// For `start` if most of it is time in which no worker held the next batch because the worker that held it had died.
-  limit_advice worker_died() const {
+  /// Whether this share of the time is mostly time in which the stream waited for batches of a worker that died.
+  [[nodiscard]] bool waits_for_dead_worker(double share) const { return context.work == work_kind::samples && r.lost && 2 * r.lost->share > share; }
+
+  limit_advice worker_died(limit what) const {
     const std::string end = context.lost_worker_end.empty() ? "died" : context.lost_worker_end;
-    return {limit::start,
+    return {what,
             "",
             fmt::format("The death of worker/{} limits you: it {}; for {} % of the time the stream waited for its batches.",
                         r.lost->worker, end, percent(r.lost->share)),
@@ -399,7 +401,7 @@ struct writer {
   }
 
   limit_advice start() const {
-    if (context.work == work_kind::samples && r.lost && 2 * r.lost->share > r.of(limit::start)) return worker_died();
+    if (waits_for_dead_worker(r.of(limit::start))) return worker_died(limit::start);
     if (2 * (r.owner_frozen + r.owner_down) > r.of(limit::start)) return owner_away();
     const std::uint64_t recycles = settings.loader.limits.recycle_after_samples;
     if (context.restarts > 0 && recycles > 0) {
@@ -450,6 +452,7 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_context&
   if (!what) return {{}, "", "Nothing has limited the stream so far.", {}};
   const writer w{reading, context, settings};
   const bool loads = *what == limit::storage || *what == limit::decode || *what == limit::order;
+  if (loads && w.waits_for_dead_worker(reading.waited())) return w.worker_died(*what);
   if (loads && w.waits_for_slow_samples()) return w.slow_samples(*what);
   switch (*what) {
     case limit::storage: return w.storage();

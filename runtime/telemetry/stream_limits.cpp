@@ -126,6 +126,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   if (facts.begun == never) return last_ = {};
   note_pause(now, facts);
   note_outage(now, facts);
+  if (!facts.jobs) note_lost(now, facts);
   measure_workers(now, facts);
   if (facts.jobs) {
     sample_jobs(now, facts);
@@ -235,39 +236,58 @@ void stream_limits::add_slow(const limit_reading::awaited_sample& sample, double
   keep_slowest(at(to).slow_samples);
 }
 
-/// For time in which the stream waited for a batch whose workers died one after the other, until it was leased to the last
-/// one. Each worker is charged from its own lease on.
-void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) {
+/// For time in which the stream waited for a batch that workers lost one after the other. While a worker had it, the time counts as
+/// work, whatever became of it, and then, until it was leased `again`, as start. Each worker that died is charged from its own lease on.
+void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t again, std::int64_t to,
+                             const limit_facts& facts) {
+  std::uint32_t charged = held.front().of.worker;
   for (std::size_t i = 0; i < held.size(); ++i) {
-    const std::int64_t first = std::max(from, held[i].leased);
-    const std::int64_t last = i + 1 < held.size() ? std::min(to, held[i + 1].leased) : to;
-    if (first >= last) continue;
-    add(limit::start, first, last);
-    spread(first, last, [&](std::int64_t since, std::int64_t until) { at(since).lost[held[i].worker] += seconds_of(until - since); });
+    const earlier_lease& one = held[i];
+    const bool is_last = i + 1 == held.size();
+    const std::int64_t next = is_last ? again : stamp(held[i + 1].of, batch_stage::leased);
+    const std::int64_t leased = std::max(from, stamp(one.of, batch_stage::leased));
+    const std::int64_t ended = std::clamp(one.ended, leased, std::max(next, leased));
+    add_unfinished(one.of, leased, ended, one.reads, false, facts);
+    add(limit::start, ended, next);
+    if (one.died) charged = one.of.worker;
+    spread(leased, is_last ? to : next, [&](std::int64_t first, std::int64_t last) { at(first).lost[charged] += seconds_of(last - first); });
   }
 }
 
 /// What deaths cost of a wait: unlike the shares, all of it counts but pauses, however long it is.
 double stream_limits::cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const {
-  const interval all{std::max({from, held.front().leased, counted_from_}), to};
+  const interval all{std::max({from, stamp(held.front().of, batch_stage::leased), counted_from_}), to};
   const auto within = [&all](const interval& part) { return std::max<std::int64_t>(std::min(part.to, all.to) - std::max(part.from, all.from), 0); };
   std::int64_t cost = within(all);
   for (const interval& pause : pauses_) cost -= within(pause);
   return seconds_of(cost);
 }
 
-/// Records which worker held a batch before it died, if the batch has been leased to another worker since. (A late
-/// batch can also have two workers: both are alive.) The sacrificial worker, which is not in `workers`, tries a batch that
-/// others have lost: its time is charged to the last of them.
-void stream_limits::note_lost(const limit_facts& facts) {
+const worker_look* stream_limits::look_of(const batch_passage& b, const limit_facts& facts) {
+  const auto is_its = [&b](const worker_look& w) { return w.id == b.worker && w.incarnation == b.incarnation && w.ready; };
+  if (facts.sacrificial && is_its(*facts.sacrificial)) return &*facts.sacrificial;
+  const auto found = std::ranges::find_if(facts.workers, is_its);
+  return found == facts.workers.end() ? nullptr : &*found;
+}
+
+/// Records the lease of a batch whose worker has died, or that the sacrificial worker has tried for the last one. (A late batch
+/// can also have two workers: both are alive.)
+void stream_limits::note_lost(std::int64_t now, const limit_facts& facts) {
   for (const batch_passage& b : facts.passages) {
     const auto known = known_.find(b.position);
-    if (known == known_.end() || stamp(b, batch_stage::leased) <= stamp(known->second, batch_stage::leased)) continue;
-    const batch_passage& before = known->second;
-    const auto w = std::ranges::find(facts.workers, before.worker, &worker_look::id);
-    const bool lives = w != facts.workers.end() && w->incarnation == before.incarnation && w->ready;
-    if (lives || (w == facts.workers.end() && lost_.contains(b.position))) continue;
-    lost_[b.position].push_back({before.worker, stamp(before, batch_stage::leased)});
+    const bool is_leased_again = known != known_.end() && stamp(b, batch_stage::leased) > stamp(known->second, batch_stage::leased);
+    const batch_passage& before = is_leased_again ? known->second : b;
+    if (before.reached() >= batch_stage::loaded) continue;
+    const auto lost = lost_.find(b.position);
+    const bool is_noted = lost != lost_.end() && stamp(lost->second.back().of, batch_stage::leased) == stamp(before, batch_stage::leased);
+    const bool lives = look_of(before, facts) != nullptr;
+    const bool was_tried_alone = is_leased_again && lost != lost_.end() && facts.sacrificial && facts.sacrificial->id == before.worker;
+    if (lives && is_noted && !is_leased_again) {  // its worker's state is told later than its first lease
+      lost->second.pop_back();
+      if (lost->second.empty()) lost_.erase(lost);
+    }
+    if (is_noted || (lives && !was_tried_alone)) continue;
+    lost_[b.position].push_back({before, is_leased_again ? stamp(b, batch_stage::leased) : now, workers_[before.worker].reads, !lives});
   }
 }
 
@@ -331,6 +351,7 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
     before.cpu = w.cpu;
     before.core_wait = w.core_wait;
     before.received = w.receiving;
+    before.reads = w.reads;
   }
   while (!work_.empty() && work_.front().at < now - kept_ns) work_.pop_front();
   const bool without_owner = !outages_.empty() && outages_.back().to == now;
@@ -339,7 +360,6 @@ void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) 
 
 /// Records the progress of batches, and settles finished waits.
 void stream_limits::remember(const limit_facts& facts) {
-  note_lost(facts);
   // These are reported again, except those that vanished in a seek or with their worker.
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
   std::vector<const batch_passage*> taken;
@@ -394,9 +414,9 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t converted = std::max(stamp(b, batch_stage::ready), copied);
   double cost = 0;
   if (const auto lost = lost_.find(b.position); lost != lost_.end()) {
-    part(from, std::min(lost->second.front().leased, leased), is(limit::start));
+    part(from, std::min(stamp(lost->second.front().of, batch_stage::leased), leased), is(limit::start));
     part(from, leased, [&](std::int64_t first, std::int64_t last) {
-      add_lost(lost->second, first, last);
+      add_lost(lost->second, first, last, last, facts);
       cost += cost_of(lost->second, first, last);
     });
     lost_.erase(lost);
@@ -543,42 +563,52 @@ void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const lim
 
 void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now,
                                   const limit_facts& facts) {
-  const auto w = std::ranges::find(facts.workers, head.worker, &worker_look::id);
-  std::int64_t begun = stamp(head, batch_stage::leased);
-  const auto lost = lost_.find(head.position);
-  std::vector<earlier_lease> held = lost != lost_.end() ? lost->second : std::vector<earlier_lease>{};
-  const bool is_lost = w == facts.workers.end() || !w->ready || w->incarnation != head.incarnation;
-  if (is_lost && (held.empty() || w != facts.workers.end())) held.push_back({head.worker, begun});
-  const std::int64_t until = is_lost ? now : std::min(begun, now);
-  add(limit::start, from, held.empty() ? until : std::min(held.front().leased, until));  // until it was leased for the first time
-  if (!held.empty()) {
-    add_lost(held, from, until);
+  const worker_look* const w = look_of(head, facts);
+  const bool is_tried_alone = facts.sacrificial && facts.sacrificial->id == head.worker;
+  const std::int64_t leased = std::min(stamp(head, batch_stage::leased), now);
+  const std::int64_t again = w == nullptr ? now : leased;  // until then no living worker had it
+  if (const auto lost = lost_.find(head.position); lost != lost_.end()) {
+    const std::vector<earlier_lease>& held = lost->second;
+    const std::int64_t until = is_tried_alone ? now : again;
+    add(limit::start, from, std::min(stamp(held.front().of, batch_stage::leased), again));
+    add_lost(held, from, again, until, facts);
     lost_now_ = std::min(lost_now_ + cost_of(held, from, until), seconds_of(now - (taken_ == 0 ? ns_of(facts.begun) : taken_)));
+  } else {
+    add(limit::start, from, again);
   }
-  if (is_lost) return;
-  for (const auto& [position, b] : known_) {
-    if (b.worker == head.worker && position != head.position)
-      begun = std::max(begun, stamp(b, batch_stage::loaded));
-  }
-  begun = std::min(begun, now);
-  from = std::max(from, std::min(stamp(head, batch_stage::leased), now));
+  if (w == nullptr) return;
+  from = std::max(from, leased);
   if (is_held_up_by_link(head.worker)) return add_link(from, now);
-  const double busy = seconds_of(now - begun);
-  const double usual_sample = typical_of(head.worker).value_or(busy);
-  const double usual = usual_sample * std::max<std::uint32_t>(head.samples, 1);
-  const double reading = w->reads ? 1 : workers_[head.worker].reading;
-  const auto usual_time = nanoseconds(static_cast<std::int64_t>(usual_sample * 1e9));
-  if (is_slow_sample(w->sample_for, usual_time)) {
-    const std::int64_t slow_since = std::max(from, now - (w->sample_for - usual_time).count());
-    add_slow({head.worker, seconds_of(w->sample_for.count()), {}}, 1 - core_use_of(head.worker).starved, slow_since, now);
+  if (const auto usual = typical_of(head.worker)) {
+    const auto usual_time = nanoseconds(static_cast<std::int64_t>(*usual * 1e9));
+    if (is_slow_sample(w->sample_for, usual_time)) {
+      const std::int64_t slow_since = std::max(from, now - (w->sample_for - usual_time).count());
+      add_slow({head.worker, seconds_of(w->sample_for.count()), {}}, 1 - core_use_of(head.worker).starved, slow_since, now);
+    }
   }
-  if (busy > stalled_from * usual && busy - usual > stalled_seconds && others_are_ready(head, now, facts)) {
-    const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
-    const std::int64_t stalls = std::clamp(begun + excused, from, now);
-    add_work(head.worker, reading, from, stalls);
-    return add_stall({head.worker, busy, {}, true}, stalls, now);
+  add_unfinished(head, from, now, w->reads, true, facts);
+}
+
+/// For the time until `to` in which the consumer waited while a worker loaded the head, and did not finish. `reads`: it was reading
+/// then. `still_loads`: `to` is now.
+void stream_limits::add_unfinished(const batch_passage& b, std::int64_t from, std::int64_t to, bool reads, bool still_loads,
+                                   const limit_facts& facts) {
+  if (from >= to) return;
+  std::int64_t begun = stamp(b, batch_stage::leased);
+  for (const auto& [position, other] : known_) {
+    const std::int64_t loaded = stamp(other, batch_stage::loaded);
+    if (other.worker == b.worker && other.incarnation == b.incarnation && position != b.position) begun = std::max(begun, loaded);
   }
-  add_work(head.worker, reading, from, now);
+  begun = std::min(begun, to);
+  const double busy = seconds_of(to - begun);
+  const double usual = typical_of(b.worker).value_or(busy) * std::max<std::uint32_t>(b.samples, 1);
+  const double reading = reads ? 1 : workers_[b.worker].reading;
+  std::int64_t stalls = to;
+  if (busy > stalled_from * usual && busy - usual > stalled_seconds && others_are_ready(b, to, facts)) {
+    stalls = std::clamp(begun + static_cast<std::int64_t>(usual_part * usual * 1e9), from, to);
+    add_stall({b.worker, busy, {}, still_loads}, stalls, to);
+  }
+  add_work(b.worker, reading, from, stalls);
 }
 
 /// For a pool: attributes the time since the last call to a limit.

@@ -9,7 +9,7 @@
 //              ran code whose reads are not timed, or
 //              waited for a core
 //   order      it was stalled while later batches were ready, or slots were so few (or batches so small) that workers idled
-//   start      no worker held it, or its device was not open; also while the owner's process is suspended or being replaced
+//   start      no living worker held it, or its device was not open; also while the owner's process is suspended or being replaced
 //   consumer   the consumer did not ask for a batch, or held every device buffer
 //
 // A finished wait is attributed from the batch's timestamps. A wait in progress is attributed by the head's state at
@@ -51,6 +51,7 @@ struct limited_jobs {
 struct limit_facts {
   std::vector<batch_passage> passages;  ///< all that are in flight, then those released since the previous look
   std::vector<worker_look> workers;
+  std::optional<worker_look> sacrificial{};  ///< not among `workers`; it tries alone a sample that may have killed others
   std::optional<steady_time> waits_since;  ///< set while the consumer waits for a batch
   steady_time begun = never;               ///< the first demand
   std::uint32_t slots_per_worker = 1;
@@ -182,8 +183,10 @@ class stream_limits {
     std::int64_t to = 0;
   };
   struct earlier_lease {
-    std::uint32_t worker = 0;
-    std::int64_t leased = 0;
+    batch_passage of;
+    std::int64_t ended = 0;  // since then its worker has not worked on it
+    bool reads = false;      // it was reading then
+    bool died = true;        // false: the sacrificial worker has tried a sample of it
   };
   struct worker_memory {
     std::uint32_t incarnation = 0;
@@ -191,6 +194,7 @@ class stream_limits {
     nanoseconds core_wait{0};
     double starved = 0;        // share of the last second in which it had no core
     double running = 0;        // the same for the time on a core
+    bool reads = false;  // at the last look
     nanoseconds received{0};
     double receiving = 0;  // share of the last second in which its batches were on their way
     double working = 0;    // share of the last second in which it worked
@@ -215,9 +219,10 @@ class stream_limits {
   [[nodiscard]] bool is_settling_the_first() const noexcept { return began_ == 0 && into_ == &settled_; }
   void add_held(std::int64_t from, std::int64_t to);
   void add_stall(const limit_reading::stalled_head& head, std::int64_t from, std::int64_t to);
-  void add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to);
+  void add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t again, std::int64_t to, const limit_facts& facts);
   [[nodiscard]] double cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const;
-  void note_lost(const limit_facts& facts);
+  [[nodiscard]] static const worker_look* look_of(const batch_passage& b, const limit_facts& facts);
+  void note_lost(std::int64_t now, const limit_facts& facts);
   void note_pause(std::int64_t now, const limit_facts& facts);
   void note_outage(std::int64_t now, const limit_facts& facts);
   void measure_workers(std::int64_t now, const limit_facts& facts);
@@ -230,6 +235,7 @@ class stream_limits {
   void estimate(std::int64_t now, const limit_facts& facts);
   void estimate_head(std::int64_t from, std::int64_t now, const limit_facts& facts);
   void estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now, const limit_facts& facts);
+  void add_unfinished(const batch_passage& b, std::int64_t from, std::int64_t to, bool reads, bool still_loads, const limit_facts& facts);
   void sample_jobs(std::int64_t now, const limit_facts& facts);
   void sample_batches(std::int64_t now, const limit_facts& facts, std::optional<nanoseconds> waited_before);
   [[nodiscard]] std::optional<double> typical_of(std::uint32_t worker) const;
@@ -254,7 +260,7 @@ class stream_limits {
   std::map<std::int64_t, bucket> estimated_;       // for the wait in progress; rebuilt at each look
   std::map<std::int64_t, bucket>* into_ = &settled_;
   std::map<stream_position, batch_passage> known_;  // batches not taken yet, and the last ones taken
-  std::map<stream_position, std::vector<earlier_lease>> lost_;  // batches that another worker loads: each worker that died, in turn
+  std::map<stream_position, std::vector<earlier_lease>> lost_;  // batches that workers have lost: their leases, in turn
   std::map<std::uint32_t, worker_memory> workers_;
   std::deque<work_seen> work_;
   std::optional<nanoseconds> consumer_waited_;  // as of the last look; only for a data loader

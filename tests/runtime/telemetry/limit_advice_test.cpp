@@ -246,7 +246,13 @@ TEST_CASE("a worker whose death delayed the stream is named, not the start of it
                            "the stream waited for its batches.");
   CHECK(advice.key.empty());
   CHECK(contains(advice.more.front(), "`penstock describe worker/3`"));
-  r.lost->share = 0.1;
+  r = mostly(limit::order, 0.6);  // the batch was stalled until its worker was killed
+  r.share[static_cast<std::size_t>(limit::start)] = 0.1;
+  r.lost = {3, 0.7};
+  CHECK(contains(advise(r, context, {}).sentence, "The death of worker/3 limits you"));
+  CHECK(advise(r, context, {}).what == limit::order);
+  r = mostly(limit::start, 0.8);
+  r.lost = {3, 0.1};
   CHECK(contains(advise(r, context, {}).sentence, "Starting limits you"));
 }
 

@@ -189,6 +189,7 @@ TEST_CASE("if a batch kills one worker after another, each is charged from its o
   look_until(50200ms, 62s);
   REQUIRE(r.lost);
   CHECK(r.lost->worker == 0);
+  f.sacrificial = {2, 1, true, false, true, false, {}, {}};
   lease(2, 62200ms);  // the sacrificial worker tries the batch
   look_until(62200ms, 75s);
   REQUIRE(r.lost);
@@ -247,7 +248,7 @@ TEST_CASE(
   f.passages = {};
   for (nanoseconds t = 4800ms; t <= 16s; t += 200ms) {
     look_until(t, t);
-    if (r.lost) CHECK(r.lost->share <= r.of(limit::start) + 1e-6);
+    if (r.lost) CHECK(r.lost->share <= r.waited() + 1e-6);
   }
   CHECK_FALSE(r.lost.has_value());
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // over the whole run
@@ -301,6 +302,7 @@ TEST_CASE("all the time that workers hung on the awaited batch before they were 
   REQUIRE(r.lost);
   CHECK(r.lost->worker == 0);
   CHECK(r.lost->share > 0.9);
+  f.sacrificial = {64, 1, true, false, true, false, {}, {}};
   leased_to(64, 63s);  // the sample is tried alone
   look_until(93s);
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(92).margin(0.21));
@@ -322,6 +324,47 @@ TEST_CASE("all the time that workers hung on the awaited batch before they were 
     look_until(96s);
   }
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(93).margin(0.21));
+}
+
+TEST_CASE("the time in which a worker hangs on the awaited batch counts as the stalled load, also after its death and in later attempts") {
+  made_up_pipeline pipeline([] {
+    pipeline_plan p = quick();
+    p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch == 50 ? 1h : 10ms, 0ns}; };
+    return p;
+  }());
+  stream_limits limits;
+  limit_reading r;
+  limit_facts f;
+  nanoseconds t = 0s;
+  for (; t <= 20s; t += 200ms) r = limits.look(made_up_pipeline::start() + t, f = pipeline.facts_at(t));
+  const auto head = std::ranges::find_if(f.passages, [](const batch_passage& b) { return b.reached() < batch_stage::loaded; });
+  REQUIRE(head != f.passages.end());
+  CHECK(r.of(limit::order) > 0.9);
+  const auto look_until = [&](nanoseconds until) {
+    for (; t <= until; t += 200ms) r = limits.look(made_up_pipeline::start() + t, f);
+    CHECK(r.of(limit::order) > 0.85);
+    CHECK(r.of(limit::start) < 0.15);
+    CHECK(r.lost_seconds.value_or(0) > 0);
+  };
+  const auto lease_to = [&](std::uint32_t worker, std::uint32_t incarnation) {
+    head->worker = worker;
+    head->incarnation = incarnation;
+    head->at[0] = made_up_pipeline::start_ns + t.count();
+  };
+  const std::uint32_t first = head->worker;
+  const std::uint32_t second = (first + 1) % 4;
+  f.workers[first].ready = false;  // it was killed
+  look_until(20600ms);
+  f.workers[first] = {first, 2, true, false, false, false, {}, {}};
+  lease_to(second, 1);
+  look_until(25s);  // another one hangs at the same sample
+  f.workers[second].ready = false;
+  look_until(25400ms);
+  f.sacrificial = {64, 1, true, false, true, false, {}, {}};
+  lease_to(64, 1);
+  look_until(40s);  // and so does the sacrificial worker
+  f.sacrificial->ready = false;
+  look_until(40400ms);
 }
 
 TEST_CASE("deaths of a worker and of the owner at the same time cost no more than the wait") {
