@@ -72,7 +72,7 @@ class shared_queue : public std::enable_shared_from_this<shared_queue> {
   virtual void drop_state() = 0;
 
   actor_system& system_;
-  bool by_sender_ = false;  // for the thread that runs the actor
+  bool by_sender_ = false;  // used only by the thread that runs the actor
   std::mutex mutex_;
   std::vector<caf::mailbox_element_ptr> waiting_;
   bool busy_ = false;                 // a thread runs the actor or is about to

@@ -73,7 +73,7 @@ class job_programs::room_of_job final : public DeviceJob::room {
     if (bytes > program_result_bytes_max) {
       too_large = true;
       throw error({errc::out_of_memory,
-                   fmt::format("its result has {}, but the limit is {}: keep larger results on the device",
+                   fmt::format("its result is {}, but the limit is {}: keep larger results on the device",
                                bytes_for_people(bytes), bytes_for_people(program_result_bytes_max)),
                    0});
     }

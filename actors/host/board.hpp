@@ -93,7 +93,7 @@ class board {
   [[nodiscard]] telemetry::limit_reading limits() const;
   /// When the consumer first asked for work; `never` before that.
   [[nodiscard]] steady_time begun_at() const;
-  /// Whether the device reads the slots by DMA, as far as it has reported that.
+  /// Whether the device has reported that it reads the slots by DMA.
   [[nodiscard]] bool is_pinned() const;
   [[nodiscard]] telemetry::metrics_facts metrics(steady_time now) const;
   /// Takes the epochs from the scheduler's accounts.

@@ -40,7 +40,7 @@ control::answer answer_logs(const json& request, bool last_call, const process::
   if (!query.source.empty() && !book.knows(query.source)) {
     return control::refusal(
         exit_codes::no_target, "no_target",
-        fmt::format("there is no '{}' with a log", shortened(printable(query.source), 60)));
+        fmt::format("'{}' has no log", shortened(printable(query.source), 60)));
   }
   query.previous = request.value("previous", json()) == true;
   const json tail = request.value("tail", json());

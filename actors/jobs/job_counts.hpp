@@ -43,8 +43,8 @@ class job_counts {
 
   /// False if, after that time, the callers of some submitted jobs have not been notified.
   [[nodiscard]] bool wait_until_all_notified(nanoseconds at_most);
-  /// Leaves out the bytes held, which only admission knows. Jobs that are neither running nor ended count as waiting, also
-  /// those that a worker has been given. When the worker has begun one of them, host::look_closer counts it as running.
+  /// Leaves out the bytes held, which only admission knows. Jobs that are neither running nor ended count as waiting, even
+  /// if a worker already has them. When the worker has begun one of them, host::look_closer counts it as running.
   [[nodiscard]] pool_statistics statistics() const;
 
  private:

@@ -28,7 +28,7 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
     throw error(
         {errc::usage,
          fmt::format("submitting a job for worker {}: {}", *options.worker,
-                     there == 1 ? "the only worker has the number 0"
+                     there == 1 ? "there is only worker 0"
                                 : fmt::format("there are {} workers, numbers 0 to {}", there, there - 1)),
          0});
   }

@@ -30,7 +30,7 @@ class expected_leases {
   void set_dataset(Dataset* dataset);
 
  private:
-  std::mutex mutex_;  ///< guards `dataset_`, also during its expect()
+  std::mutex mutex_;  ///< guards `dataset_`, even during its expect()
   Dataset* dataset_ = nullptr;
   std::mutex orders_;  ///< guards the rest: the actor locks it for each sample, and must not wait for Dataset::expect
   std::deque<protocol::load_batch> urgent_;

@@ -63,7 +63,7 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   }
   const auto begin = std::chrono::steady_clock::now();
   const nanoseconds read_before = time_spent_reading();
-  static_cast<void>(times_.take());  // of a lease that was dropped
+  static_cast<void>(times_.take());  // discards the times of a lease that was dropped
   protocol::batch_loaded report{lease.slot, lease.generation, 0, {}, 0, 0};
   const std::span<std::byte> slot = context_.slots.slot(lease.slot);
   std::vector<std::uint64_t> survivors;

@@ -67,7 +67,7 @@ class loader_book {
 
   // Outcomes.
   [[nodiscard]] next_step described(std::vector<tensor_spec> tensors);
-  /// `pid`: of this process, for messages.
+  /// `pid`: this process, for messages.
   [[nodiscard]] next_step set_up(bool cuda_loaded, std::int32_t pid);
   [[nodiscard]] next_step urgent(std::optional<protocol::load_batch> lease);
   [[nodiscard]] next_step ran(bool cuda_loaded);

@@ -244,7 +244,7 @@ std::string loader_host::admit(session_number session, const std::string& name) 
   if (has > 0) return fmt::format("{} gives this session {} of its {}", facts_.name, has, counted(settings_.workers, "worker"));
   std::vector<std::string> others;
   for (const auto& [number, one] : guests_) others.push_back(printable(one.name));
-  return fmt::format("{} has no free worker yet: it works for {}", facts_.name, fmt::join(others, ", "));
+  return fmt::format("{} has no free worker yet: its workers serve {}", facts_.name, fmt::join(others, ", "));
 }
 
 void loader_host::has_joined(session_number session, const std::string& name, nanoseconds wait) {

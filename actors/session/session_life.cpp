@@ -37,7 +37,7 @@ std::function<void(const index_progress&)> indexing_logged() {
         if (std::chrono::steady_clock::now() < next) return;
         next = std::chrono::steady_clock::now() + said_every;
         if (now.waiting)
-          log::info("dataset", "waiting for another process that indexes the same shards");
+          log::info("dataset", "waiting for another process, which is indexing the same shards");
         else
           log::info("dataset", "indexing shards: {} of {}", bytes_for_people(now.bytes),
                     bytes_for_people(now.all));
@@ -175,7 +175,7 @@ result<void> Session::body::try_start() {
 }
 
 /// From any thread. Fails the run: stops the workers and gives the consumer the reason. Only the first
-/// failure counts: this reports it to the group, which may then fail, before the consumer learns of it.
+/// failure counts: it is reported to the group, which may then fail, before the consumer learns of it.
 void Session::body::fail(const failure& why) {
   if (!board_.ended(run_outcome::failed, why, now())) return;
   tell(host::event_of(event_kind::run_failed, why.message));

@@ -49,7 +49,7 @@ class lone_worker {
   result<void> set_up(const dataset_description& dataset, std::uint32_t samples);
   /// After set_up(): what the dataset calls these samples.
   result<std::vector<std::string>> name(std::span<const std::uint64_t> samples);
-  /// Returns the answer to a lease. Refuses (errc::timed_out), and (errc::worker_program) with how the worker ended.
+  /// Returns the answer to a lease. Refuses with errc::timed_out, or with errc::worker_program and how the worker ended.
   result<protocol::from_worker> load(const protocol::load_batch& lease, nanoseconds deadline);
 
   [[nodiscard]] pid_t pid() const noexcept { return child_.pid; }

@@ -57,7 +57,7 @@ class owner_communicator {
   explicit owner_communicator(nanoseconds abort_timeout);
 
   [[nodiscard]] orders ordered(const gpu_owner::communicate& order, steady_time now);
-  /// The keeper introduces a process. Returns the step of the snapshot for it.
+  /// The keeper introduces a process. Returns the step of the snapshot that this process gets.
   [[nodiscard]] std::uint64_t introduced();
   /// The process has opened the device.
   [[nodiscard]] orders ready();

@@ -21,7 +21,7 @@ worker_status status_of(const supervision::place_view& place, const worker_facts
   w.why_stopped = std::string(supervision::name_of(place.why_stopped));
   if (place.next_restart != never && place.state == supervision::child_state::backoff)
     w.next_restart_seconds = std::max(0.0, std::chrono::duration<double>(place.next_restart - now).count());
-  w.samples = flight.samples_done;  // of the last process until the next one starts
+  w.samples = flight.samples_done;  // the last process's, until the next one starts
   if (living != nullptr) {
     if (living->pid > 0) w.pid = living->pid;
     w.rss_bytes = flight.rss_bytes > 0 ? flight.rss_bytes : living->rss_bytes;

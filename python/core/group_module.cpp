@@ -26,7 +26,7 @@ namespace {
 template <class Unit>
 Unit as_time(double seconds, const char* what) {
   if (!(seconds >= 0))
-    throw error({errc::usage, std::string(what) + " is a number of seconds, 0 or more", 0});
+    throw error({errc::usage, std::string(what) + " must be a number of seconds, 0 or more", 0});
   constexpr double longest = 1e8;
   return std::chrono::duration_cast<Unit>(std::chrono::duration<double>(std::min(seconds, longest)));
 }

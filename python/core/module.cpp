@@ -118,7 +118,7 @@ class epoch_handle {
 
 std::optional<std::chrono::milliseconds> as_time(std::optional<double> seconds) {
   if (!seconds) return std::nullopt;
-  if (!(*seconds >= 0)) throw error({errc::usage, "a time limit is a number of seconds, 0 or more", 0});
+  if (!(*seconds >= 0)) throw error({errc::usage, "a time limit must be a number of seconds, 0 or more", 0});
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(*seconds, 1e9) * 1000));
 }
 

@@ -16,7 +16,7 @@ def whole_number(value: Any, name: str, advice: str, least: int = 0, most: int =
     """The value as an int.
 
     Args:
-        name: of the argument.
+        name: the argument's name.
         advice: what to pass, for the message.
 
     Raises:

@@ -162,7 +162,7 @@ class BatchBook:
         """Whether to load it again after a failure, perhaps with one more sample left out.
 
         Args:
-            status: of its job: "timed_out", or "poisoned" when it killed its workers.
+            status: its job's status: "timed_out", or "poisoned" when it killed its workers.
             place: the place in the batch of the sample that its worker was loading; None if it was loading none.
         """
         if status == "timed_out":

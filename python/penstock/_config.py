@@ -86,7 +86,7 @@ def assignments(overrides: Mapping[str, Any]) -> Iterator[str]:
 def _assignments(prefix: str, table: Mapping[str, Any]) -> Iterator[str]:
     for key, value in table.items():
         if not isinstance(key, str):
-            raise usage_error(f"override {prefix}{key!r}: keys are strings")
+            raise usage_error(f"override {prefix}{key!r}: keys must be strings")
         name = prefix + key
         if isinstance(value, Mapping):
             yield from _assignments(name + ".", value)

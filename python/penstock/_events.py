@@ -66,7 +66,7 @@ class EventStream:
                 if self._over:
                     raise StopAsyncIteration
                 if self._waiter is not None and not self._waiter[1].done():
-                    raise RuntimeError("another task waits for the next event")
+                    raise RuntimeError("another task is already waiting for the next event")
                 loop = asyncio.get_running_loop()
                 woken: "asyncio.Future[None]" = loop.create_future()
                 self._waiter = (loop, woken)

@@ -148,7 +148,7 @@ def _say_where_arrays_are() -> None:
     if not _told:
         _told = True
         warnings.warn(
-            "arrays for gpu= come as NumPy arrays on the host, because torch is not imported: import torch to get them as tensors "
+            "arrays for gpu= are passed as NumPy arrays on the host, because torch is not imported: import torch to get them as tensors "
             "on the GPU",
             stacklevel=2,
         )

@@ -84,7 +84,7 @@ def _variables_of(path: str, function: types.FunctionType) -> list[tuple[str, An
 
 
 def _names_in(code: types.CodeType) -> list[str]:
-    """The globals and attributes that a function uses, also inside its lambdas and comprehensions."""
+    """The globals and attributes that a function uses, including those in its lambdas and comprehensions."""
     inner = [name for each in code.co_consts if isinstance(each, types.CodeType) for name in _names_in(each)]
     return [*code.co_names, *inner]
 

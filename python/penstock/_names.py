@@ -11,7 +11,7 @@ class Name:
     """A name in use, until give_back().
 
     Args:
-        name: of the pool.
+        name: the pool's name.
         chosen: the program chose it, so it is used unchanged; otherwise "-2" and so on is appended if the name is in use.
     """
 

@@ -147,7 +147,7 @@ class Pool(Control, Mapping):
             Exception: whatever pickling fn or an argument raises; nothing was queued.
         """
         if not callable(fn):
-            raise TypeError(f"submit({fn!r}): the first argument is a function, and its arguments follow")
+            raise TypeError(f"submit({fn!r}): the first argument must be a function, followed by its arguments")
         future: Future[Any] = Future()
         parts = _parts.pickled_call(fn, args, kwargs)
         if gpu is None:
@@ -206,7 +206,7 @@ _OF_OTHER_EXECUTORS = {
     "num_workers": _COUNT,
     "processes": _COUNT,
     "n_jobs": _COUNT,
-    "mp_context": "a pool does not start its workers with multiprocessing; leave it out ([loader] start_method has \"template\" and \"exec\")",
+    "mp_context": "a pool does not start its workers with multiprocessing; leave it out ([loader] start_method is \"template\" or \"exec\")",
     "max_tasks_per_child": "fresh=True gives each job a process that has run nothing else",
     "thread_name_prefix": "the workers of a pool are processes; leave it out",
 }

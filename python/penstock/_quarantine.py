@@ -166,7 +166,7 @@ class BadSamples:
 
 
 def deaths_over(work: str, causes: list[str]) -> str:
-    """What `work` has to do with these deaths: a worker to which someone sent a signal did not die of its work."""
+    """Whether `work` killed these workers, or they died while working on it because someone sent them a signal."""
     workers = f"{len(causes)} worker{'' if len(causes) == 1 else 's'}"
     return f"{workers} died while working on {work}" if any("(sent by " in cause for cause in causes) else f"{work} killed {workers}"
 

@@ -82,7 +82,7 @@ class SampleSeeds:
     """Seeds the global generators for each sample in turn.
 
     Args:
-        seed: of the loader, in this epoch.
+        seed: the loader's seed in this epoch.
     """
 
     def __init__(self, seed: int) -> None:

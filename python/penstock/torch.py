@@ -310,7 +310,7 @@ def _check_shards_on_hosts(num_workers: int, worker_init_fn: Any, seeding: Optio
     if seeding == "worker" or (seeding is None and worker_init_fn is not None):
         raise config_error(
             "on hosts a worker may load several shards of an iterable dataset, so torch's seeds for each worker cannot be kept: pass seeding=\"sample\""
-            + (", which worker_init_fn changes otherwise" if seeding is None else "")
+            + (" (with worker_init_fn, the default is seeding=\"worker\")" if seeding is None else "")
         )
 
 

@@ -94,7 +94,7 @@ class batch_times {
   /// Records when the batch reached a stage. Ignored if the batch has left the ring. Call each stage from one
   /// thread; different stages may use different threads. `released` must come last.
   void note(stream_position position, batch_stage stage, steady_time when) noexcept;
-  /// The worker's report arrived. Its times are cut to what is possible. Returns how long the batch took, cut likewise.
+  /// The worker's report arrived. Limits its times to what is possible, and returns how long the batch took, limited in the same way.
   nanoseconds note_loaded(stream_position position, const load_times& times, steady_time when) noexcept;
   /// One of the slowest samples of a batch. Takes a lock.
   void note_sample(const timed_sample& sample, std::uint32_t worker, steady_time when) { slowest_.note(sample, worker, when); }

@@ -46,7 +46,7 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
   return cause.find(" (sent by ") != std::string_view::npos;
 }
 
-/// What a sample or job has to do with these deaths: "it killed 3 workers", or "3 workers died while loading it" if a signal was sent to
+/// How a sample or job is related to these deaths: "it killed 3 workers", or "3 workers died while loading it" if a signal was sent to
 /// one of them.
 [[nodiscard]] inline std::string deaths_over_work(std::string_view it, const std::vector<std::string>& causes, std::uint64_t deaths,
                                                   work_kind kind = work_kind::samples) {

@@ -11,7 +11,7 @@ namespace penstock {
 
 class late_polls {
  public:
-  /// `late_after`: a poll this long after the previous one is late. `now`: of the first poll, if it is known.
+  /// `late_after`: a poll this long after the previous one is late. `now`: the time of the first poll, if known.
   constexpr explicit late_polls(nanoseconds late_after, std::optional<steady_time> now = {})
       : late_after_(late_after), polled_(now) {}
 

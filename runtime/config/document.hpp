@@ -18,13 +18,13 @@ enum class node_kind : std::uint8_t { boolean, integer, number, text, time, arra
 
 struct node {
   node_kind kind = node_kind::table;
-  span at;  ///< the value as written; of a [table] its name in the header
+  span at;  ///< the value as written; for a [table], its name in the header
   bool boolean = false;
   std::int64_t integer = 0;
   double number = 0;            ///< also set for an integer
   std::string text;             ///< a string's content, escapes resolved
   std::vector<node> elements;   ///< of an array
-  std::vector<member> members;  ///< of a table, in the order of the text
+  std::vector<member> members;  ///< a table's, in the order of the text
 
   [[nodiscard]] const member* find(std::string_view name) const;
 };

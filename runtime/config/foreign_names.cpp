@@ -65,7 +65,7 @@ constexpr std::array names{
     foreign_name{"worker_init_fn", "", in_the_worker},
     foreign_name{"collate_fn", "", in_the_worker},
     foreign_name{"multiprocessing_context", "",
-                 "nothing to set: workers start as fresh programs (exec), not as forks of yours"},
+                 "nothing to set: workers start as fresh programs (exec), not as forks of your program"},
     foreign_name{"transform", "image.augment", ""},
     foreign_name{"transforms", "image.augment", ""},
     foreign_name{"image_size", "image.size", ""},

@@ -16,8 +16,8 @@
 
 namespace penstock::config_file {
 
-/// When a changed value takes effect: at the next start of a session; `worker`: also in every worker that
-/// starts later.
+/// When a changed value takes effect: at the next start of a session; `worker`: in every worker that starts
+/// later, too.
 enum class effect_time : std::uint8_t { session, worker };
 
 /// What other keys must say for a key to have an effect.

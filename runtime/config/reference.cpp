@@ -31,7 +31,7 @@ the JSON Schema.
 - **Precedence**, lowest first: the default, included files, the file, the environment, `--set`. Tables whose keys are
   yours (such as [vars], [loader.env] and [dataset.members]) are merged entry by entry; arrays are replaced as a whole.
 - **Includes**: `include = ["base.toml"]` at the top. Names are relative to the including file; later files override
-  earlier ones, and the including file overrides them all. Includes may be 16 deep, and a file may have 1 MiB.
+  earlier ones, and the including file overrides them all. Includes may be 16 deep, and a file may be up to 1 MiB.
 - **Environment**: `PENSTOCK__LOADER__WORKERS=4` sets `workers` in [loader]: upper case, two underscores between the
   parts. Keys of tables whose keys are yours keep their case: `PENSTOCK__VARS__data=/data`.
 - **--set**: `--set loader.workers=4`. Here and in the environment the value is a TOML value; a value that is not TOML is

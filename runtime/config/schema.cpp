@@ -125,7 +125,7 @@ json object_schema(std::string_view table) {
   for (const key_info* key : all.keys_of(table)) {
     json made{{"description", description_of(*key)}};
     made.update(value_schema(*key));
-    // TOML and JSON write most values alike; the default of a map is in the docs.
+    // Most TOML values are JSON too. A map is not: only the docs have its default.
     json fallback = json::parse(key->default_text, nullptr, false);
     if (!fallback.is_discarded() && key->path != "name") made["default"] = std::move(fallback);
     properties[std::string(key->name)] = std::move(made);

@@ -48,7 +48,7 @@ std::string sentence(const parts& said) {
   return fmt::format("in {} {}, {}", vowel ? "an" : "a", said.where, what);
 }
 
-/// The value around the place, as far as it is on one line: from after '=', ',' or '[' to the next delimiter.
+/// The part on this line of the value around the place: from after '=', ',' or '[' to the next delimiter.
 std::optional<span> value_around(const source& text, std::size_t offset) {
   const std::string_view all = text.text();
   const std::size_t line_begin = offset == 0 ? 0 : all.rfind('\n', offset - 1) + 1;

@@ -82,7 +82,7 @@ void throw_failed(failure why) {
 namespace {
 
 tl::unexpected<failure> too_large(std::uint64_t size, std::uint64_t bytes_max) {
-  return refuse(errc::io, "is {} large; the limit is {}", bytes_for_people(size), bytes_for_people(bytes_max));
+  return refuse(errc::io, "is {}; the limit is {}", bytes_for_people(size), bytes_for_people(bytes_max));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ void collective_book::complete(std::uint64_t number) {
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const collective_report& said = ranks_[rank].said;
     if (said.done != number || said.digest == 0 || said.digest == digest) continue;
-    disagree(rank, fmt::format("would get a different result of collective operation {} than the other ranks: a "
+    disagree(rank, fmt::format("would get a different result from collective operation {} than the other ranks: a "
                                "program that enters an operation again must pass the same bytes",
                                number));
     return;
@@ -83,7 +83,7 @@ void collective_book::find_missing_for(std::uint32_t waiting, std::uint32_t othe
                                 in->number, name_of(in->what), other, at));
   }
   if (m.leaves) {
-    disagree(other, fmt::format("has left the group after {}, but rank {} is in number {}, {}",
+    disagree(other, fmt::format("left the group after {}, but rank {} has begun number {}, {}",
                                 counted(m.said.done, "collective operation"), waiting, in->number,
                                 name_of(in->what)));
   }

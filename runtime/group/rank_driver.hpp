@@ -41,8 +41,8 @@ class rank_driver {
   [[nodiscard]] const member_book& book() const noexcept { return book_; }
 
   /// The commands to carry out now, in order. Call after every event and at least every
-  /// member_settings::look_every(); also when linger or patience_with_answer has passed since leave(), or
-  /// linger since an end_rank.
+  /// member_settings::look_every(), when linger or patience_with_answer has passed since leave(), and when
+  /// linger has passed since an end_rank.
   [[nodiscard]] std::vector<member_command> advance(steady_time now);
 
   // ---- from the links

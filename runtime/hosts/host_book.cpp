@@ -157,7 +157,7 @@ void host_book::received(connection_id id, std::uint64_t samples, std::uint64_t 
 void host_book::spoilt(connection_id id, bad_transfer kind, const std::string& how) {
   host* of = host_of(id);
   if (of == nullptr || kind == bad_transfer::late || ++of->spoilt < settings_.bad_transfers_max) return;
-  const std::string why = fmt::format("{} batches in a row arrived damaged or in the wrong size; of the last one, {}", of->spoilt, how);
+  const std::string why = fmt::format("{} batches in a row arrived damaged or in the wrong size; the last one: {}", of->spoilt, how);
   const std::set<connection_id> all = of->connections;  // the host ends with its last connection
   for (const connection_id one : all) lose(one, loss_cause::damaged, why);
 }

@@ -1,4 +1,4 @@
-// What a session records about its loader hosts by name, also after they are gone: what they sent, how much processor time they used,
+// What a session records about its loader hosts by name, even after they are gone: what they sent, how much processor time they used,
 // how they were lost. Pure. Filled by actors/remote/host_hub; status and metrics show it.
 #pragma once
 

@@ -20,7 +20,7 @@ result<group_secret> checked(std::string_view text, std::string_view whose, cons
   text = text.substr(0, last == std::string_view::npos ? 0 : last + 1);
   if (text.size() < secret_bytes_min || text.size() > secret_bytes_max) {
     return refuse(errc::config,
-                  "{} secret in {} has {} bytes; it needs {} to {}, best the output of "
+                  "{} secret in {} has {} bytes; it needs {} to {}, preferably the output of "
                   "'penstock secret'",
                   whose, where, text.size(), secret_bytes_min, secret_bytes_max);
   }

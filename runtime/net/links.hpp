@@ -1,5 +1,5 @@
 // The links of a group: coordinator_listener is rank 0's side, where the ranks connect; member_link is a
-// rank's side, also that of rank 0's own session. They carry the two messages of group_messages.hpp and
+// rank's side, including rank 0's own session. They carry the two messages of group_messages.hpp and
 // nothing else. Used by actors/group and runtime/program_group.
 //
 //   member_link                                        coordinator_listener

@@ -16,8 +16,8 @@ using boost::system::error_code;
 
 constexpr int accepts_a_turn = 16;
 constexpr auto listen_again = 100ms;
-// An earlier process of this rank may still hold the address. Asking opens a connection to it, so do not ask at
-// once.
+// An earlier process of this rank may still hold the address. Asking opens a connection to it, so first wait
+// for some refusals.
 constexpr std::uint32_t refusals_before_asking = 20;
 constexpr auto accept_again = 100ms;  // when this process has no descriptors left
 

@@ -40,7 +40,7 @@ constexpr std::size_t signal_stack_bytes = instrumentation_factor * (kernel_fram
 
 std::atomic<int> worker_thread{0};
 std::atomic<bool> passed_on{false};
-std::atomic<pid_t> sender{0};  // of a signal that another process sent
+std::atomic<pid_t> sender{0};  // the other process that sent the signal, if one did
 std::atomic<bool> written{false};
 
 int this_thread() noexcept {

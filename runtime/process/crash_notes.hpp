@@ -1,5 +1,5 @@
-// The stack of a dying process. A worker program writes its stack to its log when a signal ends it (also when
-// the supervisor ends a hung worker with SIGABRT), and the session finds it there. The stack consists of
+// The stack of a dying process. A worker program writes its stack to its log when a signal ends it (such as
+// the SIGABRT with which the supervisor ends a hung worker), and the session finds it there. The stack consists of
 // modules, offsets and, where the module has symbols, functions; readers of the death record can look up
 // files and lines.
 #pragma once

@@ -91,7 +91,7 @@ void accept_injected_faults() {
 
 bool signal_child(pid_t child, int signal) {
   {
-    // Before it is sent: the child's end may be read at once.
+    // Recorded before sending: the child's exit may be read before send() returns.
     const std::lock_guard hold(injected_mutex);
     injected[child] = signal;
   }

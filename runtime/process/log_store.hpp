@@ -1,5 +1,5 @@
 // The lines that the session's processes wrote to stdout and stderr, for `penstock logs`. Also limits the
-// rate at which they go to the session's own log. Bounded, also in a flood: sources x 2 processes (the
+// rate at which they go to the session's own log. Bounded, even in a flood: sources x 2 processes (the
 // running one and its predecessor) x kept_bytes. Thread-safe, never blocks.
 #pragma once
 

@@ -14,7 +14,7 @@
 namespace penstock::schedule {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "digests hash memory as it lies");
+static_assert(std::endian::native == std::endian::little, "digests hash the bytes in memory as they are");
 
 // Names of the XXH3 specification; sizes in 8-byte words.
 constexpr std::size_t stripe = 8;   // consumed at a time

@@ -129,7 +129,7 @@ enum class job_end : std::uint8_t {
 struct settle_job {
   job_id job = 0;
   job_end how = job_end::result;
-  std::uint32_t attempts = 0;         ///< how many times it was started, as far as is known
+  std::uint32_t attempts = 0;         ///< how many times it is known to have been started
   std::vector<std::string> causes{};  ///< the causes of the deaths blamed on it, oldest first
   /// For result, exception and too_large: the row of the table with the details.
   struct place {

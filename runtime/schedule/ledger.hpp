@@ -292,7 +292,7 @@ class ledger {
   };
 
   struct slot_use {
-    std::optional<stream_position> position{};  // empty: of a probation, dropped by seek, or no longer needed
+    std::optional<stream_position> position{};  // empty: used by a probation, dropped by a seek, or no longer needed
     bool uploading = false;
   };
   struct lease_depth {

@@ -33,7 +33,7 @@ constexpr std::size_t bytes_beside_quarantine =
     number_bytes * (numbers_before + 1 + 1 + numbers_of_the_epoch + 1 + accumulators +
                     digest_chain::words_kept_max + 1 + 1) +
     fingerprint_bytes_max + identity_settings_bytes_max;
-static_assert(bytes_beside_quarantine + 64 <= strict_state_bytes_max, "at least a dozen ranges have room");
+static_assert(bytes_beside_quarantine + 64 <= strict_state_bytes_max, "there is room for at least a dozen ranges");
 
 // Larger than any stream, yet small enough that sums and products of counts do not overflow.
 constexpr std::uint64_t count_max = std::uint64_t{1} << 62U;

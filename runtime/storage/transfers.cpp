@@ -100,7 +100,7 @@ class transfers::loop {
     patient_deadline until(patience_ + 10s, look_every);
     until.restart(clock::now());
     while (!ended_.wait_for(lock, look_every, [&] { return of->state.has_value(); })) {
-      if (until.is_over(clock::now())) return refuse(errc::io, "cannot be fetched: the thread for transfers does not run");
+      if (until.is_over(clock::now())) return refuse(errc::io, "cannot be fetched: the transfer thread is not running");
     }
     return std::move(*of->state);
   }

@@ -300,7 +300,7 @@ awaited workers_or_callers_of(const progress_facts& f, const pool_statistics& jo
   }
   if (jobs.callers_hold_everything) {
     return {stall_kind::consumer,
-            fmt::format("{}: {} of {} ([jobs] memory) are kept, and the next {} has no room",
+            fmt::format("{}: {} of {} ([jobs] memory) are kept, which leaves no room for the next {}",
                         jobs.of_batches ? "the program to drop batches" : "callers to free results", bytes_for_people(jobs.result_bytes),
                         bytes_for_people(jobs.memory_bytes), words_for(kind_of_work(f.status.jobs)).item)};
   }

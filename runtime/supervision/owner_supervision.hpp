@@ -157,8 +157,8 @@ class owner_supervision {
   void link_closed(std::uint32_t incarnation, steady_time now, const std::string& reason);
   void exited(std::uint32_t incarnation, steady_time now, const owner_end& end);
 
-  /// The current state of the process; also the time, for the deadline of its start. Call about every
-  /// clocks.tick(), at most 250 ms apart.
+  /// Takes the current state of the process, and checks the deadline of its start against `now`. Call about
+  /// every clocks.tick(), at most 250 ms apart.
   void look(steady_time now, const owner_sign& sign);
 
   [[nodiscard]] std::vector<owner_command> advance(steady_time now);

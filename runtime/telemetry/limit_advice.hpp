@@ -47,7 +47,7 @@ struct limit_advice {
   std::vector<std::string> more;  ///< more lines, with figures and alternatives
   std::string hosts{};            ///< whether the stream needs its loader hosts; empty: it has none, or it waits
 };
-/// Looks only at the time after the first batch, if it is known when that was; so do the figures.
+/// Uses only the time after the first batch if the time of that batch is known; the figures do the same.
 [[nodiscard]] limit_advice advise(const limit_reading& whole, const limit_context& context,
                                   const config& settings);
 

@@ -184,7 +184,7 @@ void add_hosts(metrics_page& p, const session_status& s) {
   for (const host_record& h : s.host_records) {
     for (const auto& [cause, count] : h.losses) p.value({{"host", h.name}, {"cause", cause}}, count);
   }
-  p.begin("penstock_host_refused_transfers_total", "counter", "Transfers of each loader host that were not used, by kind.");
+  p.begin("penstock_host_refused_transfers_total", "counter", "Transfers from each loader host that were discarded, by kind.");
   for (const host_record& h : s.host_records) {
     for (const auto& [kind, count] : {std::pair("damaged", h.refused.damaged), {"wrong_size", h.refused.wrong_size}, {"late", h.refused.late}})
       p.value({{"host", h.name}, {"kind", kind}}, count);

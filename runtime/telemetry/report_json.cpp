@@ -115,7 +115,7 @@ json as_json(const quarantine_report& q) {
 
 json poisoned_job_as_json(const quarantine_report& q) {
   json j{{"job", q.sample}, {"work", or_null(q.path)}};
-  j.update(as_json(q));  // also with the names that jobs had in earlier versions
+  j.update(as_json(q));  // includes the names that jobs had in earlier versions
   return j;
 }
 
@@ -248,7 +248,7 @@ json as_json(const hedge_counts& h) {
   return {{"started", h.started}, {"won", h.won}};
 }
 
-/// `record`: of all hosts with this name.
+/// `record`: covers all hosts with this name.
 json as_json(const host_status& h, const host_record& record) {
   std::uint64_t losses = 0;
   for (const auto& [cause, count] : record.losses) losses += count;

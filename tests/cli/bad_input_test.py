@@ -208,7 +208,7 @@ class BadSurroundingsTest(PenstockTest):
             self.assertIn("workers", err)
             self.assertIn("synthetic", err)
 
-    def test_slots_that_cannot_fit_in_memory_are_an_error_of_the_config(self):
+    def test_slots_that_cannot_fit_in_memory_are_a_config_error(self):
         config = self.write("huge.toml", synthetic(more="[loader]\nworkers = 4\nslot_bytes = \"500GiB\"  # each\n"))
         with open(config) as file:
             line = next(n for n, text in enumerate(file, 1) if "slot_bytes" in text)

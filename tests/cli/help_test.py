@@ -199,7 +199,7 @@ class HelpTest(PenstockTest):
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype", "="), types)
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype", "=", "fl"), ["float16", "float32"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "=", "gpu.dtype", "=", "b"), ["bfloat16"])
-        # As if = did not separate words.
+        # In a shell whose words are not separated by =.
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype=b"), ["gpu.dtype=bfloat16"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "sampler.shuffle", "=", "t"), ["true"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "loader.workers", "="), ["auto"])

@@ -98,7 +98,7 @@ class InspectTest(PenstockTest):
         for name, reason in (("cut.jpg", "no end marker"), ("empty.jpg", ""), ("text.jpg", "starts with 68 65"), ("bad\\xff.jpg", "not a JPEG"),
                              ("named.jpg", "named as a JPEG, but it is a PNG"),
                              ("cut.webp", "truncated WebP: "), ("named.png", "named as a PNG, but it is a WebP"), ("dangling.jpg", "No such file"),
-                             ("pipe.jpg", "FIFO"), ("twin.jpg", "the same bytes as class0/00000.jpg, which is of another class")):
+                             ("pipe.jpg", "FIFO"), ("twin.jpg", "the same bytes as class0/00000.jpg, which is in another class")):
             self.assertIn(reason, reasons.pop(name))
         self.assertEqual(reasons, {})
         self.assertEqual(report["pictures"]["turned"], 1)

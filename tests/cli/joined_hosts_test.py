@@ -117,7 +117,7 @@ class JoinedHostsTest(HostCase):
             self.check(process, local)
         for name in ("s0", "s1", "s2"):
             self.assertNotIn("refused", self.penstock("events", "--last", "--session", name)[1])
-        self.assertRegex(self.ends(host, EXIT_OK), r"joining the session at \S+: a has no free worker yet: it works for s\d; trying again")
+        self.assertRegex(self.ends(host, EXIT_OK), r"joining the session at \S+: a has no free worker yet: its workers serve s\d; trying again")
 
     def test_two_sessions_of_the_same_name_each_get_their_own_stream_and_the_log_has_their_addresses(self):
         """Of two users, or of two machines: on one machine a user's sessions have different names."""

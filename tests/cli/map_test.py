@@ -66,7 +66,7 @@ class CommandTest(MapTest):
                          [item + "\n" for item in items if item != "die"])
         self.assertEqual(summary["counts"]["poisoned"], 1)
 
-    def test_commands_that_exit_with_another_code_than_0_are_retried(self):
+    def test_commands_that_exit_with_a_code_other_than_0_are_retried(self):
         script = self.script('echo x >> "$1"; test $(wc -l < "$1") -ge "$2"')
         items = [self.path("third time"), self.path("other")]
         found, _ = self.map("--command", "%s {} 3" % script, "--retries", 5, "--fail-on-exit", items=items)

@@ -194,7 +194,7 @@ class ReplayTest(PenstockTest):
         code, _, err = self.penstock("replay", config, "--verify", journal)
         self.assertEqual(code, EXIT_FAILED)
         self.assertRegex(err, r"the journal has batch \d of epoch 0, but this config and dataset do not: that epoch has 3 batches, counted from 0")
-        self.assertIn("The journal is of another dataset, batch size or number of ranks", err)
+        self.assertIn("The journal belongs to another dataset, batch size or number of ranks", err)
         self.assertNotIn("--batch", err)
 
     def test_a_journal_that_cannot_be_read_is_refused_by_name(self):

@@ -75,7 +75,7 @@ class stalling final : public Dataset {
     const std::uint64_t every = number(key, 0);
     return every > 0 && index % every == every - 1;
   }
-  /// How often workers have read the sample in this epoch, as far as that matters.
+  /// How often workers have read the sample in this epoch; stops counting at stall_reads.
   [[nodiscard]] std::uint64_t reads_before(const sample_request& sample) const {
     std::uint64_t before = 0;
     for (; before < number("stall_reads", 1); ++before) {

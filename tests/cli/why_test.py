@@ -175,7 +175,7 @@ class WhyTest(PenstockTest):
         status = self.wait_until(lambda: next((s for s in [self.answer("status")] if s["limits"]["decode"] > 0.5), None), "decoding")
         self.assertEqual(list(status["limits"]), LIMITS + ["verdict"])
         self.assertEqual(status["verdict"], status["limits"]["verdict"])
-        says = "(Decoding limits|Too few cores limit) you"  # the latter on a busy machine
+        says = "(Decoding limits|Too few cores limit) you"  # too few cores: on a busy machine
         self.assertRegex(status["verdict"], says)
         self.assertRegex(self.metrics(port), r'(?m)^penstock_limit_share\{limit="decode"\} 0\.[3-9]')
         _, text, _ = self.penstock("why", "worker/0", "--session", "planted")

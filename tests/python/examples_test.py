@@ -206,7 +206,7 @@ class ExamplesTest(TrainingExample):
                 kubernetes_validate.validate({**job, "spec": {**job["spec"], "paralelism": 4}}, "1.37", strict=True)
 
     def test_pods_of_the_job_for_resnet_train_together(self):
-        self.need("yaml", "lightning")  # the latter indicates a torch whose torchrun has these options
+        self.need("yaml", "lightning")  # a torch with which lightning works has a torchrun with these options
         import yaml
         with open(os.path.join(EXAMPLES, "launchers", "resnet50-kubernetes.yaml")) as file:
             service, job = yaml.safe_load_all(file)

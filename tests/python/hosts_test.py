@@ -307,7 +307,7 @@ class HostsTest(LoaderCase):
     # ---- iterable datasets ---------------------------------------------------------------------------------------
 
     def shards(self, dataset, **options):
-        """The batches with as many shards here, and a loader whose shards are loaded by hosts."""
+        """The batches of local shards, and a loader with the same number of shards on hosts."""
         options = dict(num_workers=3, batch_size=3, seed=4, **options)
         return list(SharingLoader(dataset, **options)), self.loader(dataset, pool=RESTARTS, **options)
 
@@ -397,7 +397,7 @@ class HostsTest(LoaderCase):
     def test_arguments_that_hosts_cannot_support_are_refused_with_what_to_pass(self):
         with self.assertRaisesRegex(penstock.config_error, "set it to the number of shards"):
             self.loader(Shards(4))
-        with self.assertRaisesRegex(penstock.config_error, 'pass seeding="sample", which worker_init_fn changes'):
+        with self.assertRaisesRegex(penstock.config_error, r'pass seeding="sample" \(with worker_init_fn, the default is seeding="worker"\)'):
             self.loader(Shards(4), 2, worker_init_fn=print)
         with self.assertRaisesRegex(penstock.config_error, 'pass seeding="sample"$'):
             self.loader(Shards(4), 2, seeding="worker")

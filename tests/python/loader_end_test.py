@@ -152,7 +152,7 @@ class LoaderEndTest(LoaderCase):
             return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
         before, memory = turn(2), anonymous_memory_of(os.getpid())
         many = int(os.environ.get("PENSTOCK_TEST_LOADERS", "2"))
-        self.wait_until(lambda: turn(many) == before, "as many descriptors and threads as before", seconds=60 + many)
+        self.wait_until(lambda: turn(many) == before, "the numbers of descriptors and threads return to what they were", seconds=60 + many)
         print("%d loaders: %d kB at first, %d at last" % (many, memory, anonymous_memory_of(os.getpid())))
         self.assertLess(anonymous_memory_of(os.getpid()), memory + (16 << 10), "kilobytes")
 

@@ -170,7 +170,7 @@ class LoaderStateTest(LoaderCase):
 
         def loader(workers, **options):
             options = {"batch_size": 4, "shuffle": True, "generator": torch.Generator().manual_seed(9), **options}
-            kind = DataLoader if workers == 3 else SharingLoader  # also in workers without any history
+            kind = DataLoader if workers == 3 else SharingLoader  # SharingLoader: its workers have no history
             return kind(Values(give, 30), num_workers=workers, **options)
 
         def flat(batches):
@@ -213,7 +213,7 @@ class LoaderStateTest(LoaderCase):
         with self.assertRaisesRegex(penstock.state_mismatch_error, "not a state"):
             loader.load_state_dict({})
 
-    def test_an_iterable_dataset_continues_from_its_state_with_as_many_workers(self):
+    def test_an_iterable_dataset_continues_from_its_state_with_the_same_number_of_workers(self):
         whole = [batch.tolist() for batch in SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=1)]
         loader = SharingLoader(Shards(20), num_workers=2, batch_size=2, seed=1)
         states = {}
@@ -225,7 +225,7 @@ class LoaderStateTest(LoaderCase):
                 break
         del loader
         for count, state in states.items():
-            kind = DataLoader if count == 4 else SharingLoader  # also in workers without any history
+            kind = DataLoader if count == 4 else SharingLoader  # SharingLoader: its workers have no history
             other = kind(Shards(20), num_workers=2, batch_size=2, seed=1)
             other.load_state_dict(state)
             self.assertEqual([batch.tolist() for batch in other], whole[count:])
@@ -249,7 +249,7 @@ class LoaderStateTest(LoaderCase):
                 del iterator, loader
                 dataset.made()
                 dataset = Counting(24, log)
-                other = (DataLoader if count == 1 else SharingLoader)(dataset, **options)  # also in workers without any history
+                other = (DataLoader if count == 1 else SharingLoader)(dataset, **options)  # SharingLoader: its workers have no history
                 other.load_state_dict(state)
                 values = [values for values, _ in first + plain(other)]
                 self.assertEqual(values, [values for values, _ in whole])

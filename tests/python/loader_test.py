@@ -275,7 +275,7 @@ class LoaderTest(LoaderCase):
     def test_large_batches_can_be_kept_and_written_to(self):
         def give(index):
             return torch.full((300_000,), index, dtype=torch.float32)
-        for slot_bytes in ("8MiB", "1MiB"):  # in their slots, and outside them
+        for slot_bytes in ("8MiB", "1MiB"):  # batches fit in slots, or do not
             batches = list(DataLoader(Values(give, 40), batch_size=4, num_workers=2, pool={"loader": {"slot_bytes": slot_bytes}}))
             for place, batch in enumerate(batches):
                 for row in range(4):
@@ -284,7 +284,7 @@ class LoaderTest(LoaderCase):
                 self.assertEqual(batch.count_nonzero().item(), 0)
 
     def test_batches_that_are_kept_do_not_keep_the_workers_alive(self):
-        for slot_bytes in ("8MiB", "1MiB"):  # in their slots, and outside them
+        for slot_bytes in ("8MiB", "1MiB"):  # batches fit in slots, or do not
             batches = list(DataLoader(Values(lambda index: torch.full((100_000,), float(index)), 16), batch_size=4, num_workers=1,
                                       pool={"loader": {"slot_bytes": slot_bytes}}))
             gc.collect()

@@ -635,7 +635,7 @@ class PoolTest(PackageTest):
             penstock.Pool(1, initializer=3)
         with self.assertRaisesRegex(TypeError, "max_workers, a number of processes; a config file is passed as config='jobs.toml'"):
             penstock.Pool("jobs.toml")
-        with self.pool(1) as pool, self.assertRaisesRegex(TypeError, r"submit\(None\): the first argument is a function"):
+        with self.pool(1) as pool, self.assertRaisesRegex(TypeError, r"submit\(None\): the first argument must be a function"):
             pool.submit(None)
         with self.assertRaisesRegex(TypeError, "max_workers is 2.5"):
             penstock.Pool(2.5)
@@ -665,7 +665,7 @@ class PoolTest(PackageTest):
             self.no_children_left()
             return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
         before = turn(2)
-        self.wait_until(lambda: turn(4) == before, "as many descriptors and threads as before", seconds=20)
+        self.wait_until(lambda: turn(4) == before, "the numbers of descriptors and threads return to what they were", seconds=20)
 
     def test_a_killed_interpreter_leaves_no_worker(self):
         process = self.program("""

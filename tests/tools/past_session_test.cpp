@@ -57,7 +57,7 @@ json result_of(const cli::past_session& past, json question) {
 
 }  // namespace
 
-TEST_CASE("the last limits count, with how the session ended") {
+TEST_CASE("the last limits count, and the text says how the session ended") {
   const auto why_line = [](const char* limit) {
     return line_of("why", {{"schema", "penstock.why/1"}, {"limit", limit}, {"state", "ok"}});
   };

@@ -76,7 +76,7 @@ TEST_CASE("a state and a report are listed with the position that they contain")
                                   path("state") + " (epoch 0, 768 samples delivered)\n");
   CHECK(files.positions().at("state") == nlohmann::ordered_json{{"epoch", 0}, {"samples", 768}, {"text", "epoch 0, 768 samples delivered"}});
   CHECK_FALSE(files.positions().contains("journal"));
-  auto past = files.as_json();  // of a session that has ended: what a later one wrote is not its position
+  auto past = files.as_json();  // the session has ended: a position that a later one wrote is not its own
   past["ended"] = "2100-01-01T00:00:00.000000Z";
   CHECK(cli::files_for_people(past) == files.for_people());
   CHECK_FALSE(cli::was_written_later(path("state"), nullptr));

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A session compared with its own decoder in a bare loop: decode_alone.py FOLDER BIN [--device D] [--workers 1 8 16] [--rounds N]
 
-Prints a Markdown table: photographs a second of `penstock run` from its first batch on, and of as many processes of
-penstock-bench-decode-alone, which load the same samples the same way without a session. Both in turn in each round; medians of
+Prints a Markdown table: photographs a second of `penstock run` from its first batch on, and of the same number of processes of
+penstock-bench-decode-alone, which load the same samples the same way without a session. Each round runs both in turn; the ratio is the median of
 the rounds' ratios. BIN is the folder of the programs. Build penstock-bench-decode-alone first.
 """
 

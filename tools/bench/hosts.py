@@ -2,7 +2,7 @@
 """Compares workers on loader hosts with local workers and with bare sockets: hosts.py BIN [--photos FOLDER] [PART...]
 
     photos    photographs a second: one host of N cores against N local workers, and two hosts of N/2 cores against one
-    bytes     large batches over the loopback interface, without a secret and with TLS, against as many bare connections
+    bytes     large batches over the loopback interface, without a secret and with TLS, against the same number of bare connections
     idle      processor time and memory of a paused session for each remote worker
     many      100 hosts of one worker: how soon they are ready, and whether they share the work evenly
     changes   seconds from the start of a host to its first batch, and from the loss of a host until others have loaded all that it held
@@ -298,8 +298,8 @@ def main():
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batches", type=int, default=600)
     parser.add_argument("--connections", type=int, default=2)
-    parser.add_argument("--changes", type=int, default=10, help="of each kind, for the part 'changes'")
-    parser.add_argument("--device", default="host", help="of the session ([gpu] device)")
+    parser.add_argument("--changes", type=int, default=10, help="how many changes of each kind, for the part 'changes'")
+    parser.add_argument("--device", default="host", help="the session's device ([gpu] device)")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_intermixed_args()
     bench = Bench(options)

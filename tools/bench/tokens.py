@@ -33,7 +33,7 @@ def options():
     parser.add_argument("--device", default="host", help="[gpu] device")
     parser.add_argument("--workers", type=int, default=2, help="also the number of threads that copy")
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--batches", type=int, default=6000, help="of the longer run; a rate is the difference between this and a sixth of it")
+    parser.add_argument("--batches", type=int, default=6000, help="batches of the longer run; the shorter run has a sixth of them, and rates come from the difference")
     return parser.parse_args()
 
 
@@ -130,7 +130,7 @@ def watch_processor_times(session):
 
 
 def processor_times(config):
-    """CPU microseconds for a sequence: of the workers, and of all processes. Like sequences_a_second, without the start."""
+    """CPU microseconds for a sequence, of the workers and of all processes. Like sequences_a_second, without the start."""
     found = []
     for batches in (BATCHES // 6, BATCHES):
         session = subprocess.Popen([os.path.join(BIN, "penstock"), "run", config, "--quiet", "--batches", str(batches)], stdout=subprocess.DEVNULL)

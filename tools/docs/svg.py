@@ -128,7 +128,7 @@ OTHER_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-ln-z]|\([A-Z]|[=>])|\r")
 
 
 def terminal(text, title):
-    """A terminal window that shows `text`, whose colours are escape sequences; `title`: of the window."""
+    """A terminal window that shows `text`, whose colours are escape sequences. `title`: the window's title."""
     lines = [spans_of(line) for line in OTHER_ESCAPES.sub("", text).rstrip("\n").split("\n")]
     columns = max([sum(len(part) for part, _ in line) for line in lines] + [len(title) + 12, 60])
     wide, high = 8.4, 18

@@ -62,7 +62,7 @@ std::size_t end_of_line(std::string_view text, std::size_t width) {
   return text.size();
 }
 
-/// `first`: columns of the first line; `others`: of each further one. Both at least 1.
+/// `first`: width of the first line in columns; `others`: width of each further line. Both at least 1.
 std::vector<std::string> lines_of(std::string_view text, std::size_t first, std::size_t others) {
   std::vector<std::string> lines;
   do {

@@ -47,7 +47,7 @@ struct worker_exited {
   process::exit_report report;
   std::string last_lines;
   std::vector<std::string> stack;  ///< the worker's stack, if it could still write it
-  pid_t sender = 0;                ///< of the signal that ended it, as far as the worker could tell
+  pid_t sender = 0;                ///< of the signal that ended it, if the worker could tell
 };
 struct partition_prepared {
   worker_ref who;

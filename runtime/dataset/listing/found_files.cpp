@@ -139,7 +139,7 @@ class file_search {
       file = std::move(*opened);
     }
     if (file->bytes() > list_bytes_max)
-      return refuse(errc::dataset, "is {} large: a list of files has at most {}", bytes_for_people(file->bytes()),
+      return refuse(errc::dataset, "is {}, but a list of files may be at most {}", bytes_for_people(file->bytes()),
                     bytes_for_people(list_bytes_max));
     std::string text(file->bytes(), '\0');
     if (auto ok = file->read(0, std::as_writable_bytes(std::span(text))); !ok) return tl::unexpected(std::move(ok.error()));

@@ -76,7 +76,7 @@ result<std::shared_ptr<const sample_order>> weighted_order(std::span<const doubl
   for (std::uint64_t i = 0; i < weights.size(); ++i) {
     const double weight = weights[i];
     if (!std::isfinite(weight) || weight < 0)
-      return refuse(errc::dataset, "the weight of sample {} is {}: weights are finite numbers, not below 0",
+      return refuse(errc::dataset, "the weight of sample {} is {}: weights must be finite numbers, 0 or more",
                     i, weight);
     heaviest = std::max(heaviest, weight);
   }

@@ -30,7 +30,7 @@ std::uint64_t bits_from(const std::uint8_t* data, std::size_t bit) noexcept {
   return __builtin_bswap64(word) << (bit % 8);
 }
 
-// Zeros after the data: as far as the loop may read before it notices the end.
+// Zeros after the data: the loop may read this much before it notices the end.
 constexpr std::size_t padding = 64;
 
 /// Whether this is an impossible number of coefficients for a block, or the table has no entry for the code.

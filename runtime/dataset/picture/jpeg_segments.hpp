@@ -20,7 +20,7 @@ struct jpeg_segment {
 };
 /// The segment at `at`, after any fill bytes. Empty if there is none or it is cut short.
 std::optional<jpeg_segment> jpeg_segment_at(std::span<const std::uint8_t> file, std::size_t at) noexcept;
-/// The segment after the start-of-image marker. Empty also if the file does not begin with that marker.
+/// The segment after the start-of-image marker. Also empty if the file does not begin with that marker.
 std::optional<jpeg_segment> first_jpeg_segment(std::span<const std::uint8_t> file) noexcept;
 
 /// Big-endian, like all numbers in a header.

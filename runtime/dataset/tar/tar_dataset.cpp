@@ -251,7 +251,7 @@ result<std::span<const std::span<const std::byte>>> tar_dataset::read(std::uint6
     const std::uint64_t most =
         wanted.choice.kind == member_kind::picture ? picture_bytes_max(pictures_.config()) : member_bytes_max;
     if (member->bytes > most)
-      return refuse(errc::sample, "its member .{} is {} large; the limit is {}", printable(member->extension),
+      return refuse(errc::sample, "its member .{} is {}; the limit is {}", printable(member->extension),
                     bytes_for_people(member->bytes), bytes_for_people(most));
     members_.push_back(*member);
   }

@@ -32,7 +32,7 @@ result<dtype> examine_npy(readable& opened, token_file& file) {
                   "is an array of {} axes, but tokens need an array of one axis: save array.reshape(-1)",
                   header->shape.size());
   if (!is_whole_number(header->element))
-    return refuse(errc::dataset, "holds {}, but ids of tokens are whole numbers", name_of(header->element));
+    return refuse(errc::dataset, "holds {}, but token ids must be whole numbers", name_of(header->element));
   file.data_at = header->data_at;
   file.tokens = header->shape[0];
   return header->element;

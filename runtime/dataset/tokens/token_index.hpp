@@ -1,5 +1,5 @@
 // The index of a tokens dataset, as one sealed memory file: its files and, with boundaries = "pack", its documents. For
-// objects it has the documents also with boundaries = "mask", because finding them in a remote index would take many
+// objects it has the documents with boundaries = "mask" too, because finding them in a remote index would take many
 // requests for each sample. Written by the session, mapped by every worker.
 #pragma once
 

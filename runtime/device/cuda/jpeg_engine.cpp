@@ -146,7 +146,7 @@ result<void> jpeg_engine::try_starts() {
     stop();
   }
   return refuse(errc::device_unavailable,
-                "nvJPEG {} ({}) decoded on the CPU in all of {} starts, although the GPU has engines for "
+                "nvJPEG {} ({}) was started {} times and decoded on the CPU each time, although the GPU has engines for "
                 "JPEG; use another version, or set [image] decoder = \"cpu\"",
                 library_->version_text(), library_->path(), starts_max);
 }

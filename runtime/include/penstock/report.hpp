@@ -312,7 +312,7 @@ struct worker_status {
   std::optional<std::uint32_t> current_attempt{};
 };
 
-/// Transfers of a loader host that were not used, by kind.
+/// Transfers from a loader host that were discarded, by kind.
 struct refused_transfers {
   std::uint64_t damaged = 0;     ///< the bytes changed on the way
   std::uint64_t wrong_size = 0;  ///< the batch did not fit its lease
@@ -353,7 +353,7 @@ struct host_record {
   std::optional<double> lost_seconds{};  ///< for how long it has been lost; empty: it is not
 };
 
-/// Wait of a session that has no workers until a loader host joins.
+/// How long a session without workers has waited for a loader host to join.
 struct hosts_wait {
   double seconds = 0;        ///< so far
   double limit_seconds = 0;  ///< [loader.hosts] wait

@@ -288,7 +288,7 @@ TEST_CASE("a program without functions, or with too long a name, reports that an
 
 // ---- by hand ----------------------------------------------------------------------------------------------
 
-TEST_CASE("by hand a function reads stdin and writes its result, and nothing else, to stdout") {
+TEST_CASE("a function run by hand reads stdin and writes its result, and nothing else, to stdout") {
   const auto echo = run_by_hand("--run echo < /proc/version 2>/dev/null");
   CHECK(echo.exit_code == 0);
   CHECK(echo.out.starts_with("Linux version"));
@@ -297,7 +297,7 @@ TEST_CASE("by hand a function reads stdin and writes its result, and nothing els
   CHECK(print.out.empty());
 }
 
-TEST_CASE("by hand an exception is printed with its type, and a similar function name is suggested") {
+TEST_CASE("a worker program run by hand prints the type of an exception, and suggests a similar function name") {
   const auto number = run_by_hand("--run number 2>&1 < /dev/null");
   CHECK(number.exit_code == exit_codes::failed);
   CHECK(number.out.find("number threw int: an exception that is not a std::exception") != std::string::npos);
@@ -307,7 +307,7 @@ TEST_CASE("by hand an exception is printed with its type, and a similar function
         std::string::npos);
 }
 
-TEST_CASE("by hand a worker program lists its functions, and explains itself when run without options") {
+TEST_CASE("a worker program run by hand lists its functions, and explains itself when run without options") {
   CHECK(run_by_hand("--list").out.starts_with("abort\nattempt\n"));
   const auto nothing = run_by_hand("2>&1");
   CHECK(nothing.exit_code == exit_codes::configuration);

@@ -134,7 +134,7 @@ TEST_CASE("work for one place runs in order, while work for another place runs i
     });
     copiers.add(0, [&] { order.push_back(2); });
     copiers.add(1, [&] { other.set_value(); });
-    copiers.add(2, [&] { order.push_back(3); });  // also on the thread of place 0
+    copiers.add(2, [&] { order.push_back(3); });  // runs on the thread of place 0, too
   }
   CHECK(order == std::vector{1, 2, 3});
 }

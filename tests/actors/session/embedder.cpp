@@ -22,7 +22,7 @@ using namespace penstock;
 
 namespace {
 
-// Static on purpose: its destructor runs in exit(), also in a forked child.
+// Static on purpose: its destructor runs in exit(), even in a forked child.
 std::optional<Session> the_session;
 
 config settings() {

@@ -57,7 +57,7 @@ TEST_CASE("an output is refused while another run uses it, and available again a
   CHECK(output_lock::of_file(path, "the state"));
 }
 
-TEST_CASE("a file that was replaced by a rename is still locked, also under the name of a link to it") {
+TEST_CASE("a file that was replaced by a rename is still locked, even under the name of a link to it") {
   const scratch_folder folder;
   const std::string path = folder.file("state");
   std::ofstream(path) << "old";

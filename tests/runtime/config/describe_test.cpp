@@ -20,7 +20,7 @@ using namespace penstock::config_file;
 using namespace penstock::config_file::testing;
 
 TEST_CASE("docs/config.md is what the key table says") {
-  // To renew it: PENSTOCK_WRITE_DOCS=1 bin/test_config "docs/config.md is what the key table says"
+  // To regenerate it: PENSTOCK_WRITE_DOCS=1 bin/test_config "docs/config.md is what the key table says"
   if (std::getenv("PENSTOCK_WRITE_DOCS") != nullptr) {
     std::ofstream(PENSTOCK_CONFIG_DOCS, std::ios::binary) << reference_markdown();
   }

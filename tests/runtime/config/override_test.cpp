@@ -80,7 +80,7 @@ TEST_CASE("an overridden value may refer to a missing variable, but an invalid o
   CHECK_FALSE(load_text("[dataset]\npath = 5\n", {}, {"dataset.path=/x"}).has_value());
 }
 
-TEST_CASE("an error about another option than --set names that option") {
+TEST_CASE("an error about an option other than --set names that option") {
   const temporary_folder folder;
   source_request request;
   request.file = folder.write("test.toml", synthetic);

@@ -53,7 +53,7 @@ TEST_CASE("unreadable files are refused with the reason") {
   CHECK(refusal(folder.path()).message == "is a folder, not a file");
   CHECK(refusal("/dev/null").message == "is a device, not a file");
   folder.write("large", std::string(2000, 'x'));
-  CHECK(refusal(folder.path("large"), 1999).message == "is 1.95 KiB large; the limit is 1.95 KiB");
+  CHECK(refusal(folder.path("large"), 1999).message == "is 1.95 KiB; the limit is 1.95 KiB");
 }
 
 TEST_CASE("a FIFO is refused without waiting for a writer") {

@@ -256,7 +256,7 @@ TEST_CASE("a rank that leaves is named by the ranks that wait for it") {
   REQUIRE(book.wrong());
   CHECK(book.wrong()->rank == 1);
   CHECK(book.wrong()->what ==
-        "has left the group after 0 collective operations, but rank 0 is in number 1, a barrier");
+        "left the group after 0 collective operations, but rank 0 has begun number 1, a barrier");
 }
 
 TEST_CASE("two ranks that enter different operations with one number both get an error") {

@@ -346,7 +346,7 @@ TEST_CASE("ranks that all restart at once continue from their own positions, but
     start_again(g, "xyz");
     CHECK(g.all_failed_with("xyz from position 440 of epoch 0 at rank 2"));
   }
-  SECTION("under fail all ranks start at one position, also when they are started again") {
+  SECTION("under fail all ranks start at one position, even when they are started again") {
     small_group g(3);
     start_again(g, "abc");
     CHECK(g.all_failed_with("from position 400 of epoch 0 at rank 1"));

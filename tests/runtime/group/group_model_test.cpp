@@ -1,4 +1,4 @@
-// The drivers of a group in a simulated world (group_world.hpp), driven by random scripts: deaths at any step, also of rank 0;
+// The drivers of a group in a simulated world (group_world.hpp), driven by random scripts: deaths at any step, rank 0's included;
 // suspended processes; messages that are lost, late or repeated; disconnected hosts; stops; failing communicators. A failing script
 // is shrunk and printed.
 #include "tests/runtime/group/group_world.hpp"

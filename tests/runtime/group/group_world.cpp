@@ -124,7 +124,7 @@ group_world::process& group_world::start(std::uint32_t rank) {
 void group_world::kill(process& p, bool loses_words) {
   launched_rank& launched = ranks_[p.rank];
   if (!settings_.waits) may_fail_ = true;
-  // The next process may find no rank that could tell it.
+  // The next process may find no rank that can tell it how the group ended.
   if (decided_at_ != never && (!settings_.launcher_hears_end || !settings_.waits))
     may_fail_ = may_differ_ = true;
   launched.stop_disturbed = true;
@@ -159,7 +159,7 @@ void group_world::twin(std::uint32_t rank) {
   process* const old = newest(rank);
   if (rank == 0 || old == nullptr || settings_.counts_starts || alive_.size() > settings_.ranks + 2UL) return;
   if (!settings_.waits) may_fail_ = true;
-  if (old->book().incarnation() == 0) may_fail_ = true;  // two at once, as far as the group can see
+  if (old->book().incarnation() == 0) may_fail_ = true;  // to the group, both may look alive at once
   old->cut_up = old->cut_down = true;
   ranks_[rank].stop_disturbed = true;
   ranks_[rank].twins = true;
@@ -355,7 +355,7 @@ void group_world::ended(process& p) {
                        p.end->cause->cause.starts_with("cannot be reached");
     // If a rank had two processes at once, the group may finish with one of them while a third replaces the other.
     must(!alone || may_fail_ || launched.twins,
-         "a rank was started again, and there is no group any more that it could join");
+         "a rank was started again, but there is no longer a group that it could join");
     // Refused, replaced or disconnected: its launcher may restart it.
     launched.over = launched.over || !settings_.waits || left_ || alone;
     if (newest(p.rank) == &p) launched.away_since = std::min(launched.away_since, now_);

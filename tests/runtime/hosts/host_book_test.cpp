@@ -109,7 +109,7 @@ TEST_CASE("three damaged batches in a row disconnect the whole host, but two do 
   const auto commands = book.advance(begin);
   CHECK(all_of<vacate_place>(commands).size() == 2);
   CHECK(all_of<host_went>(commands).at(0).lost == loss_cause::damaged);
-  CHECK(all_of<host_went>(commands).at(0).why == "3 batches in a row arrived damaged or in the wrong size; of the last one, its digest is wrong");
+  CHECK(all_of<host_went>(commands).at(0).why == "3 batches in a row arrived damaged or in the wrong size; the last one: its digest is wrong");
   CHECK(book.hosts(begin).size() == 1);
 }
 

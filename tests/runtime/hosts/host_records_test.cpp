@@ -40,7 +40,7 @@ TEST_CASE("a host's totals are kept under its name when it leaves and comes back
   CHECK(back.refused.damaged == 0);
 }
 
-TEST_CASE("a host that leaves does not count as lost, nor does a name that another connected process has") {
+TEST_CASE("a host that leaves does not count as lost, nor does one whose name another connected process has") {
   host_records records;
   records.came(host_named(7));
   records.came(host_named(8));

@@ -59,7 +59,7 @@ class GroupProgramTest(RanksTest):
         self.end(ranks[1], 0)
         for one in (ranks[0], ranks[2]):
             _, err = self.end(one, 3)
-            self.assertIn("rank 1: has left the group after 2 collective operations", err)
+            self.assertIn("rank 1: left the group after 2 collective operations", err)
 
     def test_a_rank_whose_program_throws_is_the_first_cause(self):
         ranks = self.start_all(3, 10, "--odd", "1:throws")

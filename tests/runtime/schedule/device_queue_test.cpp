@@ -33,7 +33,7 @@ TEST_CASE("jobs for the device are ordered once, in numerical order") {
   CHECK(queue.take_orders().empty());
 }
 
-TEST_CASE("kept results are ordered as far as there is room, and the very first one always") {
+TEST_CASE("kept results are ordered while there is room, and the very first one is always ordered") {
   device_queue queue;
   for (const std::uint64_t job : {3, 4, 5, 6}) queue.add(job, true, job != 5);
   CHECK(jobs_of(queue.take_orders(1, 2)) == std::vector<std::uint64_t>{3, 5});
@@ -254,8 +254,8 @@ class world {
   const world_settings settings_;
   device_queue queue_;
   std::map<std::uint64_t, job> jobs_;
-  std::map<std::uint64_t, std::uint64_t> held_;  // by the living owner: job by upload
-  std::map<std::uint64_t, std::uint64_t> past_;  // by the last dead one
+  std::map<std::uint64_t, std::uint64_t> held_;  // results that the living owner holds: job by upload
+  std::map<std::uint64_t, std::uint64_t> past_;  // those that the last dead owner held
   std::uint64_t last_ = 0;
   std::uint64_t era_ = 0;
 };

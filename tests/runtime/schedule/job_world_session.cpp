@@ -327,7 +327,7 @@ void job_world::check_rest() const {
   }
 }
 
-/// Whether the place is idle, also according to the book.
+/// Whether the place is idle, and the book agrees.
 bool job_world::idle(std::uint32_t number, const place& p) const {
   return p.leases.empty() && books_.rows_of(number) == 0 && !has_untold_news(number);
 }

@@ -128,7 +128,7 @@ TEST_CASE("workers of a pool serve the same functions in any order") {
         "worker 2 serves different functions than the first worker: a instead of a, b; was its program replaced in the meantime?");
 }
 
-TEST_CASE("a pool's worker in a session, and a session's worker in a pool, fail the run with what to start instead") {
+TEST_CASE("a pool's worker in a session, and a session's worker in a pool, fail the run; the error says what to start instead") {
   auto s = stream(pictures());
   CHECK(s.hears({0, 1}, functions({"f"})) == "fail, refuse 0.1");
   CHECK(s.failed[0].message.find("serves functions of a pool (penstock::job_main)") != std::string::npos);

@@ -270,8 +270,8 @@ TEST_CASE("if jobs wait and none runs, the missing resource of the pool is named
     const awaited s = find_blocker(f);
     CHECK(s.kind == stall_kind::consumer);
     CHECK(s.text ==
-          "callers to free results: 7.00 MiB of 8.00 MiB ([jobs] memory) are kept, and the next job has no "
-          "room");
+          "callers to free results: 7.00 MiB of 8.00 MiB ([jobs] memory) are kept, which leaves no room for "
+          "the next job");
   }
   SECTION("a running job, for as long as it takes") {
     f.status.jobs->running = 1;

@@ -48,7 +48,7 @@ struct world_settings {
   std::uint64_t epochs = 1;
   std::uint32_t intensity = 5;
   restart_type type = restart_type::permanent;
-  bool sacrificial_fails = false;  // dataset setup fails in it
+  bool sacrificial_fails = false;  // dataset setup fails in the sacrificial worker
   std::set<std::uint64_t> killers;
   std::set<std::uint64_t> killers_once;
   bool deaths_untold = false;  // an injected bug: the pool is not told of deaths

@@ -300,7 +300,7 @@ TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to 
   CHECK(watch.look(start + 617s, f) == news::stalled);
 }
 
-TEST_CASE("a data loader's stall keeps its beginning while its batch is tried again, also as another job") {
+TEST_CASE("a data loader's stall keeps its beginning while its batch is tried again, even as another job") {
   progress_watch watch;
   progress_facts f;
   f.status.state = "ok";

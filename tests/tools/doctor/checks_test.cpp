@@ -563,7 +563,7 @@ TEST_CASE("ids are unique and docs/doctor.md is what the table of checks says") 
   std::set<std::string_view> ids;
   for (const check& c : checks()) CHECK(ids.insert(c.id).second);
   for (const check& c : host_checks()) CHECK(ids.insert(c.id).second);
-  // To renew it: PENSTOCK_WRITE_DOCS=1 bin/test_doctor "ids are unique and docs/doctor.md*"
+  // To regenerate it: PENSTOCK_WRITE_DOCS=1 bin/test_doctor "ids are unique and docs/doctor.md*"
   if (std::getenv("PENSTOCK_WRITE_DOCS") != nullptr)
     std::ofstream(PENSTOCK_DOCTOR_DOCS, std::ios::binary) << reference_markdown();
   CHECK(read_text(PENSTOCK_DOCTOR_DOCS) == reference_markdown());

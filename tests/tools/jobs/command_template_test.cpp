@@ -60,7 +60,7 @@ TEST_CASE("the item is replaced in quotes too, and literal braces are escaped") 
   CHECK(split("a { } {x} {}", "i") == words{"a", "{", "}", "{x}", "i"});
 }
 
-TEST_CASE("shell syntax is refused, with how to use a shell") {
+TEST_CASE("shell syntax is refused, and the error says how to use a shell") {
   for (const std::string text : {"a {} > b", "a | b", "a; b", "a && b", "a $HOME", "a `b`", "a (b)",
                                  "ls *.png", "a ~/b", "a #b", "a b?", "a [b"}) {
     const std::string said = refusal(text);

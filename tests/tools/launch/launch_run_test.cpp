@@ -57,7 +57,7 @@ TEST_CASE("a rank that ends before its start is known has its own exit code and 
     before.release();
     io.spawner().start({"/no/such/program", {}, {}, {}, {}},
                        [&](result<process::unclaimed_child>) { posted.set_value(); });
-    posted.get_future().wait();  // and so is the report of the rank's start
+    posted.get_future().wait();  // the report of the rank's start is posted, too
     siginfo_t ended{};
     ::waitid(P_ALL, 0, &ended, WEXITED | WNOWAIT);
   };

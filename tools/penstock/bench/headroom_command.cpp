@@ -200,7 +200,7 @@ void add_headroom_command(verb_table& verbs) {
        "Runs the session of FILE twice in one process: first the program gets the same batch repeatedly, which stays on the device, "
        "then it gets the real feed. Prints both rates, their ratio, and what limits the feed (penstock why). The program is a sink, or "
        "a step of a given length. Works on the host device, too.",
-       {{"penstock headroom photos.toml --sink plugin:./train.so", "a device program of yours"},
+       {{"penstock headroom photos.toml --sink plugin:./train.so", "your own device program"},
         {"penstock headroom photos.toml --step 18ms", "a training step that takes 18 ms"},
         {"penstock headroom photos.toml --step 18ms --json | jq .ratio", "the share of the possible rate"}}},
       [o] { return headroom(*o); });

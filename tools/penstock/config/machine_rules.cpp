@@ -107,7 +107,7 @@ std::optional<config_file::diagnostic> store_not_usable(const dataset_config& da
   return doubt;
 }
 
-/// `key`: of the path; `table`: for the message.
+/// `key`: the path's key; `table`: for the message.
 std::optional<config_file::diagnostic> path_not_here(const dataset_config& dataset, const std::string& key,
                                                      const std::string& table,
                                                      const config_file::loaded_config& loaded,

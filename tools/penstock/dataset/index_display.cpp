@@ -15,7 +15,7 @@ namespace penstock::cli {
 namespace {
 
 std::string line_of(const index_progress& now, bool with_bar) {
-  if (now.waiting) return "waiting for another process that indexes the same shards";
+  if (now.waiting) return "waiting for another process, which is indexing the same shards";
   const double share = now.all == 0 ? 0 : static_cast<double>(now.bytes) / static_cast<double>(now.all);
   return fmt::format("indexing shards  {}{:.0f} %  {} of {}", with_bar ? progress_bar(share) + " " : "",
                      100 * share, bytes_for_people(now.bytes), bytes_for_people(now.all));

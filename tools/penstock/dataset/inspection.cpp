@@ -144,7 +144,7 @@ void add_twins(const listing& list, std::vector<picture_facts>& pictures) {
     if (is_first || !pictures[i].trouble.empty()) continue;
     const listed_file& twin = list.files[it->second];
     pictures[i].trouble = fmt::format("the same bytes as {}{}", list.name_of(twin),
-                                      twin.label == list.files[i].label ? "" : ", which is of another class");
+                                      twin.label == list.files[i].label ? "" : ", which is in another class");
   }
 }
 

@@ -144,7 +144,7 @@ result<planned_batch> batch_of_journal(const planned_stream& stream, const deliv
   const epoch_extent has = stream.batches_of(one.epoch);
   return refuse(errc::dataset,
                 "the journal has batch {} of epoch {}, but this config and dataset do not: that epoch has {}, "
-                "counted from {}. The journal is of another dataset, batch size or number of ranks",
+                "counted from {}. The journal belongs to another dataset, batch size or number of ranks",
                 one.sequence, one.epoch, counted(has.end - has.first, "batch", "batches"), has.first);
 }
 
@@ -244,7 +244,7 @@ void tell(const journal_check& check, const std::vector<missing_batches>& gaps, 
   say(fmt::format("{} of {} as in the journal", check.batches().size() - check.changed().size(),
                   counted(check.batches().size(), "batch", "batches")));
   if (check.changed().size() == check.batches().size() && check.changed().size() > 1)
-    say("none is: the journal may be of another dataset or seed");
+    say("none is: the journal may belong to another dataset or seed");
   const std::uint64_t equal = check.repeated() - check.contradictory().size();
   if (equal > 0)
     say(fmt::format("{} in the journal more than once, with equal samples and digests: a run that was killed repeats batches",

@@ -104,7 +104,7 @@ finding check_same_data(const facts& f) {
             "start it, and the host, as `python -m penstock`"};
   if (!h.difference.empty()) return {status::fail, h.difference};
   if (!h.compared) return skipped("the connection ended before the datasets could be compared (see host.bandwidth)");
-  if (!h.program.empty()) return {status::ok, "the versions of " + h.program + " and its packages are the session's"};
+  if (!h.program.empty()) return {status::ok, "the versions of " + h.program + " and its packages are the same as the session's"};
   return {status::ok, "the session's: " + h.fingerprint};
 }
 

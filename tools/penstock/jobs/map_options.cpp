@@ -59,7 +59,7 @@ result<void> check_usage(const map_options& o) {
 
 void add_map_options(CLI::App& verb, const std::shared_ptr<map_options>& o) {
   verb.add_option("FILE", o->source.file, "a config file with [jobs] and [loader]");
-  verb.add_option("--function", o->function, "the function of FILE's worker program to call")
+  verb.add_option("--function", o->function, "which function of FILE's worker program to call")
       ->type_name("NAME");
   verb.add_option("--program", o->program,
                   "the device program in FILE's [jobs.programs] that makes each job's result from the "
@@ -108,7 +108,7 @@ void add_map_options(CLI::App& verb, const std::shared_ptr<map_options>& o) {
           "kill a command that uses more private memory than this, with all processes that it started")
       ->type_name("SIZE");
   verb.add_flag("--retry-failed", o->retry_failed, "repeat jobs of the journal that are not ok");
-  verb.add_flag("--fail-on-exit", o->fail_on_exit, "commands that exit with a code other than 0 have failed");
+  verb.add_flag("--fail-on-exit", o->fail_on_exit, "count a command that exits with a code other than 0 as failed");
   verb.add_option("--on-bad-line", o->on_bad_line,
                   "what to do about lines that are not JSON (with --command: lines that contain a NUL byte): "
                   "end the run, or report and skip them")

@@ -88,8 +88,8 @@ chosen_socket choose_past(const session_choice& choice) {
     const auto last = last_record(choice.session);
     if (last) return {last->path, exit_ok};
     return no(choice.session.empty()
-                  ? "no session of this user has left a record"
-                  : fmt::format("no ended session '{}' has left a record", printable(choice.session)));
+                  ? "there is no record of a session of this user"
+                  : fmt::format("there is no record of an ended session '{}'", printable(choice.session)));
   }
   for (const found_record& r : control::find_records()) {
     if (r.id != choice.session) continue;
@@ -125,7 +125,7 @@ std::optional<live_group> past_group(const std::string& name) {
 }
 
 int no_such_past_group(const session_choice& choice) {
-  const std::string why = fmt::format("no ended session of the group '{}' has left a record", printable(choice.group));
+  const std::string why = fmt::format("there is no record of an ended session of the group '{}'", printable(choice.group));
   return refuse_with(exit_no_session, {errc::io, why, 0}, choice.as_json);
 }
 

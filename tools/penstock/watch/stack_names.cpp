@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr auto symbols_deadline = 10s;  // a debug build of a large program takes seconds
 
-/// A program's output, as far as it arrives in time.
+/// The part of a program's output that arrives in time.
 std::string output_of(const std::string& program, std::vector<std::string> arguments) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};

@@ -181,7 +181,7 @@ std::vector<std::string> session_row(const json& s) {
 
 void show_ended() {
   const json ended = ended_sessions();
-  if (ended.empty()) return say("no ended session has left a record");
+  if (ended.empty()) return say("there is no record of an ended session");
   print_raw(ended_for_people(ended, terminal_width(STDOUT_FILENO)));
   say("next: penstock events --session ID, with one of these");
 }
@@ -275,7 +275,7 @@ void add_deaths(verb_table& verbs) {
       deaths);
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
-  verb.add_flag("--stacks", o->stacks, "also print the stack of each; a stack that several have is printed once");
+  verb.add_flag("--stacks", o->stacks, "also print the stack of each; a stack that several share is printed once");
 }
 
 void add_sessions(verb_table& verbs) {

@@ -107,7 +107,7 @@ struct traced_step {
   std::size_t rank;     // within the batch's steps
 };
 
-/// A batch's spans, as far as its timestamps are known.
+/// The spans of a batch whose timestamps are known.
 std::vector<traced_step> steps_of(const traced_batch& b, std::uint64_t index) {
   const std::string name = fmt::format("batch {}.{}", b.epoch, b.sequence);
   std::vector<traced_step> steps;

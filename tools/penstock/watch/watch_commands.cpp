@@ -302,7 +302,7 @@ void add_top(verb_table& verbs) {
        "the stream; j and k scroll the workers, space and b by pages, g and G to the ends. Without a "
        "terminal, or with --once, it prints one screen. With --json, one object every interval. For a group, "
        "it shows a table with a line for each rank; q quits.",
-       {{"penstock top", "of the only live session"},
+       {{"penstock top", "the only live session"},
         {"penstock top --once", "one screen, for scripts and tickets"}}},
       top);
   add_group_choice(verb, o->choice);

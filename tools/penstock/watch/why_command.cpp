@@ -100,11 +100,11 @@ void add_why_command(verb_table& verbs) {
        "less than 15 % of the time, loading faster would gain nothing. A pool of jobs has storage, decode, "
        "order, consumer and start. The same shares are in `status --json` (limits) and in the metrics. For "
        "an ended session, it shows its last 10 s.",
-       {{"penstock why", "of the only live session"},
+       {{"penstock why", "the only live session"},
         {"penstock why worker/3", "with the time that worker 3 needs for a sample"},
         {"penstock why --json | jq -r .key", "the config key to change first"},
-        {"penstock why --group photos", "of all ranks of a group"},
-        {"penstock why --last", "of the session that ended last"}}},
+        {"penstock why --group photos", "all ranks of a group"},
+        {"penstock why --last", "the session that ended last"}}},
       tell_why);
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);

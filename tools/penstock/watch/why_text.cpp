@@ -65,7 +65,7 @@ std::string with_choice(std::string text, const std::string& choice) {
   return text;
 }
 
-/// Without the sentences that name commands for live sessions: of a session that has ended.
+/// For sessions that have ended: leaves out the sentences that name commands for live sessions.
 std::string without_commands(std::string_view text) {
   constexpr std::string_view commands[] = {"`penstock describe", "`penstock restart", "`penstock drain", "`penstock scale", "`penstock resume", "`kill -CONT"};
   std::string kept;
@@ -116,7 +116,7 @@ std::string figures_of_workers(const json& why, std::size_t width) {
       width, 2);
   for (const json& one : w.at("each")) {
     const double reading = one.at("reading").get<double>();
-    const std::string reads = reading > 0 ? fmt::format(", {} of it in reads", share_in_words(reading)) : "";  // not all datasets time theirs
+    const std::string reads = reading > 0 ? fmt::format(", {} of it in reads", share_in_words(reading)) : "";  // not all datasets time their reads
     const std::string line = fmt::format("worker/{}: {} ms a {}{}", one.at("worker").get<std::uint32_t>(),
                                          figure(one.at("seconds_a_sample").get<double>() * 1000), words_for(kind_of_answer(why)).item, reads);
     text += paragraph_below(line, width);

@@ -30,7 +30,7 @@ using strings = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("folders are classes, also empty ones, and classes and samples are in byte order of their paths") {
+TEST_CASE("folders are classes, even empty ones, and classes and samples are in byte order of their paths") {
   const temporary_folder folder;
   folder.write("b/2.jpg", "xx");
   folder.write("b/10.PNG", "x");

@@ -141,8 +141,8 @@ TEST_CASE("a weighted order differs between epochs and between seeds") {
 TEST_CASE(
     "a negative, infinite or NaN weight is refused by its sample, and so are weights that are all zero") {
   const auto said = [](std::vector<double> weights) { return weighted_order(weights, 0).error().message; };
-  CHECK(said({1, -0.5}) == "the weight of sample 1 is -0.5: weights are finite numbers, not below 0");
-  CHECK(said({std::nan(""), 1}) == "the weight of sample 0 is nan: weights are finite numbers, not below 0");
+  CHECK(said({1, -0.5}) == "the weight of sample 1 is -0.5: weights must be finite numbers, 0 or more");
+  CHECK(said({std::nan(""), 1}) == "the weight of sample 0 is nan: weights must be finite numbers, 0 or more");
   CHECK(said({1, std::numeric_limits<double>::infinity()}).starts_with("the weight of sample 1 is inf"));
   CHECK(said({0, 0, 0}) == "all 3 weights are 0: there is nothing to draw");
   const double largest = std::numeric_limits<double>::max();

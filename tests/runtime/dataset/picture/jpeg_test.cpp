@@ -55,7 +55,7 @@ pixel_box random_box(extent size, random_source& random) {
   return box;
 }
 
-/// Windows of all sizes, also at the edges, at every scale: the same bits as in the whole picture.
+/// Checks that windows of all sizes at every scale, including those at the edges, have the same bits as the whole picture.
 void compare_windows(const bytes& file, extent stored, random_source& random) {
   for (const unsigned denominator : {1U, 2U, 4U, 8U}) {
     const extent size{scaled_side(stored.width, denominator), scaled_side(stored.height, denominator)};
