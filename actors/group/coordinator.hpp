@@ -4,7 +4,7 @@
 //   receives  reports_arrived, member_closed, member_process_ended, member_held, address_taken, address_refused,
 //             unknown_peer_came, links_refused                    from its listener
 //             leave_group, drop_group                         from the session
-//   says      group_order                                     over the links
+//   sends     group_order                                     over the links
 //             through group_listener                              rank_arrived, rank_lost, cannot_listen, peer_refused,
 //                                                           coordinator_gone
 //   owns      the coordinator_driver

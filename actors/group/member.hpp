@@ -5,7 +5,7 @@
 //             limit_reached                                   from the code that hands out batches
 //             cannot_listen, peer_refused                     from rank 0's coordinator
 //             orders_arrived, link_made, link_lost, coordinator_ended, coordinator_held, links_refused   from its link
-//   says      member_report                                   over the link
+//   sends     member_report                                   over the link
 //             through group_listener                              joined, gate_moved, group_over, ...
 //   owns      the rank_driver; it alone writes the hand_over_gate
 //

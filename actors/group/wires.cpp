@@ -9,7 +9,7 @@
 namespace penstock::group {
 namespace {
 
-/// The common part of both wires. The io thread owns the link; the actor gets its news until stop().
+/// The common part of both wires. The io thread owns the link; until stop(), the actor gets its events.
 template <class Wire, class Actor, class Link>
 class asio_wire : public Wire, public std::enable_shared_from_this<asio_wire<Wire, Actor, Link>> {
  public:

@@ -52,11 +52,11 @@ class coordinator_wire {
   virtual void stop() = 0;
 };
 
-/// Starts connecting. The actor hears orders_arrived, link_made, link_lost, coordinator_ended,
+/// Starts connecting. The actor receives orders_arrived, link_made, link_lost, coordinator_ended,
 /// coordinator_held and links_refused.
 std::shared_ptr<member_wire> open_member_wire(process::io_thread& io, link_settings settings,
                                               std::shared_ptr<newest_order> orders, member_actor actor);
-/// Starts listening. The actor hears reports_arrived, member_closed, member_process_ended, member_held,
+/// Starts listening. The actor receives reports_arrived, member_closed, member_process_ended, member_held,
 /// address_taken, address_refused, unknown_peer_came and links_refused.
 std::shared_ptr<coordinator_wire> open_coordinator_wire(process::io_thread& io, link_settings settings,
                                                         std::shared_ptr<newest_reports> reports,

@@ -129,7 +129,7 @@ struct record_keeper::work {
     return any || !last_quarantine.empty() ? line_of("quarantine", ask({{"verb", "quarantine"}})) : std::string();
   }
 
-  /// The news since the previous call. Repeats a status only if it has changed, and less often if it is long.
+  /// What is new since the previous call. Repeats a status only if it has changed, and less often if it is long.
   std::string news(bool whole, clock::time_point now) {
     std::deque<std::string> events;
     const bool died = take_events(events);

@@ -47,7 +47,7 @@ class record_keeper {
   record_keeper(const record_keeper&) = delete;
   record_keeper& operator=(const record_keeper&) = delete;
 
-  /// Writes the remaining news and the end, and does not use the source afterwards. Calls give_up() on the
+  /// Writes what remains and the end, and does not use the source afterwards. Calls give_up() on the
   /// journal, which ends all waits for events. Waits at most half a second for the file system.
   void stop() noexcept;
 

@@ -35,7 +35,7 @@ class job_counts {
   [[nodiscard]] std::uint64_t ended() const noexcept { return ended_.load(std::memory_order_relaxed); }
 
   void count(const job_listener::tally& ended, std::span<const job_listener::function_counts> functions, const job_listener::under_way& now);
-  /// Counts jobs that ended, cancelled or failed, before any actor had them; their callers have been notified.
+  /// Counts jobs that ended, cancelled or failed, before an actor received them; their callers have been notified.
   void count_orphans(std::uint64_t jobs, bool cancelled);
   void count_notified(std::uint64_t jobs);
   /// Names the functions by index, including those already known.

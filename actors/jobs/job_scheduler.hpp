@@ -2,16 +2,16 @@
 // messages. It replaces a stream's scheduler and gets the same messages about workers. It makes no decisions
 // itself.
 //
-//   hears   worker_joined, worker_ended, worker_written_off, worker_drains, cannot_try_alone     from the supervisor
-//           jobs_submitted, results_released, end_job, pause_jobs, cancel_all                    from the pool and handles
-//           jobs_reported                                                                        from the workers' links
-//           functions_known, partition_mapped                                                    from the pool's host
-//           device_answered, device_lost, device_failed                                          from the GPU owner's side
-//   says    run_jobs, stop_work                                                                  to workers
-//           upload_batches                                                                       to the GPU owner
-//           blame_decided, want_sacrificial, fence_worker, cancel_worker, restart_worker, ...     to the supervisor
-//           through job_listener                                                                     reports for others
-//   owns    the job book, the records of jobs that have not ended, the session's view of all slots
+//   receives  worker_joined, worker_ended, worker_written_off, worker_drains, cannot_try_alone     from the supervisor
+//             jobs_submitted, results_released, end_job, pause_jobs, cancel_all                    from the pool and handles
+//             jobs_reported                                                                        from the workers' links
+//             functions_known, partition_mapped                                                    from the pool's host
+//             device_answered, device_lost, device_failed                                          from the GPU owner's side
+//   sends     run_jobs, stop_work                                                                  to workers
+//             upload_batches                                                                       to the GPU owner
+//             blame_decided, want_sacrificial, fence_worker, cancel_worker, restart_worker, ...     to the supervisor
+//             through job_listener                                                                     reports for others
+//   owns      the job book, the records of jobs that have not ended, the session's view of all slots
 //
 // While there are no more jobs than workers, the thread that sends jobs_submitted or jobs_reported handles
 // them itself (actors/caf/shared_actor.hpp): a caller's thread, or the io thread. All other messages are handled

@@ -1,10 +1,10 @@
 // The host of a pool's workers: an actor on its own thread, which may block. Reserves and maps the memory of places for workers, as
 // schedule::partition_book decides.
 //
-//   hears   worker_serves, worker_described                 from the supervisor
-//   says    partition_prepared                              to the supervisor
-//           functions_known, partition_mapped               to the job scheduler
-//           attach_partition                                to the GPU owner
+//   receives  worker_serves, worker_described                 from the supervisor
+//   sends     partition_prepared                              to the supervisor
+//             functions_known, partition_mapped               to the job scheduler
+//             attach_partition                                to the GPU owner
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"

@@ -113,9 +113,9 @@ struct batch_loaded {
   std::uint32_t rows = 0;
   std::vector<wire_row_failure> failures;
   std::uint64_t busy_ns = 0;     ///< time spent on the batch
-  std::uint64_t reading_ns = 0;  ///< of that, waiting for storage
+  std::uint64_t reading_ns = 0;  ///< the part of busy_ns spent waiting for storage
   std::vector<std::uint32_t> sample_us{};  ///< with [loader] hedge: how long each sample took, in microseconds
-  std::uint64_t slow_ns = 0;     ///< of busy_ns, beyond the usual time of slow samples
+  std::uint64_t slow_ns = 0;     ///< the part of busy_ns by which slow samples took longer than usual
   std::vector<wire_timed_sample> slowest{};  ///< at most sample_times::named_max, the slowest first
 };
 template <class Inspector>

@@ -275,7 +275,7 @@ result<host_connection::way> host_connection::turn(host_stream& to) {
   if (departure_.is_news()) to.put(from_host(host_leaves{}));
   if (auto ok = to.flush(dataset_->lost_after); !ok) return tl::unexpected(std::move(ok.error()));
   if (outcome_.session_over || departure_.at_once()) return way::over;
-  // The session answers with its goodbye once the worker has ended.
+  // The session answers with session_over once the worker has ended.
   return has_drained() ? way::over : way::again;
 }
 

@@ -85,7 +85,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   result<void> scale(const std::string& name, std::uint32_t workers);
   /// The times of the worker in a place; empty if there is none. On the io thread.
   [[nodiscard]] std::optional<remote_times> times_of(std::uint32_t worker) const;
-  /// Says goodbye to all hosts and waits for their connections. Not on the io thread.
+  /// Tells all hosts that the session is over, and waits for their connections. Not on the io thread.
   void shut_down();
 
   [[nodiscard]] bool has(std::uint32_t worker) const override;

@@ -37,7 +37,7 @@ struct ready_dataset {
   std::shared_ptr<host_program> program{};  ///< only for a pool
   std::vector<std::string> command{};       ///< only for a custom dataset; empty: penstock-worker
   std::vector<wire_fact> facts{};           ///< about that program
-  std::optional<program_file> file{};       ///< its file, the only one that may run
+  std::optional<program_file> file{};       ///< the custom dataset's program file; no other may run
 };
 
 struct hosted_worker_deps {
@@ -46,14 +46,14 @@ struct hosted_worker_deps {
   std::shared_ptr<const ready_dataset> dataset;
   bool digests = false;
   std::uint32_t number = 0;                ///< number of the connection on this host
-  std::shared_ptr<const wake_event> wake;  ///< raised when there is news
+  std::shared_ptr<const wake_event> wake;  ///< raised when there is something to report
 };
 
 class hosted_worker {
  public:
   /// Starts the process. Refuses (errc::system, errc::out_of_memory).
   static result<std::unique_ptr<hosted_worker>> start(const hosted_worker_deps& deps);
-  /// Kills it if it still runs. Does not wait.
+  /// Kills it if it is still running. Does not wait.
   ~hosted_worker();
   hosted_worker(const hosted_worker&) = delete;
   hosted_worker& operator=(const hosted_worker&) = delete;

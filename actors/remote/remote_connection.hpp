@@ -1,6 +1,6 @@
 // The session's end of a connection: a thread that serves one connection of a loader host. It receives the bytes of batches
 // into the slots of the connection's place, relays everything else between the host's worker and the session, and mirrors the
-// worker's flight page. host_hub sends orders and gets news; both arrive in order.
+// worker's flight page. host_hub sends orders and gets events; both arrive in order.
 //
 // To the session, the connection is a worker: the messages of the worker's link pass unchanged through a socket pair, except
 // that a batch's report is held back until the batch's bytes have arrived intact.
@@ -111,7 +111,7 @@ struct ping_answered {
   nanoseconds round_trip{0};
   nanoseconds cpu{0};  ///< pong::cpu_ns
 };
-/// The last news. `refused`: the session turned the host away. `host`: its name; empty: unknown.
+/// The last event. `refused`: the session turned the host away. `host`: its name; empty: unknown.
 struct connection_closed {
   std::string why;
   bool refused = false;

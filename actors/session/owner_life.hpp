@@ -30,7 +30,7 @@ class owner_life final : gpu_owner::owner_host {
     unique_fd arena;
     unique_fd flights;
     nanoseconds patience{};                 ///< from the request to leave, without pauses of the process
-    std::function<void(const end&)> ended;  ///< called once, on one of the owner's threads; may not block
+    std::function<void(const end&)> ended;  ///< called once, on one of the owner's threads; must not block
   };
 
   explicit owner_life(deps deps);

@@ -4,14 +4,14 @@
 // starts another one and resends what that one needs. supervision::owner_supervision makes the decisions;
 // this actor translates.
 //
-//   hears   what a GPU owner hears                                                       from session and scheduler
-//           owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited     from owner_process
-//           restart_owner                                                                from the operator
-//   says    open_owner, prepare_owner, map_partition, upload_slots or upload_jobs, wire_communicate, stop_owner   to the process
-//           batches_delivered, slots_released, owner_lost                                to the scheduler
-//           through job_upload_listener: the same, in a pool of jobs
-//           through keeper_listener: everything else
-//   owns    the process, its link, and what every incarnation must get
+//   receives  what a GPU owner receives                                                    from session and scheduler
+//             owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited     from owner_process
+//             restart_owner                                                                from the operator
+//   sends     open_owner, prepare_owner, map_partition, upload_slots or upload_jobs, wire_communicate, stop_owner   to the process
+//             batches_delivered, slots_released, owner_lost                                to the scheduler
+//             through job_upload_listener: the same, in a pool of jobs
+//             through keeper_listener: everything else
+//   owns      the process, its link, and what every incarnation must get
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"

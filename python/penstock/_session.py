@@ -225,7 +225,7 @@ class Session(Controlled, Ranked):
         return self._core.state()
 
     def report(self) -> dict[str, Any]:
-        """What the session has done: schema penstock.run/1, as `penstock run --report` writes it. Also after close()."""
+        """What the session has done: schema penstock.run/1, as `penstock run --report` writes it. Available after close(), too."""
         return json.loads(self._core.report())  # type: ignore[no-any-return]
 
     def status(self) -> dict[str, Any]:

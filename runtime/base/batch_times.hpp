@@ -69,8 +69,8 @@ struct stage_span {
 /// What a worker reports about loading a batch.
 struct load_times {
   nanoseconds busy{0};
-  nanoseconds reading{0};  ///< of that, waiting for storage
-  nanoseconds slow{0};     ///< of that, beyond the usual time of its slow samples
+  nanoseconds reading{0};  ///< the part of `busy` spent waiting for storage
+  nanoseconds slow{0};     ///< the part of `busy` by which its slow samples took longer than usual
   nanoseconds slowest{0};  ///< batch_passage::slowest_ns
   std::uint64_t slowest_sample = 0;
 };

@@ -26,7 +26,7 @@ enum class used_with : std::uint8_t {
   for_stored,  ///< every dataset type but synthetic
   for_synthetic,
   for_raw_or_synthetic,
-  for_typed,  ///< raw, tokens, synthetic: types whose files may not say what their elements are
+  for_typed,  ///< raw, tokens, synthetic: types whose files need not say what their elements are
   for_tokens,
   for_custom,
   for_objects,  ///< types that read from object storage

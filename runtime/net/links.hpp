@@ -73,7 +73,7 @@ struct link_settings {
 };
 
 /// Refuses like the two make(), and opens OpenSSL if it is needed. It reads files: call it on a thread that may
-/// block, before calling make() on one that may not.
+/// block, before calling make() on one that must not.
 result<void> prepare_links(const link_settings& settings);
 
 class coordinator_listener {

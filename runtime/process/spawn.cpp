@@ -169,7 +169,7 @@ result<child> spawn(const spawn_request& request, start_control* control) {
   const int clone_errno = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
-  // From here on give_up() may not use the descriptor, which is closed below or by the owner of the child.
+  // From here on give_up() must not use the descriptor, which is closed below or by the owner of the child.
   std::unique_lock hold(controlled.mutex_);
   child started{pid, unique_fd(controlled.pidfd_.exchange(-1))};
   const bool given_up = controlled.given_up_;

@@ -298,7 +298,7 @@ class transfers::loop {
     for (const ticket& one : active_) {
       due = std::min(due, now + (one->deadline - ran_.ran()));
       if (one->running.empty() && (one->attempts > 0 || in_flight_ < pace_.at_once())) due = std::min(due, one->next_attempt);
-      // A second request that is due but may not be sent yet waits until other requests have ended.
+      // A second request that is due but cannot be sent yet waits until other requests have ended.
       due = std::min(due, std::max(now + 5ms, hedge_due(*one)));
     }
     return static_cast<int>(std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(due - now).count()));

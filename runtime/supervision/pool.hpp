@@ -134,7 +134,7 @@ class pool {
   void host_left(std::uint32_t worker);
   /// An operator wants no process there: the place stays empty until host_joined() or restart().
   void host_rests(std::uint32_t worker);
-  /// A host may not join.
+  /// A host was refused.
   void host_refused(std::string why) { last_refusal_ = std::move(why); }
 
   /// Whether the ledger has a sample that must be tried alone.

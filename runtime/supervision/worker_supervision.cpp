@@ -289,7 +289,7 @@ void worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, s
   }
 }
 
-/// Only the owner may use the GPU; workers and processes that they start may not.
+/// Only the owner may use the GPU; workers and processes that they start must not.
 void worker_supervision::uses_gpu(worker_ref who, steady_time now, const std::string& use) {
   child* c = living(who);
   if (c == nullptr || rules_.exclusive == exclusive_rule::off || std::exchange(c->gpu_use_known, true))

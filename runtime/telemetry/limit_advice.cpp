@@ -105,7 +105,7 @@ struct writer {
                              counted(settings.scheduler.window, "batch", "batches"));
   }
 
-  /// Whether workers run code of the user's, whose waits penstock cannot time: jobs, or a custom dataset.
+  /// Whether workers run the user's own code, whose waits penstock cannot time: jobs, or a custom dataset.
   [[nodiscard]] bool runs_own_code() const { return context.work != work_kind::samples || type_of(settings) == dataset_type::custom; }
 
   [[nodiscard]] std::string name_of_sample(std::uint32_t worker, std::optional<std::uint64_t> sample) const {

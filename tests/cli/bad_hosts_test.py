@@ -8,7 +8,7 @@ import tarfile
 from host_case import *
 
 MOMENTS = int(os.environ.get("PENSTOCK_TEST_MOMENTS", 5))
-PIECES_OF_JOINING = 3  # what a joining host sends: its hello, its dataset, and then news of its worker
+PIECES_OF_JOINING = 3  # what a joining host sends: its hello, its dataset, and then messages about its worker
 
 
 class BadHostsTest(HostCase):

@@ -1,4 +1,4 @@
-// Loads samples in a loop, without a session: the baseline for decode_alone.py. Each process of it does what a worker does
+// Loads samples in a loop, without a session: the baseline for decode_alone.py. Each of its processes does what a worker does
 // for each sample, and nothing else.
 //
 //   penstock-bench-decode-alone CONFIG SECONDS NUMBER PROCESSES

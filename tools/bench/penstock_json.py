@@ -18,5 +18,5 @@ def penstock_in(folder):
 
 
 def processor_seconds():
-    """Of all children that have ended, and of theirs."""
+    """The processor time of all children that have ended, and of their descendants."""
     return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])

@@ -68,7 +68,7 @@ def memory_files(session):
 
 
 def index_bytes(config):
-    """Of one session, once its worker has started: the index is complete then."""
+    """The size of one session's index, once its worker has started: the index is complete then."""
     session = subprocess.Popen([os.path.join(BIN, "penstock"), "run", config, "--quiet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         subprocess.run([os.path.join(BIN, "penstock"), "wait", "--session", NAME, "--timeout", "60s"], check=True, capture_output=True)

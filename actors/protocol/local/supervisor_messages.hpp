@@ -95,7 +95,7 @@ struct host_place_left {
   bool lost = false;
   bool rests = false;
 };
-/// A loader host may not join; the error names it if no other one comes.
+/// A loader host was refused; the error gives the reason if no other host joins.
 struct host_refused {
   std::string why;
 };

@@ -24,7 +24,7 @@ constexpr const char* act_names[] = {"open", "assign", "lease", "urgent", "urgen
 // clang-format on
 using script = testing::script_of<act>;
 
-/// Of the one who carries out the steps.
+/// Bugs of the code that carries out the steps.
 enum class bug : std::uint8_t { none, goes_on_after_the_end, hides_a_failure, hides_cuda, never_looks_for_urgent, loses_a_lease, forgets_the_description };
 
 struct world_settings {

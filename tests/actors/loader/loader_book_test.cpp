@@ -27,7 +27,7 @@ std::optional<std::uint32_t> slot_of(const next_step& step) {
   if (!is<run_lease>(step)) return std::nullopt;
   return std::get<run_lease>(*step).lease.slot;
 }
-/// "82: the reason"; empty: the process goes on.
+/// "82: the reason"; empty: the process continues.
 std::string end_of(const next_step& step) {
   if (!is<end_process>(step)) return {};
   const auto& end = std::get<end_process>(*step);

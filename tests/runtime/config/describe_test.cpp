@@ -66,7 +66,7 @@ TEST_CASE("every default is within its limits and can be written and read back")
     CHECK(found.empty());
     CHECK(key.is_default(&defaults));
   }
-  CHECK(load_text("dataset.type = \"synthetic\"\n[dataset]\n").has_value() == false);  // a table may not be defined twice
+  CHECK(load_text("dataset.type = \"synthetic\"\n[dataset]\n").has_value() == false);  // a table must not be defined twice
 }
 
 TEST_CASE("the schema knows draft-07 keywords only and refuses unknown keys in every table") {

@@ -134,7 +134,7 @@ TEST_CASE("a process that is stopped in a debugger is not lost") {
   }
   CHECK(g.book->missing().empty());
   CHECK_FALSE(g.ends[1]);
-  CHECK(g.handing_out() == ranks{0});  // it may not hand out without permission
+  CHECK(g.handing_out() == ranks{0});  // it must not hand out without permission
   g.cut.clear();
   g.run(2s);
   CHECK(g.handing_out() == ranks{0, 1});

@@ -155,7 +155,7 @@ TEST_CASE("a recorded hello, replayed a thousand times, keeps no rank out") {
         },
         60s);
   }
-  fmt::print("beside {} repeated hellos the group gathered in {} ms\n", peers, joined->count());
+  fmt::print("next to {} repeated hellos, the group gathered in {} ms\n", peers, joined->count());
   CHECK(*joined < soon);
   // Connections that have not been accepted yet wait in the kernel; the last ones have closed by then.
   run_until(all.io, [&] {

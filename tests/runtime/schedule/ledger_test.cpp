@@ -223,7 +223,7 @@ TEST_CASE("a worker may hold more leases even if its last one ends with a sample
   CHECK(only<load_command>(books.advance()).size() == 4);
 }
 
-TEST_CASE("a worker that runs out of leases because there are none may not hold more") {
+TEST_CASE("a worker that runs out of leases because there are none is not allowed to hold more") {
   const small_plan plan(64, 1);
   ledger books({}, plan, {0, 4});
   books.worker_joined(a1, 16);

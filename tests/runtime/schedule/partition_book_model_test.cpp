@@ -19,7 +19,7 @@ enum class act : std::uint8_t { describe, differ, mistake_the_run, garble, lack_
 constexpr const char* act_names[] = {"describe", "differ", "mistake_the_run", "garble", "lack_memory", "replace"};
 using script = testing::script_of<act>;
 
-/// Of the one who carries out the commands.
+/// Bugs of the code that carries out the commands.
 enum class bug : std::uint8_t { none, goes_on_after_a_failure, forgets_a_failure, skips_the_sizing, skips_a_partition, keeps_the_old_worker };
 
 struct world_settings {

@@ -190,7 +190,7 @@ TEST_CASE("what others load while a batch is tried again does not hide that the 
   watch.look(start, f);
   has_finished(f, 3, 1);
   CHECK(watch.look(start + 4s, f) == news::none);
-  // worker/0 is killed, its replacement gets the batch; worker/1 goes on.
+  // worker/0 is killed, and its replacement gets the batch; worker/1 continues.
   f.under_way[0].incarnation = 2;
   has_finished(f, 4, 1);
   CHECK(watch.look(start + 8s, f) == news::none);

@@ -1,5 +1,5 @@
 // What `penstock why` says about planted bottlenecks. The numbers were measured: `penstock run` with a synthetic or raw dataset on two
-// cores, some with other programs beside it; medians of the batches' stages, and the workers' shares as `why` gave them.
+// cores, some next to other programs; medians of the batches' stages, and the workers' shares as `why` gave them.
 #include "runtime/telemetry/limit_advice.hpp"
 #include "tests/runtime/telemetry/made_up_pipeline.hpp"
 
@@ -104,15 +104,15 @@ const std::vector<measured>& table() {
       {.what = "storage: reads of 5 ms", .load_ms = 88.6, .part = {1, 0.01, 0.08}, .named = limit::storage, .says = "Storage"},
       {.what = "storage: reads of 20 ms, 4 workers", .workers = 4, .load_ms = 330, .part = {1, 0, 0.03}, .named = limit::storage, .says = "Storage"},
       {.what = "storage: 3 ms of waiting a sample", .load_ms = 52.4, .part = {0.99, 0.01, 0.07}, .named = limit::storage, .says = "Storage"},
-      {.what = "storage: reads of 5 ms beside 6 busy programs", .load_ms = 88.5, .part = {1, 0.01, 0.09}, .named = limit::storage, .says = "Storage"},
-      {.what = "cores: reads of 5 ms at low priority beside 4 busy programs", .load_ms = 878, .part = {1, 0, 0.9}, .says = "Too few cores"},
-      {.what = "cores: 2 ms of waiting at low priority beside 4 busy programs", .load_ms = 414, .part = {1, 0, 0.92}, .copy_ms = 20, .convert_ms = 22.8,
+      {.what = "storage: reads of 5 ms next to 6 busy programs", .load_ms = 88.5, .part = {1, 0.01, 0.09}, .named = limit::storage, .says = "Storage"},
+      {.what = "cores: reads of 5 ms at low priority next to 4 busy programs", .load_ms = 878, .part = {1, 0, 0.9}, .says = "Too few cores"},
+      {.what = "cores: 2 ms of waiting at low priority next to 4 busy programs", .load_ms = 414, .part = {1, 0, 0.92}, .copy_ms = 20, .convert_ms = 22.8,
        .says = "Too few cores"},
-      {.what = "cores: a sample of 2 s at low priority beside 4 busy programs", .load_ms = 1531, .part = {0, 0, 0.91}, .copy_ms = 15.8,
+      {.what = "cores: a sample of 2 s at low priority next to 4 busy programs", .load_ms = 1531, .part = {0, 0, 0.91}, .copy_ms = 15.8,
        .says = "Too few cores"},
-      {.what = "cores: 1 ms of work beside 6 busy programs", .load_ms = 69.8, .part = {0, 0.22, 0.78}, .says = "stop other programs"},
-      {.what = "cores: 2 ms of work, 1 worker, beside compilers", .workers = 1, .load_ms = 157, .part = {0, 0.2, 0.79}, .says = "stop other programs"},
-      {.what = "cores: 3 ms of work beside compilers", .load_ms = 273, .part = {0, 0.17, 0.83}, .says = "stop other programs"},
+      {.what = "cores: 1 ms of work next to 6 busy programs", .load_ms = 69.8, .part = {0, 0.22, 0.78}, .says = "stop other programs"},
+      {.what = "cores: 2 ms of work, 1 worker, next to compilers", .workers = 1, .load_ms = 157, .part = {0, 0.2, 0.79}, .says = "stop other programs"},
+      {.what = "cores: 3 ms of work next to compilers", .load_ms = 273, .part = {0, 0.17, 0.83}, .says = "stop other programs"},
       {.what = "cores: 5 ms of work, 4 workers", .workers = 4, .load_ms = 542, .part = {0, 0.14, 0.85}, .says = "run fewer than 4 workers on 2 cores"},
       {.what = "cores: 3 ms of work, 4 workers held to 1 core", .workers = 4, .cores = 1, .load_ms = 363, .part = {0, 0.13, 0.86},
        .says = "run fewer than 4 workers on 1 core"},
@@ -121,7 +121,7 @@ const std::vector<measured>& table() {
       {.what = "slow samples: 2 of 64 take 2 s, batches of 32, 4 workers", .workers = 4, .load_ms = 26, .part = {0, 1, 0}, .slow = {1, 2}, .named = {},
        .says = "Slow samples"},
       {.what = "slow samples: 1 of 128 takes 300 ms", .load_ms = 8.8, .part = {0, 0.75, 0.25}, .slow = {8, 0.3}, .named = {}, .says = "Slow samples"},
-      {.what = "slow samples: 2 of 64 take 2 s, beside 6 busy programs", .load_ms = 16.5, .part = {0, 0.3, 0.7}, .slow = {4, 2}, .named = {},
+      {.what = "slow samples: 2 of 64 take 2 s, next to 6 busy programs", .load_ms = 16.5, .part = {0, 0.3, 0.7}, .slow = {4, 2}, .named = {},
        .says = "Slow samples"},
       {.what = "slow samples: 1 of 512 takes 2 s, batches of 8", .load_ms = 21, .part = {0, 0.19, 0.8}, .slow = {64, 2}, .named = {},
        .says = "Slow samples"},
@@ -145,7 +145,7 @@ const std::vector<measured>& table() {
       {.what = "consumer: steps of 100 ms", .load_ms = 0.15, .part = {0, 0.26, 0.74}, .use_ms = 101.1, .named = limit::consumer, .says = "as it should"},
       {.what = "consumer: steps of 100 ms, and 3 ms of waiting a sample", .load_ms = 53.2, .part = {0.98, 0, 0.02}, .use_ms = 100.8,
        .named = limit::consumer, .says = "as it should"},
-      {.what = "cores: steps of 100 ms, and 3 ms of work beside compilers", .load_ms = 271, .part = {0, 0.18, 0.82}, .use_ms = 100.1,
+      {.what = "cores: steps of 100 ms, and 3 ms of work next to compilers", .load_ms = 271, .part = {0, 0.18, 0.82}, .use_ms = 100.1,
        .says = "Too few cores"},
       {.what = "death: the only worker is killed every 3 s, and needs 3 s to start", .workers = 1, .load_ms = 0.06, .part = {0, 0.35, 0.65},
        .death_s = 8.9, .named = limit::start, .says = "The death of worker/0 limits you"},

@@ -72,7 +72,7 @@ class sample_namer {
 
 namespace {
 
-/// `custom`: the worker of a custom dataset, afterwards.
+/// `custom`: receives the worker of a custom dataset.
 result<prepared_dataset> prepare(const config& settings, std::shared_ptr<sample_namer>& custom) {
   if (settings.dataset.type != dataset_type::custom) return prepare_stream(settings);
   auto asked = sample_namer::start(settings);

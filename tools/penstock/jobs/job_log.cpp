@@ -28,7 +28,7 @@ std::string job_log_line(std::chrono::system_clock::time_point ended, std::uint6
 }
 
 result<std::unique_ptr<job_log>> job_log::open(const std::string& path) {
-  // Open for reading as well, to find an incomplete line of an earlier run. But open a pipe only for writing: as a reader we would keep it
+  // Open for reading as well, to find an incomplete line from an earlier run. But open a pipe only for writing: as a reader we would keep it
   // from breaking.
   struct stat facts {};
   const bool is_file = ::stat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode);

@@ -75,7 +75,7 @@ std::string path_of_workers(const config& settings) {
   return path_of_environment();
 }
 
-/// `environment`: variables that commands need in addition to the workers'. `files`: of --results, or null.
+/// `environment`: variables that commands need in addition to the workers'. `files`: for --results, or null.
 result<std::unique_ptr<work>> work_of(const map_options& o, const config& settings,
                                       std::vector<std::string> environment, const result_files* files) {
   if (!o.function.empty()) {

@@ -153,7 +153,7 @@ void run_state::wait_for_last_states() {
   static_cast<void>(comes_within(last_states_within, are_there));
 }
 
-/// Until this run has delivered something, the ranks' files may be of an earlier run.
+/// Until this run has delivered something, the ranks' files may be from an earlier run.
 result<void> run_state::save_of_group(bool ended_together) {
   if (!delivered_ || own_.empty()) return {};
   auto own = schedule::parse_state(own_);
