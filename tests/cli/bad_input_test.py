@@ -132,7 +132,7 @@ class BadSurroundingsTest(PenstockTest):
         self.assertIn("memory cgroup", err)
         self.assertIn("the arena needs 1.69 GiB (8 workers + 1 sacrificial", err)
 
-    def test_a_sink_without_a_file_name_is_refused_with_what_to_write(self):
+    def test_a_sink_without_a_file_name_is_refused_and_the_error_says_what_to_write(self):
         config = self.write("s.toml", synthetic())
         for kind in ("journal", "plugin"):
             code, _, err = self.penstock("run", config, "--sink", kind + ":")

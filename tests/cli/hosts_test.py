@@ -406,7 +406,7 @@ class HostsTest(HostCase):
         process.terminate()
         process.communicate()
 
-    def test_a_sigterm_to_host_and_workers_costs_no_sample_an_attempt(self):
+    def test_a_sigterm_to_host_and_workers_is_not_counted_as_an_attempt_at_any_sample(self):
         process = self.begin(self.config(samples=800, dataset='wait = "4ms"', epochs=1))
         address = self.address()
         leaving, other = self.host(address, 2, "leaving"), self.host(address, 2, "other")
@@ -428,7 +428,7 @@ class HostsTest(HostCase):
         self.assertIn("no loader host has joined for 1 s", err)
         self.assertLess(time.monotonic() - started, 15)
 
-    def test_a_session_that_no_host_may_join_fails_with_the_last_refusal(self):
+    def test_a_session_that_refuses_every_host_fails_with_the_last_refusal(self):
         process, data, other = self.begin_with_another_dataset(INSECURE + 'wait = "10s"\n')
         self.ends(self.host(self.address(), 1, "a", "--data", "%s=%s" % (data, other)), EXIT_CONFIG)
         report = self.report_of(process, EXIT_FAILED)

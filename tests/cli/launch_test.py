@@ -514,7 +514,7 @@ class LaunchTest(PenstockTest):
         first, second = (sum(epoch["batches"] for epoch in rank["epochs"]) for rank in report["ranks"])
         self.assertEqual(first, second)
 
-    def test_a_group_resumes_from_its_state_with_another_number_of_ranks(self):
+    def test_a_group_resumes_from_its_state_with_a_different_number_of_ranks(self):
         config, state = self.slow_stream(epochs=1), os.path.join(self.folder, "group.state")
         seen = []
         for ranks, options in ((3, ["--batches", 5]), (2, [])):

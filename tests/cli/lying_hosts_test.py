@@ -84,7 +84,7 @@ class LyingHostsTest(HostCase):
         (lost,) = self.stream_with(lambda rows, length: (rows + 1, length, b""), times=3)
         self.assertRegex(lost, r"of the last one, it has 9 rows, but 8 samples were leased")
 
-    def test_bytes_that_nobody_announced_end_the_connection_and_no_batch_contains_them(self):
+    def test_unannounced_bytes_end_the_connection_and_no_batch_contains_them(self):
         extra = b"\xff" * 100_000
         for name, lie in (("more than announced", lambda rows, length: (rows, length, extra)),
                           ("fewer announced", lambda rows, length: (rows, length - 500, extra))):

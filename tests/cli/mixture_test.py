@@ -92,7 +92,7 @@ class MixtureTest(PenstockTest):
             mine = self.rows_of(config, "--set", "sampler.world_size=3", "--set", "sampler.rank=%d" % rank)
             self.assertEqual(mine, [epoch[rank::3] for epoch in alone])
 
-    def test_a_group_delivers_a_mixture_like_single_ranks_and_resumes_with_another_number_of_ranks(self):
+    def test_a_group_delivers_a_mixture_like_single_ranks_and_resumes_with_a_different_number_of_ranks(self):
         config = self.config(sampler="epoch_samples = 96", more='[log]\nlevel = "error"\n')
 
         def group(ranks, *options):

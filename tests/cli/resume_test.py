@@ -161,7 +161,7 @@ class ResumeTest(PenstockTest):
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
 
-    def test_a_resumed_run_reports_a_sample_that_only_its_state_knows_as_quarantined(self):
+    def test_a_resumed_run_reports_a_sample_as_quarantined_even_if_only_its_state_knows_it(self):
         config = self.write("bad.toml", synthetic(samples=80, batch=8, epochs=2, dataset='faults = [{sample = 3, kind = "exit", times = 0}]'))
         state = os.path.join(self.folder, "state")
         self.run_json(config, "--batches", 10, "--state", state)
@@ -245,7 +245,7 @@ class ResumeTest(PenstockTest):
         rest = self.piece("parts", "--workers", 2, "--state", "state")
         self.assertEqual(rest["epochs"][0]["digest"], whole["epochs"][0]["digest"])
 
-    def test_a_first_run_that_ends_before_its_stream_opens_leaves_a_state_of_the_beginning(self):
+    def test_a_first_run_that_ends_before_its_stream_opens_leaves_a_state_at_the_beginning_of_the_stream(self):
         whole = self.piece("whole", "--workers", 2)
         process = self.start_that_never_opens()
         process.send_signal(signal.SIGTERM)

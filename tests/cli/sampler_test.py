@@ -204,7 +204,7 @@ class SamplerTest(PenstockTest):
                 self.assertEqual(code, EXIT_FAILED, err)
                 self.assertIn(expected, err)
 
-    def test_a_kind_without_its_file_and_balanced_without_classes_are_errors_of_the_config(self):
+    def test_a_kind_without_its_file_and_balanced_without_classes_are_config_errors(self):
         for sampler, expected in (('kind = "weighted"', "'weights' in [sampler] is missing"), ('kind = "subset"', "'subset' in [sampler] is missing"),
                                   ('kind = "balanced"', "needs each sample's class before loading it")):
             with self.subTest(sampler):

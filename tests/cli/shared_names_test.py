@@ -131,7 +131,7 @@ class OwnFilesTest(NamesTest):
 class GroupStateTest(NamesTest):
     """--state FILE, the same in all ranks: one position for all of them."""
 
-    def test_a_group_that_was_stopped_continues_at_its_position_with_another_number_of_ranks(self):
+    def test_a_group_that_was_stopped_continues_at_its_position_with_a_different_number_of_ranks(self):
         config = self.stream(samples=2000, wait="10ms")
         process = self.start_ranks("mpirun", 4, config, "--state", "photos.state", "--state-every", "50ms", "--sink", "journal:first")
         self.wait_until(lambda: os.path.exists(os.path.join(self.folder, "photos.state")), "the group has a state")

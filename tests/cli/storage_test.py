@@ -137,7 +137,7 @@ class StorageTest(StoreTest):
                 self.assertTrue(code == EXIT_OK or verb[0] == "preview", out + err)  # these samples have no picture
                 self.assertEqual(server.count("list-type=2") - before, 1, (verb, built))
 
-    def test_a_list_of_addresses_is_read_ahead_as_much_as_a_store(self):
+    def test_a_list_of_addresses_is_read_ahead_as_far_as_a_store(self):
         server = self.serve()
         self.write("list.txt", "".join("%s/bucket/shards/t-%03d.tar\n" % (server.address, number) for number in range(3)))
         config = self.config("list.txt")

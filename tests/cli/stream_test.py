@@ -24,7 +24,7 @@ class StreamTest(PenstockTest):
         for slots in (1, 6):
             self.assertEqual(self.digests(self.config, "--slots", slots), expected)
 
-    def test_another_seed_and_another_epoch_give_another_order(self):
+    def test_a_different_seed_or_epoch_gives_a_different_order(self):
         first = self.digests(self.config)
         other = self.digests(self.config, "--set", "sampler.seed=99")
         self.assertEqual(len(set(first + other)), 4)

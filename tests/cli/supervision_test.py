@@ -230,7 +230,7 @@ class SupervisionTest(PenstockTest):
 
     # ---- quarantine ------------------------------------------------------------------------------------------
 
-    def test_with_the_quarantine_file_the_next_run_is_equal_and_without_deaths(self):
+    def test_with_the_quarantine_file_the_next_run_has_the_same_stream_and_no_deaths(self):
         text = synthetic(samples=200, dataset='faults = [{sample = 17, kind = "segv", times = 0}, {sample = 90, kind = "exit", times = 0}]',
                          more='[quarantine]\nfile = "bad.jsonl"')
         config = self.write("q.toml", text)

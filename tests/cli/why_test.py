@@ -115,7 +115,7 @@ class WhyTest(PenstockTest):
         self.assertTrue(right, (why, others))
         return why
 
-    def test_a_slow_disk_is_named_storage(self):
+    def test_a_slow_disk_is_reported_as_storage(self):
         self.assertGreater(self.plant(FEW[0])["limits"]["storage"], 0.5)
 
     def test_slow_decoding_is_named_with_its_figures(self):
@@ -147,16 +147,16 @@ class WhyTest(PenstockTest):
         _, text, _ = self.penstock("why", "--session", "planted")
         self.assertRegex(text, r"slowest samples of the last 5 minutes:\n  2(\.\d+)? s: sample (5|40), worker/\d")
 
-    def test_a_slow_link_is_named_wire(self):
+    def test_a_slow_link_is_reported_as_wire(self):
         self.plant(FEW[3])
 
-    def test_a_slow_conversion_is_named_convert(self):
+    def test_a_slow_conversion_is_reported_as_convert(self):
         self.plant(FEW[4])
 
-    def test_slow_steps_are_named_consumer_and_no_key_is_named(self):
+    def test_slow_steps_are_reported_as_consumer_and_no_key_is_named(self):
         self.assertGreater(self.plant(FEW[5])["limits"]["consumer"], 0.7)
 
-    def test_a_slow_start_is_named_start(self):
+    def test_a_slow_start_is_reported_as_start(self):
         self.plant(FEW[6])
 
     def metrics(self, port):

@@ -41,7 +41,7 @@ class WorkerByHand(PenstockTest):
     def odd(self, options=""):
         return self.write("odd.toml", ODD.format(options=options))
 
-    def test_workers_whose_fingerprints_differ_are_refused_with_what_their_author_chose(self):
+    def test_workers_whose_fingerprints_differ_are_refused_and_the_error_shows_what_their_author_chose(self):
         code, _, err = self.penstock("run", self.odd('new_each_time = "yes", hang = "0"'), "--device", "host", "--workers", 2)  # no worker ends alone
         self.assertEqual(code, 1, err)
         self.assertRegex(err, r"fingerprints [0-9a-f]+ \(its author's 'odd/\d+'\) and [0-9a-f]+ \(its author's 'odd/\d+'\)")

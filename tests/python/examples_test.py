@@ -145,7 +145,7 @@ class ExamplesTest(TrainingExample):
             (("--checkpoints", "a"), ("--checkpoints", "b")), "saved after step 3")
         self.assertEqual([line.split(":")[0] for line in lines], ["epoch 0", "epoch 1"])
 
-    def test_shards_of_webdataset_get_another_order_in_each_epoch_and_a_killed_worker_does_not_change_it(self):
+    def test_shards_of_webdataset_get_a_different_order_in_each_epoch_and_a_killed_worker_does_not_change_it(self):
         self.need("webdataset")
         self.photos("photos")
         self.ran("""

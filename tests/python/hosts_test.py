@@ -394,7 +394,7 @@ class HostsTest(LoaderCase):
         with self.assertRaisesRegex(penstock.sample_error, "sample 2 of shard 1"):
             list(loader)
 
-    def test_arguments_that_hosts_cannot_support_are_refused_with_what_to_pass(self):
+    def test_arguments_that_hosts_cannot_support_are_refused_and_the_error_says_what_to_pass(self):
         with self.assertRaisesRegex(penstock.config_error, "set it to the number of shards"):
             self.loader(Shards(4))
         with self.assertRaisesRegex(penstock.config_error, r'pass seeding="sample" \(with worker_init_fn, the default is seeding="worker"\)'):

@@ -157,7 +157,7 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertEqual(next(batches).tolist(), [8, 9, 10, 11])
 
     @notes_are_shown
-    def test_an_exception_of_no_single_sample_is_blamed_on_its_batch(self):
+    def test_an_exception_that_belongs_to_no_single_sample_is_blamed_on_its_batch(self):
         class Together(Values):
             def __getitems__(self, indices):
                 raise ValueError(indices)
@@ -192,7 +192,7 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertRegex(raised.where, r"loader_bad_samples_test\.py:\d+, in test_the_exception")
         self.assertEqual(str(raised_in("nothing of that kind")), "nothing of that kind")
 
-    def test_samples_that_were_omitted_are_listed_even_if_collate_fn_raises_then(self):
+    def test_samples_that_were_omitted_are_listed_even_if_collate_fn_then_raises(self):
         def give(index):
             if index == 1:
                 raise ValueError("no one")

@@ -214,7 +214,7 @@ class LoaderMistakesTest(LoaderCase):
                 print(error)
             """, timeout=270))
 
-    def test_a_value_that_only_forked_processes_can_use_is_refused_with_what_to_do(self):
+    def test_a_value_that_only_forked_processes_can_use_is_refused_and_the_error_says_what_to_do(self):
         data = Values()
         data.count = multiprocessing.get_context("fork").Value("i")
         with self.assertRaisesRegex(TypeError, r'dataset\.count \(a Synchronized\) cannot be pickled: .*context "fork".*get_context\("spawn"\)'):

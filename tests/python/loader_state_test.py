@@ -129,7 +129,7 @@ class LoaderStateTest(LoaderCase):
                         self.assertEqual([torch.as_tensor(batch).tolist() for batch in other], batches[at + 1:][:length - 1 - at % length or length])
                         self.assertEqual((random.getstate(), numpy.random.get_state()[1].tolist()), before)
 
-    def test_an_epoch_of_several_ranks_continues_with_another_number_of_ranks(self):
+    def test_an_epoch_of_several_ranks_continues_with_a_different_number_of_ranks(self):
         def loader(ranks, rank, size, seed=1):
             sampler = torch.utils.data.distributed.DistributedSampler(range(48), ranks, rank, seed=seed)
             sampler.set_epoch(3)

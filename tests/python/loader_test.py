@@ -208,7 +208,7 @@ class LoaderTest(LoaderCase):
     def test_without_workers_samples_are_loaded_in_the_program(self):
         self.assertEqual(list(DataLoader(Values(pid_of_worker, 2), batch_size=None)), [os.getpid()] * 2)
 
-    def test_out_of_order_a_slow_batch_delays_no_other_and_none_is_lost(self):
+    def test_out_of_order_a_slow_batch_does_not_delay_others_and_none_is_lost(self):
         go_on, mark = os.path.join(self.folder, "go-on"), os.path.join(self.folder, "mark")
 
         def give(index):
@@ -262,7 +262,7 @@ class LoaderTest(LoaderCase):
 
     # ---- memory ---------------------------------------------------------------------------------------------------
 
-    def test_nested_tensors_travel_to_workers_and_back(self):
+    def test_nested_tensors_are_sent_to_workers_and_back_unchanged(self):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns that nested tensors are a prototype
             data = [torch.nested.nested_tensor([torch.arange(3.0) + index, torch.arange(2.0)]) for index in range(4)]

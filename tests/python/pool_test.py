@@ -197,7 +197,7 @@ class PoolTest(PackageTest):
             self.assertEqual(sorted(found), [0, 0, 0.25, 0.5, 1])
             self.assertIsNone(next(values, None))
 
-    def test_an_input_that_cannot_be_pickled_costs_an_unordered_map_no_other_result(self):
+    def test_an_input_that_cannot_be_pickled_costs_an_unordered_map_only_its_own_result(self):
         with self.pool(jobs={"queue": 2}) as pool:
             values = pool.map_unordered(type, [1, "a", 2.5, threading.Lock(), b"b", None])
             found = []
@@ -360,7 +360,7 @@ class PoolTest(PackageTest):
             """)
         self.assertEqual(out, "[5, 7, 9]\n11 (8, 'yes') 5\n")
 
-    def test_arguments_of_other_executors_are_refused_with_what_to_use_instead(self):
+    def test_arguments_of_other_executors_are_refused_and_the_error_says_what_to_use_instead(self):
         with self.assertRaisesRegex(TypeError, "max_tasks_per_child: fresh=True"):
             penstock.Pool(1, max_tasks_per_child=1)
         with self.pool(1, mp_context=None) as pool:
@@ -584,7 +584,7 @@ class PoolTest(PackageTest):
         self.assertRegex(raised[0]["text"], r"^job \d+ raised KeyError: 'no \d+' \(.*:4, in inner\)$")
         self.assertRegex(raised[-1]["text"], "further exceptions are not listed \\(limit: 100\\)$")
 
-    def test_what_an_input_of_a_chunk_raised_is_an_event(self):
+    def test_an_exception_of_an_input_in_a_chunk_is_an_event(self):
         self.ran("""
             import penstock
             def odd(value):
@@ -604,7 +604,7 @@ class PoolTest(PackageTest):
         self.assertRegex(first["text"], r"^input 7 of a map, in job 2, raised KeyError: 'no 7' \(.*:5, in odd\)$")
         self.assertEqual([frame.split(", in ")[1] for frame in first["exception"]["frames"]], ["odd"])
 
-    def test_an_error_of_the_library_that_a_job_raised_is_not_numbered_as_its_own(self):
+    def test_an_error_of_the_library_that_a_job_raises_does_not_get_the_number_of_the_job(self):
         def raising():
             raise penstock.job_worker_lost_error("in another pool")
         with self.pool(1) as pool:

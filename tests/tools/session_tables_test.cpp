@@ -282,7 +282,7 @@ death_report killed_over(std::uint64_t sample, const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("a sample that was being loaded when another process killed the worker does not look guilty in any table") {
+TEST_CASE("a sample that was being loaded when another process killed the worker is not blamed in any table") {
   const death_report d = killed_over(17385, "cats/tom.jpg");
   session_status s = status_with(std::nullopt);
   s.workers.resize(1);
@@ -495,7 +495,7 @@ nlohmann::ordered_json why_of_two_workers() {
 
 }  // namespace
 
-TEST_CASE("why tells the stall at the end of an ended session once, and names no command for a live one") {
+TEST_CASE("why reports the stall at the end of an ended session once, and names no command for a live one") {
   auto why = why_of_two_workers();
   why["state"] = "ended";
   why["more"].push_back("Cores were idle. `penstock scale 16` tries it. Fewer slots would do.");

@@ -32,7 +32,7 @@ TEST_CASE("by-hand options follow the program's own arguments and name a functio
   CHECK_FALSE(parse_by_hand({"--model", "x.onnx"})->asked);
 }
 
-TEST_CASE("invalid by-hand options are refused with what to write instead") {
+TEST_CASE("invalid by-hand options are refused, and the error says what to write instead") {
   CHECK(refusal({"--run"}) == "--run needs a value");
   CHECK(refusal({"--run="}) == "which function? Write --run NAME; --list shows the functions");
   CHECK(refusal({"--run", "a", "--run", "b"}) == "--run is given twice, but only one function can run");

@@ -233,7 +233,7 @@ TEST_CASE("a worker that overwrites its slot's table harms no other worker") {
   REQUIRE(job.wait_for(30s));
 }
 
-TEST_CASE("a worker program that loads a dataset is refused with what a pool needs") {
+TEST_CASE("a worker program that loads a dataset is refused, and the error says what a pool needs") {
   config c = odd_jobs(1);
   c.loader.command = {"penstock-worker"};
   Pool pool(c, quietly());

@@ -229,7 +229,7 @@ TEST_CASE("destroying a mapping cancels its running jobs") {
   CHECK(pool.statistics().failed == 0);
 }
 
-TEST_CASE("a job with its own number has it in errors and events, and its tries and its time are known") {
+TEST_CASE("a job with its own number is shown with it in errors and events, and its attempts and its time are known") {
   config c = odd_jobs(1);
   c.jobs.memory = {1U << 20U};
   std::promise<std::string> told;

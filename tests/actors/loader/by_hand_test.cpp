@@ -37,7 +37,7 @@ TEST_CASE(
   CHECK(parse_by_hand({"--help"})->help);
 }
 
-TEST_CASE("invalid options are refused with what to write instead") {
+TEST_CASE("invalid options are refused, and the error says what to write instead") {
   CHECK(refusal({"--load", "7"}) == "which config? Write --config FILE");
   CHECK(refusal({"--config", "c.toml"}) ==
         "which samples? Write --load 7, --load 3,7,10-20, or --setup-only for none");

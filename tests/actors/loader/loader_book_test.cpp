@@ -69,7 +69,7 @@ TEST_CASE("for a session of another version, or for jobs, the dataset is not ope
   CHECK(end_of(loader_book().open(jobs)).starts_with("78: the worker program ([loader] command) loads a dataset"));
 }
 
-TEST_CASE("slots that are too small for a batch are the session's fault, and tensors without a layout the dataset's") {
+TEST_CASE("slots that are too small for a batch are the session's fault, and tensors without a layout are the dataset's") {
   CHECK(end_of(described_book().assign(slots_of(255))) == "82: a batch needs 256 bytes, but the slots have 255");
   loader_book book;
   REQUIRE(book.open(open_order()));
@@ -86,7 +86,7 @@ TEST_CASE("a message out of turn ends the loader with what was out of turn") {
   CHECK(end_of(ready_book().assign(slots_of())) == "82: slots were assigned twice");
 }
 
-TEST_CASE("urgent leases run before the lease that arrived, and are looked for again after each") {
+TEST_CASE("urgent leases run before the lease that arrived, and the loader looks for more after each") {
   loader_book book = ready_book();
   CHECK(is<look_for_urgent>(book.lease(lease(0))));
   CHECK(slot_of(book.urgent(lease(1))) == 1);
@@ -103,7 +103,7 @@ TEST_CASE("an idle loader that is woken runs the urgent lease, or stops if it wa
   CHECK(end_of(book.woken(true)) == "0");
 }
 
-TEST_CASE("CUDA in a worker ends it: after setup for good, after a sample to be replaced") {
+TEST_CASE("CUDA in a worker ends it: for good after setup, and with a replacement after a sample") {
   loader_book book = described_book();
   REQUIRE(book.assign(slots_of()));
   CHECK(end_of(book.set_up(true, 77)) ==

@@ -27,7 +27,7 @@ TEST_CASE("a deadline that is not set is not postponed") {
   CHECK(due == never);
 }
 
-TEST_CASE("in a million random polls a deadline passes only after its time between polls in time") {
+TEST_CASE("in a million random polls a deadline passes only after its full time between timely polls") {
   testing::random_choice choose(testing::seed_of_this_run("late polls"));
   constexpr nanoseconds late_after = 1s;
   steady_time now{1h};

@@ -21,7 +21,7 @@ TEST_CASE("durations are read with their unit") {
   CHECK(parse_duration("1d") == 24h);
 }
 
-TEST_CASE("a size without number or unit, or one that is too large, is refused with what to write instead") {
+TEST_CASE("a size without number or unit, or one that is too large, is refused, and the error says what to write instead") {
   for (const char* text :
        {"", "64", "MiB", "-1MiB", "64mb", "1e400B", "nanB", "9223372036854775808B", "9000000TiB"}) {
     CAPTURE(text);

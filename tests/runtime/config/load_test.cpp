@@ -29,7 +29,7 @@ TEST_CASE("a size whose key contains \"bytes\" may be a plain number, and every 
       "[dataset]\ntype = \"synthetic\"\nsamples = 8\nbytes_per_sample = 9\n[loader]\nslot_bytes = 65536\n"));
 }
 
-TEST_CASE("numbers and booleans may result from references") {
+TEST_CASE("references can produce numbers and booleans") {
   const auto good = load_text(
       "[dataset]\ntype = \"synthetic\"\nshape = [\"${env:SIDE}\", 4]\n[image]\nflip = \"${env:FLIP:-0.25}\"\n"
       "[sampler]\nbatch_size = \"1${env:SIDE}\"\nshuffle = \"${env:NO}\"\n[loader]\nworkers = "

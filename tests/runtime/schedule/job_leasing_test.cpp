@@ -243,7 +243,7 @@ TEST_CASE("a slot with kept results is leased again when its last result is free
   CHECK(p.book.reported(table_of(next, 1)) == job_arrival::accepted);
 }
 
-TEST_CASE("if a worker has no free slot, one is emptied, and another one if that freed none") {
+TEST_CASE("if a worker has no free slot, one is emptied, and another one if the first stays in use") {
   small_pool p;
   p.book.worker_joined(a1, 2);
   p.submit_many(2);

@@ -111,7 +111,7 @@ TEST_CASE("a job ended by a time limit is reported as such") {
   CHECK(hangs_and_way_out(known[0], work_kind::jobs).find("a time limit does") == std::string::npos);  // it has a time limit
 }
 
-TEST_CASE("what helps against hangs of a sample is not said again once the session itself has killed a worker for it") {
+TEST_CASE("advice about a sample that hangs is not repeated once the session itself has killed a worker for it") {
   std::vector<hung_work> known;
   death_report restarted = restarted_at("tom.jpg", 40);
   note_hang(known, restarted);

@@ -657,7 +657,7 @@ TEST_CASE(
   CHECK(w.failed()->message == "there is no loader worker, and no loader host has joined for 1 m 0 s ([loader.hosts] wait)");
 }
 
-TEST_CASE("a pool that no host may join fails with the last refusal") {
+TEST_CASE("a pool that refuses every host fails with the last refusal") {
   world w(with_hosts(0));
   w.start_all();
   w.children.host_refused("loader host a was refused: its dataset has 41 samples");

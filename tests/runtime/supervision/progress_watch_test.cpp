@@ -36,7 +36,7 @@ TEST_CASE("a stall is reported once, with its age at every poll, and so is its e
   CHECK(watch.look(start + 8s, f) == news::none);
 }
 
-TEST_CASE("a stall that ends because no batch is due any more is not reported as progress") {
+TEST_CASE("a stall that ends because no batch is due any longer is not reported as progress") {
   progress_watch watch;
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::begun)};

@@ -106,7 +106,7 @@ TEST_CASE("a slow worker, a stalled sample and tiny batches are named with speci
   CHECK(advise(r, on_cores(16), settings).key == "sampler.batch_size");
 }
 
-TEST_CASE("slow samples are named with what helps, and neither a worker nor the cores are blamed for them") {
+TEST_CASE("slow samples are named with the remedy, and neither a worker nor the cores are blamed for them") {
   for (const limit what : {limit::storage, limit::decode, limit::order}) {
     limit_reading r = mostly(what);
     r.busy = 0.9;

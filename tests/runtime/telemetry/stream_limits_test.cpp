@@ -161,7 +161,7 @@ TEST_CASE("the time of a suspended or replaced owner is not attributed to any ba
   }
 }
 
-TEST_CASE("if a batch kills one worker after another, each is charged from its own lease on") {
+TEST_CASE("if a batch kills one worker after another, the time of each counts from its own lease") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.waits_since = f.begun;
@@ -254,7 +254,7 @@ TEST_CASE(
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // over the whole run
 }
 
-TEST_CASE("all the time that workers hung on the awaited batch before they were killed is the cost of their deaths, at once and to the end") {
+TEST_CASE("all the time that workers hung on the awaited batch before they were killed counts as the cost of their deaths, at once and to the end") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.workers = {{0, 1, true, false, true, false, {}, {}}, {1, 1, true, false, true, false, {}, {}}};
