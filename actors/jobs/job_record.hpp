@@ -114,7 +114,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   /// How long the latest attempt ran, or has run until `now`. Empty if none has begun, and once the job has
   /// ended.
   [[nodiscard]] std::optional<nanoseconds> ran_for(steady_time now) const;
-  /// In a forked child, where destructors of the caller's objects may call it, has no effect and returns false.
+  /// Has no effect and returns false in a forked child, where destructors of the caller's objects may call it.
   bool end(bool only_waiting, bool at_once);
   void then(std::function<void(Job)> callback);
   /// Calls `ended` on the thread that ends the job, or at once if it has ended. `ended` must neither block

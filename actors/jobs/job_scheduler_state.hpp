@@ -50,7 +50,7 @@ struct scheduler_state {
   gpu_owner::gpu_owner_actor owner;  // may be null
   std::unique_ptr<schedule::job_book> book;
   std::unique_ptr<device_jobs> device;    // jobs that have ended in the book
-  std::set<schedule::job_id> stay_there;  // jobs not yet ended whose results are to stay on the device
+  std::set<schedule::job_id> stay_there;  // jobs not yet ended whose results must stay on the device
   std::unordered_map<schedule::job_id, open_job> jobs;
   struct {
     bool known = false;

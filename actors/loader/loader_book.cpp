@@ -19,7 +19,7 @@ next_step loader_book::open(const protocol::open_dataset& order) {
                            "serves functions (penstock::job_main)",
                            0});
   }
-  if (at_ != state::waiting) return out_of_turn("a second dataset was to be opened");
+  if (at_ != state::waiting) return out_of_turn("the session asked for a second dataset");
   at_ = state::opening;
   worker_ = order.you.worker;
   return open_and_describe{order};

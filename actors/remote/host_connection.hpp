@@ -90,7 +90,7 @@ struct accepted_call {
   unique_fd socket;
   std::string from;  ///< its address, for texts
 };
-/// A session to which the host is to connect.
+/// A session to connect to.
 struct session_to_join {
   group::group_address address;
   session_number number = 0;  ///< not 0

@@ -190,7 +190,7 @@ void loader_host::accept(accepted_call call) {
   changed_.notify_all();
 }
 
-/// Feeds measurements to the shares, and asks connections to leave if other sessions are to get their
+/// Feeds measurements to the shares, and asks connections to leave if other sessions should get their
 /// workers.
 void loader_host::share() {
   if (leaves_) return;

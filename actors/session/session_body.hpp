@@ -68,7 +68,7 @@ class Session::body final : public host::run {
   struct engine : run::engine {
     output_lock sink_lock;  // until the process that writes to the sink has ended
     std::optional<prepared_dataset> dataset;
-    std::optional<hosts::described_program> custom;  // instead of `dataset`, if hosts are to run the program too
+    std::optional<hosts::described_program> custom;  // instead of `dataset`, if hosts run the program too
     std::shared_ptr<device::device> device;  // none when its owner has a keeper
     std::shared_ptr<supervisor::owner_process> owner_process;
     std::shared_ptr<session::owner_inside> owner_inside;  // one of these two is set, or none

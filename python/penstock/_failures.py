@@ -60,7 +60,7 @@ class Failures:
                 wrapped.note += '; on_bad_sample="skip" leaves such samples out'
 
     def is_tried_again(self, book: BatchBook, planned: Planned, job: int, epoch: int, status: str, rest: list[Any]) -> bool:
-        """Asks the book; records the sample if it is to be left out from now on."""
+        """Asks the book; records the sample if it is left out from now on."""
         place = self._marks.place_of(job)
         if place is not None and place >= _loading.Marks.PLACE_OF_SETUP:
             place = None

@@ -178,7 +178,7 @@ bool remote_object::read_expected(std::uint64_t at, std::span<std::byte> into) {
 
 result<void> remote_object::read(std::uint64_t at, std::span<std::byte> into) {
   if (into.empty()) return {};
-  if (at + into.size() > facts_.bytes) return refuse(errc::io, "ends at byte {}, but bytes {} to {} were to be read", facts_.bytes, at, at + into.size());
+  if (at + into.size() > facts_.bytes) return refuse(errc::io, "ends at byte {}, but bytes {} to {} were requested", facts_.bytes, at, at + into.size());
   if (read_expected(at, into)) return {};
   if (const auto copy = cached(); copy && copy->read(at, into)) return {};
   const byte_range range = aligned({at, into.size()});

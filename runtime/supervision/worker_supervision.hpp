@@ -71,7 +71,7 @@ struct write_off_worker {
   worker_ref who;
   std::optional<pid_t> pid;    ///< none: its start has not returned
   bool blames_sample = false;  ///< its current sample is suspected
-  bool took_too_long = false;  ///< it was to be killed because its work took too long
+  bool took_too_long = false;  ///< it should have been killed, because its work took too long
 };
 /// It is reaped: ask the scheduler whether a sample is blamed, and call blame_decided() with its answer.
 struct decide_blame {

@@ -480,7 +480,7 @@ class ControlTest(PenstockTest):
         worker = lambda: self.status()["workers"][0]
         self.wait_until(lambda: (worker()["current_sample_seconds"] or 0) > 0.5, "the stuck sample")
         self.assertEqual(self.penstock("restart", "worker/0")[0], EXIT_OK)
-        self.wait_until(lambda: worker()["state"] == "draining", "that it is to be replaced")
+        self.wait_until(lambda: worker()["state"] == "draining", "its replacement to be requested")
         self.assertEqual(self.penstock("restart", "worker/0", "--now")[0], EXIT_OK)
         self.wait_until(lambda: worker()["incarnation"] == 2, "another process")  # [loader.hang] item_timeout is 30 s
         deaths = json.loads(self.penstock("deaths", "--json")[1])["deaths"]

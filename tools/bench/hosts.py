@@ -98,7 +98,7 @@ class Bench:
         return json.loads(out)["totals"]
 
     def rate(self, dataset, hosts=(), workers=0, secure=False, place=(), more=""):
-        """Samples a second of a whole run. `hosts` has the number of workers of each host, or its cores: a worker for each."""
+        """Samples a second of a whole run. `hosts`: for each host its number of workers, or its cores, with a worker on each."""
         with self.session(dataset, workers, secure, bool(hosts), place, more) as process:
             started = [self.host("host-%d" % i, one, secure) if isinstance(one, int) else self.host("host-%d" % i, len(one), secure, cores(one))
                        for i, one in enumerate(hosts)]

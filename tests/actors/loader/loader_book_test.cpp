@@ -82,7 +82,7 @@ TEST_CASE("a message out of turn ends the loader with what was out of turn") {
   CHECK(end_of(described_book().lease(lease(0))) == "82: it received a lease before slots were assigned");
   CHECK(end_of(described_book().urgent(lease(0))) == "82: it received a lease before slots were assigned");
   CHECK(end_of(described_book().name({{1}})) == "82: the session asked for names before it assigned slots");
-  CHECK(end_of(described_book().open(open_order())) == "82: a second dataset was to be opened");
+  CHECK(end_of(described_book().open(open_order())) == "82: the session asked for a second dataset");
   CHECK(end_of(ready_book().assign(slots_of())) == "82: slots were assigned twice");
 }
 

@@ -181,7 +181,7 @@ class job_world {
   std::vector<job_state> jobs_;
   std::map<std::uint32_t, place> places_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, table> memory_;   // by place and slot
-  std::map<std::uint32_t, std::optional<steady_time>> absent_since_;  // by place, while it takes no work
+  std::map<std::uint32_t, std::optional<steady_time>> absent_since_;  // by place: since when it takes no work
   std::deque<message> in_transit_;
   std::deque<message> heard_;  // counts of delivered messages
   std::set<schedule::job_id> waiting_ordinary_;

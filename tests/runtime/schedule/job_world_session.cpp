@@ -167,7 +167,7 @@ void job_world::take(const empty_slot& order) {
   must(!std::exchange(t.asked_empty, true), "a second order to empty a slot");
   const std::uint32_t number = order.lease.holder.worker;
   must(!has_free_slot(number) || has_untold_news(number),
-       "a slot is to be emptied though another one is free");
+       "a slot is being emptied although another one is free");
   ++tally_.emptied;
   for (; t.kept > t.pinned; --t.kept) books_.result_gone(order.lease);
 }
