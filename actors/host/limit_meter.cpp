@@ -53,6 +53,7 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   facts.owner_is_elsewhere = run.owner_is_elsewhere;
   facts.owner_is_frozen = run.owner_is_frozen;
   facts.is_paused = run.status.state == "paused";
+  facts.seeks = run.seeks;
   facts.is_over = run.status.outcome != run_outcome::running || run.status.state == "stopping";
   facts.workers = workers;
   if (const worker_status* const alone = worker_of(run.status, run.sacrificial_place)) {

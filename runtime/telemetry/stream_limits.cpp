@@ -122,6 +122,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   waits_from_ = 0;
   oldest_ = now - kept_ns;
   if (looked_ > 0 && now - looked_ > nanoseconds(longest_turn).count()) forget_until(now);
+  if (std::exchange(seeks_, facts.seeks) != facts.seeks) forget_batches();
   lost_now_ = 0;
   if (facts.begun == never) return last_ = {};
   note_pause(now, facts);
@@ -146,13 +147,19 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
 
 /// Called after this process, or its machine, was suspended: that time says nothing about the stream.
 void stream_limits::forget_until(std::int64_t now) {
-  lost_seconds_ = last_.lost_seconds.value_or(0);
-  down_ = 0;
+  forget_batches();
   settled_.clear();
   work_.clear();
   outages_.clear();
-  lost_.clear();
   looked_ = counted_from_ = now;
+}
+
+/// A wait for them is never settled: what deaths have cost of it so far stays.
+void stream_limits::forget_batches() {
+  lost_seconds_ = last_.lost_seconds.value_or(0);
+  down_ = 0;
+  lost_.clear();
+  std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
 }
 
 stream_limits::bucket& stream_limits::at(std::int64_t ns) {

@@ -60,6 +60,7 @@ struct limit_facts {
   bool owner_is_elsewhere = false;  ///< its timestamps arrive only when a batch is delivered
   bool is_paused = false;
   bool is_over = false;
+  std::uint64_t seeks = 0;  ///< so far; each one drops the batches in flight
   std::optional<limited_jobs> jobs;
 };
 
@@ -212,6 +213,7 @@ class stream_limits {
   void forget_until(std::int64_t now);
   [[nodiscard]] bucket& at(std::int64_t ns);
   template <class Act>
+  void forget_batches();
   void spread(std::int64_t from, std::int64_t to, Act act) const;
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
   void add_to(double bucket::*figure, std::int64_t from, std::int64_t to, double weight = 1);
@@ -275,6 +277,9 @@ class stream_limits {
   double down_ = 0;            // seconds of the wait in progress in which the owner was being replaced
   std::int64_t looked_ = 0;
   std::int64_t counted_from_ = 0;
+  std::uint64_t slow_batches_ = 0;  // limit_reading::slow_batches
+  double slow_seconds_ = 0;         // limit_reading::slow_seconds
+  std::uint64_t seeks_ = 0;
   std::int64_t oldest_ = 0;  // earlier times are not attributed any more
   std::int64_t waits_from_ = 0;  // when the wait in progress began; 0: there is none
   bool over_ = false;

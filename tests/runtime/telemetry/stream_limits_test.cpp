@@ -367,6 +367,32 @@ TEST_CASE("the time in which a worker hangs on the awaited batch counts as the s
   look_until(40400ms);
 }
 
+TEST_CASE("after a seek the cost of deaths grows from what it was, although the wait before it is never settled") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.waits_since = f.begun;
+  f.workers = {{0, 1, true, false, true, false, {}, {}}};
+  batch_passage b;
+  b.incarnation = 1;
+  b.samples = 4;
+  stream_limits limits;
+  limit_reading r;
+  const auto lose_a_batch_for = [&](nanoseconds from, nanoseconds until) {
+    b.at[0] = made_up_pipeline::start_ns + from.count();
+    f.passages = {b};
+    for (nanoseconds t = from; t <= until; t += 200ms) {
+      f.workers[0].ready = t == from;
+      r = limits.look(f.begun + t, f);
+    }
+  };
+  lose_a_batch_for(1s, 11s);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(10).margin(0.21));
+  f.seeks = 1;
+  b.position = 7;
+  lose_a_batch_for(12s, 15s);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(13).margin(0.21));
+}
+
 TEST_CASE("deaths of a worker and of the owner at the same time cost no more than the wait") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
