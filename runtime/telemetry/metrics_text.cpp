@@ -221,6 +221,9 @@ void add_stream(metrics_page& p, const metrics_facts& f) {
             f.status.bytes_uploaded);
   p.counter("penstock_consumer_wait_seconds_total", "Time that the consumer waited for batches.",
             f.totals.device_waited_seconds);
+  p.counter("penstock_slow_sample_batches_total", "Batches with samples that took much longer than usual.", f.limits.slow_batches);
+  p.counter("penstock_slow_sample_wait_seconds_total", "Time that the stream waited for such samples, as part of the consumer's waits.",
+            f.limits.slow_seconds);
 }
 
 void add_pipeline(metrics_page& p, const metrics_facts& f) {

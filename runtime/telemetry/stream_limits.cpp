@@ -239,6 +239,7 @@ void stream_limits::add_no_core(double weight, std::int64_t from, std::int64_t t
 void stream_limits::add_slow(const limit_reading::awaited_sample& sample, double weight, std::int64_t from, std::int64_t to) {
   if (weight <= 0 || from >= to || is_settling_the_first()) return;
   add_to(&bucket::slow_seconds, from, to, weight);
+  if (into_ == &settled_) spread(from, to, [&](std::int64_t first, std::int64_t last) { slow_seconds_ += seconds_of(last - first) * weight; });
   at(to).slow_samples.push_back(sample);
   keep_slowest(at(to).slow_samples);
 }
@@ -456,6 +457,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   w.readings.push_back(loaded > begun ? static_cast<double>(b.reading_ns) / static_cast<double>(loaded - begun) : 0);
   if (w.readings.size() > loads_kept) w.readings.pop_front();
   w.reading = median({w.readings.begin(), w.readings.end()});
+  slow_batches_ += b.slow_ns > 0 && !slows ? 1 : 0;
   ++at(to).batches;
   at(to).samples += b.samples;
   // Workers and the owner may have been away at the same time.
@@ -801,6 +803,8 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   for (double& share : r.share_of_beginning) share /= r.seconds;
   r.beginning = std::clamp(seconds_of((began_ == 0 ? now : began_) - first) / r.seconds, 0.0, 1.0);
   if (!facts.jobs) r.lost_seconds = std::max(last_.lost_seconds.value_or(0), lost_seconds_ + lost_now_);
+  r.slow_batches = slow_batches_;
+  r.slow_seconds = slow_seconds_;
   r.working = r.busy / r.seconds;
   for (double* share : {&r.held, &r.owner_frozen, &r.owner_down, &r.link, &r.slow_share, &r.no_core}) *share = std::min(*share / r.seconds, 1.0);
   r.spare = facts.jobs ? 0 : std::min(spare_seconds(first) / r.seconds, 1.0);

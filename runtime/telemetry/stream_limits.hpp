@@ -73,6 +73,8 @@ struct limit_reading {
   /// Total time so far, including the wait in progress, that the stream waited for batches of workers that died while they
   /// held them, and for dead owners; empty for a pool.
   std::optional<double> lost_seconds{};
+  std::uint64_t slow_batches = 0;  ///< total so far: batches with slow samples
+  double slow_seconds = 0;         ///< total time so far, without the wait in progress, that the stream waited for slow samples
 
   // Figures for the advice.
   std::uint32_t workers = 0;  ///< workers that are ready now
@@ -211,9 +213,9 @@ class stream_limits {
   };
 
   void forget_until(std::int64_t now);
+  void forget_batches();
   [[nodiscard]] bucket& at(std::int64_t ns);
   template <class Act>
-  void forget_batches();
   void spread(std::int64_t from, std::int64_t to, Act act) const;
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
   void add_to(double bucket::*figure, std::int64_t from, std::int64_t to, double weight = 1);
@@ -275,11 +277,11 @@ class stream_limits {
   double lost_seconds_ = 0;    // limit_reading::lost_seconds, without the wait in progress
   double lost_now_ = 0;        // of the wait in progress
   double down_ = 0;            // seconds of the wait in progress in which the owner was being replaced
-  std::int64_t looked_ = 0;
-  std::int64_t counted_from_ = 0;
   std::uint64_t slow_batches_ = 0;  // limit_reading::slow_batches
   double slow_seconds_ = 0;         // limit_reading::slow_seconds
   std::uint64_t seeks_ = 0;
+  std::int64_t looked_ = 0;
+  std::int64_t counted_from_ = 0;
   std::int64_t oldest_ = 0;  // earlier times are not attributed any more
   std::int64_t waits_from_ = 0;  // when the wait in progress began; 0: there is none
   bool over_ = false;

@@ -101,6 +101,8 @@ class RulesTest(PenstockTest):
         for alert, series, labels, summary in (
                 ("PenstockDeviceStarves", {"penstock_consumer_wait_seconds_total{": "0+30x10"}, {},
                  ": the device or the training program waited for batches for 50% of the last 5 minutes"),
+                ("PenstockSlowSamples", {"penstock_slow_sample_wait_seconds_total{": "0+12x10"}, {},
+                 " waited for slow samples for 20% of the last 5 minutes: `penstock why` names them"),
                 ("PenstockWorkersDie", {'penstock_worker_deaths_total{cause="signal"': "7x10"}, {}, " has lost 7 workers in 15 minutes"),
                 ("PenstockHostLost", {'penstock_host_losses_total{host="alpha",cause="silent"': "0x5 1x5",
                                       'penstock_host_losses_total{host="beta",cause="closed"': "0x10"}, {"host": "alpha", "cause": "silent"},

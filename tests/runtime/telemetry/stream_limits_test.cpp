@@ -478,6 +478,9 @@ TEST_CASE("slow samples are named, and no worker is slow because of them") {
   CHECK(std::set{r.slow_samples[0].sample.value(), r.slow_samples[1].sample.value()} == std::set<std::uint64_t>{5, 7});
   CHECK(r.slow_samples[0].seconds == Catch::Approx(2));
   CHECK_FALSE(r.slow);
+  CHECK(r.slow_batches >= 8);  // one every second
+  CHECK(r.slow_batches <= 12);
+  CHECK(r.slow_seconds == Catch::Approx(10).margin(2));
   for (const limit_reading::worker_load& w : r.loads) CHECK(w.seconds_a_sample == Catch::Approx(0.001));
 }
 
@@ -490,6 +493,7 @@ TEST_CASE("if only one worker has slow samples, and different ones each time, th
   REQUIRE(r.slow);
   CHECK(r.slow->worker == 1);
   CHECK(r.slow_share < 0.1);
+  CHECK(r.slow_batches < 20);  // until the worker is known to be slow
 }
 
 TEST_CASE("the time in which a worker had no core after a read does not count as storage") {
