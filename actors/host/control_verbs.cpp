@@ -150,8 +150,8 @@ json deaths_of(const session_controls& controls) {
 json pipeline(const session_controls& controls) {
   json j = pipeline_as_json(controls.progress(), controls.waited_seconds(), std::chrono::steady_clock::now());
   mark_sacrificial(j.at("status").at("workers"), "id", controls);
-  const steady_time now = std::chrono::steady_clock::now();
-  j["slowest_samples"] = telemetry::slowest_as_json(controls.times ? controls.times->slowest(now) : std::vector<slow_sample>(), now);
+  const limits_told told = controls.limits();
+  j["slowest_samples"] = telemetry::slowest_as_json(told.reading, told.context);
   return control::good_answer(std::move(j));
 }
 

@@ -27,6 +27,14 @@ int percent(double share) {
   return static_cast<int>(std::lround(share * 100));
 }
 
+/// Seconds that a sample takes on a usual worker, without slow samples.
+std::optional<double> usual_seconds(const limit_reading& r) {
+  std::vector<double> usual;
+  for (const limit_reading::worker_load& w : r.loads) usual.push_back(w.seconds_a_sample);
+  std::ranges::sort(usual);
+  return usual.empty() ? std::nullopt : std::optional(usual[usual.size() / 2]);
+}
+
 struct writer {
   const limit_reading& r;
   const limit_context& context;
@@ -118,9 +126,11 @@ struct writer {
     return sample ? sample_for_people(*sample, "") : sample_for_people(now->second);
   }
 
-  /// Whether the stream waited mostly for a few samples, whatever their workers did.
-  [[nodiscard]] bool waits_for_slow_samples() const {
-    return !r.slow_samples.empty() && 2 * r.slow_share > r.of(limit::storage) + r.of(limit::decode) + r.of(limit::order);
+  /// Whether the stream waited mostly for a few samples, whatever their workers did. The stalls that are most of `order` are told
+  /// in the same way from the beginning, when earlier waits are still in the shares.
+  [[nodiscard]] bool waits_for_slow_samples(limit what) const {
+    const double of_stalls = what == limit::order && r.stall ? r.of(limit::order) : 1;
+    return !r.slow_samples.empty() && 2 * r.slow_share > std::min(of_stalls, r.of(limit::storage) + r.of(limit::decode) + r.of(limit::order));
   }
   [[nodiscard]] bool may_relax_order() const { return settings.scheduler.order == order_rule::strict && settings.sampler.world_size == 1; }
   [[nodiscard]] bool may_hedge() const { return !settings.loader.hedge && settings.quarantine.max_attempts > 1; }
@@ -139,10 +149,8 @@ struct writer {
       if (!named.insert(name).second) continue;  // its worker loads it again
       names += fmt::format("{}{} of worker/{} {} {:.1f} s", names.empty() ? "" : ", ", name, s.worker, s.sample ? "took" : "has taken", s.seconds);
     }
-    std::vector<double> usual;
-    for (const limit_reading::worker_load& w : r.loads) usual.push_back(w.seconds_a_sample);
-    std::ranges::sort(usual);
-    const std::string as_usual = usual.empty() ? "" : fmt::format("; a sample usually takes {:.3g} ms", usual[usual.size() / 2] * 1000);
+    const auto usual = usual_seconds(r);
+    const std::string as_usual = usual ? fmt::format("; a sample usually takes {:.3g} ms", *usual * 1000) : "";
     std::vector<std::string> more = ways_around_a_late_batch();
     more.push_back(fmt::format("A sample that takes longer than [loader.hang] item_timeout (now {}) in each of {} is quarantined.",
                                duration_for_people(settings.loader.hang.item_timeout), counted(settings.quarantine.max_attempts, "attempt")));
@@ -453,7 +461,7 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_context&
   const writer w{reading, context, settings};
   const bool loads = *what == limit::storage || *what == limit::decode || *what == limit::order;
   if (loads && w.waits_for_dead_worker(reading.waited())) return w.worker_died(*what);
-  if (loads && w.waits_for_slow_samples()) return w.slow_samples(*what);
+  if (loads && w.waits_for_slow_samples(*what)) return w.slow_samples(*what);
   switch (*what) {
     case limit::storage: return w.storage();
     case limit::decode: return w.decode();
@@ -558,16 +566,18 @@ limits_status limits_of(const limit_reading& reading, const limit_advice& advice
           share(limit::convert), share(limit::consumer), share(limit::start), advice.sentence, advice.hosts};
 }
 
-json slowest_as_json(const std::vector<slow_sample>& slowest, steady_time now) {
+json slowest_as_json(const limit_reading& reading, const limit_context& context) {
+  const nanoseconds usual(static_cast<std::int64_t>(usual_seconds(reading).value_or(0) * 1e9));
   json all = json::array();
-  for (const slow_sample& s : slowest) {
+  for (const slow_sample& s : context.slowest) {
+    if (!is_slow_sample(s.sample.took, usual)) continue;
     const auto seconds = [](nanoseconds time) { return std::round(std::chrono::duration<double>(time).count() * 1e4) / 1e4; };
     all.push_back({{"sample", s.sample.index},
                    {"name", s.sample.name},
                    {"worker", s.worker},
                    {"seconds", seconds(s.sample.took)},
                    {"times", s.times},
-                   {"seconds_ago", seconds(std::max(now - s.when, nanoseconds(0)))}});
+                   {"seconds_ago", seconds(std::max(context.now - s.when, nanoseconds(0)))}});
   }
   return all;
 }
@@ -610,7 +620,7 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice, const
           {"waited_for_core", rounded(reading.no_core)},
           {"waited_for_slow_samples", rounded(reading.slow_share)},
           {"slow_samples", std::move(slow)},
-          {"slowest_samples", slowest_as_json(context.slowest, context.now)},
+          {"slowest_samples", slowest_as_json(reading, context)},
           {"stall", reading.stall ? json{{"worker", reading.stall->worker},
                                          {"seconds", rounded(reading.stall->seconds)},
                                          {"sample", or_null(reading.stall->sample)}}

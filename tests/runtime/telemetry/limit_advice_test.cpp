@@ -135,6 +135,18 @@ TEST_CASE("slow samples are named with the remedy, and neither a worker nor the 
   }
 }
 
+TEST_CASE("a slow sample that stalls its batch is a slow sample from the beginning, when earlier waits are still in the shares") {
+  limit_reading r = mostly(limit::order, 0.12);
+  r.share[static_cast<std::size_t>(limit::decode)] = 0.11;
+  r.share[static_cast<std::size_t>(limit::storage)] = 0.1;
+  r.stall = {1, 0.8, {}, true};
+  r.slow_share = 0.11;
+  r.slow_samples = {{1, 0.8, {}}};
+  CHECK(contains(advise(r, on_cores(2), {}).sentence, "Slow samples limit you"));
+  r.slow_share = 0.01;  // the batch is late as a whole
+  CHECK(contains(advise(r, on_cores(2), {}).sentence, "Order limits you"));
+}
+
 TEST_CASE("a sample that stalls its batch is named, while its worker loads it and afterwards") {
   limit_reading r = mostly(limit::order);
   r.stall = {1, 14.1, {}};
@@ -454,6 +466,13 @@ TEST_CASE("status has the seven shares and the sentence, and `why` matches its s
   context.slowest = {{{17, "cats/tom.jpg", 2040ms}, 1, 3, steady_time{} + 52s}};
   CHECK(why_as_json(r, advice, context).at("slowest_samples").dump() ==
         R"([{"sample":17,"name":"cats/tom.jpg","worker":1,"seconds":2.04,"times":3,"seconds_ago":8.0}])");
+  context.slowest.push_back({{18, "cats/kim.jpg", 45ms}, 1, 1, steady_time{} + 52s});
+  CHECK(slowest_as_json(r, context).size() == 2);  // nothing is known about other samples
+  limit_reading loaded = r;
+  loaded.loads = {{0, 0.01, 0}, {1, 0.012, 0}};
+  CHECK(slowest_as_json(loaded, context).size() == 1);  // 45 ms is not five times as long
+  loaded.loads = {{0, 0.5, 0}, {1, 0.5, 0}};
+  CHECK(slowest_as_json(loaded, context).empty());
   const auto nothing = why_as_json({}, advise({}, on_cores(1), {}));
   CHECK(nothing.at("limit").is_null());
   CHECK(nothing.at("key").is_null());

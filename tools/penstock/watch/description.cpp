@@ -178,7 +178,7 @@ void add_scheduler(fields& f, const json& about, const json& s) {
                                text_of(b.at("ready")), text_of(b.at("in_use"))));
   if (s.value("slots_per_worker", 0U) > 0) f.add("slots", text_of(s.at("slots_per_worker")) + " for each worker");
   f.add("the device waits", "for " + text_of(s.at("waits_for")));
-  const char* label = "slowest samples";
+  const char* label = "slow samples";
   for (const json& one : s.value("slowest_samples", json::array())) f.add(std::exchange(label, ""), slow_sample_in_words(one));
 }
 

@@ -124,14 +124,10 @@ std::string figures_of_workers(const json& why, std::size_t width) {
   return text + "\n";
 }
 
-/// The slowest samples of the last minutes. Empty if there is none that the stream may have waited for.
 std::string slow_samples_of(const json& why, std::size_t width) {
-  constexpr double worth_telling = 0.02;  // seconds
   std::string text;
-  for (const json& one : why.value("slowest_samples", json::array())) {
-    if (one.at("seconds").get<double>() >= worth_telling) text += paragraph_below(slow_sample_in_words(one), width);
-  }
-  return text.empty() ? "" : "slowest samples of the last 5 minutes:" + text + "\n";
+  for (const json& one : why.value("slowest_samples", json::array())) text += paragraph_below(slow_sample_in_words(one), width);
+  return text.empty() ? "" : "slow samples of the last 5 minutes:" + text + "\n";
 }
 
 /// Describes a wait that is not a stall yet; empty if the consumer does not wait.
