@@ -266,9 +266,11 @@ bool board::ended_if_running(run_outcome how, steady_time now, const std::string
   return true;
 }
 
-bool board::paused(bool is_paused) {
+bool board::paused(bool is_paused, std::string_view by) {
   const std::lock_guard hold(mutex_);
-  return std::exchange(paused_, is_paused) != is_paused;
+  if (is_paused == !paused_by_.empty()) return false;
+  paused_by_ = is_paused ? by : "";
+  return true;
 }
 
 bool board::stopping() {

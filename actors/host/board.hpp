@@ -12,6 +12,8 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
+#include <string_view>
 
 namespace penstock::host {
 
@@ -71,7 +73,8 @@ class board {
   bool ended(run_outcome how, const std::optional<failure>& why, steady_time now);
   /// `why_failed`: why the program failed; empty if it did not.
   bool ended_if_running(run_outcome how, steady_time now, const std::string& why_failed = {});
-  bool paused(bool is_paused);
+  /// `by`: who asked for it.
+  bool paused(bool is_paused, std::string_view by);
   /// The name that verbs use. It differs from the configured name if another session has that.
   void is_called(std::string name) {
     const std::lock_guard hold(mutex_);
@@ -91,6 +94,8 @@ class board {
   [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] std::optional<steady_time> waits_since() const;
   [[nodiscard]] telemetry::limit_reading limits() const;
+  /// Who asked for the pause; empty: the session is not paused.
+  [[nodiscard]] std::string paused_by() const;
   /// When the consumer first asked for work; `never` before that.
   [[nodiscard]] steady_time begun_at() const;
   /// Whether the device has reported that it reads the slots by DMA.
@@ -118,7 +123,7 @@ class board {
   std::optional<stall_report> stalled_at_end_;
   telemetry::limit_reading limits_;
   bool degraded_ = false;
-  bool paused_ = false;
+  std::string paused_by_;  // empty: it is not paused
   bool stopping_ = false;
 };
 

@@ -88,6 +88,10 @@ void mark_sacrificial(json& list, const char* id, const session_controls& contro
   for (json& one : list) one["sacrificial"] = one.at(id).get<std::uint32_t>() == controls.workers_max;
 }
 
+json paused_by(const session_status& status, const session_controls& controls) {
+  return status.state == "paused" && controls.paused_by ? json(controls.paused_by()) : json();
+}
+
 json as_json(const session_status& status, const session_controls& controls) {
   json j = telemetry::as_json(status);
   mark_sacrificial(j.at("workers"), "id", controls);
@@ -127,6 +131,7 @@ json why(const session_controls& controls) {
   j["of"] = words_for(controls.work).name;
   j["now"] = awaited_now(controls, status);
   j["stalled"] = telemetry::as_json(status).at("stalled");
+  j["paused_by"] = paused_by(status, controls);
   json ids = json::array();
   for (const worker_status& w : status.workers) ids.push_back(w.id);
   j["workers"]["ids"] = std::move(ids);
@@ -296,7 +301,8 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     return control::good_answer({{"stopping", true}, {"ends", controls.ends()}, {"files", controls.files}});
   }
   if (verb == "pause" || verb == "resume") {
-    const bool changed = controls.pause(verb == "pause");
+    const json by = request.value("by", json());
+    const bool changed = controls.pause(verb == "pause", by.is_string() && by != "" ? printable(by.get<std::string>()) : "`penstock " + verb + "`");
     return control::good_answer({{"paused", verb == "pause"}, {"changed", changed}, {"drained", workers_drained(controls.status())}});
   }
   if (verb == "scale") return scale(request, controls);

@@ -110,10 +110,11 @@ bool run::close_workers(nanoseconds at_most) {
 
 // ---- commands ---------------------------------------------------------------------------------------------
 
-bool run::pause(bool paused) {
-  const bool changes = board_.paused(paused);
+bool run::pause(bool paused, std::string_view by) {
+  const bool changes = board_.paused(paused, by);
   if (changes) {
-    tell(paused ? event_of(event_kind::paused, "no new work is handed out") : event_of(event_kind::resumed, "work is handed out again"));
+    tell(event_of(paused ? event_kind::paused : event_kind::resumed,
+                  fmt::format("{}, as requested by {}", paused ? "no new work is handed out" : "work is handed out again", by)));
   }
   const std::lock_guard hold(mutex_);
   if (running() != nullptr) pause_scheduler(paused);
@@ -196,6 +197,7 @@ supervision::progress_facts run::progress_of(const engine& e) const {
   facts.status = status_of(e);
   facts.sacrificial_place = sacrificial_place_of(settings_.loader);
   facts.worker_start_deadline = settings_.loader.hang.start_deadline;
+  facts.paused_by = board_.paused_by();
   add_to_progress(facts, e);
   return facts;
 }
@@ -228,7 +230,8 @@ session_controls run::controls() {
     if (at_once) return stop(std::chrono::milliseconds(0), "`penstock stop --now`");
     stop(std::nullopt, "`penstock stop`");
   };
-  c.pause = [this](bool paused) { return pause(paused); };
+  c.pause = [this](bool paused, std::string_view by) { return pause(paused, by); };
+  c.paused_by = [this] { return board_.paused_by(); };
   c.scale = [this](std::optional<std::uint32_t> workers) { workers ? scale(*workers) : scale_automatically(); };
   c.tuning = [this] { return tuning_.as_json(board_.begun_at()); };
   c.restart = [this](std::uint32_t worker, bool at_once) { restart(worker, at_once); };

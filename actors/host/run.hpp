@@ -71,8 +71,8 @@ class run : public supervisor::supervisor_listener {
     ending_.failed_by(why);
     stop(at_most, why);
   }
-  /// False: it was in that state already.
-  bool pause(bool paused);
+  /// False: it was in that state already. `by`: who asked.
+  bool pause(bool paused, std::string_view by = "the program");
   /// Also switches tuning off.
   void scale(std::uint32_t workers);
   /// Tunes the number of workers from now on.

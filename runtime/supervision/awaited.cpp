@@ -240,9 +240,9 @@ awaited workers_of(const progress_facts& f) {
           gone.empty() ? "a worker, but there is none" : "a worker, but none is left (" + gone + ")"};
 }
 
-awaited operator_who_paused(std::string_view what) {
-  return {stall_kind::operator_,
-          fmt::format("an operator, who paused the {}; `penstock resume` ends the pause", what)};
+awaited end_of_pause(const progress_facts& f, std::string_view what) {
+  const bool by_operator = f.paused_by.empty() || f.paused_by == "`penstock pause`";
+  return {stall_kind::operator_, fmt::format("{} paused the {}; `penstock resume` ends the pause", by_operator ? "an operator, who" : f.paused_by + ", which", what)};
 }
 
 bool runs(const worker_status& w, std::uint64_t job) {
@@ -278,7 +278,7 @@ awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
     }
     if (busiest == nullptr || w.current_sample_seconds.value_or(0) > busiest->current_sample_seconds.value_or(0)) busiest = &w;
   }
-  if (f.status.state == "paused") return operator_who_paused("loader");
+  if (f.status.state == "paused") return end_of_pause(f, "loader");
   if (auto r = probation_of(f)) return *r;
   if (busiest == nullptr) return workers_of(f);
   return {stall_kind::worker,
@@ -305,7 +305,7 @@ awaited workers_or_callers_of(const progress_facts& f, const pool_statistics& jo
                         bytes_for_people(jobs.memory_bytes), words_for(kind_of_work(f.status.jobs)).item)};
   }
   if (jobs.waiting == 0) return {stall_kind::consumer, "jobs to be submitted"};
-  if (f.status.state == "paused") return operator_who_paused(words_for(kind_of_work(f.status.jobs)).run);
+  if (f.status.state == "paused") return end_of_pause(f, words_for(kind_of_work(f.status.jobs)).run);
   if (auto r = probation_of(f)) return *r;
   return workers_of(f);
 }
@@ -347,7 +347,7 @@ awaited find_blocker(const progress_facts& f) {
   if (auto r = frozen_owner_of(f)) return *r;
   if (auto r = consumer_of(f, batches)) return *r;
   if (auto r = owner_of(f, batches)) return *r;
-  if (f.status.state == "paused") return operator_who_paused("session");
+  if (f.status.state == "paused") return end_of_pause(f, "session");
   if (auto r = loading_of(f, batches)) return *r;
   if (auto r = probation_of(f)) return *r;
   return workers_of(f);

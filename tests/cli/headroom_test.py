@@ -54,6 +54,28 @@ class HeadroomTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertNotIn("no progress for", err)
 
+    def test_its_pause_is_its_own_and_it_leaves_a_record_as_other_runs_do(self):
+        process = self.start("headroom", self.write("photos.toml", synthetic(dataset='wait = "1ms"')), "--workers", 1, "--seconds", 6)
+        paused = self.wait_until(lambda: self.paused("photos-headroom"), "the cached phase")
+        self.assertEqual(paused["paused_by"], "`penstock headroom`, for its own measurement")
+        _, text, _ = self.penstock("why", "--session", "photos-headroom")
+        self.assertIn("The session was paused by `penstock headroom`", text)
+        self.assertNotIn("operator", text + self.penstock("status", "--session", "photos-headroom")[1])
+        self.assertEqual(process.wait(timeout=60), EXIT_OK)
+        code, out, err = self.penstock("events", "--last", "--json")
+        self.assertEqual(code, EXIT_OK, err)
+        events = [json.loads(line) for line in out.splitlines()]
+        for kind in ("paused", "resumed"):
+            (text,) = [e["text"] for e in events if e["kind"] == kind]
+            self.assertIn("as requested by `penstock headroom`", text)
+        self.assertEqual((events[-1]["kind"], events[-1]["outcome"]), ("ended", "stopped"))
+        self.assertIn("`penstock headroom`, because its measurement is over", events[-1]["text"])
+
+    def paused(self, name):
+        code, out, _ = self.penstock("status", "--json", "--session", name)
+        status = json.loads(out) if code == EXIT_OK else {}
+        return status if status.get("state") == "paused" else None
+
     def test_mistakes_are_named(self):
         path = self.write("headroom.toml", synthetic())
         for options, words in ((["--step", "abc"], "--step abc: must be a time"), (["--seconds", "0"], "--seconds 0: must be a time"),

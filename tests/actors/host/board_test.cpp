@@ -37,6 +37,19 @@ TEST_CASE("a stall that ended before the run is forgotten, and one cut short by 
   }
 }
 
+TEST_CASE("a paused session knows who paused it, also if someone else asks for the same") {
+  host::board board("loader", "embedded");
+  CHECK(board.paused_by().empty());
+  CHECK_FALSE(board.paused(false, "the program"));
+  CHECK(board.paused(true, "the program"));
+  CHECK_FALSE(board.paused(true, "`penstock pause`"));
+  CHECK(board.status().state == "paused");
+  CHECK(board.paused_by() == "the program");
+  CHECK(board.paused(false, "`penstock resume`"));
+  CHECK(board.paused_by().empty());
+  CHECK(board.status().state == "ok");
+}
+
 TEST_CASE("a program that failed is recorded as failed, with its reason, unless its run had already ended") {
   host::board board("loader", "embedded");
   CHECK(board.ended_if_running(run_outcome::stopped, start, "an exception in the program: KeyError"));

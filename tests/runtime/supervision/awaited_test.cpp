@@ -159,7 +159,11 @@ TEST_CASE("after a pause of the session or a drain of every worker, the operator
   progress_facts f = asking();
   SECTION("paused") {
     f.status.state = "paused";
-    CHECK(find_blocker(f).text.find("penstock resume") != std::string::npos);
+    CHECK(find_blocker(f).text == "an operator, who paused the session; `penstock resume` ends the pause");
+    f.paused_by = "`penstock pause`";
+    CHECK(find_blocker(f).text.starts_with("an operator, who "));
+    f.paused_by = "the program";
+    CHECK(find_blocker(f).text == "the program, which paused the session; `penstock resume` ends the pause");
   }
   SECTION("drained") {
     f.status.workers = {worker_in(0, "stopped"), worker_in(1, "stopped"), worker_in(sacrificial, "stopped")};

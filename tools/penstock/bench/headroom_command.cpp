@@ -27,7 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
-constexpr auto why_deadline = 2s;
+constexpr auto answer_deadline = 2s;
 constexpr auto feed_alone_from = 20s;  // from this value of --seconds on, `why` describes only the feed
 constexpr std::uint64_t epochs_max = 1'000'000;  // the largest [sampler] epochs
 
@@ -116,35 +116,41 @@ std::string name_for_headroom(const std::string& config_name) {
   return config_name.substr(0, config_file::session_name_max - suffix.size()).append(suffix);
 }
 
-/// What `penstock why` says about this process's session; null if its socket does not answer.
-json why_of_this_process() {
+/// The answer of this process's session to a verb; null if its socket does not answer.
+json ask_own_session(const json& request) {
   for (const control::found_session& found : control::find_sessions()) {
     if (control::process_behind(found.path) != ::getpid()) continue;
-    const auto answer = control::ask(found.path, {{"verb", "why"}}, why_deadline);
+    const auto answer = control::ask(found.path, request, answer_deadline);
     if (answer && answer->value("ok", false)) return answer->at("result");
   }
   return nullptr;
+}
+
+/// Without a pause the session would report that the program takes no batch. Over the socket, because that says whose pause it is.
+void set_paused(Session& session, bool paused) {
+  const json answer = ask_own_session({{"verb", paused ? "pause" : "resume"}, {"by", "`penstock headroom`, for its own measurement"}});
+  if (answer.is_null()) paused ? session.pause() : session.resume();
 }
 
 json measure(const headroom_options& o, config settings, nanoseconds time, nanoseconds step) {
   settings.name = name_for_headroom(settings.name);
   settings.gpu.placement = placement_rule::embedded;
   settings.sampler.epochs = epochs_max;
-  settings.log.record = false;
   settings.quarantine.file.clear();
   Session session(settings, session_options());
   Batch batch = next_of(session);
   program_around program(o, settings, step);
   program.work_on(batch);  // warms up
-  session.pause();  // otherwise the session would report that the program takes no batch
+  set_paused(session, true);
   const feed_rate cached = measure_cached(program, batch, time / 2);
-  session.resume();
+  set_paused(session, false);
   batch.release_unused();
   measure_feed(program, session, time / 8);  // takes the batches that are already loaded
   const feed_rate feed = measure_feed(program, session, time / 2);
-  const json why = why_of_this_process();
+  const json why = ask_own_session({{"verb", "why"}});
   const auto said = [&why](const char* key) { return why.is_object() ? why.at(key) : json(); };
   const session_status status = session.status();
+  session.stop(std::nullopt, "`penstock headroom`, because its measurement is over");
   session.close();
   return {{"schema", "penstock.headroom/1"},
           {"device", status.gpu.name},

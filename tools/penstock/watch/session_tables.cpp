@@ -88,6 +88,11 @@ void add_progress(std::string& out, const json& s, std::size_t width) {
   if (const std::string line = progress_for_people(s); !line.empty()) out += wrapped(line, width, 2) + "\n";
 }
 
+std::string pause_for_people(const json& s) {
+  const json by = s.value("paused_by", json());
+  return by.is_string() ? "paused by " + text_of(by) : "";
+}
+
 void add_pool(std::string& out, const json& s, std::size_t width) {
   out += wrapped(fmt::format("{}  {}  pid {}  {}", text_of(s.at("session")), text_of(s.at("state")),
                             text_of(s.at("pid")), jobs_for_people(s)),
@@ -96,6 +101,7 @@ void add_pool(std::string& out, const json& s, std::size_t width) {
   add_progress(out, s, width);
   if (const std::string stall = stall_for_people(s); !stall.empty())
     out += wrapped("stalled for " + stall, width, 2) + "\n";
+  if (const std::string pause = pause_for_people(s); !pause.empty()) out += wrapped(pause, width, 2) + "\n";
   out += functions_for_people(s.at("jobs"), width);
 }
 
@@ -135,6 +141,7 @@ void add_stream(std::string& out, const json& s, std::size_t width) {
                    text_of(s.at("pid")), text_of(s.at("epoch")),
                    counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
                    counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")) +
+  if (const std::string pause = pause_for_people(s); !pause.empty()) line(pause);
        (s.value("samples_before", std::uint64_t{0}) > 0 ? fmt::format(", {} before this run", text_of(s.at("samples_before"))) : ""));
   add_progress(out, s, width);
   if (const json group = s.value("group", json()); group.is_object()) line(group_for_people(group));
@@ -242,7 +249,7 @@ std::string hint_after_status(const json& s) {
   if (const json last = last_death_in(s.at("workers")); last.is_object()) return look_into(last);
   if (const json last = s.value("last_failure", json()); last.is_object() && last.at("sample").is_number())
     return "penstock describe sample/" + text_of(last.at("sample"));
-  return s.at("state") == "paused" ? "penstock resume" : "";
+  return is_paused_by_operator(s) ? "penstock resume" : "";
 }
 
 std::string event_for_people(const json& e, std::size_t width) {

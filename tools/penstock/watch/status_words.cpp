@@ -52,6 +52,22 @@ std::string work_since(const json& worker, work_kind kind) {
   return kind == work_kind::batches && !of_work.is_number() ? batch_work_since(work, time) : fmt::format("{} for {}", work, time);
 }
 
+std::string state_in_words(const json& answer) {
+  const json stops = answer.value("stopping_seconds", json());
+  const std::string since = stops.is_number() ? fmt::format(" for {:.0f} s", stops.get<double>()) : "";
+  return text_of(answer.at("state")) + since + (is_stalled(answer) ? ", stalled" : "");
+}
+
+bool is_paused_by_operator(const json& answer) {
+  const json by = answer.value("paused_by", json());
+  return answer.at("state") == "paused" && (!by.is_string() || by == "`penstock pause`");
+}
+
+std::string without_way_out(std::string text) {
+  text.resize(std::min({text.size(), text.find("; restarting a worker"), text.find("; `penstock")}));
+  return text;
+}
+
 std::string hung_for_people(const json& hung, work_kind kind) {
   const std::string name = text_of(hung.at("name"));
   const std::string what = kind == work_kind::jobs ? fmt::format("job {} ({})", text_of(hung.at("job")), name) : sample_for_people(name);

@@ -56,6 +56,12 @@ inline constexpr const char* star_explained =
     "* the sacrificial worker: it loads alone what may have killed other workers";
 /// Whether this is the sacrificial worker while no sample must be tried alone: its row would be meaningless.
 [[nodiscard]] bool is_not_needed(const nlohmann::ordered_json& worker);
+/// Of a status or of an answer to "why" or "describe": "ok", "ok, stalled", "stopping for 12 s".
+[[nodiscard]] std::string state_in_words(const nlohmann::ordered_json& answer);
+/// Whether it was not the program, or `penstock headroom`, that paused the session.
+[[nodiscard]] bool is_paused_by_operator(const nlohmann::ordered_json& answer);
+/// Leaves out the advice at the end of the text of a stall, or of work that has hung: of no use once the session ends.
+[[nodiscard]] std::string without_way_out(std::string text);
 /// "sample 'cats/tom.jpg' hung 2 times: in worker/0 at 23:04:05 after 40 s, ...", and what helps; from an entry of `hung` in status.
 [[nodiscard]] std::string hung_for_people(const nlohmann::ordered_json& hung, work_kind kind);
 /// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves. Of an ended session, without what would help.

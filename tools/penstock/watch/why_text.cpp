@@ -160,7 +160,12 @@ void limit_to(json& why, const target& meant) {
 
 std::string why_for_people(const json& why, std::size_t width, const std::string& choice) {
   const std::size_t columns = std::min(width, widest_text);
-  if (why.at("state") == "paused") return "An operator has paused the session." + paragraph_below(with_choice("`penstock resume` ends the pause.", choice), columns) + "\n";
+  if (why.at("state") == "paused") {
+    const bool by_operator = is_paused_by_operator(why);
+    const std::string who = by_operator ? "An operator has paused the session." : fmt::format("The session was paused by {}.", text_of(why.at("paused_by")));
+    const std::string way_out = by_operator ? "`penstock resume` ends the pause." : "`penstock resume` would end the pause, too.";
+    return wrapped(who, columns, 0) + paragraph_below(with_choice(way_out, choice), columns) + "\n";
+  }
   const json stall = why.value("stalled", json());
   const bool over = why.at("state") == "ended";
   const std::string now = over ? "" : now_in_words(why);
