@@ -96,9 +96,12 @@ json as_json(const session_status& status, const session_controls& controls) {
   json j = telemetry::as_json(status);
   mark_sacrificial(j.at("workers"), "id", controls);
   j["tuning"] = controls.tuning();
-  j["killed_in_seconds"] = nullptr;
-  if (const auto left = status.state == "stopping" && controls.killed_in ? controls.killed_in() : std::nullopt)
-    j["killed_in_seconds"] = tenths_of_seconds(*left);
+  const bool stops = status.state == "stopping" && controls.killed_in;
+  const auto or_null = [](std::optional<nanoseconds> time) { return time ? json(tenths_of_seconds(*time)) : json(); };
+  const bool some_work = std::ranges::any_of(status.workers, [](const worker_status& w) { return w.pid.has_value(); });
+  j["stopping_seconds"] = stops ? or_null(controls.stopping_for()) : json();
+  j["killed_in_seconds"] = stops ? or_null(controls.killed_in(some_work)) : json();
+  j["paused_by"] = paused_by(status, controls);
   j["files"] = controls.files;
   j["id"] = controls.id;
   return j;
@@ -128,10 +131,10 @@ json why(const session_controls& controls) {
   json j = telemetry::why_as_json(told.reading, told.advice, told.context);
   j["session"] = status.session;
   j["state"] = status.state;
+  j["paused_by"] = paused_by(status, controls);
   j["of"] = words_for(controls.work).name;
   j["now"] = awaited_now(controls, status);
   j["stalled"] = telemetry::as_json(status).at("stalled");
-  j["paused_by"] = paused_by(status, controls);
   json ids = json::array();
   for (const worker_status& w : status.workers) ids.push_back(w.id);
   j["workers"]["ids"] = std::move(ids);

@@ -37,7 +37,9 @@ struct session_controls {
   std::function<std::string()> metrics;  ///< the page for Prometheus; empty in a record
   std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches
   std::function<std::optional<steady_time>()> waits_since{};  ///< the consumer's wait in progress
-  std::function<std::optional<nanoseconds>()> killed_in{};    ///< the time until workers that are stopping are killed; empty: no stop has begun
+  /// ending::killed_in() and stopping_for()
+  std::function<std::optional<nanoseconds>(bool some_work)> killed_in{};
+  std::function<std::optional<nanoseconds>()> stopping_for{};
   std::function<limits_told()> limits;
   std::function<nlohmann::ordered_json()> tuning;
   std::shared_ptr<const batch_times> times;

@@ -66,15 +66,24 @@ supervision::shutdown_shares ending::shares() const {
   return supervision::shares_of(in_all_);
 }
 
-std::optional<nanoseconds> ending::items_left(steady_time now) const {
+std::optional<nanoseconds> ending::stopping_for(steady_time now) const {
   const std::lock_guard hold(mutex_);
   if (!stopped_at_) return std::nullopt;
-  return std::max(supervision::shares_of(in_all_).items - (now - *stopped_at_), nanoseconds(0));
+  return now - *stopped_at_;
 }
 
-void ending::owner_told(bool whole) {
+std::optional<nanoseconds> ending::killed_in(bool some_work, steady_time now) const {
+  const std::lock_guard hold(mutex_);
+  const std::optional<steady_time>& since = some_work ? stopped_at_ : owner_told_at_;
+  if (!stopped_at_ || !since) return std::nullopt;
+  const supervision::shutdown_shares shares = supervision::shares_of(in_all_);
+  return std::max((some_work ? shares.items : shares.owner) - (now - *since), nanoseconds(0));
+}
+
+void ending::owner_told(bool whole, steady_time now) {
   const std::lock_guard hold(mutex_);
   owner_told_ = whole;
+  if (!owner_told_at_) owner_told_at_ = now;
 }
 
 std::optional<bool> ending::owner_was_told() const {

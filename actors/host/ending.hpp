@@ -35,12 +35,14 @@ class ending {
   [[nodiscard]] bool stopped() const;
   [[nodiscard]] bool closed() const;
   [[nodiscard]] supervision::shutdown_shares shares() const;
-  /// The time until workers that are still working are killed. It runs from the first stop(); empty before
-  /// that.
-  [[nodiscard]] std::optional<nanoseconds> items_left(steady_time now) const;
+  /// How long ago the first stop() was; empty before that.
+  [[nodiscard]] std::optional<nanoseconds> stopping_for(steady_time now) const;
+  /// The time until workers that still work are killed, which runs from the first stop(). If none does: the time until the owner's
+  /// process is killed, from when it was asked to exit. Empty before that.
+  [[nodiscard]] std::optional<nanoseconds> killed_in(bool some_work, steady_time now) const;
 
   /// The owner's process was asked to exit; `whole`: the stream was complete.
-  void owner_told(bool whole);
+  void owner_told(bool whole, steady_time now);
   [[nodiscard]] std::optional<bool> owner_was_told() const;
 
   /// The session belongs to a group, and this many group actors end with the session.
@@ -74,6 +76,7 @@ class ending {
   bool pool_gone_ = false;
   bool owner_gone_ = false;
   std::optional<bool> owner_told_;
+  std::optional<steady_time> owner_told_at_;  // for the first time
   std::uint32_t group_actors_ = 0;
   bool limited_ = false;  // a stop() has set a limit
 };

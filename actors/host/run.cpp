@@ -220,7 +220,8 @@ session_controls run::controls() {
   c.limits = [this] { return limits(); };
   c.waited_seconds = [this] { return board_.waited_seconds(now()); };
   c.waits_since = [this] { return board_.waits_since(); };
-  c.killed_in = [this] { return ending_.items_left(now()); };
+  c.killed_in = [this](bool some_work) { return ending_.killed_in(some_work, now()); };
+  c.stopping_for = [this] { return ending_.stopping_for(now()); };
   c.events = [this](std::uint64_t after, std::size_t limit) { return journal_->events_after(after, limit); };
   c.deaths = [this] { return board_.report({}, now()).deaths; };
   c.owner_deaths = [this] { return board_.report({}, now()).owner_deaths; };

@@ -199,7 +199,7 @@ void device_side::close() {
   if (programs_) programs_->stop();
   if (home_) home_->close();
   if (process_) {
-    deps_.ending->owner_told(false);
+    deps_.ending->owner_told(false, std::chrono::steady_clock::now());
     actors::tell(owner_, gpu_owner::close_device{false, false, deps_.ending->shares().owner});
     static_cast<void>(deps_.ending->wait_for_owner());
     process_->shut_down();

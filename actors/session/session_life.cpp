@@ -246,7 +246,7 @@ bool Session::body::wait_for_owner(bool whole) {
   {
     const std::lock_guard hold(mutex_);
     if (!engine_ || !engine_->keeper) return true;
-    ending_.owner_told(whole);
+    ending_.owner_told(whole, now());
     actors::tell(engine_->owner, gpu_owner::close_device{whole, false, ending_.shares().owner});
   }
   return ending_.wait_for_owner();

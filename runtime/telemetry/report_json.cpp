@@ -178,7 +178,7 @@ json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t f
   return {{"quarantined", quarantined}, {"repeated", cost.repeated}, {"waited_seconds", seconds_or_null(cost.waited_seconds)}, {"failed", failed}};
 }
 
-/// `is_tried`: a worker is working on it.
+/// `is_tried`: a worker is working on it, and may be restarted.
 json as_json(const hung_work& hung, work_kind kind, bool is_tried) {
   json hangs = json::array();
   for (const hung_work::hang& h : hung.hangs) hangs.push_back({{"worker", h.worker}, {"seconds", rounded(h.seconds)}, {"time", as_utc(h.time)}, {"timed_out", h.timed_out}});
@@ -186,7 +186,7 @@ json as_json(const hung_work& hung, work_kind kind, bool is_tried) {
 }
 
 bool is_tried(const hung_work& hung, const session_status& s) {
-  return s.outcome == run_outcome::running && std::ranges::any_of(s.workers, [&](const worker_status& w) {
+  return s.outcome == run_outcome::running && s.state != "stopping" && std::ranges::any_of(s.workers, [&](const worker_status& w) {
            if (!w.current_sample) return false;
            if (!hung.job) return hung.name == *w.current_sample;
            const auto now = job_named(*w.current_sample);

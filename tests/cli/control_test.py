@@ -229,8 +229,8 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertRegex(err, r"(?m)\Astopping\nwaiting for worker/0 .*; it is killed in \d s if it does not end, and at once by `penstock stop --now`\n.*\nreport: %s$" % re.escape(report))
         waits = r"waiting for worker/0 \(pid \d+\), which has been working on sample 0 for "
-        self.assertRegex(self.penstock("status")[1], r"(?m)^late  stopping  .*(?s:.*)^" + waits)
-        self.assertRegex(self.penstock("why")[1], r"\AThe session is stopping\.\n" + waits)
+        self.assertRegex(self.penstock("status")[1], r"(?m)^late  stopping for \d+ s  .*(?s:.*)^" + waits)
+        self.assertRegex(self.penstock("why")[1], r"\AThe session has been stopping for \d+ s\.\n" + waits)
         self.assertEqual([one["target"] for one in self.status()["stopping"]], ["worker/0"])
         self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
 

@@ -136,6 +136,14 @@ TEST_CASE("a session without an end has died at the time of its last line") {
   CHECK(status.at("ended") == "2026-11-24T02:00:00.000000Z");
 }
 
+TEST_CASE("a session that was killed while it was stopping, or paused, is neither any more") {
+  auto status = json::parse(status_line(7, run_outcome::running));
+  status["status"].update({{"state", "stopping"}, {"stopping_seconds", 12.3}, {"killed_in_seconds", 1.5}, {"paused_by", "the program"}});
+  const json shown = result_of(cli::past_session({header, status.dump()}, "2026-11-24T02:00:00.000000Z"), {{"verb", "status"}});
+  CHECK(shown.at("state") == "ended");
+  for (const char* const key : {"stopping_seconds", "killed_in_seconds", "paused_by"}) CHECK(shown.at(key).is_null());
+}
+
 TEST_CASE("a suspended session has a state and events, but no end") {
   cli::past_session past({header, status_line(7, run_outcome::running), event_line(1, event_kind::paused)}, "2026-11-24T02:00:00.000000Z");
   CHECK(past.has_no_end());

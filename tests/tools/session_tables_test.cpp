@@ -668,6 +668,12 @@ TEST_CASE("status advises on a sample that has hung only while a worker tries it
   s.workers.resize(1);
   s.workers[0].current_sample = "cats/tom.jpg";
   CHECK(told().find("after 40 s; restarting a worker does not help") != std::string::npos);
+  s.state = "stopping";
+  CHECK(told().find("after 40 s\n") != std::string::npos);
+  s.state = "ok";
+  auto record = telemetry::as_json(s);  // of a session that was killed
+  record["state"] = "ended";
+  CHECK(cli::status_for_people(record, {}, 0).find("after 40 s\n") != std::string::npos);
   s.outcome = run_outcome::finished;
   CHECK(told().find("after 40 s\n") != std::string::npos);
 }

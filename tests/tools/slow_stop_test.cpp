@@ -65,7 +65,10 @@ TEST_CASE("after the workers the owner's process is named, then the group, then 
   session_status s = stopping();
   s.workers[0].pid.reset();
   CHECK(awaited(s)[0].what == "gpu");
-  CHECK(awaited(s)[0].words.starts_with("the GPU owner (pid 4712), which is waiting for its sink to finish"));
+  auto status = telemetry::as_json(s);
+  status["killed_in_seconds"] = 8.2;
+  CHECK(cli::awaited_ends(status)[0].words ==
+        "the GPU owner (pid 4712), which is waiting for its sink to finish; it is killed in 9 s if it does not end, and at once by `penstock stop --now`");
   s.gpu_state = "stopped";
   s.group = group_status{};
   s.group->waits_for = "rank 2 (on host-b)";

@@ -29,6 +29,27 @@ TEST_CASE("a stop with less time shortens the shutdown, and one with more time d
   CHECK(e.shares().items == 2s);
 }
 
+TEST_CASE("a stop knows how long it has lasted, and when it kills the workers and, without them, the owner's process") {
+  ending e(25s);
+  const auto now = std::chrono::steady_clock::now();
+  CHECK_FALSE(e.stopping_for(now));
+  e.owner_told(true, now);  // the stream is complete: no stop
+  CHECK_FALSE(e.killed_in(true, now));
+  CHECK_FALSE(e.killed_in(false, now));
+  ending stopped(25s);
+  stopped.stop(std::nullopt);
+  const auto at = std::chrono::steady_clock::now() + 2s;
+  CHECK(*stopped.stopping_for(at) >= 2s);
+  CHECK(*stopped.killed_in(true, at) <= 8s);
+  CHECK_FALSE(stopped.killed_in(false, at));
+  stopped.owner_told(false, at);
+  stopped.owner_told(false, at + 5s);  // a second request gives it no more time
+  CHECK(*stopped.killed_in(false, at + 5s) == 7s);
+  CHECK(*stopped.killed_in(false, at + 20s) == 0s);
+  stopped.stop(0ms);
+  CHECK(*stopped.killed_in(false, at + 5s) == 0s);
+}
+
 TEST_CASE("waits for the pool and the owner end when these have ended") {
   ending e(1h);
   std::jthread pool([&] { e.wait_for_pool(); });

@@ -50,8 +50,7 @@ std::vector<awaited_end> awaited_ends(const json& status) {
   }
   if (!all.empty()) return all;
   if (const json gpu = status.value("gpu", json::object()); has_owner(gpu)) {
-    return {{"gpu", fmt::format("the GPU owner (pid {}), which is waiting for its sink to finish; it is killed if it "
-             "does not end in time", text_of(gpu.at("pid")))}};
+    return {{"gpu", fmt::format("the GPU owner (pid {}), which is waiting for its sink to finish{}", text_of(gpu.at("pid")), end_of_patience(status))}};
   }
   const json group = status.value("group", json());
   if (group.is_object() && group.value("waits_for", json()).is_string())

@@ -126,7 +126,7 @@ json past_session::status() const {
   const auto to = time_of_utc(ended_);
   if (from && to) s["uptime_seconds"] = std::max(std::chrono::duration<double>(*to - *from).count(), 0.0);  // as `sessions --ended` has it
   s["status_time"] = status_time_.empty() ? json() : json(status_time_);
-  for (const char* key : {"rate", "eta_seconds"}) s[key] = nullptr;
+  for (const char* key : {"rate", "eta_seconds", "stopping_seconds", "killed_in_seconds", "paused_by"}) s[key] = nullptr;
   return s;
 }
 

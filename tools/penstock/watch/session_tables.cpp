@@ -94,7 +94,7 @@ std::string pause_for_people(const json& s) {
 }
 
 void add_pool(std::string& out, const json& s, std::size_t width) {
-  out += wrapped(fmt::format("{}  {}  pid {}  {}", text_of(s.at("session")), text_of(s.at("state")),
+  out += wrapped(fmt::format("{}  {}  pid {}  {}", text_of(s.at("session")), state_in_words(s),
                             text_of(s.at("pid")), jobs_for_people(s)),
                  width, 2) +
          "\n";
@@ -115,10 +115,6 @@ std::string group_for_people(const json& g) {
   return text;
 }
 
-std::string state_of_stream(const json& s) {
-  return text_of(s.at("state")) + (is_stalled(s) ? ", stalled" : "");
-}
-
 /// For a live session whose stream is over; otherwise empty.
 std::string held_for_people(const json& s) {
   if (s.value("outcome", "running") != "finished" || s.at("state") == "ended") return "";
@@ -137,15 +133,15 @@ std::string tuning_for_people(const json& s) {
 
 void add_stream(std::string& out, const json& s, std::size_t width) {
   const auto line = [&](const std::string& text) { out += wrapped(text, width, 2) + "\n"; };
-  line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")), state_of_stream(s),
+  line(fmt::format("{}  {}  pid {}  epoch {}  {}, {} delivered", text_of(s.at("session")), state_in_words(s),
                    text_of(s.at("pid")), text_of(s.at("epoch")),
                    counted(s.at("batches_delivered").get<std::uint64_t>(), "batch", "batches"),
                    counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")) +
-  if (const std::string pause = pause_for_people(s); !pause.empty()) line(pause);
        (s.value("samples_before", std::uint64_t{0}) > 0 ? fmt::format(", {} before this run", text_of(s.at("samples_before"))) : ""));
   add_progress(out, s, width);
   if (const json group = s.value("group", json()); group.is_object()) line(group_for_people(group));
   if (const std::string stall = stall_for_people(s); !stall.empty()) line("stalled for " + stall);
+  if (const std::string pause = pause_for_people(s); !pause.empty()) line(pause);
   if (const std::string held = held_for_people(s); !held.empty()) line(held);
   if (const std::string tuned = tuning_for_people(s); !tuned.empty()) line(tuned);
 }
@@ -198,7 +194,7 @@ void add_hangs_and_deaths(std::string& out, const json& s, std::size_t width) {
   const json stall = s.value("stalled", json());
   const bool is_said = stall.is_object() && stall.value("hung_before", 0) > 0;
   for (std::size_t i = hung.size() - std::min(hung.size(), hung_shown); i < hung.size() && !is_said; ++i)
-    out += wrapped(hung_for_people(hung[i], kind_of(s)), width, 2) + "\n";
+    out += wrapped(s.at("state") == "ended" ? without_way_out(hung_for_people(hung[i], kind_of(s))) : hung_for_people(hung[i], kind_of(s)), width, 2) + "\n";
   const json cost = s.value("deaths_cost", json());
   const bool some = s.value("workers_ended_unexpectedly", std::uint64_t{0}) + s.at("gpu").value("ended_unexpectedly", std::uint64_t{0}) > 0;
   if (some && cost.is_object()) out += wrapped(cost_of_deaths(cost, kind_of(s)), width, 2) + "\n";

@@ -157,10 +157,8 @@ bool is_not_needed(const json& worker) {
 std::string stall_for_people(const json& status) {
   const json stalled = status.value("stalled", json());
   if (!stalled.is_object()) return "";
-  std::string text = text_of(stalled.at("text"));
-  if (status.value("state", "") == "ended")  // nothing helps any more
-    text.resize(std::min({text.size(), text.find("; restarting a worker"), text.find("; `penstock")}));
-  return fmt::format("{:.0f} s, {}", stalled.at("seconds").get<double>(), text);
+  const std::string text = text_of(stalled.at("text"));
+  return fmt::format("{:.0f} s, {}", stalled.at("seconds").get<double>(), status.value("state", "") == "ended" ? without_way_out(text) : text);
 }
 
 std::string deaths_in(const json& session) {

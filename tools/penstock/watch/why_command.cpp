@@ -9,6 +9,7 @@
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/why_text.hpp"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 namespace penstock::cli {
@@ -72,11 +73,13 @@ int tell_why(why_options o) {
     const session_answer status = request(o.choice, socket.path, {{"verb", "status"}});
     if (status.refused != exit_ok) return status.refused;
     answer.result["stopping"] = stopping_for(status.result);
+    answer.result["stopping_seconds"] = status.result.value("stopping_seconds", json());
   }
   if (o.choice.as_json) {
     print_json(answer.result);
   } else if (answer.result.at("stopping").is_array()) {
-    print("The session is stopping.");
+    const json since = answer.result.at("stopping_seconds");
+    print(since.is_number() ? fmt::format("The session has been stopping for {:.0f} s.", since.get<double>()) : "The session is stopping.");
     print_raw(stopping_in_words(answer.result.at("stopping"), terminal_width(STDOUT_FILENO)));
   } else {
     const bool over = answer.result.at("state") == "ended";
