@@ -207,6 +207,20 @@ class PastTest(PenstockTest):
         self.assertRegex(err, r"^next: penstock (deaths --stacks|describe worker/\d) --session crash\n$")
         self.assertEqual(self.penstock(*err.split()[2:])[0], EXIT_OK)
 
+    def test_the_record_of_a_session_killed_in_a_stall_says_who_was_loading_the_sample_since_when_and_what_happened_before(self):
+        text = synthetic(samples=100, batch=1, epochs=1, dataset='faults = [{sample = 17, kind = "hang", times = 0}]', more='[loader.hang]\nitem_timeout = "5s"\n')
+        process = self.start("run", self.write("stuck.toml", text), "--quiet", "--workers", 2, "--set", "quarantine.max_attempts=9")
+        self.wait_until(lambda: any('"current_index":17,"current_attempt":2' in line for line in self.recorded()), "a record of the second attempt", 60)
+        process.kill()
+        process.wait()
+        about = self.answer("describe", "sample/17", "--last")
+        (loading,) = about["loading"]
+        self.assertEqual((about["state"], loading["sample"], loading["attempt"]), ("ended", 17, 2))
+        self.assertIsInstance(loading["seconds"], float)
+        self.assertRegex(loading["seen"], r"^20\d\d-\d\d-\d\dT")
+        self.assertIn("worker_died", [e["kind"] for e in about["events"]])
+        self.assertRegex(self.penstock("describe", "sample/17", "--last")[1], r"(?m)^  was being loaded  by worker/\d \(pid \d+\) for ")
+
     def test_the_file_is_private_to_its_user_and_contains_no_environment(self):
         self.crash()
         (path,) = self.records()

@@ -87,9 +87,22 @@ TEST_CASE("while a sample is being loaded, its history says by whom, for how lon
           "  loading now       by worker/3 (pid 17) for 14.2 s, attempt 2\n");
   }
   CHECK(history_of("5", status_while_loading(), json::array(), no_quarantine).at("loading").empty());
-  json ended = status_while_loading();
-  ended["state"] = "ended";
-  CHECK(history_of("51", ended, json::array(), no_quarantine).at("loading").empty());
+}
+
+TEST_CASE("after a session was killed, the history of the sample that it waited for says by whom and since when it was being loaded") {
+  json killed = status_while_loading();
+  killed["state"] = "ended";
+  killed["outcome"] = "died";
+  killed["status_time"] = "2026-11-27T09:12:59.123456Z";
+  killed["stalled"] = {{"kind", "sample"}, {"text", "waiting for worker/3"}, {"seconds", 44.2}, {"worker", 3}};
+  json death = death_over_51();
+  CHECK(history_for_people(history_of("51", killed, {death}, no_quarantine), 0) ==
+        "sample 51 (cats/tom.jpg)\n"
+        "  11-27 09:12:44    worker 1 (pid 16) ended: SIGSEGV, while loading sample 51 (cats/tom.jpg)\n"
+        "  was being loaded  by worker/3 (pid 17) for 14.2 s, attempt 2, when its status was recorded at 2026-11-27 09:12:59.123; the stream had made "
+        "no progress for 44.2 s\n");
+  killed["workers"][0]["current_sample"] = nullptr;  // it ended in an orderly way
+  CHECK(history_of("51", killed, json::array(), no_quarantine).at("loading").empty());
 }
 
 TEST_CASE("in a data loader the sample that is being loaded is known by its name, and the time may be that of its batch") {

@@ -66,7 +66,8 @@ bool is_same_batch(const json& one, const json& other) {
 json loading_now(const json& status, const std::string& sample) {
   json found = json::array();
   const work_kind kind = kind_of(status);
-  if (kind == work_kind::jobs || status.at("state") == "ended") return found;  // a record shows what was loaded last
+  if (kind == work_kind::jobs) return found;
+  const json stalled = status.value("stalled", json());
   for (const json& w : status.at("workers")) {
     const std::string name = work_of(w, kind);
     json one{{"sample", w.value("current_index", json())}, {"path", name}};
@@ -77,6 +78,8 @@ json loading_now(const json& status, const std::string& sample) {
     one["attempt"] = w.value("current_attempt", json());
     one["seconds"] = w.value(kind == work_kind::batches ? "current_work_seconds" : "current_sample_seconds", json());
     one["batch_seconds"] = kind == work_kind::batches ? w.value("current_sample_seconds", json()) : json();
+    one["seen"] = status.value("status_time", json());
+    one["stalled_seconds"] = stalled.is_object() && stalled.value("worker", json()) == w.at("id") ? stalled.at("seconds") : json();
     found.push_back(std::move(one));
   }
   return found;
@@ -115,14 +118,19 @@ json history_of(const std::string& sample, const json& status, const json& all_e
 
 namespace {
 
-/// "by worker/3 (pid 17) for 14 s, attempt 2".
+/// "by worker/3 (pid 17) for 14 s, attempt 2; the stream has made no progress for 16 s".
 std::string loading_for_people(const json& one) {
   const bool of_batch = !one.at("seconds").is_number();
-  const json& seconds = one.at(of_batch ? "batch_seconds" : "seconds");
-  const std::string time = seconds.is_number() ? duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9))) : "";
+  const auto in_words = [](const json& seconds) {
+    return seconds.is_number() ? duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9))) : std::string();
+  };
+  const std::string time = in_words(one.at(of_batch ? "batch_seconds" : "seconds"));
+  const std::string stall = in_words(one.at("stalled_seconds"));
   const std::string since = time.empty() ? "" : of_batch ? fmt::format(", in a batch begun {} ago", time) : " for " + time;
-  return fmt::format("by worker/{} (pid {}){}{}", text_of(one.at("worker")), text_of(one.at("pid")), since,
-                     one.at("attempt").is_number() ? ", attempt " + text_of(one.at("attempt")) : "");
+  return fmt::format("by worker/{} (pid {}){}{}{}{}", text_of(one.at("worker")), text_of(one.at("pid")), since,
+                     one.at("attempt").is_number() ? ", attempt " + text_of(one.at("attempt")) : "",
+                     one.at("seen").is_string() ? ", when its status was recorded at " + utc_for_people(one.at("seen")) : "",
+                     stall.empty() ? "" : fmt::format("; the stream {} made no progress for {}", one.at("seen").is_string() ? "had" : "has", stall));
 }
 
 }  // namespace
@@ -150,7 +158,8 @@ std::string history_for_people(const json& about, std::size_t width) {
     out += history_line("  delivered", fmt::format("batch {} of epoch {}, {} it", text_of(batch.at("seq")), text_of(batch.at("epoch")),
                                                    batch.at("with_it") == true ? "with" : "without"), width);
   }
-  for (const json& one : loading) out += history_line("  loading now", loading_for_people(one), width);
+  for (const json& one : loading)
+    out += history_line(one.at("seen").is_string() ? "  was being loaded" : "  loading now", loading_for_people(one), width);
   if (quarantine.is_object()) {
     std::string causes;
     for (const json& cause : quarantine.at("causes")) causes += (causes.empty() ? "" : ", ") + text_of(cause);

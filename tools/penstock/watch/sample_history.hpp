@@ -16,8 +16,9 @@ namespace penstock::cli {
 /// Whether the event, or an entry of `quarantine list`, is about this sample.
 [[nodiscard]] bool is_about_sample(const nlohmann::ordered_json& what, const std::string& sample);
 
-/// The workers that are loading the sample now, from a status: [{"sample", "path", "worker", "pid", "attempt", "seconds", "batch_seconds"}].
-/// `attempt` is null in a data loader; `seconds` is null if only the time since its batch was begun is known.
+/// The workers that are loading the sample, from a status: [{"sample", "path", "worker", "pid", "attempt", "seconds", "batch_seconds", "seen",
+/// "stalled_seconds"}]. `attempt` is null in a data loader; `seconds` is null if only the time since its batch was begun is known. `seen`: when
+/// that was so, if the status is from a record; else null. `stalled_seconds`: for how long the stream has waited for it; null if it does not.
 [[nodiscard]] nlohmann::ordered_json loading_now(const nlohmann::ordered_json& status, const std::string& sample);
 
 /// {"sample", "loading": loading_now(), "events", "batch", "quarantine": null or its entry}. `events` also has the recovery of its batch.
