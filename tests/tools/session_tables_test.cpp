@@ -678,6 +678,42 @@ TEST_CASE("status advises on a sample that has hung only while a worker tries it
   CHECK(told().find("after 40 s\n") != std::string::npos);
 }
 
+TEST_CASE("the description of the scheduler says that the stream is stalled, on what and for how long") {
+  for (const bool pool : {false, true}) {
+    session_status s = pool ? loader_status() : status_with(std::nullopt);
+    const nlohmann::ordered_json batches{{"loading", 1}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}};
+    const auto described = [&] { return cli::description_for_people(cli::description_of({{"status", telemetry::as_json(s)}, {"batches", batches}, {"waits_for", "x"}}, {}), 0); };
+    CHECK(described().find("stalled") == std::string::npos);
+    s.stalled = stall_report{"sample", "waiting for worker/1, which has been loading sample 7 for 34 s", 34, 1};
+    CHECK(described().find("  state             ok, stalled\n  stalled for       34 s, waiting for worker/1, which has been loading sample 7 for 34 s\n") != std::string::npos);
+  }
+}
+
+TEST_CASE("status and why say who paused a session, and how long a stop has lasted") {
+  for (session_status s : {status_with(std::nullopt), loader_status()}) {
+    s.state = "paused";
+    auto status = telemetry::as_json(s);
+    status["paused_by"] = "`penstock headroom`, for its own measurement";
+    CHECK(cli::status_for_people(status, {}, 0).find("\npaused by `penstock headroom`, for its own measurement\n") != std::string::npos);
+    status["state"] = "stopping";
+    status["paused_by"] = nullptr;
+    status["stopping_seconds"] = 12.3;
+    CHECK(cli::status_for_people(status, {}, 0).find("  stopping for 12 s  pid") != std::string::npos);
+  }
+  auto why = why_of_two_workers();
+  why["state"] = "paused";
+  why["paused_by"] = "`penstock pause`";
+  CHECK(cli::why_for_people(why, 0, " --session a") == "An operator has paused the session.\n  `penstock resume --session a` ends the pause.\n");
+  why["paused_by"] = "the program";
+  CHECK(cli::why_for_people(why, 0) == "The session was paused by the program.\n  `penstock resume` would end the pause, too.\n");
+  session_status s = status_with(std::nullopt);
+  s.state = "paused";
+  CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock resume");
+  auto status = telemetry::as_json(s);
+  status["paused_by"] = "the program";
+  CHECK(cli::hint_after_status(status).empty());
+}
+
 TEST_CASE("status says how to list quarantined samples") {
   session_status s = status_with(std::nullopt);
   s.quarantined = 1;

@@ -41,6 +41,7 @@ json description_of(const json& pipeline, const target& meant) {
   const bool pool = is_pool(s);
   if (pool) about["pool"] = true;
   about["of"] = words_for(kind_of(s)).name;
+  if (meant.means(target_kind::scheduler)) about["stalled"] = s.value("stalled", json());
   if (meant.means(target_kind::scheduler) && pool) {
     about["jobs"] = s.at("jobs");
     if (kind_of(s) == work_kind::batches) {
@@ -161,9 +162,14 @@ void add_death(fields& f, const json& d, work_kind kind) {
   f.quote("  last output", text_of(d.at("last_output")));
 }
 
+void add_state(fields& f, const json& about) {
+  f.add("state", state_in_words(about));
+  if (const std::string stall = stall_for_people(about); !stall.empty()) f.add("stalled for", stall);
+}
+
 void add_scheduler(fields& f, const json& about, const json& s) {
   f.heading(fmt::format("scheduler of {}", text_of(about.at("session"))));
-  f.add("state", text_of(about.at("state")));
+  add_state(f, about);
   f.add("epoch", text_of(s.at("epoch")));
   f.add("delivered",
         fmt::format("{} of {} in {}", text_of(s.at("samples_delivered")),
@@ -186,7 +192,7 @@ void add_jobs(fields& f, const json& about, const json& jobs) {
   const work_kind kind = kind_of(about);
   const work_words words = words_for(kind);
   f.heading(fmt::format("{} of {}", words.items, text_of(about.at("session"))));
-  f.add("state", text_of(about.at("state")));
+  add_state(f, about);
   if (kind == work_kind::batches) f.add("epoch", text_of(about.value("epoch", json())));
   f.add("progress", jobs_for_people(about));
   f.add("retried", counted(jobs.at("retried").get<std::uint64_t>(), words.item, words.items));
