@@ -125,8 +125,7 @@ class BadJpegsTest(PenstockTest):
 
 
 class UnusableNvjpegTest(PenstockTest):
-    """Only on a GPU."""
-
+    @unittest.skipIf(DEVICE != "cuda", "PENSTOCK_TEST_DEVICE=cuda")
     def test_with_an_old_or_missing_nvjpeg_gpu_is_refused_and_under_hybrid_the_workers_decode_everything(self):
         make_photos(os.path.join(self.folder, "good"), GOOD)
         config = self.write("good.toml", CONFIG.format(folder="good"))
