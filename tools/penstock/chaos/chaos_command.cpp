@@ -196,6 +196,7 @@ result<fault_injector_settings> fault_injector_of(const chaos_options& o, const 
   n.seed = o.seed;
   n.places = settings.loader.limits.max;
   n.intensity = settings.loader.restart.intensity;
+  n.max_attempts = settings.quarantine.max_attempts;
   n.faults = o.faults;
   if (!o.seconds.empty()) {
     const auto time = parse_time_option("--seconds", o.seconds, 0s, 24h * 365);

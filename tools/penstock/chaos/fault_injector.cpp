@@ -76,7 +76,7 @@ void fault_injector::attack(Session& session, std::uint64_t memory_max_bytes) {
   memory_max_bytes_ = memory_max_bytes;
   first_of_session_ = faults_.size();
   owner_.reset();
-  unblamed_.clear();
+  victims_.emplace(settings_.intensity, settings_.max_attempts);
   wake_.notify_all();
 }
 
@@ -118,7 +118,7 @@ void fault_injector::hear_of_owner(const event& e) {
 }
 
 void fault_injector::hear_of_worker(const event& e) {
-  if (e.kind == event_kind::worker_died && e.worker && !e.sample) unblamed_[*e.worker].push_back(e.time);
+  if (e.kind == event_kind::worker_died && e.worker && victims_) victims_->worker_died(*e.worker, e.sample, e.time);
   for (std::size_t i = first_of_session_; i < faults_.size(); ++i) {
     chaos_fault& f = faults_[i];
     const double since = seconds(e.time - f.struck);
@@ -187,16 +187,12 @@ bool fault_injector::owner_may_be_struck(const session_status& now) const {
          now.batches_delivered > owner_->delivered;
 }
 
-bool fault_injector::may_be_struck(const worker_status& w) {
+bool fault_injector::may_be_struck(const worker_status& w) const {
   if (w.id >= settings_.places || w.state != "ready" || !w.pid) return false;
   const bool struck =
       std::any_of(faults_.begin() + static_cast<std::ptrdiff_t>(first_of_session_), faults_.end(),
                   [&](const chaos_fault& f) { return f.worker == w.id && f.incarnation == w.incarnation; });
-  if (struck) return false;
-  auto& deaths = unblamed_[w.id];
-  const auto now = std::chrono::system_clock::now();
-  while (!deaths.empty() && now - deaths.front() > settings_.intensity.within) deaths.pop_front();
-  return deaths.size() < std::max<std::size_t>(1, settings_.intensity.max);
+  return !struck && victims_->may_be_struck(w.id, w.current_index, std::chrono::system_clock::now());
 }
 
 /// False if there is no victim now.

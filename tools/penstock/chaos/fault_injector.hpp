@@ -7,21 +7,18 @@
 // alone and cleared.
 //
 // It hits an owner's process only after a batch of that process has been acknowledged: an owner that is killed
-// earlier waits longer each time before it restarts (rule D18). It spares a worker's place when
-// [loader.restart] intensity allows no further death that is not blamed on a sample, because the run could
-// then end (rules D16 and D17). If a kind of fault finds no victim, another kind takes its turn. Only workers
-// with a sample are made to hang: the others have no deadline to miss.
+// earlier waits longer each time before it restarts (rule D18). victim_book says which workers it spares. If a
+// kind of fault finds no victim, another kind takes its turn. Only workers with a sample are made to hang: the
+// others have no deadline to miss.
 #pragma once
 
 #include "runtime/base/clock.hpp"
+#include "tools/penstock/chaos/victim_book.hpp"
 
-#include <penstock/config.hpp>
 #include <penstock/session.hpp>
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -43,6 +40,7 @@ struct fault_injector_settings {
   std::uint64_t seed = 1;
   std::uint32_t places = 1;             ///< the victims are the workers 0 .. places - 1
   loader_intensity_config intensity{};  ///< limit on counted deaths of workers: [loader.restart]
+  std::uint32_t max_attempts = 3;       ///< [quarantine]
 };
 
 /// One fault and its consequences.
@@ -83,7 +81,7 @@ class fault_injector {
   bool strike_once();
   void watch_owner(const session_status& now);
   [[nodiscard]] bool owner_may_be_struck(const session_status& now) const;
-  [[nodiscard]] bool may_be_struck(const worker_status& w);
+  [[nodiscard]] bool may_be_struck(const worker_status& w) const;
   void hear_of_owner(const event& e);
   void hear_of_worker(const event& e);
   void hear_of_batch(const event& e);
@@ -102,8 +100,7 @@ class fault_injector {
     bool struck = false;
   };
   std::optional<owner_seen> owner_;
-  // Per place: deaths not blamed on a sample, which may count. One more may be in progress.
-  std::map<std::uint32_t, std::deque<std::chrono::system_clock::time_point>> unblamed_;
+  std::optional<victim_book> victims_;  // this session's
   const steady_time begun_ = std::chrono::steady_clock::now();
   bool over_ = false;
   std::thread thread_;
