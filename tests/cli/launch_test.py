@@ -342,22 +342,22 @@ class LaunchTest(PenstockTest):
             self.assertEqual(code, EXIT_USAGE, verb)
             self.assertIn("choose a rank of 'slow' with --session (slow-rank0, slow-rank1)", err)
         self.group_verb("scale", "3", "--group", "slow")
-        self.wait_until(lambda: [sum(w["pid"] is not None for w in rank["status"]["workers"])
-                                 for rank in self.group_verb("status", "--group", "slow")["ranks"]] == [3, 3], "three workers each")
+        for rank in (0, 1):
+            self.wait_until(lambda: len(self.ready_workers("slow-rank%d" % rank)) == 3, "three workers each")
         drained = self.group_verb("drain", "worker/2", "--group", "slow")
         self.assertEqual([rank["drain"] for rank in drained["ranks"]], [[2], [2]])
-        workers = [self.workers_of_rank("slow-rank%d" % rank) for rank in (0, 1)]
+        before = [self.workers_of_rank("slow-rank%d" % rank) for rank in (0, 1)]
         restarted = self.group_verb("restart", "workers", "--group", "slow")
         for rank in restarted["ranks"]:
             self.assertLessEqual({0, 1}, set(rank["restart"]))
         for rank in (0, 1):
-            self.wait_until(lambda: self.are_others(self.workers_of_rank("slow-rank%d" % rank), workers[rank]), "other workers")
+            workers = self.wait_until(lambda: self.if_others(self.ready_workers("slow-rank%d" % rank), before[rank]), "other workers")
         _, out, _ = self.penstock("describe", "scheduler", "--group", "slow")
         self.assertIn("rank 1 (slow-rank1):", out)
         self.assertEqual([rank["description"]["session"] for rank in self.group_verb("describe", "all", "--group", "slow")["ranks"]],
                          ["slow-rank0", "slow-rank1"])
         self.assertIn("there is no worker/9", self.group_verb("describe", "worker/9", "--group", "slow", expect=EXIT_NO_TARGET)["ranks"][1]["error"])
-        signal_process(self.workers_of_rank("slow-rank1")[0], signal.SIGSEGV)
+        signal_process(workers[0], signal.SIGSEGV)  # a worker of rank 1 that is ready, so it writes its stack
         self.wait_until(lambda: '"rank":1' in self.penstock("logs", "workers", "--previous", "--group", "slow", "--json")[1],
                         "what the worker of rank 1 wrote")
         self.penstock("stop", "--session", "other")
@@ -421,11 +421,14 @@ class LaunchTest(PenstockTest):
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 
     @staticmethod
-    def are_others(pids, before):
-        return len(pids) > 1 and not set(pids) & set(before)
+    def if_others(pids, before):
+        return pids if len(pids) > 1 and not set(pids) & set(before) else None
 
     def workers_of_rank(self, session):
         return [w["pid"] for w in self.group_verb("status", "--session", session)["workers"] if w["pid"] is not None]
+
+    def ready_workers(self, session):
+        return [w["pid"] for w in self.group_verb("status", "--session", session)["workers"] if w["state"] == "ready"]
 
     def test_deaths_of_a_group_name_the_ranks_that_were_lost(self):
         process = self.start_sessions(self.slow_stream(samples=40000), ranks=2)
