@@ -134,6 +134,13 @@ class PenstockTest(unittest.TestCase):
         except OSError as refused:
             self.skipTest("no lease on files of %s: %s" % (self.folder, refused))
 
+    @staticmethod
+    def journal_lines(path):
+        """The lines of a journal. Leaves out one that is being written, or whose writer was killed: at the border of a page the kernel
+        writes a line in two steps."""
+        with open(path) as file:
+            return [json.loads(line) for line in file if line.endswith("}\n")]
+
     def live_status(self, session, timeout=20):
         """The status of a running session, read directly from its control socket: under load, the state to observe could be over before a
         program has started. None if no session answers, or if the session ends while it answers."""

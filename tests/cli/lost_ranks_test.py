@@ -100,9 +100,7 @@ class LostRanksTest(PenstockTest):
         found = []
         for rank in range(RANKS):
             path = os.path.join(self.folder, "seen-rank%d" % rank)
-            with open(path) as file:
-                lines = [json.loads(line) for line in file]
-            found.append([(one["epoch"], one["samples"], one["digest"]) for one in lines if "batch" in one])
+            found.append([(one["epoch"], one["samples"], one["digest"]) for one in self.journal_lines(path) if "batch" in one])
             os.remove(path)
         return found
 

@@ -229,8 +229,7 @@ class OwnerProcessTest(PenstockTest):
     def test_a_journal_has_every_batch_in_order_and_repeats_the_one_in_which_an_owner_was_killed(self):
         path = os.path.join(self.folder, "journal.jsonl")
         report, _ = self.run_under_kills("journal", 6, "--sink", "journal:" + path)
-        with open(path) as file:
-            lines = [json.loads(line) for line in file.read().splitlines() if line]
+        lines = self.journal_lines(path)
         owners = [line["owner"] for line in lines if "batch" not in line]
         self.assertEqual(len(owners), 7)
         self.assertEqual([d["pid"] for d in report["gpu"]["deaths"]], owners[:-1])

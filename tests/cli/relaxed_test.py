@@ -10,14 +10,13 @@ class RelaxedTest(PenstockTest):
         return self.write(name + ".toml", 'name = "%s"\n' % name + synthetic(samples=8 * BATCHES, epochs=2, dataset=dataset, more=more)
                           + '\n[scheduler]\norder = "relaxed"\nwindow = %d\n' % window)
 
-    # Sample 100 of the dataset is slow in every epoch; no sample's bytes depend on that.
-    LATE = 'faults = [{sample = 100, kind = "slow", seconds = 1, times = 0}]'
+    def late(self, sample=100, seconds=1):
+        """This sample is slow in every epoch; no sample's bytes depend on that."""
+        return 'faults = [{sample = %d, kind = "slow", seconds = %d, times = 0}]' % (sample, seconds)
 
     def journal(self, path):
         """(epoch, batch) of each delivery, in order; the digests by batch."""
-        with open(path) as file:
-            lines = [json.loads(line) for line in file]
-        batches = [line for line in lines if "batch" in line]
+        batches = [line for line in self.journal_lines(path) if "batch" in line]
         return [(line["epoch"], line["batch"]) for line in batches], {(line["epoch"], line["batch"]): line["digest"] for line in batches}
 
     def check_order(self, order, window):
@@ -31,28 +30,30 @@ class RelaxedTest(PenstockTest):
 
     def test_batches_pass_a_late_one_and_the_digests_are_those_of_strict_order(self):
         strict = self.digests(self.config("strict"), "--set", 'scheduler.order="strict"', "--workers", 3)
-        config = self.config(dataset=self.LATE)
         for window in (1, 8):
             with self.subTest(window=window):
-                path = os.path.join(self.folder, "journal-%d" % window)
-                # With more slots, the worker of the late batch may also hold the next one, and only that one could pass it.
-                report = self.run_json(config, "--digest", "--workers", 3, "--slots", 1, "--sink", "journal:" + path,
-                                       "--set", "scheduler.window=%d" % window)
-                self.check_sums(report)
-                self.assertEqual([epoch["digest"] for epoch in report["epochs"]], strict)
-                order, _ = self.journal(path)
-                self.check_order(order, window)
+                for seconds in (1, 10, 100):  # on a busy machine the other workers may start that late
+                    path = os.path.join(self.folder, "journal-%d-%d" % (window, seconds))
+                    # With more slots, the worker of the late batch may also hold the next one, and only that one could pass it.
+                    report = self.run_json(self.config(dataset=self.late(seconds=seconds)), "--digest", "--workers", 3, "--slots", 1,
+                                           "--sink", "journal:" + path, "--set", "scheduler.window=%d" % window)
+                    self.check_sums(report)
+                    self.assertEqual([epoch["digest"] for epoch in report["epochs"]], strict)
+                    order, _ = self.journal(path)
+                    self.check_order(order, window)
+                    if all(epoch["early_batches"] for epoch in report["epochs"]):
+                        break
                 self.assertNotEqual(order, sorted(order))
                 for epoch in report["epochs"]:
                     self.assertGreaterEqual(epoch["early_batches"], 1)
                     self.assertIn(epoch["most_early"], range(1, window + 1))
 
     def test_a_run_in_strict_order_has_no_early_batch(self):
-        report = self.run_json(self.config(dataset=self.LATE), "--set", 'scheduler.order="strict"', "--workers", 3)
+        report = self.run_json(self.config(dataset=self.late()), "--set", 'scheduler.order="strict"', "--workers", 3)
         self.assertEqual([(epoch["early_batches"], epoch["most_early"]) for epoch in report["epochs"]], [(0, 0), (0, 0)])
 
     def test_a_run_that_is_resumed_again_and_again_delivers_each_batch_once(self):
-        config = self.config(dataset=self.LATE)
+        config = self.config(dataset=self.late())
         expected = self.digests(config, "--set", 'scheduler.order="strict"', "--workers", 3)
         state, path = os.path.join(self.folder, "r.state"), os.path.join(self.folder, "journal")
         early, digests = 0, {}
@@ -66,17 +67,19 @@ class RelaxedTest(PenstockTest):
         self.assertGreater(early, 0)
 
     def test_a_strict_run_continues_from_a_relaxed_state(self):
-        config = self.config(dataset='faults = [{sample = %d, kind = "slow", seconds = 3, times = 0}]' % self.sample_of_batch(4))
+        config = self.config(dataset=self.late(self.sample_of_batch(4), seconds=600))
         state, path = os.path.join(self.folder, "r.state"), os.path.join(self.folder, "journal")
         # With more slots, the worker of the late batch holds so many others that fewer than 10 can pass it.
         process = self.start("run", config, "--workers", 3, "--slots", 3, "--state", state, "--sink", "journal:" + path, "--quiet")
         self.wait_until(lambda: os.path.exists(path) and len(self.journal(path)[0]) >= 10, "batches that pass the late one")
-        signal_process(process.pid, signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        self.wait_until(lambda: (self.live_status("r") or {}).get("state") == "stopping", "the stop")
+        process.send_signal(signal.SIGTERM)  # it no longer waits for the sample
         process.communicate(timeout=60)
         before, _ = self.journal(path)
         self.assertNotIn((0, 4), before)
         self.assertGreater(max(before), (0, 4))
-        self.run_json(config, "--workers", 3, "--state", state, "--sink", "journal:" + path, "--set", 'scheduler.order="strict"')
+        self.run_json(config, "--workers", 3, "--state", state, "--sink", "journal:" + path, "--set", 'scheduler.order="strict"', "--set", "dataset.faults=[]")
         order, _ = self.journal(path)
         self.assertEqual(sorted(order), [(e, b) for e in range(2) for b in range(BATCHES)])
         self.assertEqual(order[len(before):], sorted(order[len(before):]))
@@ -87,7 +90,7 @@ class RelaxedTest(PenstockTest):
         return json.loads(out)["samples"][0]
 
     def test_deaths_of_workers_and_of_the_owner_change_no_digest(self):
-        config = self.config("mortal", 'wait = "1ms"\nfaults = [{sample = 100, kind = "slow", seconds = 0.3, times = 0}, '
+        config = self.config("mortal", 'wait = "4ms"\nfaults = [{sample = 100, kind = "slow", seconds = 0.3, times = 0}, '
                              '{sample = 5, kind = "segv", times = 1}, {sample = 300, kind = "segv", times = 1}]',
                              more='[gpu.restart]\nintensity = { max = 100, within = "60s" }')
         strict = self.digests(config, "--set", 'scheduler.order="strict"', "--workers", 3)
@@ -98,7 +101,8 @@ class RelaxedTest(PenstockTest):
             self.wait_until(lambda: os.path.exists(path) and len(set(self.journal(path)[0])) >= batches, "%d batches" % batches)
             owners = [pid for pid in descendants_of(process.pid) if name_of(pid).startswith("penstock-gpu")]
             for pid in owners:
-                signal_process(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may be the end of the run already
+                    signal_process(pid, signal.SIGKILL)
         out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, EXIT_OK, err)
         report = json.loads(out)
