@@ -1,4 +1,5 @@
 """A suspended job of `penstock launch FILE`: the whole job, only the launcher, only one rank, or one in a debugger; and ranks that hang.
+A suspended session of `penstock run`.
 
 With PENSTOCK_TEST_PAUSES=N: N pauses of 5 to 60 s with the usual time limits (the soak).
 """
@@ -78,6 +79,26 @@ class PauseTest(PenstockTest):
 
     def test_ranks_that_are_all_suspended_for_less_than_twice_their_time_are_not_lost(self):
         self.check_pauses(lambda process: list(self.rank_pids(process).values()), [2.6 * LOST_AFTER], lost_after=2 * LOST_AFTER)
+
+    def test_suspending_a_session_with_or_without_its_processes_loses_none(self):
+        limit = 10 if PAUSES else 1.2
+        config = self.write("alone.toml", synthetic(300, "64B", 10, 10**6, dataset='wait = "4ms"', more='[loader]\nworkers = 2\n[loader.hang]\n'
+                                                    'heartbeat_timeout = "%gs"\nitem_timeout = "%gs"\n' % (limit, limit)))
+        process = self.start("run", config, "--json", "--quiet", "--digest", "--set", "gpu.placement=process")
+        self.wait_until(lambda: (self.live_status("alone") or {}).get("batches_delivered"), "a batch", 60)
+        below = set(descendants_of(process.pid))
+        for turn in range(PAUSES or 3):
+            self.pause([process.pid] if turn == 1 else self.tree_of(process), random.uniform(5, 60) if PAUSES else 2.5 * limit)
+            time.sleep(0.3)  # the session runs between two pauses
+            self.assertEqual(set(descendants_of(process.pid)), below)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, EXIT_TERMINATED, err)
+        report = json.loads(out)
+        self.assertEqual([(report[kind]["deaths"], report[kind]["restarts"]) for kind in ("workers", "gpu")], [([], 0)] * 2, err)
+        digests = [epoch["digest"] for epoch in report["epochs"] if epoch["complete"]]
+        self.assertGreater(len(digests), 0)
+        self.assertEqual(self.digests(config, "--set", "dataset.wait=0s", "--set", "sampler.epochs=%d" % len(digests)), digests)
 
     def check_replaced(self, process, config, lost, why):
         """This rank was replaced once and named; the others were not affected."""

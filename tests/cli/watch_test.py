@@ -302,6 +302,10 @@ class StuckTest(PenstockTest):
         program = self.worker_program("echo about to hang")
         self.start("run", self.write("stuck.toml", text + program), "--workers", 1, "--quiet")
         self.wait_until(lambda: "stalled for" in self.penstock("status")[1], "the stall", seconds=40)
+        self.assertRegex(self.penstock("sessions")[1], r"(?m)^stuck +ok, stalled for \d+ s ")
+        looks = [json.loads(self.penstock("top", "--once", "--json")[1])["device_waited_seconds"] for _ in range(2)]
+        self.assertGreater(looks[0], 4)  # the wait has not ended
+        self.assertGreater(looks[1], looks[0])
         _, out, _ = self.penstock("describe", "worker/0")
         self.assertRegex(out, r"(?m)^  stalled for +\d+ s, waiting for worker/0, which has been loading sample ")
         self.assertRegex(out, r"(?m)^  output +about to hang$")

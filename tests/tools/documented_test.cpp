@@ -22,8 +22,10 @@ std::string document() {
 
 TEST_CASE("docs/operating.md explains every kind of event") {
   const std::string text = document();
-  for (int kind = 0; kind <= static_cast<int>(event_kind::job_raised); ++kind) {
-    const std::string name = name_of(static_cast<event_kind>(kind));
+  for (int i = 0;; ++i) {
+    const auto kind = static_cast<event_kind>(i);
+    const std::string name = name_of(kind);
+    if (name == "run_failed" && kind != event_kind::run_failed) break;  // beyond the last kind
     INFO(name);
     CHECK(text.find("`" + name + "`") != std::string::npos);
   }

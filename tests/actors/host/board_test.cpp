@@ -122,7 +122,10 @@ TEST_CASE("a data loader's batches are counted like a session's") {
   board.loader_batch_taken(3, 16, 0, start + 1s);
   board.loader_batch_taken(3, 12, 0, start + 2s);
   board.wait_begins(start + 2s);
+  CHECK(board.waited_seconds(start + 4s) == 2.0);
+  CHECK(board.report({}, start + 4s).device_waited_seconds == 2.0);
   board.wait_ends(start + 5s);
+  CHECK(board.waited_seconds(start + 9s) == 3.0);
   const session_status s = board.status();
   CHECK(std::tuple(s.epoch, s.batches_delivered, s.samples_delivered) == std::tuple(3U, 2U, 28U));
   const run_report r = board.report({}, start + 5s);
