@@ -417,8 +417,9 @@ class HostsTest(LoaderCase):
             SCALE = value
 
         pool = self.pool(initializer=begin, initargs=(7,))
-        self.host(pool.hosts_join_at)
+        self.host(pool.hosts_join_at, PENSTOCK_GROUP_SECRET="no job on this host may know it")
         self.assertEqual(list(pool.map(lambda x: x * SCALE, range(50), chunksize=7)), [7 * x for x in range(50)])
+        self.assertIsNone(pool.submit(os.getenv, "PENSTOCK_GROUP_SECRET").result())
         large = numpy.arange(2_000_000)
         numpy.testing.assert_array_equal(pool.submit(lambda a: a[::-1], large).result(), large[::-1])
         with self.assertRaisesRegex(ZeroDivisionError, "zero") as raised:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import penstock
 import penstock.torch
@@ -98,6 +99,15 @@ class TemplateTest(unittest.TestCase):
         core = max(os.sched_getaffinity(0))
         with penstock.Pool(2, loader={**TEMPLATE, "affinity": [core]}) as pool:
             self.assertEqual({core}, pool.submit(lambda: os.sched_getaffinity(0)).result(60))
+
+    def test_neither_the_template_nor_a_worker_has_the_secret_of_a_group(self):
+        with unittest.mock.patch.dict(os.environ, PENSTOCK_GROUP_SECRET="of the program and no other process"):
+            for method in (TEMPLATE, {"start_method": "exec"}):
+                with penstock.Pool(1, loader=method) as pool:
+                    self.assertIsNone(pool.submit(os.getenv, "PENSTOCK_GROUP_SECRET").result(60))
+                    for pid in children():
+                        with open(f"/proc/{pid}/environ", "rb") as environment:
+                            self.assertNotIn(b"PENSTOCK_GROUP_SECRET=", environment.read(), method)
 
     def test_a_killed_worker_is_replaced_and_reported_as_a_death(self):
         with penstock.Pool(1, loader=TEMPLATE) as pool:
