@@ -53,9 +53,14 @@ class NamesTest(PenstockTest):
 
 
 class OwnFilesTest(NamesTest):
+    SAME = ("--report", "report.json", "--sink", "journal:seen", "--digest")
+
     def check_files(self, launcher):
         config = self.stream(more='[metrics]\nlisten = "127.0.0.1:%d"\n' % self.free_ports(3))
-        self.run_ranks(launcher, 3, config, "--report", "report.json", "--sink", "journal:seen", "--digest")
+        self.run_ranks(launcher, 3, config, *self.SAME)
+        self.check_files_of_ranks(config)
+
+    def check_files_of_ranks(self, config):
         for rank in range(3):
             report = json.loads(self.read("report.json-rank%d" % rank))
             self.assertEqual((report["rank"], report["outcome"]), (rank, "finished"))
@@ -88,6 +93,17 @@ class OwnFilesTest(NamesTest):
     def test_ranks_of_torchrun_with_the_same_paths_write_separate_files(self):
         self.need_torchrun()
         self.check_files("torchrun")
+
+    def test_ranks_with_the_variables_of_srun_and_the_same_paths_write_separate_files(self):
+        config = self.stream()
+        step = dict(self.environment, SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_ID="0", SLURM_NTASKS="3", SLURM_NODEID="0",
+                    SLURM_TASKS_PER_NODE="3", SLURM_JOB_NODELIST="localhost")
+        ranks = [self.start("run", config, *self.SAME, "--quiet", "--set", "sampler.rank=auto", env=dict(step, SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank)))
+                 for rank in range(3)]
+        for rank in ranks:
+            _, err = rank.communicate(timeout=100)
+            self.assertEqual(rank.returncode, EXIT_OK, err)
+        self.check_files_of_ranks(config)
 
     @unittest.skipUnless(MPIRUN, "there is no mpirun (apt: openmpi-bin)")
     def test_ranks_of_mpirun_with_the_same_out_fill_separate_folders(self):
