@@ -1,6 +1,7 @@
 """Libraries that take an executor work with penstock.Pool as with ProcessPoolExecutor, and a killed worker costs no result.
 
-Each test is skipped without its library (tools/python-venv installs dask).
+Of an executor, dask uses `submit`, `_max_workers` and `shutdown`, and asyncio `submit` and `shutdown`; joblib has backends instead. Each test
+is skipped without its library (tools/python-venv installs dask).
 """
 
 import asyncio
