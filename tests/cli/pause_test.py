@@ -1,5 +1,5 @@
 """A suspended job of `penstock launch FILE`: the whole job, only the launcher, only one rank, or one in a debugger; and ranks that hang.
-A suspended session of `penstock run`.
+A suspended session of `penstock run`. Processes are suspended by SIGSTOP, and by the kernel's freezer where this process may use it.
 
 With PENSTOCK_TEST_PAUSES=N: N pauses of 5 to 60 s with the usual time limits (the soak).
 """
@@ -11,7 +11,54 @@ LOST_AFTER = 2.0
 PAUSES = int(os.environ.get("PENSTOCK_TEST_PAUSES", "0"))
 
 
+class Freezer:
+    """A cgroup whose processes can be frozen, as container engines and Slurm do it. Raises OSError where that is not possible."""
+
+    def __init__(self):
+        first = os.path.isdir("/sys/fs/cgroup/freezer")  # cgroup v1
+        self.folder = "/sys/fs/cgroup/%spenstock-test-%d" % ("freezer/" if first else "", os.getpid())
+        self.control, self.frozen, self.thawed = ("freezer.state", "FROZEN", "THAWED") if first else ("cgroup.freeze", "1", "0")
+        self.state, self.complete = (self.control, "FROZEN") if first else ("cgroup.events", "frozen 1")
+        os.mkdir(self.folder)
+
+    def write(self, name, text):
+        with open(os.path.join(self.folder, name), "w") as file:
+            file.write(text)
+
+    def is_frozen(self):
+        with open(os.path.join(self.folder, self.state)) as file:
+            return self.complete in file.read()
+
+    def join(self):
+        self.write("cgroup.procs", str(os.getpid()))
+
+    def pause(self, seconds):
+        self.write(self.control, self.frozen)
+        try:
+            while not self.is_frozen():
+                time.sleep(0.002)
+            time.sleep(seconds)  # real time: the pause that is tested
+        finally:
+            self.write(self.control, self.thawed)
+
+
 class PauseTest(PenstockTest):
+    def freezer(self):
+        """None where there is none. Removed at the end, when its processes have ended."""
+        try:
+            made = Freezer()
+            subprocess.run(["true"], check=True, preexec_fn=made.join)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        self.addCleanup(lambda: self.wait_until(lambda: self.removed(made.folder), "an empty cgroup"))
+        return made
+
+    @staticmethod
+    def removed(folder):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+        return not os.path.exists(folder)
+
     def stream(self, samples=1200, wait="4ms"):
         return self.write("slow.toml", synthetic(samples, "64B", 10, 3, dataset='wait = "%s"' % wait,
                                                  more="[loader]\nworkers = 1\n[log]\nlevel = \"warn\"\n"))
@@ -80,15 +127,29 @@ class PauseTest(PenstockTest):
     def test_ranks_that_are_all_suspended_for_less_than_twice_their_time_are_not_lost(self):
         self.check_pauses(lambda process: list(self.rank_pids(process).values()), [2.6 * LOST_AFTER], lost_after=2 * LOST_AFTER)
 
+    def test_freezing_the_whole_job_loses_no_rank(self):
+        freezer = self.freezer() or self.skipTest("this process may not use the freezer")
+        config = self.stream()
+        process = self.start_group(config, preexec_fn=freezer.join)
+        self.wait_for_batches()
+        ranks = self.rank_pids(process)
+        for seconds in (1.5 * LOST_AFTER, 3 * LOST_AFTER):
+            freezer.pause(seconds)
+            time.sleep(0.3)  # the job runs between two pauses
+        self.check_nobody_lost(process, ranks, config)
+
     def test_suspending_a_session_with_or_without_its_processes_loses_none(self):
         limit = 10 if PAUSES else 1.2
+        freezer = self.freezer()
         config = self.write("alone.toml", synthetic(300, "64B", 10, 10**6, dataset='wait = "4ms"', more='[loader]\nworkers = 2\n[loader.hang]\n'
                                                     'heartbeat_timeout = "%gs"\nitem_timeout = "%gs"\n' % (limit, limit)))
-        process = self.start("run", config, "--json", "--quiet", "--digest", "--set", "gpu.placement=process")
+        process = self.start("run", config, "--json", "--quiet", "--digest", "--set", "gpu.placement=process", preexec_fn=freezer and freezer.join)
         self.wait_until(lambda: (self.live_status("alone") or {}).get("batches_delivered"), "a batch", 60)
         below = set(descendants_of(process.pid))
-        for turn in range(PAUSES or 3):
-            self.pause([process.pid] if turn == 1 else self.tree_of(process), random.uniform(5, 60) if PAUSES else 2.5 * limit)
+        kinds = [lambda seconds: self.pause(self.tree_of(process), seconds), lambda seconds: self.pause([process.pid], seconds),
+                 *([freezer.pause] if freezer else [])]
+        for turn in range(PAUSES or 4):
+            kinds[turn % len(kinds)](random.uniform(5, 60) if PAUSES else 2.5 * limit)
             time.sleep(0.3)  # the session runs between two pauses
             self.assertEqual(set(descendants_of(process.pid)), below)
         process.send_signal(signal.SIGTERM)
@@ -163,11 +224,12 @@ class PauseTest(PenstockTest):
         random.seed(seed)
         print("seed", seed)
         config = self.stream(samples=60000 * PAUSES)  # the job must not end before the last pause
-        process = self.start_group(config, lost_after=10)
+        freezer = self.freezer()
+        process = self.start_group(config, lost_after=10, preexec_fn=freezer and freezer.join)
         self.wait_for_batches()
         ranks, replaced = self.rank_pids(process), 0
         for _ in range(PAUSES):
-            kind = random.choice(["all", "launcher", "rank"])
+            kind = random.choice(["all", "launcher", "rank", *(["frozen"] if freezer else [])])
             seconds = random.uniform(5, 60)
             print("%s for %.1f s" % (kind, seconds), flush=True)
             if kind == "rank":
@@ -178,7 +240,10 @@ class PauseTest(PenstockTest):
                 self.assertEqual({**ranks, lost: after[lost]}, after)
                 ranks, replaced = after, replaced + 1
             else:
-                self.pause(self.tree_of(process) if kind == "all" else [process.pid], seconds)
+                if kind == "frozen":
+                    freezer.pause(seconds)
+                else:
+                    self.pause(self.tree_of(process) if kind == "all" else [process.pid], seconds)
                 time.sleep(1)
                 self.assertEqual(self.rank_pids(process), ranks)
             self.wait_for_batches()
