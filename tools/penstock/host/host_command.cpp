@@ -112,9 +112,9 @@ void add_host_command(verb_table& verbs) {
        "version of penstock and, over a network, the same secret.\n\n"
        "Started as `python -m penstock host`, it also runs the jobs and datasets of Python sessions, but only over "
        "connections with a secret.\n\n"
-       "With --program it also runs the workers of \"custom\" datasets: with its own copy of the session's worker program, which must be the "
+       "With --program it also runs the workers of \"custom\" datasets, from its own copy of the session's worker program, which must be the "
        "same file. A session never sends a program, and cannot name another one.\n\n"
-       "With --on it starts hosts on other machines by ssh, where penstock must be on the PATH of a plain command. ssh must log in without "
+       "With --on it starts hosts on other machines by ssh. There, penstock must be on the PATH of commands that ssh runs. ssh must log in without "
        "a password. The hosts leave when this command ends.\n\n"
        "Exits with 0 when the sessions that it joined are over, or after SIGTERM once the workers have finished their batches; with 78 "
        "when a session refused this host, or if no worker can run here. Until a session answers, it tries again.",
