@@ -95,8 +95,7 @@ TEST_CASE("after a session was killed, the history of the sample that it waited 
   killed["outcome"] = "died";
   killed["status_time"] = "2026-11-27T09:12:59.123456Z";
   killed["stalled"] = {{"kind", "sample"}, {"text", "waiting for worker/3"}, {"seconds", 44.2}, {"worker", 3}};
-  json death = death_over_51();
-  CHECK(history_for_people(history_of("51", killed, {death}, no_quarantine), 0) ==
+  CHECK(history_for_people(history_of("51", killed, json::array({death_over_51()}), no_quarantine), 0) ==
         "sample 51 (cats/tom.jpg)\n"
         "  11-27 09:12:44    worker 1 (pid 16) ended: SIGSEGV, while loading sample 51 (cats/tom.jpg)\n"
         "  was being loaded  by worker/3 (pid 17) for 14.2 s, attempt 2, when its status was recorded at 2026-11-27 09:12:59.123; the stream had made "

@@ -681,6 +681,7 @@ TEST_CASE("status advises on a sample that has hung only while a worker tries it
 TEST_CASE("the description of the scheduler says that the stream is stalled, on what and for how long") {
   for (const bool pool : {false, true}) {
     session_status s = pool ? loader_status() : status_with(std::nullopt);
+    s.state = "ok";
     const nlohmann::ordered_json batches{{"loading", 1}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}};
     const auto described = [&] { return cli::description_for_people(cli::description_of({{"status", telemetry::as_json(s)}, {"batches", batches}, {"waits_for", "x"}}, {}), 0); };
     CHECK(described().find("stalled") == std::string::npos);

@@ -27,7 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
-constexpr auto answer_deadline = 2s;
+constexpr auto own_answer_deadline = 2s;
 constexpr auto feed_alone_from = 20s;  // from this value of --seconds on, `why` describes only the feed
 constexpr std::uint64_t epochs_max = 1'000'000;  // the largest [sampler] epochs
 
@@ -120,7 +120,7 @@ std::string name_for_headroom(const std::string& config_name) {
 json ask_own_session(const json& request) {
   for (const control::found_session& found : control::find_sessions()) {
     if (control::process_behind(found.path) != ::getpid()) continue;
-    const auto answer = control::ask(found.path, request, answer_deadline);
+    const auto answer = control::ask(found.path, request, own_answer_deadline);
     if (answer && answer->value("ok", false)) return answer->at("result");
   }
   return nullptr;
