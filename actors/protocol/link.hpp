@@ -20,6 +20,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 namespace penstock::protocol {
@@ -141,20 +142,22 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 
   /// False if there is nothing to read now.
   bool read_once() {
+    // On the stack: all links share the io thread, so none of them needs a buffer between reads.
+    std::array<char, 64 * 1024> incoming;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by reads
     boost::system::error_code status;
-    const std::size_t bytes = socket_.read_some(boost::asio::buffer(incoming_), status);
+    const std::size_t bytes = socket_.read_some(boost::asio::buffer(incoming), status);
     if (status == boost::asio::error::would_block || status == boost::asio::error::interrupted) return false;
     if (status) {
       shut("");
       return false;
     }
-    take(bytes);
-    return bytes == incoming_.size();  // less: the socket is now empty
+    take({incoming.data(), bytes});
+    return bytes == incoming.size();  // less: the socket is now empty
   }
 
-  void take(std::size_t bytes) {
+  void take(std::span<const char> bytes) {
     bool too_many = false;
-    const auto ok = reader_.feed({incoming_.data(), bytes}, [&](In&& message) {
+    const auto ok = reader_.feed(bytes, [&](In&& message) {
       too_many = ++heard_ > asked_.load(std::memory_order_relaxed) + calls_.unasked_max;
       if (!too_many && calls_.received) calls_.received(std::move(message));
     });
@@ -229,8 +232,6 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
   // Only touched on the io thread.
   callbacks calls_;
   boost::asio::local::stream_protocol::socket socket_;
-  // Not zeroed, so that an idle link touches only the first page.
-  std::array<char, 64 * 1024> incoming_;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by reads
   frame_reader<In> reader_;
   std::uint64_t heard_ = 0;
   std::vector<char> in_write_;

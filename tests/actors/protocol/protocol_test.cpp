@@ -199,6 +199,10 @@ TEST_CASE("what one end of a link sends the other receives, in order") {
   for (std::uint32_t i = 0; i < 1000; ++i) CHECK(received[i] == i);
 }
 
+TEST_CASE("a link keeps no buffer while it waits: hundreds of workers have one each") {
+  CHECK(sizeof(worker_link) < 1024);
+}
+
 TEST_CASE("stream messages in quick succession are gathered; job messages never wait") {
   boost::asio::io_context io;
   auto ends = make_link_pair();
