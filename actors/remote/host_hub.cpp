@@ -164,7 +164,7 @@ struct host_hub::news_visitor {
     if (!std::exchange(hub.looks_, true)) hub.look_later();
   }
   void operator()(worker_runs& news) const {
-    if (const auto then = std::exchange(of.then, {})) then(supervisor::linked_child{news.pid, nullptr, std::move(*news.link), std::move(*news.parcels)});
+    if (const auto then = std::exchange(of.then, {})) then(supervisor::linked_child{news.pid, nullptr, std::move(*news.link), std::move(*news.parcels), of.card.process});
   }
   void operator()(worker_refused& news) const {
     of.who.reset();

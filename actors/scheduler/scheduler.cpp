@@ -131,7 +131,7 @@ void open(scheduler_state& s, const open_stream& order) {
 
 void join(scheduler_state& s, const worker_joined& joined) {
   s.workers[joined.who.worker] = {joined.who, joined.link};
-  s.ledger->worker_joined(joined.who, joined.slots, joined.kind);
+  s.ledger->worker_joined(joined.who, joined.slots, joined.kind, joined.host);
 }
 
 void drain(scheduler_state& s, const worker_drains& order) {

@@ -16,7 +16,7 @@ namespace penstock::supervisor {
 struct worker_facts {
   worker_ref who;
   pid_t pid = -1;  ///< -1: still starting
-  bool remote = false;  ///< it runs on another machine, where `pid` is its number
+  std::optional<std::uint64_t> host;  ///< the loader host that runs it, where `pid` is its number; none: this machine
   std::uint32_t slots = 0;  ///< 0: it has none yet
   std::shared_ptr<protocol::worker_link> link;
   std::shared_ptr<const unique_fd> parcels;

@@ -7,8 +7,10 @@
 #include "runtime/process/child_process.hpp"
 #include "runtime/process/io_thread.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,7 @@ struct linked_child {
   std::unique_ptr<process::child_process> process;  ///< null: another machine runs it, and `pid` is a process there
   unique_fd link;                                   ///< the session's end
   unique_fd parcels;                                ///< the session's end, if requested
+  std::optional<std::uint64_t> host{};              ///< the loader host that runs it; none: this machine
 };
 
 /// Starts the child without waiting; call on the io thread. Calls `then` there once, perhaps before

@@ -63,8 +63,8 @@ struct carry_out {
   void operator()(const supervision::hand_over_worker& order) {
     const auto kind = order.sacrificial ? schedule::worker_kind::sacrificial : schedule::worker_kind::loader;
     const worker_facts& w = s.records.at(order.who);
-    const auto slots = w.remote ? std::min(w.slots, s.deps.settings.landing_slots) : w.slots;
-    self->send(s.others.leases, scheduler::worker_joined{order.who, slots, kind, w.link, w.parcels});
+    const auto slots = w.host ? std::min(w.slots, s.deps.settings.landing_slots) : w.slots;
+    self->send(s.others.leases, scheduler::worker_joined{order.who, slots, kind, w.link, w.parcels, w.host});
   }
   void operator()(const supervision::retire_worker& order) {
     self->send(s.others.leases, scheduler::worker_drains{order.who, order.after_current_batch});
@@ -83,7 +83,7 @@ struct carry_out {
                fmt::format("killing worker {} (pid {}): {}", why.who.worker, *why.pid, why.reason));
     if (why.cause != death_cause::hang && why.cause != death_cause::heartbeat) return;
     worker_facts& w = s.records.at(why.who);
-    if (w.remote) return;
+    if (w.host) return;
     w.wait_channel = process::wait_channel(*why.pid, s.deps.flights->read(why.who.worker).thread);
   }
   void operator()(const supervision::write_off_worker& lost) {
@@ -176,7 +176,7 @@ void note_start(supervisor_state& s, const worker_started& news, steady_time now
   if (worker_facts* w = s.records.find(news.who)) {
     w->pid = news.pid;
     w->started = now;  // the template may have taken long before it forked
-    w->remote = news.remote;
+    w->host = news.host;
     w->link = news.link;
     w->parcels = news.parcels;
     log::debug("supervisor", "worker {} started (pid {})", news.who.worker, news.pid);
@@ -208,7 +208,7 @@ void note_end(supervisor_state& s, const worker_exited& news, steady_time now) {
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now);
   s.workers->exited(news.who, now, news.report, oom);
   const supervision::termination* const ending = s.workers->ending_of(news.who);
-  if (ending == nullptr || w->remote) return;
+  if (ending == nullptr || w->host) return;
   w->sent_signal = ending->why_signalled(news.report, {process::was_injected(w->pid, news.report), news.sender, s.oom.counts()});
 }
 
@@ -243,7 +243,7 @@ void measure(self_pointer self) {
   std::vector<pid_t> audited;
   for (auto& [place, w] : s.records.all()) {
     if (w.ended || w.pid <= 0) continue;
-    if (w.remote) {
+    if (w.host) {
       const arena::flight_reading flight = s.deps.flights->read(place);
       s.workers->measured(w.who, flight.rss_bytes, flight.samples_done);
       continue;

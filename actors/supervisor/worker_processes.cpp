@@ -138,7 +138,7 @@ std::string worker_processes::current_start() const {
 
 void worker_processes::tell_started(worker_ref who, linked_child& made, const std::shared_ptr<child_link>& link) {
   auto parcels = made.parcels ? std::make_shared<unique_fd>(std::move(made.parcels)) : nullptr;
-  actors::tell(listeners_.supervisor, worker_started{who, made.pid, link, std::move(parcels), is_remote(who)});
+  actors::tell(listeners_.supervisor, worker_started{who, made.pid, link, std::move(parcels), made.host});
 }
 
 void worker_processes::tell_refused(worker_ref who, failure why) {

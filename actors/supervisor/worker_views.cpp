@@ -34,7 +34,7 @@ worker_status status_of(const supervision::place_view& place, const worker_facts
 
 supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_reading& flight,
                                  bool has_leases, steady_time now) {
-  const auto facts = w.remote ? std::nullopt : process::look_at(w.pid);
+  const auto facts = w.host ? std::nullopt : process::look_at(w.pid);
   supervision::worker_sign sign;
   sign.worker = w.who.worker;
   sign.heartbeats = flight.heartbeats;
@@ -47,7 +47,7 @@ supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_read
   sign.work = idle ? std::string("it has not started its next batch")
                    : fmt::format("it has been working on '{}'", printable(flight.sample_name));
   if (!idle) sign.worked = now - flight.since;
-  if (!w.remote) sign.wait_channel = process::wait_channel(w.pid, flight.thread);
+  if (!w.host) sign.wait_channel = process::wait_channel(w.pid, flight.thread);
   return sign;
 }
 

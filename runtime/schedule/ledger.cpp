@@ -133,15 +133,15 @@ bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const bat
 
 std::optional<std::uint32_t> ledger::choose_worker(const batch& b, urgency how,
                                                    const std::set<std::uint32_t>& without) const {
-  // The worker with the least work queued.
+  // The worker with the least work queued; among equals one whose host has the least (rule H20).
   std::optional<std::uint32_t> best;
-  std::uint32_t least = 0;
+  std::pair<std::uint32_t, std::uint32_t> least;
   for (const auto& [index, worker] : workers_.all()) {
     if (!has_room(worker, how) || without.contains(index) || !eligible(index, worker, b)) continue;
-    if (!best || worker.leased < least) {
-      best = index;
-      least = worker.leased;
-    }
+    const std::pair queued(worker.leased, workers_.leased_on_host_of(worker));
+    if (best && queued >= least) continue;
+    best = index;
+    least = queued;
   }
   return best;
 }
@@ -320,8 +320,8 @@ void ledger::back_to_waiting(stream_position position) {
 
 // ---- workers ----------------------------------------------------------------------------------------------
 
-void ledger::worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind) {
-  if (worker_entry* worker = workers_.join(who, slots, kind)) worker->more = {};
+void ledger::worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind, std::optional<std::uint64_t> host) {
+  if (worker_entry* worker = workers_.join(who, slots, kind, host)) worker->more = {};
 }
 
 std::optional<blame> ledger::worker_died(worker_ref who, std::optional<flight_mark> mark,

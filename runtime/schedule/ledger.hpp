@@ -200,7 +200,8 @@ class ledger {
   [[nodiscard]] std::vector<command> advance();
 
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
-  void worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind = worker_kind::loader);
+  /// `host`: the loader host that runs it; none: this machine.
+  void worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind = worker_kind::loader, std::optional<std::uint64_t> host = {});
   /// Call when the process is reaped, or when it survives SIGKILL. Other workers get its leases, and the next
   /// incarnation its slots; the next one must not join before this one is reaped. Returns the sample blamed
   /// for the death, if any.

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -64,13 +65,14 @@ class slot_table {
     std::vector<slot> slots{};
     std::vector<std::uint32_t> free{};  ///< indices of free slots
     std::uint32_t leased = 0;
+    std::optional<std::uint64_t> host{};  ///< the loader host that runs it; none: this machine
     More more{};
 
     [[nodiscard]] bool takes_leases() const noexcept { return alive && !draining; }
   };
 
   /// Null if this incarnation or a later one has joined before.
-  worker* join(worker_ref who, std::uint32_t slots, worker_kind kind) {
+  worker* join(worker_ref who, std::uint32_t slots, worker_kind kind, std::optional<std::uint64_t> host = {}) {
     worker& w = workers_[who.worker];
     if (who.incarnation <= w.incarnation) return nullptr;
     PENSTOCK_CHECK(!w.alive, "worker {}: incarnation {} joined before {} died", who.worker, who.incarnation,
@@ -78,6 +80,7 @@ class slot_table {
     PENSTOCK_CHECK(w.slots.empty() || w.slots.size() == slots, "worker {}: {} slots, had {}", who.worker,
                    slots, w.slots.size());
     w.kind = kind;
+    w.host = host;
     w.incarnation = who.incarnation;
     w.alive = true;
     w.draining = false;
@@ -123,6 +126,7 @@ class slot_table {
     s.generation = (s.generation + 1) & generation_mask;
     s.given = std::min(s.given + 1, generation_mask);
     ++w.leased;
+    if (w.host) ++leased_on_[*w.host];
     return {{index, w.incarnation}, number, s.generation};
   }
 
@@ -132,16 +136,22 @@ class slot_table {
     slot& s = w.slots[number];
     PENSTOCK_CHECK(s.at == stage::leased, "slot {} of worker {}", number, index);
     s.at = stage::held;
-    --w.leased;
+    one_less(w);
   }
 
   void release(std::uint32_t index, std::uint32_t number) {
     worker& w = workers_.at(index);
     slot& s = w.slots[number];
     PENSTOCK_CHECK(s.at != stage::free, "slot {} of worker {} freed twice", number, index);
-    if (s.at == stage::leased) --w.leased;
+    if (s.at == stage::leased) one_less(w);
     s.at = stage::free;
     w.free.push_back(number);
+  }
+
+  /// Leases of all workers of this one's host; 0 for a worker on this machine.
+  [[nodiscard]] std::uint32_t leased_on_host_of(const worker& w) const {
+    const auto found = w.host ? leased_on_.find(*w.host) : leased_on_.end();
+    return found == leased_on_.end() ? 0 : found->second;
   }
 
   [[nodiscard]] lease_standing standing_of(const lease_ref& lease) const {
@@ -155,7 +165,13 @@ class slot_table {
   }
 
  private:
+  void one_less(worker& w) {
+    --w.leased;
+    if (w.host && --leased_on_.at(*w.host) == 0) leased_on_.erase(*w.host);
+  }
+
   std::map<std::uint32_t, worker> workers_;
+  std::map<std::uint64_t, std::uint32_t> leased_on_;  // by host, if there are any
 };
 
 }  // namespace penstock::schedule

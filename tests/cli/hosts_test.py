@@ -182,6 +182,20 @@ class HostsTest(HostCase):
         for host in (alpha, beta):
             self.ends(host, EXIT_OK)
 
+    def test_a_batch_goes_to_an_idle_host_before_a_busy_one(self):
+        process = self.begin(self.config(samples=2, batch=1, epochs=1, dataset='wait = "5s"'))
+        address = self.address()
+        self.assertEqual(self.penstock("pause", "--session", "h")[0], EXIT_OK)
+        hosts = []
+        for count, name in ((2, "alpha"), (4, "beta")):
+            hosts.append(self.host(address, 2, name))
+            self.joined(count)
+        self.assertEqual(self.penstock("resume", "--session", "h")[0], EXIT_OK)
+        self.wait_until(lambda: [h["holds"] for h in self.status().get("hosts", [])] == [1, 1], self.status)
+        self.report_of(process)
+        for host in hosts:
+            self.ends(host, EXIT_OK)
+
     def test_a_session_whose_only_host_is_scaled_to_0_waits_until_it_is_scaled_up(self):
         shape = dict(samples=1000, epochs=1)
         process = self.begin(self.config(hosts=INSECURE + 'wait = "1s"\n', dataset='wait = "4ms"', **shape))

@@ -58,6 +58,7 @@ struct worker_joined {
   schedule::worker_kind kind = schedule::worker_kind::loader;
   std::shared_ptr<protocol::worker_link> link;
   std::shared_ptr<const unique_fd> parcels{};  ///< for a pool's worker: our end of its parcel socket
+  std::optional<std::uint64_t> host{};         ///< the loader host that runs it; none: this machine
 };
 
 /// The process has been reaped. The scheduler replies with blame_decided.

@@ -27,7 +27,7 @@ struct worker_started {
   std::shared_ptr<protocol::worker_link> link;
   std::shared_ptr<unique_fd>
       parcels{};  ///< our end of its socket for large arguments and results; null if it has none
-  bool remote = false;  ///< another machine runs it: `pid` is a process there
+  std::optional<std::uint64_t> host{};  ///< the loader host that runs it: `pid` is a process there; none: this machine
 };
 struct start_refused {
   worker_ref who;

@@ -9,6 +9,8 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <array>
+
 using namespace penstock;
 using testing::told_worker;
 
@@ -108,6 +110,18 @@ TEST_CASE("a worker gets one lease per slot, and another one when the device has
   CHECK(worker.all<protocol::load_batch>().size() == 2);
   s.say(scheduler::slots_released{{s.uploads()[0].upload}});
   CHECK(worker.all<protocol::load_batch>().size() == 3);
+}
+
+TEST_CASE("a batch goes to an idle host before a busy one") {
+  stage s;
+  std::array<told_worker, 3> workers;
+  s.say(scheduler::pause_stream{true});
+  for (std::uint32_t i = 0; i < 3; ++i)
+    s.say(scheduler::worker_joined{{i, 1}, 1, schedule::worker_kind::loader, workers[i].link, nullptr, i < 2 ? 7 : 8});
+  s.say(scheduler::pause_stream{false});
+  std::vector<std::uint64_t> first_samples;
+  for (told_worker& worker : workers) first_samples.push_back(worker.all<protocol::load_batch>().at(0).samples.at(0).index);
+  CHECK(first_samples == std::vector<std::uint64_t>{0, 2 * batch_size, batch_size});
 }
 
 TEST_CASE("a report on a lease that its worker does not hold makes the supervisor fence that worker") {

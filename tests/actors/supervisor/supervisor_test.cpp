@@ -112,10 +112,11 @@ TEST_CASE("a worker on another machine gets at most as many leases as there are 
   for (const std::uint32_t slots : {8U, 2U}) {
     stage s;
     told_worker worker;
-    s.say(supervisor::worker_started{.who = first, .pid = ::getpid(), .link = worker.link, .remote = true});
+    s.say(supervisor::worker_started{.who = first, .pid = ::getpid(), .link = worker.link, .host = 7});
     s.get_slots(first, slots);
     REQUIRE(s.scheduler.all<scheduler::worker_joined>().size() == 1);
     CHECK(s.scheduler.all<scheduler::worker_joined>()[0].slots == std::min(slots, 3U));
+    CHECK(s.scheduler.all<scheduler::worker_joined>()[0].host == 7);
   }
 }
 

@@ -35,6 +35,7 @@ using script = testing::script_of<act>;
 struct world_settings {
   std::uint32_t workers = 1;
   std::uint32_t slots = 1;
+  std::uint32_t local = 5;  // workers in higher places run on hosts, two on each
   std::uint64_t samples = 1;
   std::uint32_t batch_size = 1;
   std::uint64_t epochs = 1;
@@ -56,6 +57,7 @@ struct tries {
   std::uint64_t won = 0;
   std::uint64_t heads = 0;
   std::uint64_t repeated_deaths = 0;
+  std::uint64_t choices = 0;  // of a worker, while another one was idle
 } tried;
 
 class world {
@@ -99,6 +101,7 @@ class world {
     std::uint32_t incarnation = 0;
     bool alive = false;
     std::deque<held_lease> leases;
+    std::uint32_t leased = 0;  // as far as the ledger knows
   };
 
   struct memory {  // the actual contents of a slot
@@ -156,7 +159,12 @@ class world {
     ++p.incarnation;
     const bool alone = number == sacrificial_place;
     books_.worker_joined({number, p.incarnation}, alone ? 1 : settings_.slots,
-                         alone ? worker_kind::sacrificial : worker_kind::loader);
+                         alone ? worker_kind::sacrificial : worker_kind::loader, host_of(number));
+  }
+
+  std::optional<std::uint64_t> host_of(std::uint32_t number) const {
+    if (number < settings_.local || number == sacrificial_place) return std::nullopt;
+    return (number - settings_.local) / 2;
   }
 
   bool kills(const planned_sample& s) const {
@@ -214,6 +222,10 @@ class world {
       throw violation{"a report counts although another worker was faster, or does not although it was first"};
     if (books_.loaded(report) != expected)
       throw violation{"a report was not accepted, or a late one was"};
+    if (expected == arrival::accepted) {
+      --places_[sender.worker].leased;
+      if (sender.worker != sacrificial_place) held_.insert({sender.worker, report.lease.slot});
+    }
     if (position) std::erase_if(counting_, [&](const auto& one) { return one.second == *position; });
   }
 
@@ -248,6 +260,7 @@ class world {
     if (blamed) note_blame(number, *blamed);
     p.alive = false;
     p.leases.clear();
+    p.leased = 0;
     for (auto& [where, slot] : memory_) {
       if (where.first == number && slot.being_written) slot = {};
     }
@@ -327,7 +340,30 @@ class world {
     if (!alone && died_of_it.contains(load.lease.holder.worker) && anyone_but(died_of_it)) {
       throw violation{"the second attempt runs where the first one died"};
     }
+    if (!alone && !load.hedge) check_choice(load.lease.holder.worker, died_of_it);
+    held_.erase({load.lease.holder.worker, load.lease.slot});
+    ++p.leased;
     p.leases.push_back({load, 0, {}, {}});
+  }
+
+  // Rule H20. Compares the chosen worker only with workers that hold nothing, because those certainly have a free slot.
+  void check_choice(std::uint32_t chosen, const std::set<std::uint32_t>& died_of_it) const {
+    for (const auto& [number, p] : places_) {
+      const auto held = held_.lower_bound({number, 0});
+      const bool holds_nothing = p.leased == 0 && (held == held_.end() || held->first != number);
+      if (number == sacrificial_place || number == chosen || !p.alive || !holds_nothing || died_of_it.contains(number)) continue;
+      ++tried.choices;
+      if (order_of(number) < order_of(chosen))
+        throw violation{"a batch goes to a busy worker or host although another one is idle, or to a host before a local worker"};
+    }
+  }
+
+  std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> order_of(std::uint32_t number) const {
+    std::uint32_t on_host = 0;
+    for (const auto& [other, p] : places_) {
+      if (host_of(number) && host_of(other) == host_of(number)) on_host += p.leased;
+    }
+    return {places_.at(number).leased, on_host, number};
   }
 
   using lease_key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
@@ -397,6 +433,7 @@ class world {
       if (copied_[i]) continue;
       check_slot(uploads_[i]);
       copied_[i] = true;
+      held_.erase({uploads_[i].worker, uploads_[i].slot});
       books_.slot_released(uploads_[i].upload);
       return;
     }
@@ -485,6 +522,7 @@ class world {
   std::map<std::uint32_t, place> places_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, memory> memory_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> generations_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> held_;  // slots that a batch may still be in
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<std::uint32_t>> killed_by_;  // in the last attempt
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> blamed_;
   std::map<lease_key, stream_position> counting_;            // leases whose reports count
@@ -504,6 +542,7 @@ world_settings random_settings(random_choice& choose) {
   world_settings s;
   s.workers = 1 + choose.below(5);
   s.slots = 1 + choose.below(4);
+  s.local = choose.below(s.workers + 1);
   s.samples = 1 + choose.below(40);
   s.batch_size = 1 + choose.below(4);
   s.epochs = 1 + choose.below(3);
@@ -537,8 +576,8 @@ script random_script(random_choice& choose) {
 }
 
 std::string describe(const world_settings& s) {
-  return fmt::format("workers {}, slots {}, samples {}, batch size {}, epochs {}, window {}, early {:#x}, spare {}",
-                     s.workers, s.slots, s.samples, s.batch_size, s.epochs, s.window, s.early, s.spare);
+  return fmt::format("workers {}, {} of them local, slots {}, samples {}, batch size {}, epochs {}, window {}, early {:#x}, spare {}",
+                     s.workers, s.local, s.slots, s.samples, s.batch_size, s.epochs, s.window, s.early, s.spare);
 }
 
 std::size_t run(const world_settings& settings, const script& steps_to_do) {
@@ -562,6 +601,7 @@ TEST_CASE(
   CHECK(testing::is_tried(tried.won, 100));
   CHECK(testing::is_tried(tried.heads, 100));
   CHECK(testing::is_tried(tried.repeated_deaths, 10));
+  CHECK(testing::is_tried(tried.choices, 1000));
 }
 
 TEST_CASE("the model finds a planted bug and shrinks it to a few steps") {

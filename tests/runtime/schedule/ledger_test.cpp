@@ -48,6 +48,28 @@ TEST_CASE("the worker with the fewest leases gets a batch, and among equals the 
   CHECK(given == std::vector<std::uint32_t>{0, 1, 65, 0, 1, 65});
 }
 
+TEST_CASE("among workers with as many leases, local ones get a batch first, and then one on the host with the fewest leases") {
+  const small_plan plan(12, 1);
+  ledger books({}, plan, {0, 12});
+  for (const std::uint32_t place : {65U, 66U, 67U}) books.worker_joined({place, 1}, 2, worker_kind::loader, 7);
+  for (const std::uint32_t place : {68U, 69U}) books.worker_joined({place, 1}, 2, worker_kind::loader, 8);
+  books.worker_joined(a1, 2);
+  std::vector<std::uint32_t> given;
+  const auto loads = only<load_command>(books.advance());
+  for (const load_command& load : loads) given.push_back(load.lease.holder.worker);
+  CHECK(given == std::vector<std::uint32_t>{0, 65, 68, 66, 69, 67, 0, 68, 65, 69, 66, 67});
+
+  SECTION("the leases of a dead worker no longer count") {
+    for (const std::uint32_t place : {65U, 66U, 67U}) books.worker_died({place, 1}, std::nullopt, "SIGKILL");
+    static_cast<void>(books.advance());
+    books.worker_joined({65, 2}, 2, worker_kind::loader, 9);
+    books.worker_joined({70, 1}, 2, worker_kind::loader, 7);
+    given.clear();
+    for (const load_command& load : only<load_command>(books.advance())) given.push_back(load.lease.holder.worker);
+    CHECK(given == std::vector<std::uint32_t>{65, 70, 65, 70});
+  }
+}
+
 TEST_CASE("a worker whose storage responds late gets as many leases as it may read ahead") {
   const small_plan plan(32, 1);
   ledger books({.leases_ahead = 5}, plan, {0, 32});
