@@ -125,7 +125,6 @@ void run::measure_limits(engine& e) {
       std::ranges::move(look_at_remote_workers(facts.status, *e.flights, settings_.loader.limits.max, e.remote_times), std::back_inserter(workers));
     const auto waited = std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(board_.waited_seconds(now())));
     board_.limited(meter->look(std::move(facts), times(), workers, board_.waits_since(), waited, board_.begun_at(), now()));
-    standstill->rests();
   });
 }
 

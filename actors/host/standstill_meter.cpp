@@ -19,9 +19,10 @@ nanoseconds time_since_boot() {
   return std::chrono::seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
 }
 
-nanoseconds core_wait_of_this_thread() {
+/// In which this thread ran or waited for a core.
+nanoseconds accounted_time() {
   const auto times = process::times_of(::getpid(), ::gettid());
-  return times ? times->core_wait : nanoseconds(0);
+  return times ? times->cpu + times->core_wait : nanoseconds(0);
 }
 
 /// "15:01:12.345".
@@ -42,14 +43,10 @@ event event_of_standstill(nanoseconds stood, std::chrono::system_clock::time_poi
   return e;
 }
 
-std::optional<event> standstill_meter::look() const {
-  const auto stood = watch_.look(time_since_boot(), core_wait_of_this_thread());
+std::optional<event> standstill_meter::look() {
+  const auto stood = watch_.look(time_since_boot(), accounted_time());
   if (!stood) return std::nullopt;
   return event_of_standstill(*stood, std::chrono::system_clock::now());
-}
-
-void standstill_meter::rests() {
-  watch_.rests(time_since_boot(), core_wait_of_this_thread());
 }
 
 }  // namespace penstock::host

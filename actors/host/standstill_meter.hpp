@@ -17,9 +17,8 @@ class standstill_meter {
  public:
   explicit standstill_meter(nanoseconds every) : watch_(every) {}
 
-  /// Call before and after each piece of periodic work on one thread.
-  [[nodiscard]] std::optional<event> look() const;
-  void rests();
+  /// Call on one thread, about as often as `every` says.
+  [[nodiscard]] std::optional<event> look();
 
  private:
   supervision::standstill_watch watch_;

@@ -5,6 +5,7 @@
 #include "runtime/base/clock.hpp"
 
 #include <optional>
+#include <utility>
 
 namespace penstock::supervision {
 
@@ -13,28 +14,27 @@ class standstill_watch {
   /// Shorter ones are not worth an event.
   static constexpr nanoseconds reported_from = std::chrono::seconds(1);
 
-  /// `every`: the time between rests() and the next look().
+  /// `every`: the time between two looks of a process that runs.
   constexpr explicit standstill_watch(nanoseconds every) : every_(every) {}
 
-  /// Call before each piece of periodic work. `now`: from a clock that also runs while the machine is suspended. `core_wait`:
-  /// the total time in which this thread could have run but had no core: an overloaded machine is not a standstill. Returns how
-  /// long the process was suspended since rests(), if it was.
-  [[nodiscard]] constexpr std::optional<nanoseconds> look(nanoseconds now, nanoseconds core_wait) const {
-    if (rested_ == nanoseconds::min()) return std::nullopt;
-    const nanoseconds passed = now - rested_;
-    const bool stood = passed - (core_wait - core_wait_) >= reported_from + every_;
+  /// `now`: from a clock that also runs while the machine is suspended. `accounted`: the total time in which this thread ran,
+  /// or could have run but had no core: neither long work nor an overloaded machine is a standstill. Returns how long the
+  /// process was suspended since the previous look, if it was.
+  [[nodiscard]] constexpr std::optional<nanoseconds> look(nanoseconds now, nanoseconds accounted) {
+    const std::optional<seen> before = std::exchange(before_, seen{now, accounted});
+    if (!before) return std::nullopt;
+    const nanoseconds passed = now - before->at;
+    const bool stood = passed - (accounted - before->accounted) >= reported_from + every_;
     return stood ? std::optional(passed) : std::nullopt;
-  }
-  /// Call after the work, whose duration does not count.
-  constexpr void rests(nanoseconds now, nanoseconds core_wait) {
-    rested_ = now;
-    core_wait_ = core_wait;
   }
 
  private:
+  struct seen {
+    nanoseconds at;
+    nanoseconds accounted;
+  };
   nanoseconds every_;
-  nanoseconds rested_ = nanoseconds::min();
-  nanoseconds core_wait_{0};
+  std::optional<seen> before_;
 };
 
 }  // namespace penstock::supervision
