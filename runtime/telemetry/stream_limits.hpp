@@ -149,6 +149,9 @@ class stream_limits {
   /// Call with times that do not decrease. Once the run is over, the reading stays that of its last 10 s.
   limit_reading look(steady_time now, const limit_facts& facts);
 
+  /// How many entries the last look went through: bounded, however long a wait lasts.
+  [[nodiscard]] std::size_t entries() const noexcept { return settled_.size() + estimated_.size() + work_.size() + outages_.size(); }
+
  private:
   struct bucket {
     std::array<double, limit_count> seconds{};
