@@ -34,6 +34,7 @@ class ControlTest(PenstockTest):
     def test_status_shows_the_session_with_its_device_and_its_workers(self):
         process = self.live()
         self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
+        self.workers_when_ready("live")
         s = self.status()
         self.assertEqual(s["schema"], "penstock.status/1")
         self.assertEqual((s["session"], s["pid"], s["state"], s["epoch"]), ("live", process.pid, "ok", 0))
@@ -57,8 +58,8 @@ class ControlTest(PenstockTest):
             self.assertTrue(lines and all(len(line) <= 80 for line in lines), lines)
 
     def test_status_shows_a_worker_that_was_killed(self):
-        process = self.live()
-        signal_process(self.workers_of(process)[0], signal.SIGKILL)
+        self.live()
+        signal_process(self.workers_when_ready("live")[0], signal.SIGKILL)
         self.wait_until(lambda: any(w["restarts"] == 1 and w["state"] == "ready" for w in self.status()["workers"]), "a restart")
         death = next(w["last_death"] for w in self.status()["workers"] if w["last_death"])
         self.assertEqual((death["cause"], death["signal"], death["incarnation"]), ("signal", "SIGKILL", 1))
@@ -73,8 +74,8 @@ class ControlTest(PenstockTest):
         self.assertEqual(len(json.loads(out)["deaths"]), 1)
 
     def test_the_process_that_sent_a_crash_signal_to_a_worker_is_named(self):
-        process = self.live()
-        signal_process(self.workers_of(process)[0], signal.SIGSEGV)
+        self.live()
+        signal_process(self.workers_when_ready("live")[0], signal.SIGSEGV)
         death = self.wait_until(lambda: next((w["last_death"] for w in self.status()["workers"] if w["last_death"]), None), "the death")
         self.assertEqual((death["signal"], death["reason"]), ("SIGSEGV", "sent by process %d" % os.getpid()))
         self.assertIn("sent by process %d" % os.getpid(), self.penstock("deaths")[1])
@@ -200,9 +201,10 @@ class ControlTest(PenstockTest):
 
     def test_a_session_that_was_suspended_reports_that_afterwards(self):
         process = self.live()
-        time.sleep(0.5)  # its clock is read five times a second
-        signal_process(process.pid, signal.SIGSTOP)
-        time.sleep(2.5)
+        # What limits the stream is measured when its clock is read.
+        self.wait_until(lambda: any(share for share in self.status()["limits"].values() if isinstance(share, float)), "a look at the clock")
+        suspend(process.pid)
+        time.sleep(2.5)  # real time: the suspension that is tested
         signal_process(process.pid, signal.SIGCONT)
         def of_kind(kind):
             lines = self.penstock("events", "--json")[1].splitlines()

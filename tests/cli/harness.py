@@ -232,6 +232,14 @@ class PenstockTest(unittest.TestCase):
             time.sleep(0.005)
         return most
 
+    def workers_when_ready(self, session):
+        """The pids of all workers, once each of them is ready: the session is ready with the first one, and a crash of a worker that is still
+        starting leaves no stack."""
+        def ready():
+            workers = (self.live_status(session) or {"workers": []})["workers"]
+            return [w["pid"] for w in workers] if {w["state"] for w in workers} == {"ready"} else None
+        return self.wait_until(ready, "all workers are ready")
+
     def workers_of(self, process):
         return [pid for pid in children_of(process.pid) if name_of(pid).startswith("penstock-worke")]
 

@@ -81,6 +81,7 @@ class WatchTest(PenstockTest):
 
     def test_the_trace_is_valid_and_follows_every_batch(self):
         self.live()
+        self.workers_when_ready("live")
         about, events = self.trace()
         names, flows = self.check_trace(events)
         self.assertGreater(about["batches"], 10)
