@@ -95,7 +95,7 @@ class BadOwnerTest(PenstockTest):
         signal_process(status()["gpu"]["pid"], signal.SIGSTOP)
         begin = time.monotonic()
         self.wait_until(lambda: status()["gpu"]["restarts"] == 1, "another owner")
-        self.assertLess(time.monotonic() - begin, 5)
+        self.assertLess(time.monotonic() - begin, 15)
         self.assertIn("penstock-stack: signal 6", self.penstock("logs", "gpu", "--previous")[1])
         report, err = self.end_of(process, "stopped", EXIT_OK)
         (death,) = report["gpu"]["deaths"]

@@ -383,7 +383,7 @@ class HostsTest(HostCase):
             signal_process(pid, signal.SIGSTOP)
         since = time.monotonic()
         self.wait_until(lambda: [h["name"] for h in self.status()["hosts"]] == ["other"], "the silent host is lost")
-        self.assertLess(time.monotonic() - since, 2 + 1.5)
+        self.assertLess(time.monotonic() - since, 5)  # the default
         report = self.report_of(process)
         signal_process(stopped.pid, signal.SIGCONT)
         self.assertEqual(self.digests_of(report), self.local_digests(samples=1000, epochs=1))
@@ -416,7 +416,7 @@ class HostsTest(HostCase):
         since = time.monotonic()
         host.terminate()
         self.ends(host, EXIT_OK)
-        self.assertLess(time.monotonic() - since, 5)
+        self.assertLess(time.monotonic() - since, 15)
         process.terminate()
         process.communicate()
 

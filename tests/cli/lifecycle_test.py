@@ -94,7 +94,8 @@ class LifecycleTest(PenstockTest):
 
     def with_samples_at_hand(self, wait):
         """A run whose two workers each spend this long on a sample."""
-        process = self.running(text=synthetic(samples=100, dataset='wait = "%s"' % wait, epochs=1), workers=2)
+        text = synthetic(samples=100, dataset='wait = "%s"' % wait, epochs=1, more='[supervisor]\nshutdown = "60s"\n')
+        process = self.running(text=text, workers=2)
         self.wait_until(lambda: [w["current_sample"] is None for w in self.status()["workers"]] == [False, False], "a current sample for each worker")
         return process
 
@@ -104,8 +105,8 @@ class LifecycleTest(PenstockTest):
         self.wait_until(lambda: self.status()["state"] == "stopping", "the first one is heard")
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
-        self.assertLess(time.monotonic() - begin, 4.0)
+        process.communicate(timeout=70)
+        self.assertLess(time.monotonic() - begin, 30)
         self.assertEqual(process.returncode, EXIT_INTERRUPTED)
 
     def test_repeated_sighups_count_as_one_request_to_stop(self):
@@ -136,7 +137,7 @@ class LifecycleTest(PenstockTest):
             def left():
                 return [pid for pid in family | set(lost_workers(self.folder)) if alive(pid)]
             self.wait_until(lambda: not left(), lambda: "all processes of attempt %d are gone; there are %s" % (
-                attempt, [described(pid) for pid in left()]), 2.0)
+                attempt, [described(pid) for pid in left()]))
         self.assertFalse([name for name in set(os.listdir("/dev/shm")) - before if "penstock" in name])
         self.assertEqual(os.listdir(temporary), [])
         # Its control socket and its record remain, and the next session of this name replaces the socket.
