@@ -172,6 +172,7 @@ class WhyTest(PenstockTest):
                                                                more='[metrics]\nlisten = "127.0.0.1:%d"' % port)),
                    "--workers", 1, "--quiet")
         self.wait_until(lambda: self.penstock("status", "--session", "planted")[0] == EXIT_OK, "the session")
+        self.wait_until(lambda: self.answer("why")["workers"]["each"], "the first batch")  # before it, decoding may be the limit, too
         status = self.wait_until(lambda: next((s for s in [self.answer("status")] if s["limits"]["decode"] > 0.5), None), "decoding")
         self.assertEqual(list(status["limits"]), LIMITS + ["verdict"])
         self.assertEqual(status["verdict"], status["limits"]["verdict"])
