@@ -1,0 +1,255 @@
+#include "runtime/process/shared_files.hpp"
+
+#include "runtime/base/signals.hpp"
+#include "runtime/base/wake_event.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+namespace penstock::process {
+namespace {
+
+using clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto told_every = 500ms;
+constexpr auto refusal_pause = 5ms;
+
+enum class word : char { wait = 'w', files = 'f', none = 'n' };
+
+struct abstract_name {
+  sockaddr_un address{};
+  socklen_t bytes = 0;
+};
+
+abstract_name address_of(const std::string& name) {
+  abstract_name made;
+  made.address.sun_family = AF_UNIX;
+  const std::size_t length = std::min(name.size(), sizeof made.address.sun_path - 1);
+  std::memcpy(made.address.sun_path + 1, name.data(), length);  // a leading zero byte: an abstract name, not a file
+  made.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return made;
+}
+
+/// The process at the other end; empty unless it belongs to this user.
+std::optional<pid_t> peer_of(int socket) {
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 || peer.uid != ::geteuid()) return std::nullopt;
+  return peer.pid;
+}
+
+/// One word, with descriptors.
+struct spoken {
+  char letter = 0;
+  iovec piece{&letter, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(shared_files_max * sizeof(int))> control{};
+  msghdr message{};
+
+  spoken() {
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+  }
+};
+
+/// False: the other end is gone. A word that does not fit is dropped: the other process is suspended.
+bool send_word(int socket, word what, const std::vector<unique_fd>& files = {}) {
+  spoken out;
+  out.letter = static_cast<char>(what);
+  if (!files.empty()) {
+    out.message.msg_control = out.control.data();
+    out.message.msg_controllen = CMSG_SPACE(files.size() * sizeof(int));
+    cmsghdr* const part = CMSG_FIRSTHDR(&out.message);
+    part->cmsg_level = SOL_SOCKET;
+    part->cmsg_type = SCM_RIGHTS;
+    part->cmsg_len = CMSG_LEN(files.size() * sizeof(int));
+    auto* at = CMSG_DATA(part);
+    for (const unique_fd& file : files) {
+      const int fd = file.get();
+      std::memcpy(at, &fd, sizeof fd);
+      at += sizeof fd;
+    }
+  }
+  return ::sendmsg(socket, &out.message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 || errno == EAGAIN;
+}
+
+struct heard {
+  std::optional<word> what;  ///< empty: the connection has ended
+  std::vector<unique_fd> files;
+};
+
+heard receive_word(int socket) {
+  spoken in;
+  in.message.msg_control = in.control.data();
+  in.message.msg_controllen = in.control.size();
+  heard made;
+  const ssize_t n = ::recvmsg(socket, &in.message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (n != 1) return made;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&in.message); part != nullptr; part = CMSG_NXTHDR(&in.message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t i = 0; i < (part->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      made.files.emplace_back(fd);
+    }
+  }
+  made.what = static_cast<word>(in.letter);
+  if ((in.message.msg_flags & MSG_CTRUNC) != 0) made.what = word::none;  // this process has no descriptor left
+  return made;
+}
+
+int milliseconds_of(nanoseconds time) {
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count());
+}
+
+}  // namespace
+
+// ---- the maker's thread
+
+class shared_files::server {
+ public:
+  server(unique_fd listener, wake_event wake) : listener_(std::move(listener)), wake_(std::move(wake)) {
+    const all_signals_blocked in_the_new_thread;
+    thread_ = std::thread([this] { run(); });
+  }
+  ~server() {
+    over_ = true;
+    wake_.raise();
+    thread_.join();
+  }
+  server(const server&) = delete;
+  server& operator=(const server&) = delete;
+
+  void publish(std::vector<unique_fd> files) {
+    {
+      const std::lock_guard hold(mutex_);
+      files_ = std::move(files);
+      made_ = true;
+    }
+    wake_.raise();
+  }
+
+ private:
+  void run() {
+    bool full = false;
+    while (!over_) {
+      std::array<pollfd, 2> polled{{{wake_.fd(), POLLIN, 0}, {listener_.get(), POLLIN, 0}}};
+      ::poll(polled.data(), full ? 1 : 2, full || !waiting_.empty() ? milliseconds_of(told_every) : -1);
+      wake_.clear();
+      full = !accept_all();
+      answer();
+    }
+  }
+
+  /// False: this process has no descriptor left for those that connect.
+  bool accept_all() {
+    while (true) {
+      unique_fd one(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!one && errno == EAGAIN) return true;
+      if (!one) return false;
+      const auto pid = peer_of(one.get());
+      if (!pid) continue;
+      const bool again = *pid != 0 && !served_.insert(*pid).second;
+      if (again)
+        send_word(one.get(), word::none);
+      else
+        waiting_.push_back(std::move(one));
+    }
+  }
+
+  void answer() {
+    const std::lock_guard hold(mutex_);
+    std::erase_if(waiting_, [this](const unique_fd& one) {
+      if (!made_) return !send_word(one.get(), word::wait);
+      send_word(one.get(), word::files, files_);
+      return true;
+    });
+  }
+
+  const unique_fd listener_;
+  const wake_event wake_;
+  std::atomic<bool> over_ = false;
+  std::mutex mutex_;
+  bool made_ = false;             // guarded by mutex_
+  std::vector<unique_fd> files_;  // guarded by mutex_
+  // Used by the thread only:
+  std::vector<unique_fd> waiting_;
+  std::set<pid_t> served_{::getpid()};
+  std::thread thread_;
+};
+
+// ---- each process
+
+shared_files shared_files::find(const std::string& name, const std::function<void()>& waiting, share_patience patience) {
+  const abstract_name at = address_of(name);
+  const auto* const address = reinterpret_cast<const sockaddr*>(&at.address);
+  const auto until = clock::now() + patience.all;
+  auto refused_until = clock::now() + patience.refusal;
+  shared_files found;
+  while (true) {
+    unique_fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    wake_event wake;
+    if (!socket || wake.fd() < 0) return found;
+    if (::bind(socket.get(), address, at.bytes) == 0) {
+      if (::listen(socket.get(), SOMAXCONN) == 0) found.server_ = std::make_unique<server>(std::move(socket), std::move(wake));
+      return found;
+    }
+    if (errno != EADDRINUSE) return found;
+    if (::connect(socket.get(), address, at.bytes) != 0) {
+      if (clock::now() >= refused_until) return found;
+      std::this_thread::sleep_for(refusal_pause);
+      continue;
+    }
+    const auto maker = peer_of(socket.get());
+    if (!maker) return found;
+    heard latest{word::wait, {}};
+    while (latest.what == word::wait) {
+      const nanoseconds left = std::min<nanoseconds>(patience.silence, until - clock::now());
+      pollfd one{socket.get(), POLLIN, 0};
+      const int ready = left > 0ns ? ::poll(&one, 1, milliseconds_of(left)) : 0;
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready <= 0) return found;
+      latest = receive_word(socket.get());
+      if (latest.what == word::wait && waiting) waiting();
+    }
+    if (latest.what) {
+      if (latest.what == word::files) found.received_ = std::move(latest.files);
+      found.maker_ = found.received_.empty() ? 0 : *maker;
+      return found;
+    }
+    refused_until = clock::now() + patience.refusal;  // the maker has ended without files: look for the next one
+  }
+}
+
+shared_files::shared_files() = default;
+shared_files::~shared_files() = default;
+shared_files::shared_files(shared_files&&) noexcept = default;
+shared_files& shared_files::operator=(shared_files&&) noexcept = default;
+
+void shared_files::publish(std::span<const int> files) {
+  if (!server_) return;
+  std::vector<unique_fd> copies;
+  for (const int file : files) {
+    unique_fd copy(::fcntl(file, F_DUPFD_CLOEXEC, 0));
+    if (!copy) return server_.reset();
+    copies.push_back(std::move(copy));
+  }
+  server_->publish(std::move(copies));
+}
+
+}  // namespace penstock::process
