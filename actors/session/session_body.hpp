@@ -32,6 +32,7 @@
 #include "actors/supervisor/owner_process.hpp"
 #include "actors/supervisor/supervisor.hpp"
 #include "runtime/dataset/factory.hpp"
+#include "runtime/process/shared_files.hpp"
 
 #include <penstock/session.hpp>
 
@@ -40,8 +41,8 @@
 
 namespace penstock {
 
-/// Lists the dataset before any worker exists. Empty for datasets that only the worker knows.
-result<std::optional<prepared_dataset>> prepare(const config& settings);
+/// Lists the dataset before any worker exists. Empty for datasets that only the worker knows. `made`: as for prepare_stream.
+result<std::optional<prepared_dataset>> prepare(const config& settings, std::vector<unique_fd> made = {});
 
 class Session::body final : public host::run {
  public:
@@ -69,6 +70,7 @@ class Session::body final : public host::run {
     output_lock sink_lock;  // until the process that writes to the sink has ended
     std::optional<prepared_dataset> dataset;
     std::optional<hosts::described_program> custom;  // instead of `dataset`, if hosts run the program too
+    process::shared_files listing;  // gives the dataset's index to the other ranks on this host
     std::shared_ptr<device::device> device;  // none when its owner has a keeper
     std::shared_ptr<supervisor::owner_process> owner_process;
     std::shared_ptr<session::owner_inside> owner_inside;  // one of these two is set, or none
@@ -85,6 +87,7 @@ class Session::body final : public host::run {
   };
 
   result<void> try_start();
+  result<std::optional<prepared_dataset>> prepare_with_other_ranks(engine& e);
   void spawn_actors(engine& e);
   void spawn_owner(engine& e);
   void spawn_keeper(engine& e);

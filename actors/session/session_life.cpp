@@ -1,6 +1,7 @@
 #include "actors/caf/caf.hpp"
 #include "actors/host/fresh_thread.hpp"
 #include "actors/session/session_body.hpp"
+#include "actors/session/shared_listing.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/units.hpp"
@@ -37,7 +38,7 @@ std::function<void(const index_progress&)> indexing_logged() {
         if (std::chrono::steady_clock::now() < next) return;
         next = std::chrono::steady_clock::now() + said_every;
         if (now.waiting)
-          log::info("dataset", "waiting for another process, which is indexing the same shards");
+          log::info("dataset", "waiting for another process, which is listing the same dataset");
         else
           log::info("dataset", "indexing shards: {} of {}", bytes_for_people(now.bytes),
                     bytes_for_people(now.all));
@@ -76,9 +77,9 @@ session_options kept(session_options options) {
 
 }  // namespace
 
-result<std::optional<prepared_dataset>> prepare(const config& settings) {
+result<std::optional<prepared_dataset>> prepare(const config& settings, std::vector<unique_fd> made) {
   if (settings.dataset.type == dataset_type::custom) return std::optional<prepared_dataset>();
-  auto prepared = prepare_stream(settings, indexing_logged(), settings.image.decoder);
+  auto prepared = prepare_stream(settings, indexing_logged(), settings.image.decoder, std::move(made));
   if (!prepared) return tl::unexpected(std::move(prepared.error()));
   return std::optional(std::move(*prepared));
 }
@@ -107,6 +108,22 @@ void Session::body::start() {
   if (auto ok = try_start(); !ok) fail(ok.error());
 }
 
+/// One rank of a host lists the dataset; the others get its index.
+result<std::optional<prepared_dataset>> Session::body::prepare_with_other_ranks(engine& e) {
+  const std::string name =
+      group_ ? session::shared_listing_name(settings_, group_->membership, value_or_throw(session::place_of_this_process())) : std::string();
+  if (name.empty()) return prepare(settings_);
+  e.listing = process::shared_files::find(name, [told = indexing_logged()] { told({0, 0, true}); });
+  std::vector<unique_fd> made = e.listing.take();
+  if (!made.empty()) log::info("dataset", "using the listing of process {}, a rank on this host", e.listing.maker());
+  auto prepared = prepare(settings_, std::move(made));
+  if (prepared)
+    e.listing.publish((*prepared)->indexes());
+  else
+    e.listing = {};  // another rank may try
+  return prepared;
+}
+
 result<void> Session::body::try_start() {
   auto e = std::make_unique<engine>();
   const std::uint32_t places = places_of(settings_.loader);
@@ -122,7 +139,7 @@ result<void> Session::body::try_start() {
   } else if (!trouble) {
     trouble = std::move(lock.error());
   }
-  auto dataset = trouble ? result<std::optional<prepared_dataset>>() : prepare(settings_);
+  auto dataset = trouble ? result<std::optional<prepared_dataset>>() : prepare_with_other_ranks(*e);
   if (dataset) {
     e->dataset = std::move(*dataset);
   } else {

@@ -1,5 +1,6 @@
 #include "runtime/dataset/factory.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/dataset/arrays/arrays_dataset.hpp"
 #include "runtime/dataset/mixture/mixed_dataset.hpp"
@@ -85,44 +86,58 @@ result<const listed_dataset*> find(dataset_type type) {
   return refuse(errc::config, "a dataset of type {} has no list of files", name_of(type));
 }
 
-result<prepared_dataset> prepare_tar(const config& settings,
-                                     const std::function<void(const index_progress&)>& told) {
+/// The index of one dataset, which says everything about it that its files do.
+struct dataset_index {
+  unique_fd file;
+  std::vector<std::string> notices;
+};
+
+result<dataset_index> index_of_shards(const config& settings, const std::function<void(const index_progress&)>& told) {
   const auto shards = list_shards(settings.dataset.path, store_options_of(settings));
   if (!shards) return tl::unexpected(shards.error());
   auto found = find_index(*shards, settings.storage.cache, told);
   if (!found) return tl::unexpected(std::move(found.error()));
+  add_notices_about(found->index, found->notices);
+  return dataset_index{std::move(found->file), std::move(found->notices)};
+}
+
+result<prepared_dataset> describe_tar(const config& settings, int index_fd) {
+  auto index = tar_index::map(index_fd);
+  if (!index) return tl::unexpected(std::move(index.error()));
   prepared_dataset prepared;
-  prepared.in_store = shards->store != nullptr;
-  prepared.index = std::move(found->file);
-  prepared.notices = std::move(found->notices);
-  add_notices_about(found->index, prepared.notices);
-  auto dataset = tar_dataset::open(std::move(found->index), settings);
+  prepared.in_store = is_url(settings.dataset.path) || (index->shards() > 0 && is_url(index->shard(0).name));
+  auto dataset = tar_dataset::open(std::move(*index), settings);
   if (!dataset) return tl::unexpected(std::move(dataset.error()));
   prepared.description = (*dataset)->describe();
   return prepared;
 }
 
-result<prepared_dataset> prepare_tokens(const config& settings) {
+result<dataset_index> index_of_tokens(const config& settings) {
   auto sealed = seal_token_index(settings.dataset, store_options_of(settings));
   if (!sealed) return tl::unexpected(std::move(sealed.error()));
-  const auto index = token_index::map(sealed->file.get());
+  return dataset_index{std::move(sealed->file), std::move(sealed->notices)};
+}
+
+result<prepared_dataset> describe_tokens(const config& settings, int index_fd) {
+  const auto index = token_index::map(index_fd);
   if (!index) return tl::unexpected(index.error());
   prepared_dataset prepared;
   prepared.in_store = is_url(settings.dataset.path) || is_url(index->file(0).name);
-  prepared.index = std::move(sealed->file);
   prepared.description = tokens_dataset::describe(*index, settings.dataset);
-  prepared.notices = std::move(sealed->notices);
   return prepared;
 }
 
-result<prepared_dataset> prepare_arrays(const config& settings) {
+result<dataset_index> index_of_arrays(const config& settings) {
   auto sealed = seal_array_index(settings.dataset, store_options_of(settings));
   if (!sealed) return tl::unexpected(std::move(sealed.error()));
-  const auto index = array_index::map(sealed->get());
+  return dataset_index{std::move(*sealed), {}};
+}
+
+result<prepared_dataset> describe_arrays(const config& settings, int index_fd) {
+  const auto index = array_index::map(index_fd);
   if (!index) return tl::unexpected(index.error());
   prepared_dataset prepared;
   prepared.in_store = is_url(settings.dataset.path);
-  prepared.index = std::move(*sealed);
   prepared.description = index->description();
   return prepared;
 }
@@ -161,19 +176,7 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
 
 namespace {
 
-result<prepared_dataset> prepare_one(const config& settings,
-                                     const std::function<void(const index_progress&)>& told,
-                                     decoder_rule by) {
-  if (settings.dataset.type == dataset_type::tar) return prepare_tar(settings, told);
-  if (settings.dataset.type == dataset_type::tokens) return prepare_tokens(settings);
-  if (has_several_arrays(settings.dataset)) return prepare_arrays(settings);
-  prepared_dataset prepared;
-  if (settings.dataset.type == dataset_type::synthetic) {
-    auto description = synthetic_dataset::describe(settings.dataset);
-    if (!description) return tl::unexpected(std::move(description.error()));
-    prepared.description = std::move(*description);
-    return prepared;
-  }
+result<dataset_index> index_of_listing(const config& settings) {
   const auto dataset = find(settings.dataset.type);
   if (!dataset) return tl::unexpected(dataset.error());
   auto listed = (*dataset)->list(settings, {});
@@ -185,12 +188,16 @@ result<prepared_dataset> prepare_one(const config& settings,
   }
   auto sealed = seal_index(*listed);
   if (!sealed) return tl::unexpected(std::move(sealed.error()));
-  prepared.in_store = listed->of_objects;
-  prepared.index = std::move(*sealed);
-  prepared.notices = std::move(listed->notices);
-  // Describe the sealed form, as every worker does, so that the descriptions are equal.
-  auto index = index_view::map(prepared.index.get());
-  if (!index) return tl::unexpected(std::move(index.error()));
+  return dataset_index{std::move(*sealed), std::move(listed->notices)};
+}
+
+result<prepared_dataset> describe_listing(const config& settings, int index_fd, decoder_rule by) {
+  const auto dataset = find(settings.dataset.type);
+  if (!dataset) return tl::unexpected(dataset.error());
+  const auto index = index_view::map(index_fd);
+  if (!index) return tl::unexpected(index.error());
+  prepared_dataset prepared;
+  prepared.in_store = index->of_objects();
   prepared.description = (*dataset)->describe(*index, settings, by);
   if (by == decoder_rule::cpu || settings.dataset.type != dataset_type::image_folder) return prepared;
   auto checked = checked_files::make(index->samples());
@@ -199,10 +206,42 @@ result<prepared_dataset> prepare_one(const config& settings,
   return prepared;
 }
 
-result<prepared_dataset> prepare_one_with_order(const config& settings,
-                                                const std::function<void(const index_progress&)>& told,
-                                                decoder_rule by) {
-  auto prepared = prepare_one(settings, told, by);
+result<dataset_index> make_index(const config& settings, const std::function<void(const index_progress&)>& told) {
+  switch (settings.dataset.type) {
+    case dataset_type::synthetic: return dataset_index{};
+    case dataset_type::tar: return index_of_shards(settings, told);
+    case dataset_type::tokens: return index_of_tokens(settings);
+    default: return has_several_arrays(settings.dataset) ? index_of_arrays(settings) : index_of_listing(settings);
+  }
+}
+
+/// Describes the index as every worker does, so that the descriptions are equal.
+result<prepared_dataset> describe(const config& settings, int index_fd, decoder_rule by) {
+  switch (settings.dataset.type) {
+    case dataset_type::synthetic: {
+      auto description = synthetic_dataset::describe(settings.dataset);
+      if (!description) return tl::unexpected(std::move(description.error()));
+      prepared_dataset prepared;
+      prepared.description = std::move(*description);
+      return prepared;
+    }
+    case dataset_type::tar: return describe_tar(settings, index_fd);
+    case dataset_type::tokens: return describe_tokens(settings, index_fd);
+    default: return has_several_arrays(settings.dataset) ? describe_arrays(settings, index_fd) : describe_listing(settings, index_fd, by);
+  }
+}
+
+result<prepared_dataset> prepare_one(const config& settings, result<dataset_index> index, decoder_rule by) {
+  if (!index) return tl::unexpected(std::move(index.error()));
+  auto prepared = describe(settings, index->file.get(), by);
+  if (!prepared) return prepared;
+  prepared->index = std::move(index->file);
+  prepared->notices = std::move(index->notices);
+  return prepared;
+}
+
+result<prepared_dataset> prepare_one_with_order(const config& settings, result<dataset_index> index, decoder_rule by) {
+  auto prepared = prepare_one(settings, std::move(index), by);
   if (!prepared) return prepared;
   auto order = read_sampling(settings, prepared->description, prepared->index.get());
   if (!order) return tl::unexpected(std::move(order.error()));
@@ -271,6 +310,14 @@ std::vector<int> prepared_dataset::descriptors() const {
   return all;
 }
 
+std::vector<int> prepared_dataset::indexes() const {
+  std::vector<int> all;
+  if (index) all.push_back(index.get());
+  for (const prepared_dataset& part : parts)
+    if (part.index) all.push_back(part.index.get());
+  return all;
+}
+
 namespace {
 
 result<unique_fd> copy_of(const unique_fd& fd) {
@@ -336,17 +383,22 @@ result<prepared_dataset> prepare_dataset(const config& settings,
                                          const std::function<void(const index_progress&)>& told,
                                          decoder_rule by) {
   if (auto kept = the_kept_stream().take(settings, by)) return std::move(*kept);
-  if (settings.datasets.empty()) return prepare_one(settings, told, by);
-  return prepare_mixture(settings, [&](const config& part) { return prepare_one(part, told, by); });
+  if (settings.datasets.empty()) return prepare_one(settings, make_index(settings, told), by);
+  return prepare_mixture(settings, [&](const config& part) { return prepare_one(part, make_index(part, told), by); });
 }
 
 result<prepared_dataset> prepare_stream(const config& settings,
                                         const std::function<void(const index_progress&)>& told,
-                                        decoder_rule by) {
+                                        decoder_rule by, std::vector<unique_fd> made) {
   if (auto kept = the_kept_stream().take(settings, by)) return std::move(*kept);
-  if (settings.datasets.empty()) return prepare_one_with_order(settings, told, by);
-  auto all =
-      prepare_mixture(settings, [&](const config& part) { return prepare_one_with_order(part, told, by); });
+  auto next = made.begin();
+  const auto index_of = [&](const config& part) -> result<dataset_index> {
+    if (made.empty() || part.dataset.type == dataset_type::synthetic) return make_index(part, told);
+    if (next == made.end()) return refuse(errc::protocol, "there are {}, which is too few for the datasets of the mixture", counted(made.size(), "index", "indexes"));
+    return dataset_index{std::move(*next++), {}};
+  };
+  if (settings.datasets.empty()) return prepare_one_with_order(settings, index_of(settings), by);
+  auto all = prepare_mixture(settings, [&](const config& part) { return prepare_one_with_order(part, index_of(part), by); });
   if (!all) return all;
   std::vector<dataset_description> parts;
   std::vector<sampling> orders;

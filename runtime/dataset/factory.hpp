@@ -35,6 +35,8 @@ struct prepared_dataset {
   /// The descriptors that make_dataset needs in a worker: an index for each dataset, -1 for one without; if there is
   /// only one dataset, `checked` may follow.
   [[nodiscard]] std::vector<int> descriptors() const;
+  /// Those that exist, in the order of the datasets.
+  [[nodiscard]] std::vector<int> indexes() const;
 };
 
 /// Lists the files of a dataset, for programs that do not load it. Refuses what prepare_dataset refuses, and types
@@ -49,10 +51,11 @@ result<prepared_dataset> prepare_dataset(const config& settings,
                                          const std::function<void(const index_progress&)>& told = {},
                                          decoder_rule by = decoder_rule::cpu);
 
-/// prepare_dataset and read_sampling, for callers that need the plan.
+/// prepare_dataset and read_sampling, for callers that need the plan. `made`: the indexes() of another process with the
+/// same datasets; they are then not listed again, and there are no notices about their files.
 result<prepared_dataset> prepare_stream(const config& settings,
                                         const std::function<void(const index_progress&)>& told = {},
-                                        decoder_rule by = decoder_rule::cpu);
+                                        decoder_rule by = decoder_rule::cpu, std::vector<unique_fd> made = {});
 
 /// For a program that prepares a stream before it starts the session. In this process, the next prepare_stream or
 /// prepare_dataset with the same dataset and decoder takes a copy of `prepared` instead of listing the files again.

@@ -1,5 +1,6 @@
 """penstock launch: one process per rank, with torchrun's environment; the processes end together and leave no processes or files behind."""
 
+import re
 import socketserver
 import threading
 
@@ -51,6 +52,82 @@ class LaunchTest(PenstockTest):
         for rank in range(ranks):
             self.wait_until(lambda: os.path.exists(os.path.join(self.folder, "%d.ready" % rank)), "rank %d runs" % rank)
         return process
+
+    def start_photo_ranks(self, ranks):
+        """Sessions that deliver photographs without end. Returns the launcher, the folder of photographs, and a function that returns the log."""
+        photos, log = os.path.join(self.folder, "photos"), os.path.join(self.folder, "log")
+        make_photos(photos, 24, size=(32, 32))
+        config = self.write("photos.toml", '''name = "photos"
+[dataset]
+path = "photos"
+[image]
+size = [16, 16]
+[sampler]
+batch_size = 2
+epochs = 100000
+[loader]
+workers = 1
+[gpu]
+device = "host"
+''')
+        with open(log, "w") as file:
+            process = subprocess.Popen([PENSTOCK, "launch", config, "--gpus", "host:%d" % ranks, "--quiet"], stdout=subprocess.DEVNULL, stderr=file,
+                                       env=self.environment, cwd=self.folder)
+        self._running.append(process)
+        self.wait_for_photos(process, ranks)
+
+        def read_log():
+            with open(log) as file:
+                return file.read()
+
+        return process, photos, read_log
+
+    def wait_for_photos(self, process, ranks):
+        def delivers(rank):
+            status = self.live_status("photos-rank%d" % rank) or {}
+            return status.get("batches_delivered", 0) > 0 and status["pid"] == self.rank_pids(process).get(rank)
+
+        for rank in range(ranks):
+            self.wait_until(lambda: delivers(rank), "rank %d delivers" % rank, seconds=60)
+
+    @staticmethod
+    def index_inodes(pid):
+        found = set()
+        for fd in os.listdir("/proc/%d/fd" % pid):
+            with contextlib.suppress(OSError):  # closed meanwhile
+                path = "/proc/%d/fd/%s" % (pid, fd)
+                if "memfd:penstock-index" in os.readlink(path):
+                    found.add(os.stat(path).st_ino)
+        return found
+
+    @staticmethod
+    def listers(log):
+        return {int(pid) for pid in re.findall(r"using the listing of process (\d+)", log)}
+
+    def test_the_ranks_of_a_host_list_an_image_folder_once_and_share_its_index(self):
+        process, _, log = self.start_photo_ranks(3)
+        pids = self.rank_pids(process)
+        inodes = [self.index_inodes(pid) for pid in pids.values()]
+        self.assertEqual(len(inodes[0]), 1)
+        self.assertEqual(inodes, [inodes[0]] * 3)
+        [lister] = self.listers(log())
+        self.assertIn(lister, pids.values())
+        self.assertEqual(log().count("using the listing of process"), 2)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), EXIT_TERMINATED, log())
+
+    def test_a_restarted_rank_gets_its_groups_listing_even_if_the_folder_has_changed(self):
+        process, photos, log = self.start_photo_ranks(3)
+        [lister] = self.listers(log())
+        lost = min(rank for rank, pid in self.rank_pids(process).items() if pid != lister)
+        killed = self.rank_pids(process)[lost]
+        make_photos(os.path.join(photos, "new"), 1, classes=1)
+        signal_process(killed, signal.SIGKILL)
+        self.wait_until(lambda: self.rank_pids(process).get(lost, killed) != killed, "rank %d is started again" % lost)
+        self.wait_for_photos(process, 3)
+        self.assertEqual((self.listers(log()), log().count("using the listing of process")), ({lister}, 3))
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), EXIT_TERMINATED, log())
 
     def test_each_rank_gets_the_environment_that_torchrun_sets(self):
         _, out = self.launch('echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT '

@@ -3,10 +3,12 @@
 
 Makes COUNT files (a million by default) in 1000 class folders below WORK, as hard links to 20 photographs, and removes them at the end.
 Starts groups of 1, 2 and 4 ranks with one worker each for a batch of 32, in turn in the same run, on the host device. Prints a Markdown table:
-time of the whole command, time to the slowest rank's first batch, processor time of all processes, and the memory of the ranks' indexes.
+time of the whole command, time to the slowest rank's first batch, processor time of all processes, and the memory of the ranks' indexes, each
+counted once.
 BIN is the folder of the programs, build/ci/bin by default.
 """
 
+import json
 import os
 import shutil
 import statistics
@@ -57,25 +59,28 @@ def group(config, ranks):
     return taken, max(rank["totals"]["first_batch_seconds"] for rank in report["ranks"]), used
 
 
-def memory_files(session):
-    for fd in os.listdir("/proc/%d/fd" % session.pid):
-        path = "/proc/%d/fd/%s" % (session.pid, fd)
+def indexes_of(pid):
+    """Bytes of each index that the process has, by inode."""
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        path = "/proc/%d/fd/%s" % (pid, fd)
         try:
             if "memfd:penstock-index" in os.readlink(path):
-                yield os.stat(path).st_size
+                yield os.stat(path).st_ino, os.stat(path).st_size
         except OSError:
             pass  # closed meanwhile
 
 
-def index_bytes(config):
-    """The size of one session's index, once its worker has started: the index is complete then."""
-    session = subprocess.Popen([os.path.join(BIN, "penstock"), "run", config, "--quiet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def index_bytes(config, ranks):
+    """Of a group whose workers have started: the indexes are complete then."""
+    group = subprocess.Popen([os.path.join(BIN, "penstock"), "launch", config, "--gpus", "host:%d" % ranks, "--set", "sampler.epochs=1000", "--quiet"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        subprocess.run([os.path.join(BIN, "penstock"), "wait", "--session", NAME, "--timeout", "60s"], check=True, capture_output=True)
-        return max(memory_files(session))
+        subprocess.run([os.path.join(BIN, "penstock"), "wait", "--group", NAME, "--timeout", "60s"], check=True, capture_output=True)
+        status = subprocess.run([os.path.join(BIN, "penstock"), "status", "--group", NAME, "--json"], check=True, capture_output=True)
+        return sum(dict(index for rank in json.loads(status.stdout)["ranks"] for index in indexes_of(rank["status"]["pid"])).values())
     finally:
-        session.terminate()
-        session.wait()
+        group.terminate()
+        group.wait()
 
 
 def main():
@@ -87,12 +92,12 @@ def main():
             file.write(CONFIG % (NAME, make_folder(folder)))
         group(config, 1)  # folders and inodes into memory
         rounds = [[group(config, ranks) for ranks in RANKS] for _ in range(ROUNDS)]
-        size = index_bytes(config)
+        indexes = [index_bytes(config, ranks) for ranks in RANKS]
         print("| ranks | command | slowest first batch | processor time | indexes | load average |")
         print("| --- | --- | --- | --- | --- | --- |")
-        for ranks, values in zip(RANKS, zip(*rounds)):
+        for ranks, values, size in zip(RANKS, zip(*rounds), indexes):
             print("| %d | %.2f s | %.2f s | %.2f s | %.0f MB | %.1f |" % (
-                ranks, *map(statistics.median, zip(*values)), ranks * size / 1e6, os.getloadavg()[0]))
+                ranks, *map(statistics.median, zip(*values)), size / 1e6, os.getloadavg()[0]))
     finally:
         shutil.rmtree(folder)
 

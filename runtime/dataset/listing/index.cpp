@@ -230,6 +230,10 @@ std::string_view index_view::fingerprint() const noexcept {
   return {head().fingerprint.data(), head().fingerprint.size()};
 }
 
+bool index_view::of_objects() const noexcept {
+  return head().has_tags != 0;
+}
+
 std::vector<std::uint32_t> index_view::shape() const {
   return {head().shape.begin(), head().shape.begin() + head().axes};
 }

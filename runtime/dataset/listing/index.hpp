@@ -32,6 +32,7 @@ class index_view {
   [[nodiscard]] dataset_type type() const noexcept;
   [[nodiscard]] std::uint64_t samples() const noexcept;
   [[nodiscard]] std::string_view fingerprint() const noexcept;
+  [[nodiscard]] bool of_objects() const noexcept;
 
   /// Number of files. image-folder: one file per sample, in sample order. npy, raw: each file holds
   /// many samples.
