@@ -4,9 +4,13 @@
 //     extension * 4 + kind        the extension's number in its shard; kind as in indexed_kind
 //     gap                         blocks from the end of the previous member (or the beginning of the shard) to its header
 //     bytes                       size of its contents, which begin one block after the header
+//
+// The numbers of a shard's members are in a list of their own, in the order of the records: a code (member_number.hpp)
+// for each member of which has_number() is true and whose extension is that of a number (runtime/base/member_choice.hpp).
 #pragma once
 
 #include "runtime/base/units.hpp"
+#include "runtime/dataset/tar/member_number.hpp"
 #include "runtime/dataset/tar/tar_parser.hpp"
 
 #include <cstddef>
@@ -41,6 +45,11 @@ inline std::optional<std::uint64_t> take_number(std::string_view& from) noexcept
 
 /// The kinds of members that an index distinguishes.
 enum class indexed_kind : std::uint8_t { file, link, sparse, other };
+
+/// Whether the index has the number in this member's contents, if its extension is that of a number.
+constexpr bool has_number(indexed_kind kind, std::uint64_t bytes) noexcept {
+  return kind == indexed_kind::file && bytes > 0 && bytes <= number_text_max;
+}
 
 /// The number of blocks for contents of this size.
 constexpr std::uint64_t blocks_of(std::uint64_t bytes) noexcept {

@@ -1,5 +1,6 @@
 #include "runtime/dataset/tar/shard_index.hpp"
 
+#include "runtime/base/member_choice.hpp"
 #include "runtime/base/signals.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/local_file.hpp"
@@ -56,11 +57,13 @@ class header_reader {
   header_reader(readable& shard, const read_sizes& sizes) : shard_(shard), sizes_(sizes), buffer_(sizes.large) {}
 
   result<std::span<const std::byte>> read(tar_range range) {
-    if (range.at < begin_ || range.at + range.bytes > end_) {
+    if (!has(range)) {
       if (auto ok = fill(range); !ok) return tl::unexpected(ok.error());
     }
     return rest(range.at).first(range.bytes);
   }
+
+  [[nodiscard]] bool has(tar_range range) const noexcept { return range.at >= begin_ && range.at + range.bytes <= end_; }
 
   /// Everything in the buffer from this offset on: at least what the last read() returned.
   [[nodiscard]] std::span<const std::byte> rest(std::uint64_t at) const { return std::span(buffer_).subspan(at - begin_, end_ - at); }
@@ -87,6 +90,10 @@ class header_reader {
   std::uint64_t end_ = 0;
   std::uint64_t last_at_ = 0;
 };
+
+std::string_view characters_of(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 std::string_view compression_by_magic(std::span<const std::byte> start) noexcept {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 5> magics{
@@ -133,7 +140,10 @@ class part_of_shard {
       }
       const auto bytes = reader_.read(*range);
       if (!bytes) return tl::unexpected(bytes.error());
-      if (parser.take_plain(reader_.rest(range->at), until, [this](const tar_member& plain) { grouping.add(plain); })) continue;
+      if (parser.take_plain(reader_.rest(range->at), until, [this](const tar_member& plain) { add(plain); })) {
+        if (auto ok = read_number(); !ok) return ok;
+        continue;
+      }
       const auto member = parser.take(*bytes);
       if (!member) {
         const std::string_view program = range->at == 0 ? compression_by_magic(*bytes) : std::string_view();
@@ -142,7 +152,9 @@ class part_of_shard {
           return refuse(errc::dataset, "is compressed with zstd: such shards are read if they are named .tar.zst and have a seek table");
         return refuse(errc::dataset, "is compressed with {}: only zstd is read; decompress it", program);
       }
-      if (*member) grouping.add(**member);
+      if (!*member) continue;
+      add(**member);
+      if (auto ok = read_number(); !ok) return ok;
     }
     return {};
   }
@@ -160,7 +172,26 @@ class part_of_shard {
   shard_grouping grouping;
 
  private:
+  /// A number that is in the buffer is read at once. Reading more would replace the buffer, from which the parser still takes headers.
+  void add(const tar_member& member) {
+    if (!grouping.add(member)) return;
+    const tar_range contents{member.data_at, member.size};
+    if (reader_.has(contents))
+      grouping.number_is(characters_of(reader_.rest(contents.at).first(contents.bytes)));
+    else
+      number_at_ = contents;
+  }
+
+  result<void> read_number() {
+    if (!number_at_) return {};
+    const auto contents = reader_.read(*std::exchange(number_at_, std::nullopt));
+    if (!contents) return tl::unexpected(contents.error());
+    grouping.number_is(characters_of(*contents));
+    return {};
+  }
+
   header_reader reader_;
+  std::optional<tar_range> number_at_;  // of the latest member, beyond the buffer
   std::uint64_t told_ = 0;
   file_progress progress_;
 };
@@ -287,15 +318,27 @@ result<shard_index> with_name(result<shard_index> shard, const std::string& name
 
 }  // namespace
 
-void shard_grouping::add(const tar_member& member) {
-  if (member.kind == tar_kind::folder) return;
+bool shard_grouping::add(const tar_member& member) {
+  if (member.kind == tar_kind::folder) return false;
   const member_name parts = split_member_name(member.name);
-  if (parts.key.empty()) return;
+  if (parts.key.empty()) return false;
   const std::uint32_t extension = extension_of(parts.extension);
   const auto kind = static_cast<std::uint32_t>(kind_in_index(member.kind));
   ++extensions_[extension].members;
   extensions_[extension].longest = std::max(extensions_[extension].longest, member.size);
-  add(parts.key, {member.header_at, member.size, 0, extension << 2U | kind});
+  const found_member found{member.header_at, member.size, 0, extension << 2U | kind, 0};
+  add(parts.key, found);
+  return is_with_number(found);
+}
+
+bool shard_grouping::is_with_number(const found_member& member) const noexcept {
+  return extensions_[member.extension_and_kind >> 2U].is_number && has_number(static_cast<indexed_kind>(member.extension_and_kind & 3U), member.size);
+}
+
+void shard_grouping::number_is(std::string_view contents) noexcept {
+  std::vector<found_member>& latest = in_order_ ? newest_ : members_;
+  std::int64_t number = 0;
+  if (!latest.empty() && number_of_text(contents, number) == std::errc{}) latest.back().number = code_of_number(number);
 }
 
 void shard_grouping::number_extensions_as(const shard_grouping& other) {
@@ -339,12 +382,15 @@ void shard_grouping::append_sample(std::string_view key, std::span<const found_m
     end = write_number(end, member.header_at / tar_block - block);
     end = write_number(end, member.size);
     block = member.header_at / tar_block + 1 + blocks_of(member.size);
+    if (!is_with_number(member)) continue;
+    std::array<char, number_bytes_max> code;
+    numbers_.append(code.data(), write_number(code.data(), member.number));
   }
   records_.append(record_.data(), end);
 }
 
 template <class Use>
-std::string_view shard_grouping::read_record(std::string_view record, const Use& use) {
+std::string_view shard_grouping::read_record(std::string_view record, std::string_view& numbers, const Use& use) const {
   const auto number = [&] { return take_number(record).value_or(0); };
   const std::string_view key = record.substr(0, number());
   record.remove_prefix(key.size());
@@ -353,7 +399,9 @@ std::string_view shard_grouping::read_record(std::string_view record, const Use&
     const auto extension_and_kind = static_cast<std::uint32_t>(number());
     block += number();
     const std::uint64_t size = number();
-    use(key, found_member{block * tar_block, size, 0, extension_and_kind});
+    found_member member{block * tar_block, size, 0, extension_and_kind, 0};
+    if (is_with_number(member)) member.number = take_number(numbers).value_or(0);
+    use(key, member);
     block += 1 + blocks_of(size);
   }
   return record;
@@ -361,7 +409,8 @@ std::string_view shard_grouping::read_record(std::string_view record, const Use&
 
 template <class Use>
 void shard_grouping::for_each_member(const Use& use) const {
-  for (std::string_view left = records_; !left.empty();) left = read_record(left, use);
+  std::string_view numbers = numbers_;
+  for (std::string_view left = records_; !left.empty();) left = read_record(left, numbers, use);
   for (const found_member& member : newest_) use(key_, member);
   for (const found_member& member : members_) use(text_of(keys_[member.sample]), member);
 }
@@ -384,9 +433,10 @@ std::string_view shard_grouping::first_key() const noexcept {
 /// `behind` must be in order, number extensions as this one does, and have no key below the newest one.
 void shard_grouping::append_in_order(shard_grouping& behind) {
   std::string_view records = behind.records_;
+  std::string_view numbers = behind.numbers_;
   std::span<const std::uint32_t> offsets = behind.offsets_;
   if (!records.empty() && behind.first_key() == key_) {
-    records = read_record(records, [&](std::string_view, const found_member& member) {
+    records = behind.read_record(records, numbers, [&](std::string_view, const found_member& member) {
       newest_.push_back(member);
       --behind.added_;  // close_sample() counts it
     });
@@ -402,6 +452,7 @@ void shard_grouping::append_in_order(shard_grouping& behind) {
   for (const std::uint32_t offset : offsets)
     offsets_.push_back(static_cast<std::uint32_t>(std::min<std::uint64_t>(base + offset, offset_max)));
   records_ += records;
+  numbers_ += numbers;
   added_ += behind.added_;
   key_ = std::move(behind.key_);
   newest_ = std::move(behind.newest_);
@@ -436,7 +487,7 @@ std::uint32_t shard_grouping::extension_of(std::string_view extension) {
   const auto number =
       same != extension_numbers_.end() ? same->second : static_cast<std::uint32_t>(extensions_.size());
   if (same == extension_numbers_.end()) {
-    extensions_.push_back({lower, 0, 0});
+    extensions_.push_back({lower, 0, 0, kind_of_extension(lower) == member_kind::number});
     extension_numbers_.emplace(std::move(lower), number);
   }
   extension_numbers_.emplace(extension, number);
@@ -485,6 +536,7 @@ result<void> shard_grouping::finish(shard_index& to) {
     return refuse(errc::dataset, "has so many keys and members that their index needs more than 4 GiB: split it");
   to.offsets = std::move(offsets_);
   to.records = std::move(records_);
+  to.numbers = std::move(numbers_);
   to.members = added_;
   to.extensions = std::move(extensions_);
   return {};

@@ -23,6 +23,7 @@ struct shard_extension {
   std::string text;
   std::uint64_t members = 0;
   std::uint64_t longest = 0;  ///< bytes of the largest member
+  bool is_number = false;     ///< as kind_of_extension says: see has_number()
 };
 
 struct shard_index {
@@ -33,6 +34,7 @@ struct shard_index {
   std::string tag;                     ///< an object's version as in object_facts; empty for files
   std::vector<std::uint32_t> offsets;  ///< where each sample's record begins in `records`
   std::string records;                 ///< see record_codec.hpp
+  std::string numbers;                 ///< the same
   std::vector<shard_extension> extensions;
   std::vector<zstd_frame> frames;  ///< empty: it is not compressed
   std::uint64_t members = 0;
@@ -45,7 +47,10 @@ struct shard_index {
 /// records immediately. The first key that does not ascend turns the records back into members, with a table of keys.
 class shard_grouping {
  public:
-  void add(const tar_member& member);
+  /// True: call number_is() with the member's contents before the next call.
+  bool add(const tar_member& member);
+  /// Contents that are no number are ignored.
+  void number_is(std::string_view contents) noexcept;
   /// Numbers extensions as `other` does, so that parts of a shard can be appended faster. Call it first.
   void number_extensions_as(const shard_grouping& other);
   /// Appends the members of a later part of the shard.
@@ -60,6 +65,7 @@ class shard_grouping {
     std::uint64_t size;
     std::uint32_t sample;
     std::uint32_t extension_and_kind;
+    std::uint64_t number;  // its code; 0: none
   };
   struct found_key {
     std::uint64_t hash;
@@ -67,13 +73,15 @@ class shard_grouping {
     std::uint32_t size;
   };
   void add(std::string_view key, found_member member);
+  [[nodiscard]] bool is_with_number(const found_member& member) const noexcept;
   void close_sample();
   void append_sample(std::string_view key, std::span<const found_member> members);
   void append_in_order(shard_grouping& behind);
   void leave_order();
-  /// Calls use(key, member) for each member in a record of `records_`, in order. Returns what follows the record.
+  /// Calls use(key, member) for each member in a record of `records_`, in order. Returns what follows the record, and
+  /// removes from `numbers` those of its members.
   template <class Use>
-  static std::string_view read_record(std::string_view record, const Use& use);
+  std::string_view read_record(std::string_view record, std::string_view& numbers, const Use& use) const;
   template <class Use>
   void for_each_member(const Use& use) const;
   [[nodiscard]] std::string_view first_key() const noexcept;
@@ -94,6 +102,7 @@ class shard_grouping {
   bool in_order_ = true;
   // As in shard_index. While keys ascend: all samples but the newest, which may get more members.
   std::string records_;
+  std::string numbers_;
   std::vector<std::uint32_t> offsets_;
   std::string key_;                  // key of the newest sample
   std::vector<found_member> newest_; // members of the newest sample

@@ -7,12 +7,12 @@
 #include "runtime/dataset/picture/webp.hpp"
 #include "runtime/dataset/records/npy_header.hpp"
 #include "runtime/dataset/store_settings.hpp"
+#include "runtime/dataset/tar/member_number.hpp"
 #include "runtime/dataset/tar/shard_list.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -50,14 +50,9 @@ std::string_view words_for(indexed_kind kind) noexcept {
 }
 
 std::int64_t number_in(std::string_view text) {
-  constexpr std::string_view blanks(" \t\r\n\0", 5);
-  std::string_view number = text;
-  number.remove_prefix(std::min(number.size(), number.find_first_not_of(blanks)));
-  number.remove_suffix(number.size() - (number.find_last_not_of(blanks) + 1));
-  if (number.starts_with('+')) number.remove_prefix(1);
   std::int64_t value = 0;
-  const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (number.empty() || status != std::errc{} || end != number.data() + number.size())
+  const std::errc status = number_of_text(text, value);
+  if (status != std::errc{})
     throw error({errc::sample,
                  fmt::format("is '{}', {}", printable(shortened(text, 60)),
                              status == std::errc::result_out_of_range ? "which does not fit in 64 bits" : "not a whole number"),

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/member_choice.hpp"
 #include "runtime/base/write_all.hpp"
 #include "runtime/base/xxh3.hpp"
 #include "runtime/dataset/fingerprint.hpp"
@@ -24,6 +25,7 @@ namespace penstock {
 //   u32 offsets[samples]           where the sample's record begins among those of its shard
 //   texts                          the name and tag of each shard; extensions
 //   records                        shard by shard, see record_codec.hpp
+//   numbers                        the same
 
 struct tar_index::header {
   std::array<char, 8> magic;
@@ -47,6 +49,7 @@ struct tar_index::shard_entry {
   std::uint64_t extensions_end;  // likewise for its extensions
   std::uint64_t frames_end;      // likewise for its frames
   std::uint64_t records_end;     // likewise for its records, counted from the first record
+  std::uint64_t numbers_end;     // likewise for its numbers, counted from the first number
   std::uint64_t name_end;        // likewise for its texts: its name, then its version's tag
   std::uint64_t tag_bytes;       // length of the tag, at the end of that text
   std::uint64_t members;
@@ -64,7 +67,7 @@ struct tar_index::extension_entry {
 namespace {
 
 constexpr std::array<char, 8> tar_index_magic{'P', 'N', 'S', 'T', 'K', 'T', 'A', 'R'};
-constexpr std::uint32_t tar_index_version = 3;
+constexpr std::uint32_t tar_index_version = 4;
 constexpr std::size_t checksummed_from = 24;
 
 /// Writes in large pieces and computes the checksum of what it writes.
@@ -133,6 +136,7 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
   std::vector<zstd_frame> frames;
   std::string texts;
   std::uint64_t record_bytes = 0;
+  std::uint64_t number_bytes = 0;
   for (const shard_index& shard : shards) texts += shard.name + shard.tag;
   std::uint64_t name_end = 0;
   for (const shard_index& shard : shards) {
@@ -143,8 +147,9 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
     frames.insert(frames.end(), shard.frames.begin(), shard.frames.end());
     head.samples += shard.offsets.size();
     record_bytes += shard.records.size();
+    number_bytes += shard.numbers.size();
     name_end += shard.name.size() + shard.tag.size();
-    shard_table.push_back({shard.bytes, shard.file_bytes, shard.modified_ns, head.samples, extension_table.size(), frames.size(), record_bytes,
+    shard_table.push_back({shard.bytes, shard.file_bytes, shard.modified_ns, head.samples, extension_table.size(), frames.size(), record_bytes, number_bytes,
                            name_end, shard.tag.size(), shard.members, shard.bytes_after_end, shard.has_end_marker ? 1U : 0U});
   }
   // Records can be read unaligned and offsets need four-byte alignment; the tables before them keep eight.
@@ -158,7 +163,7 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
   std::ranges::copy(fingerprint, head.fingerprint.begin());
   head.total_bytes = sizeof head + shard_table.size() * sizeof(tar_index::shard_entry) +
                      extension_table.size() * sizeof(tar_index::extension_entry) + frames.size() * sizeof(zstd_frame) +
-                     head.samples * sizeof(std::uint32_t) + texts.size() + record_bytes;
+                     head.samples * sizeof(std::uint32_t) + texts.size() + record_bytes + number_bytes;
 
   const auto failed = [&](int os_code) {
     return refuse_os(errc::io, os_code,
@@ -175,6 +180,7 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
   for (const shard_index& shard : shards) out.add(std::span<const std::uint32_t>(shard.offsets));
   out.add(texts.data(), texts.size());
   for (const shard_index& shard : shards) out.add(shard.records.data(), shard.records.size());
+  for (const shard_index& shard : shards) out.add(shard.numbers.data(), shard.numbers.size());
   if (const int os_code = out.finish(); os_code != 0) return failed(os_code);
   head.checksum = out.sum();
   const auto checksum = std::as_bytes(std::span(&head.checksum, 1));
@@ -217,7 +223,7 @@ bool tar_index::tables_fit() const noexcept {
   shard_entry before{};
   for (const shard_entry& shard : shard_table()) {
     if (shard.samples_end < before.samples_end || shard.extensions_end < before.extensions_end ||
-        shard.records_end < before.records_end || shard.name_end < before.name_end ||
+        shard.records_end < before.records_end || shard.numbers_end < before.numbers_end || shard.name_end < before.name_end ||
         shard.tag_bytes > shard.name_end - before.name_end || shard.frames_end < before.frames_end ||
         shard.frames_end > head.frames)
       return false;
@@ -226,7 +232,7 @@ bool tar_index::tables_fit() const noexcept {
     before = shard;
   }
   if (before.samples_end != head.samples || before.extensions_end != head.extensions || before.frames_end != head.frames ||
-      before.records_end != size - fixed || before.name_end > head.text_bytes)
+      before.records_end > size - fixed || before.numbers_end != size - fixed - before.records_end || before.name_end > head.text_bytes)
     return false;
   return std::ranges::all_of(extension_table(), [&](const extension_entry& extension) {
     return extension.text_bytes <= head.text_bytes &&
@@ -325,6 +331,29 @@ std::string_view tar_index::key(std::uint64_t sample) const {
   return bytes && *bytes <= record.size() ? record.substr(0, *bytes) : std::string_view();
 }
 
+std::string_view tar_index::numbers_of(std::uint64_t shard) const noexcept {
+  const std::uint64_t begin = shard == 0 ? 0 : shard_table()[shard - 1].numbers_end;
+  return text(head().text_bytes + shard_table().back().records_end + begin, shard_table()[shard].numbers_end - begin);
+}
+
+result<void> tar_index::read_all(const std::function<void(std::uint64_t sample, const indexed_sample&)>& use) const {
+  indexed_sample one;
+  std::uint64_t sample = 0;
+  for (std::uint64_t shard = 0; shard < shards(); ++shard) {
+    std::string_view numbers = numbers_of(shard);
+    for (; sample < shard_table()[shard].samples_end; ++sample) {
+      if (auto ok = read(sample, one); !ok) return ok;
+      for (indexed_member& member : one.members) {
+        if (!has_number(member.kind, member.bytes) || kind_of_extension(member.extension) != member_kind::number) continue;
+        const std::uint64_t code = take_number(numbers).value_or(0);
+        if (code != 0) member.number = number_of_code(code);
+      }
+      use(sample, one);
+    }
+  }
+  return {};
+}
+
 result<void> tar_index::read(std::uint64_t sample, indexed_sample& to) const {
   const auto damaged = [] {
     return refuse(errc::dataset,
@@ -354,7 +383,7 @@ result<void> tar_index::read(std::uint64_t sample, indexed_sample& to) const {
     if (*bytes > shard.bytes || (block + 1) * tar_block > shard.bytes - *bytes) return damaged();
     const extension_entry& extension = extension_table()[first_extension + (*what >> 2U)];
     to.members.push_back({text(extension.text_at, extension.text_bytes),
-                          static_cast<indexed_kind>(*what & 3U), block * tar_block, *bytes});
+                          static_cast<indexed_kind>(*what & 3U), block * tar_block, *bytes, std::nullopt});
     block = std::min(block + 1 + blocks_of(*bytes), blocks);
   }
   return {};

@@ -8,6 +8,8 @@
 #include "runtime/dataset/tar/shard_index.hpp"
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +45,7 @@ struct indexed_member {
   indexed_kind kind = indexed_kind::file;
   std::uint64_t header_at = 0;
   std::uint64_t bytes = 0;
+  std::optional<std::int64_t> number{};  ///< set by read_all(): the whole number in the contents of a .cls and the like
   [[nodiscard]] std::uint64_t data_at() const noexcept { return header_at + tar_block; }
 };
 
@@ -77,6 +80,8 @@ class tar_index {
   [[nodiscard]] std::uint64_t shard_of(std::uint64_t sample) const;
   /// Refuses (errc::dataset) an impossible record: the index is damaged.
   result<void> read(std::uint64_t sample, indexed_sample& to) const;
+  /// Reads all samples in order, with the numbers in their members. Refuses like read().
+  result<void> read_all(const std::function<void(std::uint64_t sample, const indexed_sample&)>& use) const;
   /// Empty if the record is impossible.
   [[nodiscard]] std::string_view key(std::uint64_t sample) const;
 
@@ -93,6 +98,7 @@ class tar_index {
   [[nodiscard]] std::span<const zstd_frame> frame_table() const noexcept;
   [[nodiscard]] std::string_view text(std::uint64_t at, std::uint64_t bytes) const noexcept;
   [[nodiscard]] std::string_view record_at(std::uint64_t shard, std::uint64_t sample) const noexcept;
+  [[nodiscard]] std::string_view numbers_of(std::uint64_t shard) const noexcept;
   [[nodiscard]] bool tables_fit() const noexcept;
 
   mapping memory_;

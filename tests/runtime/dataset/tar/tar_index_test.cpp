@@ -61,6 +61,27 @@ std::vector<std::string> samples_of(const tar_index& index, const std::string& f
   return all;
 }
 
+/// "key: number ..." for each sample.
+std::vector<std::string> numbers_in(const tar_index& index) {
+  std::vector<std::string> all;
+  REQUIRE(index.read_all([&](std::uint64_t, const indexed_sample& sample) {
+    std::string text = fmt::format("{}:", sample.key);
+    for (const indexed_member& member : sample.members)
+      if (member.number) text += fmt::format(" {}", *member.number);
+    all.push_back(text);
+  }));
+  return all;
+}
+
+tar_index index_of(const shard_index& shard) {
+  const auto file = create_memory_file("index", "an index");
+  REQUIRE(file);
+  REQUIRE(write_tar_index(file->get(), std::span(&shard, 1)));
+  auto index = tar_index::map(file->get());
+  REQUIRE(index);
+  return std::move(*index);
+}
+
 std::vector<std::string> files_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
@@ -185,6 +206,77 @@ TEST_CASE("an index of changed shards is rebuilt, and the reason is reported") {
   CHECK(told("the index of shards is damaged"));
   std::fstream(index, std::ios::in | std::ios::out).seekp(-1, std::ios::end).put('?');
   CHECK(told("is damaged: building it again"));
+}
+
+TEST_CASE("an index of an earlier version is built again, and its version is reported") {
+  const temporary_folder folder;
+  folder.write("a.tar", archive_of({{"1.cls", "7"}}));
+  const std::string index = find(folder.path()).path;
+  constexpr std::streamoff version_at = 8;
+  std::fstream(index, std::ios::in | std::ios::out).seekp(version_at).put(3);
+  const found_index found = find(folder.path());
+  CHECK(found.built);
+  REQUIRE(found.notices.size() == 1);
+  CHECK(found.notices[0].find("has version 3, but this program reads version 4") != std::string::npos);
+  CHECK(numbers_in(found.index) == std::vector<std::string>{"1: 7"});
+}
+
+TEST_CASE("the index has the numbers in members, wherever reading ends and whatever the order of keys") {
+  const temporary_folder folder;
+  const auto shard = [](bool ascends, std::size_t picture) {
+    testing::named_contents members;
+    for (int i = 0; i < 600; ++i) {
+      const int key = ascends ? 1000 + i : (i * 7) % 600;
+      members.emplace_back(fmt::format("{}.jpg", key), std::string(picture, 'x'));
+      members.emplace_back(fmt::format("{}.cls", key), fmt::format("{}\n", key - 300));
+    }
+    members.emplace_back("0.Count", " +5");  // of a sample that began long before
+    return members;
+  };
+  for (const std::size_t picture : {std::size_t{0}, std::size_t{700}, std::size_t{20'000}}) {
+    for (const bool ascends : {true, false}) {
+      CAPTURE(picture, ascends);
+      const auto members = shard(ascends, picture);
+      std::vector<std::string> expected;
+      for (const auto& [name, contents] : members) {
+        if (!name.ends_with(".cls")) continue;
+        const std::string key = name.substr(0, name.find('.'));
+        expected.push_back(fmt::format("{}: {}{}", key, std::stoi(contents), key == "0" ? " 5" : ""));
+      }
+      if (ascends) expected.emplace_back("0: 5");
+      const std::string archive = archive_of(members);
+      folder.write("a.tar", archive);
+      folder.write("b.tar.zst", testing::seekable(archive, 3000));
+      for (const std::string name : {"a.tar", "b.tar.zst"}) {
+        for (const unsigned parts : {1U, 4U, 7U}) {
+          CAPTURE(name, parts);
+          std::atomic<std::uint64_t> progress = 0;
+          const auto read = read_shard(folder.path(name), name, parts, progress);
+          REQUIRE(read);
+          CHECK(numbers_in(index_of(*read)) == expected);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("members that are no number, or no plain file, or long, have none in the index") {
+  const temporary_folder folder;
+  std::string archive;
+  append_typed(archive, '2', "a.cls");
+  append_tar_member(archive, "b.cls", "seven");
+  append_tar_member(archive, "c.cls", "");
+  append_tar_member(archive, "d.cls", std::string(64, ' ') + "7");
+  append_tar_member(archive, "e.cls", "-9223372036854775808");
+  append_tar_member(archive, "f.cls", "9223372036854775808");
+  append_tar_member(archive, "g.cls", "9223372036854775807");
+  append_tar_member(archive, "h.cls", "-9223372036854775807");
+  append_tar_member(archive, "i.txt", "7");
+  append_tar_member(archive, "j.id", std::string("7\0", 2));
+  append_tar_end(archive);
+  folder.write("a.tar", archive);
+  CHECK(numbers_in(find(folder.path()).index) == std::vector<std::string>{"a:", "b:", "c:", "d:", "e:", "f:", "g: 9223372036854775807",
+                                                                         "h: -9223372036854775807", "i:", "j: 7"});
 }
 
 TEST_CASE("shards in a read-only folder have their index in the cache, or else in memory") {
