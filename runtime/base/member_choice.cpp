@@ -95,4 +95,16 @@ result<std::vector<member_choice>> member_choices(const string_map& members) {
   return all;
 }
 
+const member_choice* class_among(const std::vector<member_choice>& choices) noexcept {
+  const member_choice* only = nullptr;
+  std::size_t numbers = 0;
+  for (const member_choice& one : choices) {
+    if (one.kind != member_kind::number) continue;
+    if (one.tensor == "label") return &one;
+    only = &one;
+    ++numbers;
+  }
+  return numbers == 1 ? only : nullptr;
+}
+
 }  // namespace penstock

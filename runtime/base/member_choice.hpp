@@ -37,4 +37,8 @@ result<member_choice> parse_member_choice(std::string_view tensor, std::string_v
 /// All entries in the order of their names; image and label if there are none. Refuses like parse_member_choice.
 result<std::vector<member_choice>> member_choices(const string_map& members);
 
+/// The member whose number is a sample's class: that of the tensor 'label', otherwise the only number. Null if that leaves
+/// the choice open.
+const member_choice* class_among(const std::vector<member_choice>& choices) noexcept;
+
 }  // namespace penstock

@@ -121,13 +121,13 @@ void check_own_sampler(const penstock::config& values, std::size_t which, found_
   };
   file(sampler_kind::weighted, "sample_weights", one.sample_weights, "one weight for each sample");
   file(sampler_kind::subset, "subset", one.subset, "a list of samples");
-  if (kind == sampler_kind::balanced && one.dataset.type != dataset_type::image_folder) {
+  if (kind == sampler_kind::balanced && one.dataset.type != dataset_type::image_folder && one.dataset.type != dataset_type::tar) {
     found.push_back({.key = path_of(which, "sampler"),
                      .other = path_of(which, "type"),
                      .message = fmt::format("sampler \"balanced\" of {} needs each sample's class "
                                             "before loading it, but a dataset of type \"{}\" cannot provide it",
                                             called(values, which), spelling(one.dataset.type)),
-                     .label = "only an image-folder can"});
+                     .label = "only an image-folder and tar can"});
   }
 }
 

@@ -137,14 +137,14 @@ void check_kind(const sampler_config& sampler, const dataset_config& dataset, fo
   };
   needs_file(sampler_kind::weighted, "weights", sampler.weights, "one weight for each sample");
   needs_file(sampler_kind::subset, "subset", sampler.subset, "a list of samples");
-  if (sampler.kind == sampler_kind::balanced && dataset.type != dataset_type::image_folder) {
+  if (sampler.kind == sampler_kind::balanced && dataset.type != dataset_type::image_folder && dataset.type != dataset_type::tar) {
     found.push_back(
         {.key = "sampler.kind",
          .other = "dataset.type",
          .message = fmt::format("kind \"balanced\" in [sampler] needs each sample's class before "
                                 "loading it, but a dataset of type \"{}\" cannot provide it",
                                 spelling(dataset.type)),
-         .label = "only an image-folder can",
+         .label = "only an image-folder and tar can",
          .help = "give each sample the weight 1 / (samples of its class) with kind = \"weighted\""});
   }
 }

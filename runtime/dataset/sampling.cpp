@@ -2,18 +2,20 @@
 
 #include "runtime/base/byte_order_mark.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/member_choice.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/fingerprint.hpp"
 #include "runtime/dataset/listing/index.hpp"
 #include "runtime/dataset/records/npy_header.hpp"
-#include "runtime/dataset/tar/tar_index.hpp"
+#include "runtime/dataset/tar/tar_dataset.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -131,9 +133,58 @@ result<sampling> read_subset(const sampler_config& sampler, const dataset_descri
   return made;
 }
 
+/// The number in the sample's member, as the tar dataset chooses it.
+std::optional<std::int64_t> number_of(const member_choice& choice, const indexed_sample& sample) {
+  for (const std::string& extension : choice.extensions) {
+    const auto is_one = [&](const indexed_member& member) { return member.extension == extension; };
+    const auto found = std::ranges::find_if(sample.members, is_one);
+    if (found == sample.members.end()) continue;
+    return std::any_of(found + 1, sample.members.end(), is_one) ? std::nullopt : found->number;
+  }
+  return std::nullopt;
+}
+
+result<sampling> balance_shards(const sampler_config& sampler, const string_map& members, int index_fd) {
+  const auto choices = member_choices(members);
+  if (!choices) return tl::unexpected(choices.error());
+  const member_choice* const choice = class_among(*choices);
+  if (choice == nullptr) {
+    return refuse(errc::config,
+                  "[sampler] kind = \"balanced\" needs a member with the number of the sample's class: name it in [dataset.members], for example "
+                  "label = \"cls\"");
+  }
+  const auto index = tar_index::map(index_fd);
+  if (!index) return tl::unexpected(index.error());
+  std::vector<std::optional<std::int64_t>> numbers(index->samples());
+  if (auto ok = index->read_all([&](std::uint64_t sample, const indexed_sample& found) { numbers[sample] = number_of(*choice, found); }); !ok)
+    return tl::unexpected(std::move(ok.error()));
+  std::vector<std::int64_t> classes;
+  for (const auto& number : numbers)
+    if (number) classes.push_back(*number);
+  std::ranges::sort(classes);
+  classes.erase(std::ranges::unique(classes).begin(), classes.end());
+  std::vector<std::uint32_t> class_of;
+  for (const auto& number : numbers)
+    class_of.push_back(number ? static_cast<std::uint32_t>(std::ranges::lower_bound(classes, *number) - classes.begin()) : no_class);
+  auto order = balanced_order(class_of, sampler.epoch_samples);
+  if (!order) {
+    return refuse(errc::dataset, "[sampler] kind = \"balanced\" finds no classes: no sample has a number in its member .{}",
+                  fmt::join(choice->extensions, " or ."));
+  }
+  sampling made{std::move(*order), fmt::format("balanced {} {}", hash_of("balanced", class_of), sampler.epoch_samples), {}};
+  const auto without = static_cast<std::uint64_t>(std::ranges::count(class_of, no_class));
+  if (without > 0) {
+    const auto first = static_cast<std::uint64_t>(std::ranges::find(class_of, no_class) - class_of.begin());
+    made.notices.push_back(fmt::format("[sampler] kind = \"balanced\" never draws {} without a number in .{}: the first is '{}'",
+                                       counted(without, "sample"), fmt::join(choice->extensions, " or ."), name_of_sample(*index, first)));
+  }
+  return made;
+}
+
 result<sampling> balance_classes(const sampler_config& sampler, const config& settings, int index_fd) {
+  if (settings.dataset.type == dataset_type::tar) return balance_shards(sampler, settings.dataset.members, index_fd);
   if (settings.dataset.type != dataset_type::image_folder) {
-    return refuse(errc::config, "[sampler] kind = \"balanced\" needs the classes of an image-folder");
+    return refuse(errc::config, "[sampler] kind = \"balanced\" needs the classes of an image-folder or of tar shards");
   }
   const auto index = index_view::map(index_fd);
   if (!index) return tl::unexpected(index.error());

@@ -1,5 +1,8 @@
 """[sampler] kind: streams of weighted, balanced, subset and window orders, and invalid settings."""
 
+import io
+import tarfile
+
 from harness import *
 
 import numpy
@@ -170,6 +173,52 @@ class SamplerTest(PenstockTest):
         for name in sorted(os.listdir(out)):
             if name.endswith(".label.npy"):
                 self.assertEqual(int(numpy.load(os.path.join(out, name)).sum()), 5)
+
+    def shards_with_classes(self, classes, members='{ text = "txt", label = "cls" }'):
+        """A shard with a text and the class of each sample."""
+        with tarfile.open(os.path.join(self.folder, "classes.tar"), "w") as archive:
+            for number, one in enumerate(classes):
+                for name, contents in (("txt", "text"), ("cls", one)):
+                    facts = tarfile.TarInfo("%04d.%s" % (number, name))
+                    facts.size = len(contents)
+                    archive.addfile(facts, io.BytesIO(contents.encode()))
+        return self.write("shards.toml", '''[dataset]
+type = "tar"
+path = "classes.tar"
+members = %s
+[sampler]
+kind = "balanced"
+batch_size = 10
+epoch_samples = 60
+[gpu]
+device = "host"
+''' % members)
+
+    def test_balanced_delivers_all_classes_of_shards_equally_often_and_no_sample_without_a_class(self):
+        config = self.shards_with_classes(["7"] * 40 + ["-2"] * 3 + ["none"] + ["100000"] * 5)
+        out = os.path.join(self.folder, "out")
+        code, _, err = self.penstock("run", config, "--quiet", "--sink", "npy", "--out", out)
+        self.assertEqual(code, EXIT_OK, err)
+        self.assertIn("never draws 1 sample without a number in .cls: the first is 'classes.tar:0043'", err)
+        labels = numpy.concatenate([numpy.load(os.path.join(out, name)) for name in sorted(os.listdir(out)) if name.endswith(".label.npy")])
+        self.assertEqual(sorted(labels.tolist()), [-2] * 20 + [7] * 20 + [100000] * 20)
+
+    def test_a_state_of_shards_with_other_classes_is_refused(self):
+        state = os.path.join(self.folder, "s.state")
+        config = self.shards_with_classes(["1", "2"] * 10)
+        self.run_json(config, "--batches", 1, "--state", state)
+        self.shards_with_classes(["2", "1"] * 10)
+        code, _, err = self.penstock("run", config, "--state", state)
+        self.assertNotEqual(code, EXIT_OK)
+        self.assertRegex(err, r"order was balanced [0-9a-f]{16} 60 and is balanced [0-9a-f]{16} 60")
+
+    def test_balanced_shards_without_a_member_for_the_class_are_refused(self):
+        for members, expected in (('{ text = "txt" }', "name it in [dataset.members]"), ('{ a = "cls", b = "id;cls" }', "name it in [dataset.members]"),
+                                  ('{ text = "txt", label = "id" }', "no sample has a member .id")):
+            with self.subTest(members):
+                code, _, err = self.penstock("run", self.shards_with_classes(["1", "2"], members))
+                self.assertNotEqual(code, EXIT_OK)
+                self.assertIn(expected, err)
 
     def test_a_state_with_other_weights_is_refused_with_both_fingerprints(self):
         self.save("w.npy", numpy.ones(96), "float64")

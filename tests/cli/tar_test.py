@@ -100,6 +100,13 @@ class TarTest(PenstockTest):
         self.assertEqual(self.digests(self.config(path="shards/train-*.tar", epochs=2), "--workers", 1), shards)
         self.assertEqual(len([name for name in os.listdir(self.shards) if name.endswith(".index")]), 1)
 
+    def test_balanced_shards_give_the_stream_of_the_same_photographs_in_folders(self):
+        self.photographs(41)
+        balanced = ("--workers", 2, "--set", "sampler.kind=balanced", "--set", "sampler.epoch_samples=50")
+        shards = self.digests(self.config(epochs=2), *balanced)
+        self.assertEqual(shards, self.digests(self.config(path="photos", type="image-folder", epochs=2, name="photos.toml"), *balanced))
+        self.assertEqual(len(set(shards)), 2)
+
     def write_with_tarfile(self, samples):
         """Writes a shard as webdataset.TarWriter does: members of a sample in the order of its keys, GNU format."""
         with tarfile.open(os.path.join(self.shards, "x.tar"), "w", format=tarfile.GNU_FORMAT) as archive:

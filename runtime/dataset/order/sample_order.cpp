@@ -54,6 +54,8 @@ class class_order final : public sample_order {
   class_order(std::span<const std::uint32_t> class_of, std::uint64_t positions)
       : positions_(positions), samples_(class_of.size()) {
     std::iota(samples_.begin(), samples_.end(), std::uint64_t{0});
+    std::erase_if(samples_, [&](std::uint64_t sample) { return class_of[sample] == no_class; });
+    if (positions_ == 0) positions_ = samples_.size();
     std::ranges::stable_sort(samples_, {}, [&](std::uint64_t sample) { return class_of[sample]; });
     for (std::uint64_t i = 1; i < samples_.size(); ++i)
       if (class_of[samples_[i]] != class_of[samples_[i - 1]]) begins_.push_back(i);
@@ -170,8 +172,8 @@ sample_order::~sample_order() = default;
 
 result<std::shared_ptr<const sample_order>> balanced_order(std::span<const std::uint32_t> class_of,
                                                            std::uint64_t positions) {
-  if (class_of.empty()) return refuse(errc::dataset, "the dataset has no samples");
-  return std::make_shared<const class_order>(class_of, positions == 0 ? class_of.size() : positions);
+  if (std::ranges::all_of(class_of, [](std::uint32_t one) { return one == no_class; })) return refuse(errc::dataset, "no sample has a class");
+  return std::make_shared<const class_order>(class_of, positions);
 }
 
 result<std::shared_ptr<const sample_order>> subset_order(std::vector<std::uint64_t> indices,

@@ -34,7 +34,9 @@ result<std::shared_ptr<const sample_order>> weighted_order(std::span<const doubl
 
 /// Every class that has samples comes equally often: in every prefix of an epoch, the counts differ by at most one.
 /// Each class runs through its samples in its own order, and then starts over in a new one. `class_of[i]` is the class
-/// of sample i; takes 8 bytes per sample. Refuses (errc::dataset) an empty list.
+/// of sample i; a sample of no_class never comes. `positions` 0: as many as there are samples with a class. Takes 8 bytes per
+/// sample. Refuses (errc::dataset) a list without any class.
+inline constexpr std::uint32_t no_class = 0xffff'ffff;
 result<std::shared_ptr<const sample_order>> balanced_order(std::span<const std::uint32_t> class_of,
                                                            std::uint64_t positions);
 

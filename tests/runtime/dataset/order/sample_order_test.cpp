@@ -166,6 +166,15 @@ TEST_CASE("in every prefix of a balanced order, class counts differ by at most o
   }
 }
 
+TEST_CASE("samples without a class never come in a balanced order, and do not count for its length") {
+  const std::vector<std::uint32_t> class_of{no_class, 0, no_class, 7, 7, no_class};
+  const auto order = *balanced_order(class_of, 0);
+  REQUIRE(order->positions() == 3);
+  for (std::uint64_t epoch = 0; epoch < 20; ++epoch)
+    for (const std::uint64_t sample : epoch_of(*order, 3, epoch)) CHECK(class_of[sample] != no_class);
+  CHECK_FALSE(balanced_order(std::vector<std::uint32_t>(4, no_class), 0).has_value());
+}
+
 TEST_CASE("each class of a balanced order gives all its samples before it repeats one") {
   std::vector<std::uint32_t> class_of(40, 0);
   std::fill(class_of.begin() + 30, class_of.end(), 1U);
