@@ -53,21 +53,26 @@ class Shards:
     Args:
         saved: a dict that saved() returned, to resume from.
         behind: the dataset's own state of each shard at that point.
+        in_order: False: a shard that waits for a slow batch gets no further ones, and so takes no turns from the others.
     """
 
-    def __init__(self, count: int, saved: Optional[dict[str, Any]] = None, behind: Optional[list[Any]] = None) -> None:
+    def __init__(self, count: int, saved: Optional[dict[str, Any]] = None, behind: Optional[list[Any]] = None, in_order: bool = True) -> None:
         first = 0 if saved is None else saved["next"]
         self.active: list[bool] = [True] * count if saved is None else list(saved["active"])
         self.delivered: list[int] = [0] * count if saved is None else list(saved["given"])
         self.behind: list[Any] = [None] * count if behind is None else list(behind)
-        self._planned = list(self.delivered)
+        self._planned, self._in_order = list(self.delivered), in_order
         self._turns = itertools.cycle([*range(first, count), *range(first)])
 
     def plan(self) -> Optional[tuple[int, int]]:
         """The shard whose turn it is, and the number of its next batch; None if all shards have ended."""
         if not any(self.active):
             return None
-        shard = next(turn for turn in self._turns if self.active[turn])
+        if self._in_order:
+            shard = next(turn for turn in self._turns if self.active[turn])
+        else:
+            going_on = [shard for shard, active in enumerate(self.active) if active]
+            shard = min(going_on, key=lambda shard: self._planned[shard] - self.delivered[shard])
         self._planned[shard] += 1
         return shard, self._planned[shard] - 1
 

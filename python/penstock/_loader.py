@@ -349,7 +349,7 @@ class IterablePass(Pass):
                 for shard, state in enumerate(behind):
                     if state is not None:
                         self._states.write(shard, self._progress.epoch, state)
-        return BatchBook(self._progress, self._auto_collation, False, Shards(self._num_workers, saved, behind))
+        return BatchBook(self._progress, self._auto_collation, False, Shards(self._num_workers, saved, behind, self._progress.ordered))
 
     def resumed_behind_end(self) -> bool:
         if self._progress.resumed is None:

@@ -44,7 +44,7 @@ class World:
 
     def begin(self, saved):
         self.progress = Progress(saved)
-        shards = None if self.lengths is None else Shards(len(self.lengths), self.progress.shards)
+        shards = None if self.lengths is None else Shards(len(self.lengths), self.progress.shards, in_order=self.ordered)
         self.book = BatchBook(self.progress, True, self.leaves_out, shards)
         self.sampled = self.progress.samples
         self.tries = {}
@@ -68,8 +68,10 @@ class World:
         planned = book.next()
         if planned is None:
             return False
-        if not self.ordered and self.lengths is None:
+        if not self.ordered:
             planned = self.draw.choice(book.under_way)
+            if self.lengths is not None:  # a worker loads the batches of its shard one after another
+                planned = next(other for other in book.under_way if other.shard == planned.shard)
         if book.is_behind_end(planned):
             assert planned.first > self.lengths[planned.shard]
             book.drop(planned)
@@ -130,7 +132,7 @@ class BatchBookTest(PackageTest):
             world = World(draw, lengths)
             while world.step():
                 position = world.progress.saved()
-                if draw.random() < 0.05 and (lengths is None or position[2] is not None) and (world.ordered or lengths is not None):
+                if draw.random() < 0.05 and (lengths is None or position[2] is not None) and world.ordered:
                     world.begin(position)
             steps += world.steps
             self.assertEqual(list(world.book.under_way), [], where)
@@ -155,6 +157,17 @@ class BatchBookTest(PackageTest):
         self.assertEqual([shards.plan() for _ in range(3)], [(2, 1), (0, 2), (2, 2)])
         shards.active = [False] * 3
         self.assertIsNone(shards.plan())
+
+    def test_out_of_order_a_shard_that_waits_for_a_slow_batch_takes_no_turns_from_the_others(self):
+        book = BatchBook(Progress(), False, False, Shards(2, in_order=False))
+        for _ in range(4):
+            book.plan(None)
+        for number in range(10):
+            planned = next(each for each in book.under_way if each.shard == 0)  # none of shard 1 ends
+            self.assertEqual(planned.first, number)
+            book.took(planned, False, None)
+            book.plan(None)
+        self.assertEqual([(each.shard, each.first) for each in book.under_way], [(1, 0), (1, 1), (0, 10), (0, 11)])
 
     def test_a_resumed_book_starts_with_the_shard_that_would_have_come_next(self):
         shards = Shards(3, {"given": [4, 3, 3], "active": [True, False, True], "next": 1})

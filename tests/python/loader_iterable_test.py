@@ -26,6 +26,22 @@ class LoaderIterableTest(LoaderCase):
             theirs = list(torch.utils.data.DataLoader(Shards(10), num_workers=workers, multiprocessing_context="fork", **options))
             self.same(mine, theirs)
 
+    def test_out_of_order_a_slow_shard_does_not_delay_the_others(self):
+        go_on = os.path.join(self.folder, "go-on")
+
+        def wait(shard, value):
+            if (shard, value) == (1, 1):
+                for _ in range(6000):
+                    if os.path.exists(go_on):
+                        break
+                    time.sleep(0.01)
+        loader = DataLoader(Shards(20, wait), num_workers=2, batch_size=None)
+        loader.in_order = False  # an argument of newer versions of torch
+        iterator = iter(loader)
+        self.assertEqual([next(iterator) for _ in range(10)], list(range(0, 20, 2)))
+        open(go_on, "w").close()
+        self.assertEqual(list(iterator), list(range(1001, 1023, 2)))
+
     def test_a_worker_that_dies_in_an_iterable_dataset_loses_and_repeats_no_sample(self):
         mark = os.path.join(self.folder, "mark")
 
