@@ -78,11 +78,11 @@ class LyingHostsTest(HostCase):
 
     def test_three_batches_of_the_wrong_size_in_a_row_disconnect_the_host_with_both_sizes(self):
         (lost,) = self.stream_with(lambda rows, length: (rows - 1, length, b""), times=3)
-        self.assertRegex(lost, r"of the last one, 7 rows have 7000 bytes, but 8000 were announced")
+        self.assertRegex(lost, r"the last one: 7 rows have 7000 bytes, but 8000 were announced")
 
     def test_more_rows_than_samples_were_leased_disconnect_the_host_with_both_numbers(self):
         (lost,) = self.stream_with(lambda rows, length: (rows + 1, length, b""), times=3)
-        self.assertRegex(lost, r"of the last one, it has 9 rows, but 8 samples were leased")
+        self.assertRegex(lost, r"the last one: it has 9 rows, but 8 samples were leased")
 
     def test_unannounced_bytes_end_the_connection_and_no_batch_contains_them(self):
         extra = b"\xff" * 100_000
