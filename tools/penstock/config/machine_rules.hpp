@@ -13,7 +13,7 @@ namespace penstock::cli {
 [[nodiscard]] std::optional<config_file::diagnostic> slots_beyond_memory(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 
-/// A warning at [loader] affinity if this process may not use one of its cores: the file may be meant for another machine.
+/// A warning at [loader] affinity if this process is not allowed to use one of its cores: the file may be meant for another machine.
 [[nodiscard]] std::optional<config_file::diagnostic> cores_not_here(const config_file::loaded_config& loaded,
                                                                     const std::filesystem::path& file);
 

@@ -65,7 +65,7 @@ struct inspection {
   std::uint64_t bytes = 0;
   std::vector<class_facts> classes;  ///< image-folder
   std::vector<file_facts> files;     ///< npy, raw, tar
-  std::string element;               ///< "float32 [128, 4]": npy, raw, synthetic, custom; tar: of each tensor
+  std::string element;               ///< "float32 [128, 4]": npy, raw, synthetic, custom; for tar, each tensor's
   std::optional<spread> file_bytes;
   std::optional<picture_summary> pictures;
   std::optional<value_summary> values;

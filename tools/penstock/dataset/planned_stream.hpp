@@ -76,7 +76,7 @@ class planned_stream {
 };
 
 [[nodiscard]] exit_code code_of(const failure& why);
-/// `names`: of the batch's samples.
+/// `names`: the names of the batch's samples.
 [[nodiscard]] nlohmann::ordered_json facts_of(const place_options& o, const config& settings, const planned_batch& batch,
                                               const std::vector<std::string>& names);
 void list_samples(const planned_batch& batch, const std::vector<std::string>& names);

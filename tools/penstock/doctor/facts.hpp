@@ -110,7 +110,7 @@ struct gpu_facts {
   std::string module_version;       ///< of the loaded kernel module; empty: not loaded
   bool module_answers = false;      ///< its control device could be opened
   std::vector<std::string> nodes;   ///< "nvidia0", "nvidiactl", "nvidia-uvm"
-  std::vector<std::string> closed;  ///< nodes that this user may not open
+  std::vector<std::string> closed;  ///< nodes that this user cannot open
   std::vector<pci_facts> pci;
   cuda_facts cuda;
   nvml_facts nvml;

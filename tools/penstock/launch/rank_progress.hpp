@@ -66,7 +66,7 @@ class rank_history {
   [[nodiscard]] const std::vector<std::byte>& state() const noexcept { return state_; }
   /// Batches delivered by all its processes up to the state; call after begin_again().
   [[nodiscard]] std::uint64_t delivered() const;
-  /// `report`: of the last process (penstock.run/1). Its "epochs" then cover all processes; everything else is still about the last one.
+  /// `report`: the last process's report (penstock.run/1). Its "epochs" then cover all processes; everything else is still about the last one.
   void complete(nlohmann::ordered_json& report) const;
 
  private:

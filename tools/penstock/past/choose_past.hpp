@@ -34,7 +34,7 @@ int no_such_past_group(const session_choice& choice);
 /// How the session of this record ended, with the reason of any outcome. Empty: it cannot be read.
 [[nodiscard]] std::string end_with_reason(const std::filesystem::path& record);
 
-/// With --last, for people: prints which session this record belongs to and how it ended; for a rank, also how to read its whole group.
+/// With --last, for people: prints which session this record belongs to and how it ended; for a rank, it also prints how to read its whole group.
 void tell_last(const session_choice& choice, const std::filesystem::path& record);
 
 /// "'photos' failed 8 h ago: the dataset is gone": how the last session of this name ended, or of any name if this one is empty. Empty:
@@ -45,13 +45,13 @@ void tell_last(const session_choice& choice, const std::filesystem::path& record
 /// empty. `session` may be an ID.
 [[nodiscard]] std::optional<nlohmann::ordered_json> last_ended(const std::string& session);
 
-/// Whether this record is written by the session behind this socket. `pid`: of its process; 0: unknown.
+/// Whether this record is written by the session behind this socket. `pid`: its process; 0: unknown.
 [[nodiscard]] bool is_record_of(const control::found_record& record, const std::filesystem::path& socket, int pid);
 
-/// The record that the session behind this socket writes. `pid`: of its process; 0: unknown. Empty: it writes none.
+/// The record that the session behind this socket writes. `pid`: its process; 0: unknown. Empty: it writes none.
 [[nodiscard]] std::optional<control::found_record> live_record_of(const std::filesystem::path& socket, int pid);
 
-/// The record of the session that listened here and has ended; waits until the record is complete. `pid`: of its process; if 0
+/// The record of the session that listened here and has ended; waits until the record is complete. `pid`: its process; if 0
 /// (unknown), takes the last session of that name. Empty: it left none.
 [[nodiscard]] std::optional<std::filesystem::path> record_of(const std::filesystem::path& socket, int pid);
 
