@@ -1,7 +1,7 @@
 """The jobs of a pass: one for each batch under way. Used by _loader.py, which decides what to load."""
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Reversible
 from typing import Any, Optional
 
 from penstock import _content, _core, _loading, _tensors
@@ -48,15 +48,16 @@ class BatchJobs:
             job.cancel_if_waiting()
         self.of.clear()
 
-    def first_finished(self, planned: Planned, under_way: Iterable[Planned], look_around: Callable[[], None]) -> Planned:
+    def first_finished(self, planned: Planned, under_way: Reversible[Planned], look_around: Callable[[], None]) -> Planned:
         """The first batch that has ended; `planned` is the next one in order."""
         try:
             while not self.of[planned].wait(0.002):
                 self._tell_of_wait(planned)
                 look_around()
-                for other in under_way:
-                    if other not in self.of or self.of[other].done():
-                        return other
+                # From the last to the first: a shard's batches end in order, so one that ends meanwhile is not passed by a later one.
+                ended = [other for other in reversed(under_way) if other not in self.of or self.of[other].done()]
+                if ended:
+                    return ended[-1]
         finally:
             self._workers.pool._core.batch_came()
         return planned
