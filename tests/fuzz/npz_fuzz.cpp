@@ -23,7 +23,7 @@ void read_array(std::span<const std::byte> start, std::uint64_t bytes) {
 void read_archive(std::string_view bytes) {
   const archive_reader read = [bytes](std::uint64_t at, std::span<std::byte> into) -> result<void> {
     must(at <= bytes.size() && into.size() <= bytes.size() - at);
-    std::memcpy(into.data(), bytes.data() + at, into.size());
+    std::ranges::copy(std::as_bytes(std::span(bytes)).subspan(at, into.size()), into.begin());  // memcpy takes no null, even for 0 bytes
     return {};
   };
   const auto members = read_zip_directory(read, bytes.size());
