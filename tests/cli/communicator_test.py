@@ -262,7 +262,8 @@ batch_timeout = "1s"
             ours.sendall(b'{"state":"","delivered":0,"alone":true}\n')  # set as by a launcher that restarts such a rank
             self.environment.update(PENSTOCK_LAUNCH_CHANNEL=str(theirs.fileno()), RANK="0", WORLD_SIZE="2", LOCAL_RANK="0",
                                     LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="29999")
-            process = self.start("run", self.config(1), "--json", "--quiet", "--set", "gpu.device=host", pass_fds=[theirs.fileno()])
+            device = () if GPUS else ("--set", "gpu.device=host")
+            process = self.start("run", self.config(1), "--json", "--quiet", *device, pass_fds=[theirs.fileno()])
             out, err = process.communicate(timeout=30)
         self.assertEqual(process.returncode, EXIT_OK, err)
         self.assertEqual(json.loads(out)["outcome"], "finished")

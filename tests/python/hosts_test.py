@@ -3,6 +3,7 @@
 import json
 import random
 import signal
+import shutil
 import subprocess
 import threading
 import time
@@ -238,13 +239,12 @@ class HostsTest(LoaderCase):
         part = "10.%d.%d." % (100 + os.getpid() % 100, os.getpid() // 100 % 250)
         steps = ("netns add NAME", "link add NEAR type veth peer name FAR netns NAME", "addr add PART1/24 dev NEAR", "link set NEAR up",
                  "-n NAME addr add PART2/24 dev FAR", "-n NAME link set FAR up", "-n NAME link set lo up")
+        if not shutil.which("ip"):
+            self.skipTest("there is no program ip")
         self.addCleanup(subprocess.run, ["ip", "netns", "del", name], capture_output=True)
         for step in steps:
             words = [word.replace("NAME", name).replace("NEAR", near).replace("FAR", far).replace("PART", part) for word in step.split()]
-            try:
-                made = subprocess.run(["ip", *words], capture_output=True, text=True)
-            except FileNotFoundError:
-                self.skipTest("there is no program ip")
+            made = subprocess.run(["ip", *words], capture_output=True, text=True)
             if made.returncode != 0:
                 self.skipTest("no network namespaces here: " + made.stderr)
         return name, part + "1", far
