@@ -19,16 +19,11 @@ bool is_of(const hung_work& known, const std::optional<std::uint64_t>& job, cons
   return known.job == job && (job || known.name == name);
 }
 
-/// Whether an operator had the worker killed at once.
-bool was_restarted(const death_report& d) {
-  return d.cause == death_cause::stopped && !d.ignored_stop_seconds && d.worked_seconds;
-}
-
 }  // namespace
 
 bool is_hang(const death_report& d) {
   const bool knows_work = d.job || d.sample || d.path;
-  const bool restarted = was_restarted(d) && *d.worked_seconds >= hangs_from_seconds;
+  const bool restarted = d.cause == death_cause::stopped && !d.ignored_stop_seconds && d.worked_seconds.value_or(0) >= hangs_from_seconds;
   return knows_work && (d.cause == death_cause::hang || restarted);
 }
 
@@ -37,8 +32,7 @@ void note_hang(std::vector<hung_work>& known, death_report& death) {
   if (name.empty() && !death.job) return;
   auto at = std::ranges::find_if(known, [&](const hung_work& h) { return is_of(h, death.job, name); });
   if (at != known.end()) death.hung_before = static_cast<std::uint32_t>(at->hangs.size());
-  // Work that has hung before counts as hung again, even if the operator did not wait as long this time.
-  if (!is_hang(death) && (at == known.end() || !was_restarted(death))) return;
+  if (!is_hang(death)) return;
   if (at == known.end()) {
     if (known.size() >= hung_work_max) known.erase(known.begin());
     at = known.insert(known.end(), {name, death.job, {}});
