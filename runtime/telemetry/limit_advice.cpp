@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -21,6 +22,7 @@ using json = nlohmann::ordered_json;
 constexpr double cores_are_short = 0.15;  // share of a worker's time
 constexpr double few_samples = 8;         // a batch with so few samples costs more to pass on than to load
 constexpr double spare_from = 0.05;       // a stream that waits for a smaller share of the time needs no more workers
+constexpr double idle_from = 0.3;         // a worker with so much spare time lacks batches: another one would idle, too
 constexpr double fully_used = 0.9;        // a worker can work for this share of its time at most
 
 int percent(double share) {
@@ -41,7 +43,7 @@ struct writer {
   const config& settings;
 
   [[nodiscard]] std::string waited() const {
-    return context.work == work_kind::jobs ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
+    return context.work != work_kind::samples ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
   }
   /// Whether there is no core for another worker.
   [[nodiscard]] bool cores_are_used() const {
@@ -213,6 +215,7 @@ struct writer {
     }
     if (mostly_remote()) return too_few_remote(limit::decode, fmt::format("{} limits you: {}", work, busy));
     if (context.work == work_kind::samples && 2 * r.no_core > r.of(limit::decode)) return no_core();
+    if (context.work == work_kind::batches && 1 - r.busy > idle_from) return too_few_in_advance(limit::decode, work);
     if (2 * r.blocked() > r.busy) return own_code_waits(work);
     if (!cores_are_used()) {
       return {limit::decode,
@@ -239,13 +242,16 @@ struct writer {
             {}};
   }
 
+  /// For a data loader.
+  limit_advice too_few_in_advance(limit what, const std::string& work) const {
+    return {what, "",
+            fmt::format("{} limits you, although the workers idled {} % of the time: more batches in advance (prefetch_factor) keep them busy.",
+                        work, percent(1 - r.busy)),
+            {}};
+  }
+
   limit_advice order() const {
-    if (context.work == work_kind::batches) {
-      return {limit::order, "",
-              fmt::format("Order limits you: the workers idled {} % of the time{}; more batches in advance (prefetch_factor) keep them busy.",
-                          percent(1 - r.busy), waited()),
-              {}};
-    }
+    if (context.work == work_kind::batches) return too_few_in_advance(limit::order, "Order");
     if (context.work != work_kind::samples) {
       return {limit::order,
               "loader.slots_per_worker",
@@ -455,6 +461,12 @@ struct writer {
 
 namespace {
 
+/// For a data loader whose program works most of the time: "In the 28 % of the time in which your loop waited, order limits you."
+void name_part_of_time(limit_advice& advice, const limit_reading& reading) {
+  advice.sentence.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(advice.sentence.front())));
+  advice.sentence.insert(0, fmt::format("In the {} % of the time in which your loop waited, ", percent(reading.waited())));
+}
+
 limit_advice advise_on_limits(const limit_reading& reading, const limit_context& context, const config& settings) {
   const auto what = reading.largest();
   if (!what) return {{}, "", "Nothing has limited the stream so far.", {}};
@@ -551,6 +563,7 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
   const bool misses_cores = is_other && reading.core_wait > cores_are_short;
   if (misses_cores) advice.more.push_back(fmt::format("The workers also had no core for {} % of their time.", percent(reading.core_wait)));
   if (rest) advice.more.push_back(text_of_beginning(whole, context));
+  if (context.work == work_kind::batches && (advice.what == limit::decode || advice.what == limit::order)) name_part_of_time(advice, reading);
   advice.hosts = use_of_hosts(reading, context);
   if (!advice.hosts.empty()) advice.more.push_back(advice.hosts);
   if (context.hedges.started > 0) {

@@ -375,6 +375,18 @@ TEST_CASE("every limit has a sentence, in a session and in a pool, which names o
   }
 }
 
+TEST_CASE("a data loader that waits while its workers idle learns of prefetch_factor, and of no more workers") {
+  limit_context context = on_cores(16);
+  context.work = work_kind::batches;
+  limit_reading idle = mostly(limit::decode, 0.28);
+  idle.busy = 0.5;
+  idle.cpu = 0.01;  // the samples sleep
+  CHECK(advise(idle, context, {}).sentence ==
+        "In the 28 % of the time in which your loop waited, the dataset's own work limits you, although the workers idled 50 % of the time: more "
+        "batches in advance (prefetch_factor) keep them busy.");
+  CHECK_FALSE(contains(advise(idle, context, {}).sentence, "num_workers"));
+}
+
 TEST_CASE("the advice for a data loader names its own arguments, and no config key") {
   for (const std::uint32_t cores : {2U, 16U}) {
     for (std::size_t i = 0; i < limit_count; ++i) {
@@ -396,6 +408,9 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   waits.cpu = 0.1;
   CHECK(contains(advise(waits, context, {}).sentence, "num_workers=4"));
   CHECK(contains(advise(mostly(limit::decode), context, {}).sentence, "num_workers=16"));
+  CHECK(advise(mostly(limit::decode), context, {}).sentence.starts_with(
+      "In the 62 % of the time in which your loop waited, the dataset's own work limits you: 2 workers at 98 % CPU; more workers"));
+  CHECK(advise(mostly(limit::order), context, {}).sentence.starts_with("In the 62 % of the time in which your loop waited, order limits you"));
   CHECK(advise(mostly(limit::consumer, 0.97), context, {}).sentence ==
         "Your training step limits you, as it should: it worked on its batches 97 % of the time and waited 0 %; loading faster would gain "
         "nothing.");
