@@ -205,7 +205,7 @@ TEST_CASE("the tables about a data loader show batches and samples, and use no w
   const auto status = telemetry::as_json(loader_status());
   std::string text = cli::status_for_people(status, {}, 0);
   INFO(text);
-  CHECK(text.starts_with("loader  ok  pid 77  24 batches delivered, 2 loading, 12 waiting for a worker, 1 failed try\n"));
+  CHECK(text.starts_with("loader  ok  pid 77  24 batches delivered, 2 loading, 12 waiting for a worker, 3 failed tries\n"));  // of one job
   CHECK(text.find("restarts  batches  memory  last death            loading\n") != std::string::npos);
   CHECK(text.find("SIGSEGV on sample 61  sample 37, in a batch begun 1.5 s ago\n") != std::string::npos);
   CHECK(text.find("sample 37 hung 1 time: in worker/0") != std::string::npos);

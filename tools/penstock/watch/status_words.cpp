@@ -103,7 +103,8 @@ bool is_pool(const json& status) {
 std::string jobs_for_people(const json& status) {
   const json& jobs = status.at("jobs");
   if (kind_of(status) == work_kind::batches) {
-    const auto failed = jobs.at("failed").get<std::uint64_t>();
+    // A batch fails after several deaths, after each timeout, or without a death.
+    const auto failed = std::max(jobs.at("failed").get<std::uint64_t>(), jobs.at("retried").get<std::uint64_t>());
     return fmt::format("{} delivered, {} loading, {} waiting for a worker{}",
                        counted(status.value("batches_delivered", std::uint64_t{0}), "batch", "batches"), text_of(jobs.at("running")),
                        text_of(jobs.at("waiting")), failed == 0 ? "" : ", " + counted(failed, "failed try", "failed tries"));
