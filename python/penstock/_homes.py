@@ -1,4 +1,5 @@
-"""The workers of a loader that has hosts, and which of them loads each shard of an iterable dataset. Used by _workers.py and _loader.py."""
+"""The number of a loader's workers, those on hosts, and which of these loads each shard of an iterable dataset. Used by _workers.py and
+_loader.py."""
 
 import time
 from collections.abc import Sequence
@@ -6,7 +7,7 @@ from typing import Any, Optional
 
 __all__ = ["Homes", "SeenWorkers"]
 
-LOOK_EVERY = 0.5  # seconds, for hosts that have joined or left
+LOOK_EVERY = 0.5  # seconds, for workers and hosts that have joined or left
 ON_HOSTS_MAX = 256  # workers of a session
 GONE = ("draining", "stopped", "failed")  # states of workers that load no further batch
 
@@ -54,16 +55,18 @@ class SeenWorkers:
 
     def __init__(self, pool: Any, count: int) -> None:
         self._pool = pool
-        self._width, self._width_until, self._on_hosts_until = count, 0.0, 0.0
+        self._count, self._width, self._width_until, self._on_hosts_until = count, count, 0.0, 0.0
         self._on_hosts: list[int] = []
         self.last_on_hosts = int(pool._config["loader.limits.max"]) + ON_HOSTS_MAX  # the highest possible number of a worker on a host
 
     def width(self) -> int:
-        """The number of workers that can load, including those on hosts; at least 1."""
+        """The number of workers that can load, including those on hosts and those that an operator has added; at least 1. Without hosts,
+        the first ones count before they are ready."""
         now = time.monotonic()
-        if self._pool._has_hosts and now > self._width_until:
+        if now > self._width_until:
             self._width_until = now + LOOK_EVERY
-            self._width = sum(each["state"] in ("ready", "busy") for each in self._pool.status()["workers"])
+            ready = sum(each["state"] in ("ready", "busy") for each in self._pool.status()["workers"])
+            self._width = ready if self._pool._has_hosts else max(ready, self._count)
         return max(self._width, 1)
 
     def on_hosts(self) -> Optional[list[int]]:

@@ -1,7 +1,7 @@
 """A pass over a penstock.torch.DataLoader: batches as jobs of its pool, in order; the worker side is in _loading.py.
 
 A loader has one pool of workers for its lifetime. Each pass publishes an order (_loading.Order), which the workers map, keeps
-prefetch_factor * num_workers jobs under way, and yields their results as its BatchBook decides.
+prefetch_factor jobs for each worker under way, and yields their results as its BatchBook decides.
 """
 
 import contextlib
@@ -161,7 +161,7 @@ class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         del self._jobs.of[planned]
         self._book.took(planned, over, state)
         self._load_next()
-        if self._pool.has_hosts:  # others may have joined
+        if self._pool.has_hosts or self._book.shards is None:  # others may have joined: from a host, or with `penstock scale`
             for _ in range(self._prefetch * self._width() - len(self._book.under_way)):
                 self._load_next()
 

@@ -75,15 +75,19 @@ class HomesTest(unittest.TestCase):
         self.assertIsNone(seen.on_hosts())
         self.assertEqual(seen.last_seen_on_hosts(), [65])
 
+    def test_workers_that_an_operator_adds_widen_the_window_and_those_that_start_do_not_narrow_it(self):
+        for states, width in ((["starting", "starting"], 2), (["ready"] * 4, 4), (["busy"] * 3 + ["starting"], 3), ([], 2)):
+            pool = PoolWithHosts([{"id": at, "state": state} for at, state in enumerate(states)], has_hosts=False)
+            self.assertEqual(SeenWorkers(pool, 2).width(), width)
+
 
 class PoolWithHosts:
     """The part of a pool that SeenWorkers reads."""
 
     _config = {"loader.limits.max": 64}
-    _has_hosts = True
 
-    def __init__(self, workers):
-        self._workers = workers
+    def __init__(self, workers, has_hosts=True):
+        self._workers, self._has_hosts = workers, has_hosts
 
     def status(self):
         return {"workers": self._workers, "hosts": [{"workers": [each["id"] for each in self._workers]}]}

@@ -76,6 +76,13 @@ class LoaderWatchTest(PackageTest):
         self.assertIn(loading, self.penstock("top", "--once")[1])
         self.assertRegex(self.penstock("events")[1], "while loading (sample 9|batch at position 8 of epoch 0)")
 
+    def test_workers_that_scale_adds_get_batches_in_the_running_epoch(self):
+        self.loader(sample="time.sleep(0.02)")
+        self.wait_until(lambda: (s := self.asked("status")) and s["batches_delivered"] > 0, "the first batch", seconds=60)
+        self.assertEqual(self.penstock("scale", "6", "--session", "loader")[0], 0)
+        # Two workers have 2 * prefetch_factor = 4 batches.
+        self.wait_until(lambda: self.asked("status")["jobs"]["running"] > 4, "more than four batches at a time", seconds=60)
+
     def test_why_names_a_hanging_sample_before_it_counts_as_a_stall(self):
         self.loader(sample="time.sleep(600 if index == 37 else 0)")
         now = self.wait_until(lambda: (w := self.asked("why")) and w["now"] and "sample 37" in w["now"]["waits_for"] and w["now"], "the wait", seconds=60)
