@@ -16,11 +16,11 @@ fork_book::number fork_book::add(std::uint32_t worker) {
   return last_;
 }
 
-std::optional<fork_book::given_up> fork_book::give_up(std::uint32_t worker) {
+std::optional<fork_book::given_up> fork_book::give_up(std::uint32_t worker, steady_time now) {
   const auto it =
       std::ranges::find_if(orders_, [&](const order& one) { return one.worker == worker && !one.given_up; });
   if (it == orders_.end()) return std::nullopt;
-  given_up result{it->id, it->sent};
+  given_up result{it->id, it->sent && now - silent_since_ >= answers_within};
   if (it->sent) {
     it->given_up = true;
   } else {
@@ -48,7 +48,8 @@ std::optional<fork_book::number> fork_book::to_send() const noexcept {
 
 // ---- what happened ----------------------------------------------------------------------------------------
 
-void fork_book::sent(number id) noexcept {
+void fork_book::sent(number id, steady_time now) noexcept {
+  if (std::ranges::none_of(orders_, &order::sent)) silent_since_ = now;
   const auto it = std::ranges::find(orders_, id, &order::id);
   if (it != orders_.end()) it->sent = true;
 }
@@ -70,7 +71,8 @@ void fork_book::ready() noexcept {
   if (at_ == stage::preparing) at_ = stage::ready;
 }
 
-fork_book::meaning fork_book::answered(number id) {
+fork_book::meaning fork_book::answered(number id, steady_time now) {
+  silent_since_ = now;
   const auto it = std::ranges::find(orders_, id, &order::id);
   if (it == orders_.end()) return meaning::repeated;
   const bool unwanted = it->given_up;

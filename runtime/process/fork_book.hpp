@@ -25,6 +25,9 @@ class fork_book {
   enum class stage : std::uint8_t { absent, executing, preparing, ready, declined };
   using number = std::uint64_t;  ///< identifies an order; never reused
 
+  /// A template that has orders and answers none for so long hangs. A fork takes milliseconds.
+  static constexpr std::chrono::seconds answers_within{1};
+
   [[nodiscard]] stage at() const noexcept { return at_; }
 
   // ---- workers ------------------------------------------------------------------------------------------
@@ -34,10 +37,10 @@ class fork_book {
 
   struct given_up {
     number order = 0;
-    bool kill = false;  ///< kill the template, even before it runs: it hangs, or no worker needs it
+    bool kill = false;  ///< kill the template, even before it runs: it hangs, or no worker needs it. One that was just sent an order does not hang
   };
   /// Empty: this worker is not waiting.
-  std::optional<given_up> give_up(std::uint32_t worker);
+  std::optional<given_up> give_up(std::uint32_t worker, steady_time now);
 
   // ---- what to do now -----------------------------------------------------------------------------------
 
@@ -49,7 +52,7 @@ class fork_book {
 
   // ---- what happened ------------------------------------------------------------------------------------
 
-  void sent(number order) noexcept;
+  void sent(number order, steady_time now) noexcept;
   void executing() noexcept { at_ = stage::executing; }
   /// False: no worker waits for the template any more, so kill it.
   [[nodiscard]] bool executed() noexcept;
@@ -62,7 +65,7 @@ class fork_book {
     given_up,  ///< the start of this worker was given up
     repeated   ///< the order was answered before: template and worker both answer
   };
-  [[nodiscard]] meaning answered(number order);
+  [[nodiscard]] meaning answered(number order, steady_time now);
   /// Returns the orders whose workers must now be executed.
   std::vector<number> declined();
 
@@ -88,6 +91,7 @@ class fork_book {
   std::deque<order> orders_;  // not answered yet, oldest first
   stage at_ = stage::absent;
   number last_ = 0;
+  steady_time silent_since_{};  // while orders are sent and not answered: the last answer, or when the first was sent
   steady_time next_{};     // when the next may be executed
   bool replace_ = false;   // its end counted: execute the next one before a worker needs it
   bool unneeded_ = false;  // it was killed because no worker waited for it

@@ -45,7 +45,7 @@ worker_template::worker_template(io_thread& io, spawn_request program, callbacks
 
 worker_template::~worker_template() {
   if (control_) control_->give_up();
-  for (const auto& [order, one] : waiting_) static_cast<void>(book_.give_up(one.worker));
+  for (const auto& [order, one] : waiting_) static_cast<void>(book_.give_up(one.worker, std::chrono::steady_clock::now()));
   if (!process_) return;
   const pid_t pid = process_->pid();
   process_.reset();
@@ -87,14 +87,17 @@ std::shared_ptr<start_control> worker_template::start(std::uint32_t worker, spaw
 void worker_template::give_up(std::uint32_t worker) {
   if (const auto it = executing_.find(worker); it != executing_.end() && it->second)
     return it->second->give_up();
-  const auto given_up = book_.give_up(worker);
+  const auto given_up = book_.give_up(worker, std::chrono::steady_clock::now());
   if (!given_up) return;
   refuse({given_up->order}, {errc::system, "the start was abandoned while its template was " + text_, 0});
   // Kill a template that does not answer, because it hangs, and one that is still preparing: no worker needs it
   // any more.
   if (!given_up->kill) return;
   if (control_) control_->give_up();
-  if (process_) process_->signal(SIGKILL);
+  if (!process_) return;
+  if (book_.at() == fork_book::stage::ready)
+    log::warn("supervisor", "killing the template of the workers (pid {}): it has not answered for {} s", process_->pid(), fork_book::answers_within.count());
+  process_->signal(SIGKILL);
 }
 
 worker_template::waiting_worker worker_template::take(fork_book::number order) {
@@ -126,7 +129,7 @@ void worker_template::send_waiting() {
     what.cores = set_of(one.request.cores);
     const auto sent = send_order(socket_.native_handle(), what, one.descriptors);
     if (!sent || !*sent) break;  // the socket is full: retried after the next answer; or the template is gone: its end follows
-    book_.sent(*order);
+    book_.sent(*order, std::chrono::steady_clock::now());
   }
 }
 
@@ -222,7 +225,7 @@ void worker_template::hear(received_answer&& got) {
       return execute_workers();
     case kind::forked: forked(std::move(got)); break;
     case kind::refused:
-      if (book_.answered(got.answer.number) == fork_book::meaning::awaited)
+      if (book_.answered(got.answer.number, std::chrono::steady_clock::now()) == fork_book::meaning::awaited)
         refuse({got.answer.number}, os_failure(errc::system, got.answer.error, "forking a worker"));
   }
   send_waiting();
@@ -237,7 +240,7 @@ void worker_template::hear_the_rest() {
 }
 
 void worker_template::forked(received_answer&& got) {
-  const fork_book::meaning meaning = book_.answered(got.answer.number);
+  const fork_book::meaning meaning = book_.answered(got.answer.number, std::chrono::steady_clock::now());
   if (meaning == fork_book::meaning::repeated) return;
   // Signals go to the group, so the group must exist before the first signal. The worker does the same.
   ::setpgid(got.answer.pid, got.answer.pid);

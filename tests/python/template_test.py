@@ -85,6 +85,13 @@ class OpensFile(Numbers):
         return torch.tensor([self.file.read(1)[0], os.getpid()])
 
 
+class Crashes(Numbers):
+    def __getitem__(self, index):
+        if index == 17:
+            os.abort()
+        return super().__getitem__(index)
+
+
 class TemplateTest(unittest.TestCase):
     def test_a_forked_worker_is_a_child_of_the_program_and_leads_its_own_group(self):
         with penstock.Pool(2, loader=TEMPLATE) as pool:
@@ -131,6 +138,18 @@ class TemplateTest(unittest.TestCase):
             self.assertEqual(pid, pool.submit(facts).result(60)[0])
             replaced(pool, pid)
             self.assertNotEqual(pid, pool.submit(facts).result(60)[0])
+
+    def test_a_sample_that_kills_its_workers_does_not_cost_the_template(self):
+        loader = penstock.torch.DataLoader(Crashes(), batch_size=4, num_workers=2, on_bad_sample="skip", persistent_workers=True, pool={"loader": TEMPLATE})
+        batches = iter(loader)
+        next(batches)
+        workers = {each["pid"] for each in loader._workers_here().pool.status()["workers"]}
+        (template,) = {pid for pid in children() - workers if os.getpgid(pid) == pid}
+        self.assertEqual(59, sum(map(len, batches)))
+        pool = loader._workers_here().pool
+        wait_for(lambda: {each["state"] for each in pool.status()["workers"]}, lambda states: states == {"ready", "stopped"})  # one was temporary
+        replaced(pool, pool.status()["workers"][0]["pid"])  # after the end of the template, if it was killed
+        self.assertIn(template, children())
 
     def test_a_template_that_is_killed_at_any_moment_leaves_no_process(self):
         seed = int(os.environ.get("PENSTOCK_TEST_SEED", time.time_ns() % 2**32))

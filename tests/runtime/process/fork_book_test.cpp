@@ -101,7 +101,7 @@ class world {
 
   void give_up(std::uint32_t worker) {
     const auto order = worker_of(worker);
-    const auto given_up = book_.give_up(worker);
+    const auto given_up = book_.give_up(worker, now_);
     require(order.has_value() == given_up.has_value(),
             "a start that waited could not be given up, or one that did not could");
     if (!given_up) return;
@@ -170,7 +170,7 @@ class world {
       case answer_kind::refused:
       case answer_kind::forked: break;
     }
-    const auto meaning = book_.answered(got.order);
+    const auto meaning = book_.answered(got.order, now_);
     const bool first = answered_.insert(got.order).second;
     require((meaning == fork_book::meaning::repeated) == !first, "an answer was taken twice or never");
     if (!first) {
@@ -230,7 +230,7 @@ class world {
       require(sent_.insert(*order).second, "an order was sent twice to one template");
       require(waits_.contains(*order), "an order was sent after it had ended");
       here_->has.push_back(*order);
-      book_.sent(*order);
+      book_.sent(*order, now_);
     }
   }
 
@@ -306,4 +306,23 @@ TEST_CASE("each start that waits for a template ends once, and no forked worker 
 
 TEST_CASE("the model of a template finds a session that does not read the last answers") {
   CHECK(finds_a_mistake(in_this_world(), world_settings{2, 3, true}));
+}
+
+TEST_CASE("giving up a start kills only a template that does not answer") {
+  const auto ready_with_orders = [] {
+    fork_book book;
+    for (const std::uint32_t worker : {0U, 1U}) static_cast<void>(book.add(worker));
+    book.executing();
+    REQUIRE(book.executed());
+    book.ready();
+    for (const number order : {1U, 2U}) book.sent(order, steady_time(10s));
+    return book;
+  };
+  fork_book quick = ready_with_orders();
+  CHECK(!quick.give_up(1, steady_time(10s + 20ms))->kill);
+  fork_book slow = ready_with_orders();  // the second order waits for the first
+  CHECK(slow.answered(1, steady_time(14s)) == fork_book::meaning::awaited);
+  CHECK(!slow.give_up(1, steady_time(14s + 20ms))->kill);
+  fork_book hanging = ready_with_orders();
+  CHECK(hanging.give_up(1, steady_time(11s))->kill);
 }
