@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
-from penstock._errors import error, job_poisoned_error, job_too_large_error, out_of_memory_error
+from penstock._errors import error, job_failed_error, job_poisoned_error, job_too_large_error, out_of_memory_error
 from penstock._future import Future, error_of
 from penstock._parts import kept_if_possible
 from penstock.worker import call_with_each
@@ -42,7 +42,7 @@ def mapped(
 ) -> Iterator[T]:
     """The values of fn in the order of the inputs. Each job gets `size` inputs. It starts with `first` jobs under way. Each result that the
     caller takes allows one more, up to `later`, because chunks of tiny functions end before the next ones can be submitted."""
-    under_way: collections.deque[tuple[Inputs, Future[Any]]] = collections.deque()
+    under_way: collections.deque[tuple[int, Inputs, Future[Any]]] = collections.deque()
     refused: Optional[error] = None  # why the pool takes no more jobs: raised after the outcomes of those under way (rule J10)
     taken = 0  # of the inputs
 
@@ -55,7 +55,7 @@ def mapped(
                 refused = why
                 return
             future.add_done_callback(functools.partial(_tell_exception, pool, taken))
-            under_way.append((chunk, future))
+            under_way.append((taken, chunk, future))
             taken += len(chunk)
 
     fill(first)
@@ -65,12 +65,16 @@ def mapped(
     def left() -> Optional[float]:
         return None if end is None else max(0.0, end - time.monotonic())
 
-    def one_by_one(chunk: Inputs) -> Iterator[T]:
+    def one_by_one(chunk: Inputs, index: int) -> Iterator[T]:
         futures = collections.deque(submitted(pool, fn, *each) for each in chunk)
         try:
             while futures:
-                futures[0].exception(left())
+                failed = futures[0].exception(left())
+                if isinstance(failed, job_failed_error):
+                    failed.input = index
+                    failed.args = (f"input {index}: {failed}", *failed.args[1:])
                 yield futures.popleft().result()
+                index += 1
         finally:
             for future in futures:
                 future.cancel()
@@ -79,12 +83,12 @@ def mapped(
         jobs = first
         try:
             while under_way:
-                failed = under_way[0][1].exception(left())
-                chunk, future = under_way.popleft()
+                failed = under_way[0][2].exception(left())
+                at, chunk, future = under_way.popleft()
                 fill(jobs)
                 jobs = min(jobs + 1, later)
                 if isinstance(failed, (job_poisoned_error, job_too_large_error)) and len(chunk) > 1:
-                    yield from one_by_one(chunk)
+                    yield from one_by_one(chunk, at)
                     continue
                 values, raised = future.result()
                 number = future._number
@@ -98,7 +102,7 @@ def mapped(
             if refused is not None:
                 raise refused
         finally:
-            for _, future in under_way:
+            for _, _, future in under_way:
                 future.cancel()
 
     return results()

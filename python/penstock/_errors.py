@@ -220,6 +220,7 @@ class job_failed_error(error):
         attempts: how many times it was started.
         job: its number, as in the log and in events: the pool's first job is 1. None for a batch of a loader, and
             for a job that was too large to be submitted.
+        input: for Pool.map() with a chunksize, the index of the input. Otherwise None.
     """
 
     code = "job_failed"
@@ -229,6 +230,7 @@ class job_failed_error(error):
     causes: "list[str]" = []
     attempts: int = 0
     job: "int | None" = None
+    input: "int | None" = None
 
 
 class job_exception_error(job_failed_error):

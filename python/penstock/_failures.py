@@ -7,7 +7,7 @@ from penstock import _loading, _mistakes
 from penstock._batch_book import TRIES, BatchBook, Planned
 from penstock._errors import job_failed_error
 from penstock._future import error_of
-from penstock._quarantine import BadSamples, Sample, deaths_over, error_of_sample
+from penstock._quarantine import BadSamples, Sample, causes_in_words, deaths_over, error_of_sample
 from penstock._tracebacks import raised_in
 
 __all__ = ["Failures", "FailuresOfShards"]
@@ -83,17 +83,17 @@ class Failures:
             where, sample = self._place_of_death(planned, job, epoch)
             causes = list(failed.causes)
             self._quarantine(sample, causes)
-            advice = f". Its output: {self._where_output_is(job)}"
+            advice = f". Stacks and output: {self._where_output_is(job)}"
             if sample is not None and self.leaves_out:
                 advice = '. on_bad_sample="skip" leaves such samples out' + advice
-            return error_of_sample(f"{deaths_over(where, causes)}: {', '.join(causes)}{advice}", None if sample is None else sample.index, causes)
+            return error_of_sample(f"{deaths_over(where, causes)}: {causes_in_words(causes)}{advice}", None if sample is None else sample.index, causes)
         return failed
 
     leaves_out = True  # whether on_bad_sample applies
 
     def _where_output_is(self, job: int) -> str:
         died = [each["worker"] for each in json.loads(self._pool.report())["workers"]["deaths"] if each.get("job") == job]
-        return f"`penstock logs worker/{died[-1]} --previous`, with --last after the end" if died else "`penstock logs`, with --last after the end"
+        return "`penstock deaths --stacks`, with --last after the end" if died else "`penstock logs`, with --last after the end"
 
     def _place_of_death(self, planned: Planned, job: int, epoch: int) -> tuple[str, Optional[Sample]]:
         """In words, what the worker was doing when this batch killed it, and the sample that it was loading, if any."""

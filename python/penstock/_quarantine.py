@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import shlex
@@ -169,6 +170,12 @@ def deaths_over(work: str, causes: list[str]) -> str:
     """Whether `work` killed these workers, or they died while working on it because someone sent them a signal."""
     workers = f"{len(causes)} worker{'' if len(causes) == 1 else 's'}"
     return f"{workers} died while working on {work}" if any("(sent by " in cause for cause in causes) else f"{work} killed {workers}"
+
+
+def causes_in_words(causes: list[str]) -> str:
+    """`3 x SIGKILL (sent by another process or by its own code)`, `SIGSEGV, 2 x SIGABRT`."""
+    counts = [(cause, len(list(same))) for cause, same in itertools.groupby(causes)]
+    return ", ".join(cause if count == 1 else f"{count} x {cause}" for cause, count in counts)
 
 
 def error_of_sample(text: str, index: Any, causes: list[str]) -> sample_error:

@@ -248,7 +248,7 @@ class LoaderBadSamplesTest(LoaderCase):
         out, err = self.log_of(COLLATING)
         lines = out.splitlines()
         self.assertEqual(lines[0], "[0, 1, 2, 3]")
-        self.assertRegex(lines[1], r"^collate_fn, with the samples \[4, 5, 6, 7\] killed 2 workers: SIGABRT, SIGABRT\. Its output: `penstock logs worker/\d+ --previous`")
+        self.assertRegex(lines[1], r"^collate_fn, with the samples \[4, 5, 6, 7\] killed 2 workers: 2 x SIGABRT\. Stacks and output: `penstock deaths --stacks`")
         self.assertEqual(lines[2], "[]")
         self.assertNotRegex(err, "sample 7")
         self.assertIn("jobs: collate_fn, with the samples [4, 5, 6, 7] killed 2 workers", err)

@@ -129,9 +129,11 @@ class PoolTest(PackageTest):
     def test_only_the_input_of_a_chunk_that_kills_workers_or_is_too_large_fails(self):
         with self.pool(jobs={"memory": "2MiB"}, loader={"slot_bytes": "1MiB"}) as pool:
             for bad, error in ((7, penstock.job_poisoned_error), (9, penstock.job_too_large_error)):
-                values = pool.map(odd_one, [1, 2, bad, 4], chunksize=4)
-                self.assertEqual([next(values), next(values)], [1, 2])
-                self.assertRaises(error, next, values)
+                values = pool.map(odd_one, [1, 2, 3, 4, 1, 2, bad, 4], chunksize=4)
+                self.assertEqual([next(values) for _ in range(6)], [1, 2, 3, 4, 1, 2])
+                with self.assertRaisesRegex(error, "^input 6: ") as raised:
+                    next(values)
+                self.assertEqual(raised.exception.input, 6)
             values = pool.map(len, [b"a", b"bb", bytes(3 << 20), b"cccc"], chunksize=4)
             self.assertEqual([next(values), next(values)], [1, 2])
             self.assertRaises(penstock.job_too_large_error, next, values)
