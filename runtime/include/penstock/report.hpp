@@ -55,8 +55,8 @@ struct epoch_report {
   /// positions by which one was ahead of the first undelivered one.
   std::uint64_t early_batches = 0;
   std::uint64_t most_early = 0;
-  /// Only if digests were requested. Computed over the batches in plan order, so it does not depend on [scheduler]
-  /// order.
+  /// Only if digests were requested. Covers the batches delivered so far: compare those of complete epochs. Computed
+  /// in plan order, so it does not depend on [scheduler] order.
   std::optional<std::string> digest;
   double seconds = 0;                 ///< from the request for its first batch to the delivery of its last
 };
