@@ -523,14 +523,17 @@ std::string way_out_of(const limit_context& context, const config& settings) {
   return "`penstock describe scheduler` shows where the batches are.";
 }
 
+/// From this share of the run on, starting earlier is worth a sentence.
+constexpr double startup_is_long = 0.1;
+
 /// What the sentence does not cover: the time before the first batch.
 std::string text_of_beginning(const limit_reading& r, const limit_context& context) {
   const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
-  const std::string took = fmt::format("This describes the time after the first {0}. The first {0} took {1} of {2} in "
-                                       "total, and startup took {3} % of that total",
-                                       context.work == work_kind::jobs ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds),
-                                       percent(r.share_of_beginning[static_cast<std::size_t>(limit::start)]));
-  return took + (context.work != work_kind::samples ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
+  const std::string took = fmt::format("This describes the time after the first {0}. The first {0} took {1} of {2} in total",
+                                       context.work == work_kind::jobs ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds));
+  const double startup = r.share_of_beginning[static_cast<std::size_t>(limit::start)];
+  if (startup < startup_is_long) return took + ".";
+  return took + fmt::format(", and startup took {} % of that total", percent(startup)) + (context.work != work_kind::samples ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
 }
 
 /// Whether a stream that waits for nothing needs its hosts.

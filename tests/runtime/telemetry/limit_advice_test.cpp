@@ -465,6 +465,16 @@ TEST_CASE(
   CHECK(advise(r, on_cores(16), {}).what == limit::start);  // most of the time
 }
 
+TEST_CASE("a startup of less than a tenth of the run is not mentioned") {
+  limit_reading r = mostly(limit::start, 0.1);
+  r.seconds = 20;
+  r.share[static_cast<std::size_t>(limit::consumer)] = 0.9;
+  r.beginning = r.share_of_beginning[static_cast<std::size_t>(limit::start)] = 0.1;
+  CHECK(contains(advise(r, on_cores(16), {}).more.back(), "startup took 10 % of that total; [loader] start = \"eager\""));
+  r.share_of_beginning[static_cast<std::size_t>(limit::start)] = 0.09;
+  CHECK(advise(r, on_cores(16), {}).more.back() == "This describes the time after the first batch. The first batch took 2 s of 20 s in total.");
+}
+
 TEST_CASE("status has the seven shares and the sentence, and `why` matches its schema") {
   const limit_reading r = mostly(limit::wire);
   const limit_advice advice = advise(r, on_cores(16), {});
