@@ -456,6 +456,16 @@ TEST_CASE("rate and remaining time are shown only while the stream makes progres
   CHECK_FALSE(cli::seconds_left(telemetry::as_json(s)));
 }
 
+TEST_CASE("a paused stream has no rate and no remaining time") {
+  session_status s = status_with(std::nullopt);
+  s.rate = 1048;
+  s.eta_seconds = 19'080;
+  s.state = "paused";
+  const std::string text = cli::status_for_people(telemetry::as_json(s), {}, 200);
+  CHECK(text.find("samples/s") == std::string::npos);
+  CHECK(text.find(" left") == std::string::npos);
+}
+
 TEST_CASE("commands recommended by why name the session if the why command did") {
   const nlohmann::ordered_json why{{"state", "ok"},
                                    {"verdict", "Nothing moves; see `penstock doctor`."},

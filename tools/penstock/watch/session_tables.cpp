@@ -68,7 +68,7 @@ std::string progress_for_people(const json& s) {
   const bool of_batches = kind_of(s) == work_kind::batches;
   const std::string of_epoch = of_batches ? fmt::format(" of epoch {}", s.value("epoch", std::uint64_t{0})) : "";
   if (number("progress").is_number()) parts.push_back(percent_of(s) + of_epoch);
-  if (!is_stalled(s) && number("rate").is_number())
+  if (is_moving(s) && number("rate").is_number())
     parts.push_back(counted(static_cast<std::uint64_t>(std::llround(number("rate").get<double>())),
                             words.item, words.items) +
                     "/s");

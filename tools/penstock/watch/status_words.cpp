@@ -91,9 +91,13 @@ bool is_stalled(const json& status) {
   return status.value("stalled", json()).is_object();
 }
 
+bool is_moving(const json& status) {
+  return !is_stalled(status) && status.value("state", json()) != "paused";
+}
+
 std::optional<double> seconds_left(const json& status) {
   const json left = status.value("eta_seconds", json());
-  return left.is_number() && !is_stalled(status) ? std::optional(left.get<double>()) : std::nullopt;
+  return left.is_number() && is_moving(status) ? std::optional(left.get<double>()) : std::nullopt;
 }
 
 bool is_pool(const json& status) {

@@ -30,7 +30,9 @@ namespace penstock::cli {
 /// What a worker is working on, and since when; "-" if it is idle.
 [[nodiscard]] std::string work_since(const nlohmann::ordered_json& worker, work_kind kind);
 [[nodiscard]] bool is_stalled(const nlohmann::ordered_json& status);
-/// Empty while unknown, and for a stalled session: the rate of the last 10 s says nothing about it.
+/// Neither stalled nor paused: the rate of the last 10 s says something about the next.
+[[nodiscard]] bool is_moving(const nlohmann::ordered_json& status);
+/// Empty while unknown, and unless is_moving().
 [[nodiscard]] std::optional<double> seconds_left(const nlohmann::ordered_json& status);
 /// "34 %": the progress of the whole stream, from a status in which it is known.
 [[nodiscard]] std::string percent_of(const nlohmann::ordered_json& status);
