@@ -266,6 +266,20 @@ class PastTest(PenstockTest):
         self.answer("status", "--session", "crash@1", expect=EXIT_NO_SESSION)
         self.answer("status", "--last", "--session", "nobody", expect=EXIT_NO_SESSION)
 
+    def test_what_is_suggested_after_the_end_works_on_records(self):
+        self.crash()
+        for follow in ("-f", "--follow"):
+            err = self.penstock("logs", "workers", follow)[2]
+            self.assertTrue(err.endswith("\nnext: penstock logs workers --last\n"), err)
+        for act in ("retry", "release"):
+            err = self.penstock("quarantine", act, "17")[2]
+            self.assertTrue(err.endswith("\nnext: penstock quarantine release 17 --file FILE\n"), err)
+            code, _, err = self.penstock("quarantine", act, "17", "--last")
+            self.assertEqual(code, EXIT_USAGE)
+            self.assertIn("quarantine %s needs a live session" % act, err)
+        err = self.penstock("quarantine", "list")[2]
+        self.assertTrue(err.endswith("\nnext: penstock quarantine list --last\n"), err)
+
     def test_the_last_session_is_the_one_that_ended_last_and_not_the_one_that_started_last(self):
         self.live("long")
         self.run_json(self.write("short.toml", synthetic(samples=40, epochs=1)))

@@ -49,12 +49,14 @@ void note_typed(std::vector<std::string> words) {
 }
 
 std::string typed_again(const std::string& choice) {
+  const bool is_past = choice.starts_with("--last") || choice.find('@') != std::string::npos;
   std::string text = "penstock";
   bool is_value = false;
   for (const std::string& word : typed_words()) {
     if (std::exchange(is_value, false)) continue;
     const bool chooses = word == "--session" || word == "--socket" || word == "--group";
     is_value = chooses;
+    if (is_past && (word == "-f" || word == "--follow")) continue;  // a record does not grow
     if (chooses || word == "--last" || word == "--json" || word.starts_with("--session=") || word.starts_with("--socket=") || word.starts_with("--group=")) continue;
     text += " " + shell_word(printable(word));
   }

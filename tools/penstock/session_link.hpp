@@ -34,6 +34,7 @@ struct session_choice {
   bool as_json = false;
   bool last = false;           ///< --last: the most recently ended session
   std::string reading_verb{};  ///< set for verbs that can read ended sessions: add_past_choice()
+  std::string next_if_ended{};  ///< the command to suggest if the session has ended, in place of one that reads its record
 };
 
 /// Adds --session, --socket and --json; also --group, which choose() refuses with a hint on what to type

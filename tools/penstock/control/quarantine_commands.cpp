@@ -109,10 +109,18 @@ int quarantine(const quarantine_options& o) {
   }
   if (!o.file.empty() && o.act == "retry") return usage("quarantine retry needs a live session");
   if (!o.file.empty()) return with_file(o);
+  session_choice choice = o.choice;
+  if (o.act != "list") {
+    // In place of `list`, these change a live session, and a record cannot be changed.
+    const std::string in_file = fmt::format("penstock quarantine release {} --file FILE", *o.sample);
+    if (means_past(choice)) return usage(fmt::format("quarantine {} needs a live session", o.act), in_file);
+    choice.reading_verb.clear();
+    choice.next_if_ended = in_file;
+  }
   json question{{"verb", "quarantine"}, {"act", o.act}};
   if (o.sample) question["sample"] = *o.sample;
   const char* const schema = o.act == "list" ? "penstock.quarantine-list/1" : "penstock.order/1";
-  return ask_session(o.choice, schema, std::move(question), answer_deadline, [&](const json& result) {
+  return ask_session(choice, schema, std::move(question), answer_deadline, [&](const json& result) {
     if (o.act == "list") return tell(result.at("quarantine"), kind_of_answer(result));
     say(fmt::format("sample {}: {}", *o.sample, o.act == "retry" ? "will be tried again" : "released"));
   });

@@ -174,6 +174,7 @@ std::string last_end_in_words(const std::string& session) {
 
 std::string next_for_past(const session_choice& choice) {
   const std::string last = "--last" + (choice.session.empty() ? "" : " --session " + printable(choice.session));
+  if (!choice.next_if_ended.empty()) return choice.next_if_ended;
   return choice.reading_verb.empty() ? "penstock status " + last : typed_again(last);
 }
 
