@@ -3,12 +3,14 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/patient_wait.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/quarantine_file.hpp"
 
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <filesystem>
@@ -28,6 +30,16 @@ result<control::quarantine_list> read_and_check(const std::string& file) {
   if (::access(there ? path.c_str() : folder.c_str(), W_OK) != 0)
     return refuse_os(errc::io, errno, fmt::format("[quarantine] file '{}'", printable(file)));
   return list;
+}
+
+/// "2 samples that 'bad.jsonl' names are left out: sample 17 (cat/034.jpg), sample 90".
+std::string left_out_in_words(const std::vector<quarantine_report>& known, const std::string& file) {
+  constexpr std::size_t named_most = 10;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(known.size(), named_most); ++i)
+    names += (i == 0 ? "" : ", ") + sample_for_people(known[i].sample, printable(known[i].path.value_or("")));
+  return fmt::format("{} that '{}' names {} left out: {}{}", counted(known.size(), "sample"), printable(file), known.size() == 1 ? "is" : "are",
+                     names, known.size() > named_most ? ", ..." : "");
 }
 
 }  // namespace
@@ -85,6 +97,7 @@ result<std::vector<quarantine_report>> quarantine_keeper::open(const std::string
                            counted(list->entries.size(), "entry", "entries"), printable(file_), others == 1 ? "belongs" : "belong",
                            others == 1 ? "does" : "do"));
   }
+  if (!known.empty()) log::warn("quarantine", "{}", left_out_in_words(known, file_));
   return known;
 }
 

@@ -1,6 +1,7 @@
 #include "actors/session/quarantine_keeper.hpp"
 
 #include "runtime/base/fd.hpp"
+#include "runtime/base/log.hpp"
 #include "runtime/control/quarantine_file.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 using namespace penstock;
 using namespace penstock::session;
@@ -64,6 +66,23 @@ TEST_CASE("quarantined samples are in the file after the keeper is closed, and t
   REQUIRE(known);
   REQUIRE(known->size() == 1);
   CHECK(known->front().sample == 8);
+}
+
+TEST_CASE("the log names the first ten samples that the file leaves out") {
+  const place here;
+  {
+    quarantine_keeper keeper(here.file(), "photos");
+    REQUIRE(keeper.open("abc"));
+    for (std::uint64_t sample = 1; sample <= 11; ++sample) keeper.keep(lost(sample));
+  }
+  std::string logged;
+  log::set_sink([&](log::level, std::string_view, std::string_view line) { logged += line; });
+  quarantine_keeper next(here.file(), "photos");
+  const auto known = next.open("abc");
+  log::set_sink({});
+  REQUIRE(known);
+  CHECK(logged.starts_with("11 samples that '" + here.file() + "' names are left out: sample 1 (cat.jpg), "));
+  CHECK(logged.ends_with(", sample 10 (cat.jpg), ..."));
 }
 
 TEST_CASE("a quarantine file locked by another process delays neither the session nor its end") {

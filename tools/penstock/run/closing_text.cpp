@@ -3,6 +3,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/sample_name.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/output.hpp"
@@ -62,7 +63,16 @@ std::vector<repeated_failure> without_repeats(const std::vector<failure_report>&
   return once;
 }
 
-void tell_losses(const run_report& r) {
+/// Listed by the quarantine file when the run started. A state lists only numbers, without attempts.
+bool is_from_file(const quarantine_report& q) {
+  return q.known && q.attempts > 0;
+}
+
+bool is_left_out(const quarantine_report& q) {
+  return is_from_file(q) && !q.lifted;
+}
+
+void tell_losses(const run_report& r, const std::string& quarantine_file) {
   constexpr std::size_t shown = 5;
   const std::vector<repeated_failure> failures = without_repeats(r.failures);
   for (std::size_t i = 0; i < std::min(shown, failures.size()); ++i) {
@@ -74,9 +84,12 @@ void tell_losses(const run_report& r) {
   if (failures.size() > shown)
     say(fmt::format("  ... and {} more; --report FILE lists them", failures.size() - shown));
   for (const quarantine_report& q : r.quarantine) {
+    if (is_from_file(q)) continue;
     say(fmt::format("  {} {}: {}", styled(style::red, "quarantined"), sample_for_people(q.sample, q.path.value_or("")),
                     q.attempts > 0 ? deaths_over_work("it", q.causes, q.attempts) : "in an earlier run (from the state)"));
   }
+  if (const auto listed = std::ranges::count_if(r.quarantine, is_left_out); listed > 0)
+    say(fmt::format("  left out {} that an earlier run quarantined ({})", counted(static_cast<std::uint64_t>(listed), "sample"), printable(quarantine_file)));
 }
 
 void tell_hedges(const hedge_counts& h) {
@@ -97,9 +110,9 @@ void tell_deaths(const run_report& r) {
 
 }  // namespace
 
-void tell_report(const run_report& r) {
+void tell_report(const run_report& r, const std::string& quarantine_file) {
   tell_epochs(r.epochs);
-  tell_losses(r);
+  tell_losses(r, quarantine_file);
   tell_deaths(r);
   tell_hedges(r.hedges);
   if (r.batches == 0 && r.error) {

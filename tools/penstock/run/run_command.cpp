@@ -95,7 +95,7 @@ result<void> write_report(const run_options& o, const run_report& report) {
                                           "\n");
 }
 
-int tell_end(const run_options& o, const run_report& report, int signal) {
+int tell_end(const run_options& o, const std::string& quarantine_file, const run_report& report, int signal) {
   if (auto ok = write_report(o, report); !ok) {
     failure why = ok.error();
     // What ended the run comes first: a full disk often refuses the report, too.
@@ -104,7 +104,7 @@ int tell_end(const run_options& o, const run_report& report, int signal) {
   }
   if (o.json) print_json(telemetry::as_json(report));
   if (!o.quiet) {
-    tell_report(report);
+    tell_report(report, quarantine_file);
   } else if (report.error && !o.json) {
     say(styled(style::red, "error:") + " " + report.error->message);
   }
@@ -177,7 +177,7 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
     run_report report = session.report();
     report.outcome = run_outcome::failed;
     if (!report.error) report.error = why;
-    const int told = tell_end(o, report, signals.received());
+    const int told = tell_end(o, settings.quarantine.file, report, signals.received());
     return told == exit_failed ? static_cast<int>(code) : told;
   } catch (const error&) {  // it cannot join either
     return refuse_start(o, settings, code, why);
@@ -290,7 +290,7 @@ int run(run_options o) {
       if (auto ok = state.finish(session, signals.received() != 0); !ok)
         return refuse_with(exit_failed, ok.error(), o.json);
     }
-    const int code = tell_end(o, report, signals.received());
+    const int code = tell_end(o, settings.quarantine.file, report, signals.received());
     if (!o.quiet && !resumed.empty() && report.outcome == run_outcome::finished && report.batches == 0)
       say(state.next_after_the_end());
     return code;
