@@ -131,9 +131,6 @@ class PastTest(PenstockTest):
         (entry,) = self.answer("quarantine", "list", "--last")["quarantine"]
         self.assertEqual((entry["sample"], entry["attempts"], entry["causes"]), (17, 3, ["SIGSEGV"] * 3))
         self.assertIn("SIGSEGV, SIGSEGV, SIGSEGV", self.penstock("quarantine", "--last")[1])
-        code, _, err = self.penstock("quarantine", "release", "17", "--last")
-        self.assertEqual(code, EXIT_NO_SESSION)
-        self.assertIn("'deadly' has ended", err)
 
     def test_the_samples_that_ended_workers_loaded_add_up(self):
         self.run_json(self.write("sums.toml", synthetic(samples=200, epochs=1)), "--workers", 2)
