@@ -282,7 +282,7 @@ TEST_CASE("top shows the stall of a session or a pool, and what is awaited") {
 TEST_CASE("for a data loader top shows batches, and counts those in progress like status") {
   json now = look(10, 0, 1);
   json& s = now.at("status");
-  s["jobs"] = {{"of_batches", true}, {"submitted", 9}, {"waiting", 1}, {"running", 2}, {"ok", 6}, {"failed", 0}, {"cancelled", 0},
+  s["jobs"] = {{"of_batches", true}, {"submitted", 9}, {"waiting", 1}, {"running", 2}, {"ok", 6}, {"failed", 0}, {"retried", 0}, {"cancelled", 0},
                {"functions", json::array({{{"name", "call"}, {"waiting", 0}, {"running", 3}, {"ok", 6}, {"failed", 0}}})}};
   s["epoch"] = 2;
   s["batches_done"] = 6;
