@@ -3,6 +3,7 @@
 #include "runtime/base/check.hpp"
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/patient_deadline.hpp"
+#include "runtime/base/unix_sockets.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 namespace penstock::protocol {
 namespace {
@@ -57,24 +57,6 @@ class turns {
   bool over_;
 };
 
-/// Takes ownership of every descriptor in the message, so that a refusal leaves none open.
-std::array<unique_fd, descriptors_seen> descriptors_in(msghdr& message, std::size_t& count) {
-  std::array<unique_fd, descriptors_seen> found;
-  count = 0;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t here = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < here; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-      unique_fd owned(fd);
-      if (count < found.size()) found[count] = std::move(owned);
-      ++count;
-    }
-  }
-  return found;
-}
-
 result<parcel> checked(const packet& from, unique_fd file) {
   struct stat facts {};
   if (::fstat(file.get(), &facts) != 0) return refuse_os(errc::protocol, errno, "examining a parcel");
@@ -109,12 +91,7 @@ result<bool> send_parcel(int socket, const parcel_label& label, int file, nanose
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const part = CMSG_FIRSTHDR(&message);
-  part->cmsg_level = SOL_SOCKET;
-  part->cmsg_type = SCM_RIGHTS;
-  part->cmsg_len = CMSG_LEN(sizeof file);
-  std::memcpy(CMSG_DATA(part), &file, sizeof file);
+  pass_descriptors(message, {&file, 1});
   while (true) {
     if (::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
     if (errno == EINTR) continue;
@@ -149,16 +126,15 @@ result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience, p
     if (errno != EAGAIN) return refuse_os(errc::system, errno, "receiving a memory file");
     if (!until.wait(socket, POLLIN)) return std::nullopt;
   }
-  std::size_t count = 0;
-  std::array<unique_fd, descriptors_seen> files = descriptors_in(message, count);
+  std::vector<unique_fd> files = take_descriptors(message);
   // Our packets are never empty, so this is the end of the file, or treated as such.
-  if (bytes == 0 && count == 0)
+  if (bytes == 0 && files.empty())
     return refuse(errc::stopped, "the other end of the parcel socket is closed");
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
     return refuse(errc::protocol, "a parcel is longer than the protocol allows");
   if (static_cast<std::size_t>(bytes) != sizeof content || content.magic != packet::expected_magic)
     return refuse(errc::protocol, "received {} bytes that are not a parcel on the parcel socket", bytes);
-  if (count != 1) return refuse(errc::protocol, "a parcel arrived with {} descriptors instead of one", count);
+  if (files.size() != 1) return refuse(errc::protocol, "a parcel arrived with {} descriptors instead of one", files.size());
   auto taken = checked(content, std::move(files.front()));
   if (!taken) return tl::unexpected(std::move(taken.error()));
   return std::optional<parcel>(std::move(*taken));

@@ -1,12 +1,11 @@
 #include "runtime/device/exclusive_use.hpp"
 
+#include "runtime/base/unix_sockets.hpp"
+
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -14,26 +13,10 @@
 namespace penstock::device {
 namespace {
 
-struct abstract_name {
-  sockaddr_un address{};
-  socklen_t bytes = 0;
-};
-
-abstract_name name_of(const std::string& uuid) {
-  abstract_name name;
-  name.address.sun_family = AF_UNIX;
-  const std::string text = "penstock/gpu/" + uuid;
-  const std::size_t length = std::min(text.size(), sizeof name.address.sun_path - 1);
-  // A leading zero byte: an abstract name, not a file.
-  std::memcpy(name.address.sun_path + 1, text.data(), length);
-  name.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  return name;
-}
-
 /// The pid that listens on that name. Empty if it has ended or we have no access to it.
-std::optional<pid_t> holder_of(const abstract_name& name) {
+std::optional<pid_t> holder_of(const abstract_address& name) {
   const unique_fd asking(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!asking || ::connect(asking.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0)
+  if (!asking || ::connect(asking.get(), name.get(), name.size()) != 0)
     return std::nullopt;
   ucred peer{};
   socklen_t bytes = sizeof peer;
@@ -52,7 +35,7 @@ struct holders {
   }
 };
 
-failure in_use(const std::string& uuid, const abstract_name& name) {
+failure in_use(const std::string& uuid, const abstract_address& name) {
   const auto pid = holder_of(name);
   if (pid == ::getpid()) {
     holders& all = holders::here();
@@ -83,10 +66,10 @@ exclusive_use::~exclusive_use() {
 }
 
 result<exclusive_use> exclusive_use::take(const std::string& uuid, const std::string& session) {
-  const abstract_name name = name_of(uuid);
+  const abstract_address name("penstock/gpu/" + uuid);
   unique_fd own(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!own) return refuse_os(errc::system, errno, "creating the lock of a GPU (a socket)");
-  if (::bind(own.get(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0) {
+  if (::bind(own.get(), name.get(), name.size()) != 0) {
     if (errno != EADDRINUSE) return refuse_os(errc::system, errno, fmt::format("locking the GPU {}", uuid));
     return tl::unexpected(in_use(uuid, name));
   }

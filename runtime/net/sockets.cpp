@@ -1,5 +1,7 @@
 #include "runtime/net/sockets.hpp"
 
+#include "runtime/base/unix_sockets.hpp"
+
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -38,11 +40,8 @@ Address as(const socket_address& from) {
 }
 
 socket_address abstract(const std::string& name) {
-  ::sockaddr_un at{};
-  at.sun_family = AF_UNIX;
-  const std::size_t length = std::min(name.size(), sizeof at.sun_path - 1);
-  std::memcpy(at.sun_path + 1, name.data(), length);
-  return as_socket_address(at, offsetof(::sockaddr_un, sun_path) + 1 + length);
+  const abstract_address at(name);
+  return as_socket_address(at.address(), at.size());
 }
 
 std::optional<socket_address> numeric(const std::string& host, std::uint16_t port) {

@@ -1,10 +1,11 @@
 #include "runtime/process/fork_order.hpp"
 
+#include "runtime/base/unix_sockets.hpp"
+
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 namespace penstock::process {
 namespace {
@@ -24,18 +25,7 @@ struct packet {
 
   /// False with MSG_DONTWAIT: the socket is full.
   result<bool> send(int socket, const std::vector<int>& descriptors, int flags) {
-    const std::size_t bytes = descriptors.size() * sizeof(int);
-    if (descriptors.empty()) {
-      message.msg_control = nullptr;
-      message.msg_controllen = 0;
-    } else {
-      message.msg_controllen = CMSG_SPACE(bytes);
-      cmsghdr* const part = CMSG_FIRSTHDR(&message);
-      part->cmsg_level = SOL_SOCKET;
-      part->cmsg_type = SCM_RIGHTS;
-      part->cmsg_len = CMSG_LEN(bytes);
-      std::memcpy(CMSG_DATA(part), descriptors.data(), bytes);
-    }
+    pass_descriptors(message, descriptors);
     while (::sendmsg(socket, &message, flags | MSG_NOSIGNAL) < 0) {
       if (errno == EAGAIN || errno == ETOOMANYREFS) return false;
       if (errno != EINTR) return refuse_os(errc::system, errno, "sending a message about a fork");
@@ -46,16 +36,7 @@ struct packet {
   /// -1: see errno.
   ssize_t receive(int socket, int flags, std::vector<unique_fd>& descriptors) {
     const ssize_t bytes = ::recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
-    if (bytes < 0) return bytes;
-    for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
-      if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-      const std::size_t here = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      for (std::size_t i = 0; i < here; ++i) {
-        int fd = -1;
-        std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-        descriptors.emplace_back(fd);
-      }
-    }
+    if (bytes >= 0) descriptors = take_descriptors(message);
     return bytes;
   }
 };

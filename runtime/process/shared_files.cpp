@@ -1,20 +1,18 @@
 #include "runtime/process/shared_files.hpp"
 
 #include "runtime/base/signals.hpp"
+#include "runtime/base/unix_sockets.hpp"
 #include "runtime/base/wake_event.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstddef>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -31,20 +29,6 @@ constexpr auto told_every = 500ms;
 constexpr auto refusal_pause = 5ms;
 
 enum class word : char { wait = 'w', files = 'f', none = 'n' };
-
-struct abstract_name {
-  sockaddr_un address{};
-  socklen_t bytes = 0;
-};
-
-abstract_name address_of(const std::string& name) {
-  abstract_name made;
-  made.address.sun_family = AF_UNIX;
-  const std::size_t length = std::min(name.size(), sizeof made.address.sun_path - 1);
-  std::memcpy(made.address.sun_path + 1, name.data(), length);  // a leading zero byte: an abstract name, not a file
-  made.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-  return made;
-}
 
 /// The process at the other end; empty unless it belongs to this user.
 std::optional<pid_t> peer_of(int socket) {
@@ -64,6 +48,8 @@ struct spoken {
   spoken() {
     message.msg_iov = &piece;
     message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
   }
 };
 
@@ -71,20 +57,9 @@ struct spoken {
 bool send_word(int socket, word what, const std::vector<unique_fd>& files = {}) {
   spoken out;
   out.letter = static_cast<char>(what);
-  if (!files.empty()) {
-    out.message.msg_control = out.control.data();
-    out.message.msg_controllen = CMSG_SPACE(files.size() * sizeof(int));
-    cmsghdr* const part = CMSG_FIRSTHDR(&out.message);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(files.size() * sizeof(int));
-    auto* at = CMSG_DATA(part);
-    for (const unique_fd& file : files) {
-      const int fd = file.get();
-      std::memcpy(at, &fd, sizeof fd);
-      at += sizeof fd;
-    }
-  }
+  std::vector<int> numbers;
+  for (const unique_fd& file : files) numbers.push_back(file.get());
+  pass_descriptors(out.message, numbers);
   return ::sendmsg(socket, &out.message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 || errno == EAGAIN;
 }
 
@@ -95,19 +70,10 @@ struct heard {
 
 heard receive_word(int socket) {
   spoken in;
-  in.message.msg_control = in.control.data();
-  in.message.msg_controllen = in.control.size();
   heard made;
   const ssize_t n = ::recvmsg(socket, &in.message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   if (n != 1) return made;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&in.message); part != nullptr; part = CMSG_NXTHDR(&in.message, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t i = 0; i < (part->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-      made.files.emplace_back(fd);
-    }
-  }
+  made.files = take_descriptors(in.message);
   made.what = static_cast<word>(in.letter);
   if ((in.message.msg_flags & MSG_CTRUNC) != 0) made.what = word::none;  // this process has no descriptor left
   return made;
@@ -196,8 +162,7 @@ class shared_files::server {
 // ---- each process
 
 shared_files shared_files::find(const std::string& name, const std::function<void()>& waiting, share_patience patience) {
-  const abstract_name at = address_of(name);
-  const auto* const address = reinterpret_cast<const sockaddr*>(&at.address);
+  const abstract_address at(name);
   const auto until = clock::now() + patience.all;
   auto refused_until = clock::now() + patience.refusal;
   shared_files found;
@@ -205,12 +170,12 @@ shared_files shared_files::find(const std::string& name, const std::function<voi
     unique_fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     wake_event wake;
     if (!socket || wake.fd() < 0) return found;
-    if (::bind(socket.get(), address, at.bytes) == 0) {
+    if (::bind(socket.get(), at.get(), at.size()) == 0) {
       if (::listen(socket.get(), SOMAXCONN) == 0) found.server_ = std::make_unique<server>(std::move(socket), std::move(wake));
       return found;
     }
     if (errno != EADDRINUSE) return found;
-    if (::connect(socket.get(), address, at.bytes) != 0) {
+    if (::connect(socket.get(), at.get(), at.size()) != 0) {
       if (clock::now() >= refused_until) return found;
       std::this_thread::sleep_for(refusal_pause);
       continue;
