@@ -154,7 +154,7 @@ void stream_limits::forget_until(std::int64_t now) {
   looked_ = counted_from_ = now;
 }
 
-/// A wait for them is never settled: what deaths have cost of it so far stays.
+/// A wait for them is never settled, but what deaths have cost of it so far still counts.
 void stream_limits::forget_batches() {
   lost_seconds_ = last_.lost_seconds.value_or(0);
   down_ = 0;
@@ -290,7 +290,7 @@ void stream_limits::note_lost(std::int64_t now, const limit_facts& facts) {
     const bool is_noted = lost != lost_.end() && stamp(lost->second.back().of, batch_stage::leased) == stamp(before, batch_stage::leased);
     const bool lives = look_of(before, facts) != nullptr;
     const bool was_tried_alone = is_leased_again && lost != lost_.end() && facts.sacrificial && facts.sacrificial->id == before.worker;
-    if (lives && is_noted && !is_leased_again) {  // its worker's state is told later than its first lease
+    if (lives && is_noted && !is_leased_again) {  // its worker has leased it before its own state was known
       lost->second.pop_back();
       if (lost->second.empty()) lost_.erase(lost);
     }

@@ -12,7 +12,7 @@ SEED = int(os.environ.get("PENSTOCK_TEST_SEED", random.randrange(1 << 32)))
 HOSTS = int(os.environ.get("PENSTOCK_TEST_HOSTS", 2))
 KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", 3))
 BETWEEN = float(os.environ.get("PENSTOCK_TEST_SECONDS_BETWEEN_KILLS", 1))
-CPUS = 8.0  # the number that Ray is told it has
+CPUS = 8.0  # how many Ray may use
 
 
 def setUpModule():

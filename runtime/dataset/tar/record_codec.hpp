@@ -5,7 +5,7 @@
 //     gap                         blocks from the end of the previous member (or the beginning of the shard) to its header
 //     bytes                       size of its contents, which begin one block after the header
 //
-// The numbers of a shard's members are in a list of their own, in the order of the records: a code (member_number.hpp)
+// A separate list has the numbers of a shard's members, in the order of the records: a code (member_number.hpp)
 // for each member of which has_number() is true and whose extension is that of a number (runtime/base/member_choice.hpp).
 #pragma once
 

@@ -366,7 +366,7 @@ TEST_CASE("the time in which a worker hangs on the awaited batch counts as the s
   look_until(40400ms);
 }
 
-TEST_CASE("after a seek the cost of deaths grows from what it was, although the wait before it is never settled") {
+TEST_CASE("after a seek the cost of deaths keeps growing, although the wait before the seek is never settled") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.waits_since = f.begun;
