@@ -201,8 +201,9 @@ class Workers(unittest.TestCase):
         for path in [*map(in_tree, WORKER_FILES), in_consumer("counting-worker")]:
             symbols = run("nm", "-C", path)[0] + run("nm", "-DC", path)[0]
             self.assertIn("penstock::worker_main", symbols)
-            self.assertEqual([s for s in symbols.splitlines() if re.search(r"\b(__)?cuda[A-Z]|\bcu[A-Z]|penstock::(Session|device::|gpu_owner)", s)],
-                             [], path)
+            # A name of penstock counts only at the start: messages to the owner are template arguments of CAF's symbols.
+            unwanted = re.compile(r"\b(__)?cuda[A-Z]|\bcu[A-Z]|^[0-9a-f ]{16} . penstock::(Session|device::|gpu_owner)")
+            self.assertEqual([s for s in symbols.splitlines() if unwanted.search(s)], [], path)
             self.assertNotIn("nv_fatbin", run("readelf", "-SW", path)[0], path)
             self.assertNotIn("libcuda", run("ldd", path)[0], path)
         self.assertNotIn("libpenstock.so", run("ldd", in_consumer("counting-worker"))[0])
