@@ -68,6 +68,7 @@ progress_ticker::progress_ticker(process::io_thread& io, gather facts, tell news
     : facts_(std::move(facts)),
       tell_(std::move(news)),
       clock_(std::chrono::steady_clock::now(), look_every),
+      meter_(std::chrono::steady_clock::now()),
       ticker_(io, look_every, [this] { look(); }) {}
 
 void progress_ticker::look() {

@@ -15,16 +15,17 @@ class rate_meter {
  public:
   static constexpr nanoseconds span = std::chrono::seconds(10);
 
+  /// The first interval begins here, with a total of 0.
+  explicit rate_meter(steady_time begun) : points_{{begun, 0}} {}
+
+  /// `total` never falls.
   void add(steady_time now, std::uint64_t total) {
-    // A total that falls belongs to another stream, which a seek has started.
-    if (!points_.empty() && total < points_.back().total) points_.clear();
     points_.push_back({now, total});
     // Keep one point that is at least a whole span old.
     while (points_.size() > 2 && now - points_[1].at >= span) points_.pop_front();
   }
-  /// Empty until there are two readings.
+  /// Empty until the first reading.
   [[nodiscard]] std::optional<double> per_second() const {
-    if (points_.size() < 2) return std::nullopt;
     const std::chrono::duration<double> time = points_.back().at - points_.front().at;
     if (time.count() <= 0) return std::nullopt;
     return static_cast<double>(points_.back().total - points_.front().total) / time.count();
