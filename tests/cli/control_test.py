@@ -316,6 +316,18 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_SESSION)
         self.assertRegex(err, r"there is no live session 'live'.*\n(?s:.*)the last one: 'live' died, last seen \d+ s ago")
 
+    def test_a_session_whose_name_was_in_use_is_suggested_when_the_other_one_has_ended(self):
+        first = self.live()
+        second = self.start("run", os.path.join(self.folder, "live.toml"), "--workers", 1, "--json", "--quiet")
+        self.wait_until(lambda: os.path.exists(self.socket("live-%d" % second.pid)), "the second session")
+        first.kill()
+        first.communicate()
+        for verb in ("why", "drain"):
+            code, _, err = self.penstock(verb, "worker/0", "--session", "live")
+            self.assertEqual(code, EXIT_NO_SESSION)
+            self.assertIn("there is no live session 'live'; 'live-%d', which was also started as 'live', is live\n" % second.pid, err)
+            self.assertIn("next: penstock %s worker/0 --session live-%d\n" % (verb, second.pid), err)
+
     def test_stop_wait_names_the_files_that_were_written(self):
         options = ("--report", "report.json", "--state", "run.state", "--state-every", "1h", "--sink", "journal:run.journal")
         files = {"journal": "run.journal", "report": "report.json", "state": "run.state"}

@@ -153,8 +153,13 @@ chosen_socket choose(const session_choice& choice) {
     for (const auto& s : live) {
       if (s.name == choice.session) return {s.path, exit_ok};
     }
-    return none_live(fmt::format("there is no live session '{}'; live: {}", printable(choice.session), names.empty() ? "none" : names),
-                     "penstock sessions");
+    const std::string why = "there is no live session '" + printable(choice.session) + "'";
+    for (const auto& s : live) {
+      const auto record = live_record_of(s.path, control::process_behind(s.path));
+      if (record && record->session == choice.session)  // the name was in use when it started
+        return no(fmt::format("{}; '{}', which was also started as '{}', is live", why, s.name, record->session), typed_again("--session " + s.name));
+    }
+    return none_live(fmt::format("{}; live: {}", why, names.empty() ? "none" : names), "penstock sessions");
   }
   const std::vector<live_group> groups = groups_among(named);
   if (!choice.group.empty()) return refuse_group(choice, groups);
