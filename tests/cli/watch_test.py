@@ -286,6 +286,7 @@ class WatchTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertNotIn("\x1b", out)
         self.assertIn("worker/2", out)
+        self.assertRegex(out, r"(?m)^limit    \w.*\.$")
         self.assertTrue(all(len(line) <= 80 for line in self.lines_on_a_terminal("top", "--once")), out)
         self.assertIn("waits_for", self.answer("top", "--once"))
 

@@ -17,9 +17,9 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Above the workers: eight lines and the table's head. Below: the number of hidden workers, the event, the
+// Above the workers: nine lines and the table's head. Below: the number of hidden workers, the event, the
 // keys.
-constexpr std::size_t lines_around_workers = 8 + 1 + 3;
+constexpr std::size_t lines_around_workers = 9 + 1 + 3;
 constexpr std::size_t functions_listed = 3;  // for a pool
 constexpr std::ptrdiff_t memory_column = 5;
 constexpr double rate_seconds = 10;  // seconds that the rate in a status covers
@@ -181,7 +181,15 @@ std::string awaited_line(const json& now, std::size_t width, bool colours) {
   return colours ? "\x1b[31;1m" + line + "\x1b[0m" : line;
 }
 
-/// Adds the six lines between the head and the table.
+/// What `penstock why` says first. Empty while the stream is stalled, paused or stopping, which other lines say.
+std::string limit_line(const json& s) {
+  const std::string state = s.at("state");
+  const std::string verdict = s.value("verdict", "");
+  const bool is_other = s.value("stalled", json()).is_object() || state == "paused" || state == "stopping";
+  return is_other || verdict.empty() ? "" : "limit    " + verdict;
+}
+
+/// Adds six lines below the head.
 void add_stream(std::vector<std::string>& lines, const json& now, const rates& r, const rates& mean,
                 const std::string& awaited, std::size_t width) {
   const json& s = now.at("status");
@@ -302,6 +310,7 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
     case work_kind::jobs: add_pool(lines, s, r, mean, awaited, width); break;
     case work_kind::batches: add_loader(lines, s, r, mean, awaited, width); break;
   }
+  add(limit_line(s));
   add("");
   const std::vector<std::string> hosts = hosts_of(now, size);
   for (const std::string& line : hosts) add(line);
