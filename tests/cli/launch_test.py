@@ -339,6 +339,8 @@ device = "host"
             self.assertEqual([rank["status"]["session"] for rank in status["ranks"]], ["slow-rank0", "slow-rank1"])
         _, out, _ = self.penstock("top", "--once")
         self.assertRegex(out, r"RANK +STATE +PID.*\n +0 +ok.*\n +1 +ok")
+        rates = r"group slow: 2 live ranks, [\d.]+ samples/s\n.* SAMPLES/S .*\n +0 .* %  +[\d.]+ .*\n +1 .* %  +[\d.]+ "
+        self.wait_until(lambda: re.search(rates, self.penstock("status")[1]), "the rates of both ranks")
         self.group_verb("pause")
         self.assertEqual([rank["status"]["state"] for rank in self.group_verb("status", "--check", expect=EXIT_NOT_MET)["ranks"]],
                          ["paused", "paused"])

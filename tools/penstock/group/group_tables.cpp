@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 namespace penstock::cli {
@@ -42,16 +44,14 @@ std::string progress_of(const json& status) {
   return percent_of(part);
 }
 
-std::string rate_of(const json& rank, const json& before, double seconds) {
-  if (!before.is_object() || seconds <= 0) return "-";
-  for (const json& earlier : before.at("ranks")) {
-    if (earlier.at("rank") != rank.at("rank")) continue;
-    const std::uint64_t then = whole_number(status_of(earlier), "samples_delivered");
-    const std::uint64_t now = whole_number(status_of(rank), "samples_delivered");
-    if (now < then || whole_number(status_of(earlier), "pid") != whole_number(status_of(rank), "pid")) return "-";
-    return rate_text(static_cast<double>(now - then) / seconds);
-  }
-  return "-";
+std::optional<double> rate_of(const json& status) {
+  const json rate = status.value("rate", json());
+  return rate.is_number() && is_moving(status) ? std::optional(rate.get<double>()) : std::nullopt;
+}
+
+std::string in_capitals(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
 }
 
 std::string workers_of(const json& status) {
@@ -68,17 +68,18 @@ std::string remark_of(const json& status) {
   return stalled.is_object() ? stalled.value("text", std::string()) : std::string();
 }
 
-std::vector<std::string> row_of(const json& rank, const json& before, double seconds) {
+std::vector<std::string> row_of(const json& rank) {
   const std::string number_of_rank = rank.at("rank").dump();
   const json& s = status_of(rank);
   if (!s.is_object()) return {number_of_rank, "no answer", "-", "-", "-", "-", "-", "-", ""};
+  const auto rate = rate_of(s);
   return {number_of_rank,
           has_ended(s) ? s.value("outcome", "ended") : s.value("state", "?"),
           std::to_string(whole_number(s, "pid")),
           std::to_string(whole_number(s, "epoch")),
           std::to_string(whole_number(s, "batches_delivered")),
           progress_of(s),
-          rate_of(rank, before, seconds),
+          rate ? rate_text(*rate) : "-",
           workers_of(s),
           remark_of(s)};
 }
@@ -148,19 +149,28 @@ json hosts_of(const json& group) {
 
 }  // namespace
 
-std::string group_for_people(const json& group, const json& before, double seconds, std::size_t width) {
+std::string group_for_people(const json& group, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
-  for (const json& rank : group.at("ranks")) rows.push_back(row_of(rank, before, seconds));
+  work_kind kind = work_kind::samples;
+  std::optional<double> sum;
+  for (const json& rank : group.at("ranks")) {
+    rows.push_back(row_of(rank));
+    const json& s = status_of(rank);
+    if (!s.is_object()) continue;
+    kind = kind_of(s);  // that of all ranks
+    if (const auto rate = rate_of(s)) sum = sum.value_or(0) + *rate;
+  }
+  const std::string per_second = fmt::format("{}/s", words_for(kind).items);
   const bool over = std::ranges::any_of(group.at("ranks"), [](const json& rank) { return has_ended(status_of(rank)); });
-  return fmt::format("group {}: {}\n", group.at("group").get<std::string>(),
-                     counted(rows.size(), over ? "ended rank" : "live rank")) +
+  return fmt::format("group {}: {}{}\n", group.at("group").get<std::string>(), counted(rows.size(), over ? "ended rank" : "live rank"),
+                     sum ? fmt::format(", {} {}", rate_text(*sum), per_second) : "") +
          text_table({{"RANK", column_side::right},
                      {"STATE"},
                      {"PID", column_side::right},
                      {"EPOCH", column_side::right},
                      {"BATCHES", column_side::right},
                      {"DONE", column_side::right},
-                     {"SAMPLES/S", column_side::right},
+                     {in_capitals(per_second), column_side::right},
                      {"WORKERS", column_side::right},
                      {"WAITS FOR", column_side::left, true}},
                     rows, width) +

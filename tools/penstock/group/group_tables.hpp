@@ -9,10 +9,7 @@
 namespace penstock::cli {
 
 /// `group`: {"group": NAME, "ranks": [{"rank": 0, "session": .., "status": the session's answer, or null}, ..]}.
-/// `before`: the same data from `seconds` ago, for rates; null: no rates.
-[[nodiscard]] std::string group_for_people(const nlohmann::ordered_json& group,
-                                           const nlohmann::ordered_json& before, double seconds,
-                                           std::size_t width);
+[[nodiscard]] std::string group_for_people(const nlohmann::ordered_json& group, std::size_t width);
 
 /// Whether every rank has answered, its state is ok, and its stream moves.
 [[nodiscard]] bool all_well(const nlohmann::ordered_json& group);

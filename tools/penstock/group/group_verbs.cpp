@@ -23,8 +23,6 @@ using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 using clock = std::chrono::steady_clock;
 
-constexpr auto first_look = 300ms;  // for a single screen: rates need two samples
-
 bool has_result(const rank_answer& answer) {
   return answer.result.has_value();
 }
@@ -135,7 +133,7 @@ int show_group(const session_choice& choice, const live_group& group, bool check
   if (choice.as_json) {
     print_json(all);
   } else {
-    print_raw(group_for_people(all, json(), 0, terminal_width(STDOUT_FILENO)));
+    print_raw(group_for_people(all, terminal_width(STDOUT_FILENO)));
     say("next: penstock status --session " + group.ranks.front().session.name +
         (choice.last ? " --last" : ""));
   }
@@ -225,21 +223,13 @@ namespace {
 int watch_group(const live_group& group, std::chrono::milliseconds every) {
   auto screen = full_screen::take();
   if (!screen) return refuse_with(exit_failed, screen.error(), false);
-  json before;
-  auto looked_at = clock::now();
-  json now = status_of_group(group);
-  while (true) {
-    const auto began = clock::now();
-    const double seconds = std::chrono::duration<double>(began - looked_at).count();
-    screen->show(lines_in(group_for_people(now, before, seconds, screen->size().columns)));
+  for (std::optional<live_group> living = group; living; living = again(group)) {
+    screen->show(lines_in(group_for_people(status_of_group(*living), screen->size().columns)));
     const full_screen::input got = screen->wait(every);
     if (got.key == 'q' || got.key == 'Q' || got.closed) return exit_ok;
     if (got.signal != 0 && got.signal != SIGWINCH) return 128 + got.signal;
-    const auto living = again(group);
-    if (!living) return exit_ok;
-    before = std::exchange(now, status_of_group(*living));
-    looked_at = began;
   }
+  return exit_ok;
 }
 
 }  // namespace
@@ -255,11 +245,7 @@ int top_of_group(const session_choice& choice, const live_group& group, std::chr
     return exit_ok;
   }
   if (!once && is_terminal(STDOUT_FILENO) && is_terminal(STDIN_FILENO)) return watch_group(group, every);
-  const auto began = clock::now();
-  const json before = status_of_group(group);
-  std::this_thread::sleep_for(first_look);
-  const double seconds = std::chrono::duration<double>(clock::now() - began).count();
-  print_raw(group_for_people(status_of_group(group), before, seconds, terminal_width(STDOUT_FILENO)));
+  print_raw(group_for_people(status_of_group(group), terminal_width(STDOUT_FILENO)));
   return exit_ok;
 }
 
