@@ -533,7 +533,9 @@ std::string text_of_beginning(const limit_reading& r, const limit_context& conte
                                        context.work == work_kind::jobs ? "job" : "batch", in_words(r.beginning * r.seconds), in_words(r.seconds));
   const double startup = r.share_of_beginning[static_cast<std::size_t>(limit::start)];
   if (startup < startup_is_long) return took + ".";
-  return took + fmt::format(", and startup took {} % of that total", percent(startup)) + (context.work != work_kind::samples ? "." : "; [loader] start = \"eager\" starts workers and device before the first demand.");
+  const bool has_device = context.work == work_kind::samples;
+  return took + fmt::format(". Of these {}, starting the workers{} took {}{}", in_words(r.beginning * r.seconds), has_device ? " and the device" : "",
+                            in_words(startup * r.seconds), has_device ? "; [loader] start = \"eager\" starts them before the first demand." : ".");
 }
 
 /// Whether a stream that waits for nothing needs its hosts.

@@ -455,9 +455,8 @@ TEST_CASE(
   CHECK(advice.what == limit::consumer);
   CHECK(contains(advice.sentence, "it worked on its batches 92 % of the time and waited 8 %"));
   CHECK(advice.more.back() ==
-        "This describes the time after the first batch. The first batch took 2 s of 5 s in total, and startup took 40 "
-        "% of that total; [loader] start = "
-        "\"eager\" starts workers and device before the first demand.");
+        "This describes the time after the first batch. The first batch took 2 s of 5 s in total. Of these 2 s, starting the workers and "
+        "the device took 2 s; [loader] start = \"eager\" starts them before the first demand.");
   CHECK(as_json(limits_of(r, advice)).at("start") == 0.4);
   CHECK(why_as_json(r, advice).at("beginning") == 0.4);
   CHECK(why_as_json(r, advice).at("limits_after_beginning").at("consumer") == 0.9167);
@@ -470,7 +469,7 @@ TEST_CASE("a startup of less than a tenth of the run is not mentioned") {
   r.seconds = 20;
   r.share[static_cast<std::size_t>(limit::consumer)] = 0.9;
   r.beginning = r.share_of_beginning[static_cast<std::size_t>(limit::start)] = 0.1;
-  CHECK(contains(advise(r, on_cores(16), {}).more.back(), "startup took 10 % of that total; [loader] start = \"eager\""));
+  CHECK(contains(advise(r, on_cores(16), {}).more.back(), "starting the workers and the device took 2 s; [loader] start = \"eager\""));
   r.share_of_beginning[static_cast<std::size_t>(limit::start)] = 0.09;
   CHECK(advise(r, on_cores(16), {}).more.back() == "This describes the time after the first batch. The first batch took 2 s of 20 s in total.");
 }
