@@ -212,6 +212,16 @@ void board::loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t e
   status_.batches_expected = expected;
 }
 
+void board::batch_repeated() {
+  const std::lock_guard hold(mutex_);
+  ++status_.deaths_cost.repeated;
+}
+
+void board::batch_lost(std::uint64_t samples) {
+  const std::lock_guard hold(mutex_);
+  status_.deaths_cost.lost += samples;
+}
+
 void board::loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out, steady_time taken) {
   const std::lock_guard hold(mutex_);
   status_.samples_done += left_out;

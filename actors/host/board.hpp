@@ -61,6 +61,10 @@ class board {
   void batch_taken(steady_time taken);
   /// A data loader's pass: `done` of `expected` batches (0: unknown) are delivered or left out.
   void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
+  /// A data loader's program loads a batch again, because of a death.
+  void batch_repeated();
+  /// As Pool::batch_lost().
+  void batch_lost(std::uint64_t samples);
   /// A data loader's consumer has taken a batch. `samples` is 0 if all samples of the batch were left out.
   void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out, steady_time taken);
   /// Record how long the consumer waits for batches; a wait in progress counts. waited() is for an owner in

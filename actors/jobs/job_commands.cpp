@@ -228,7 +228,7 @@ void fail_job(scheduler_state& s, const std::shared_ptr<job_record>& record, job
   if (record->rules().stays_there) s.stay_there.erase(record->number());
   s.deps.meter->ended(record->argument().size());
   if (why.attempts > 0) why.ran = record->ran_for(std::chrono::steady_clock::now());
-  s.deps.listener->job_failed(record->known_as(), record->work(), why);
+  s.deps.listener->job_failed(record->known_as(), record->work(), why, record->rules().inputs);
   s.ended.push_back([record, why = std::move(why)]() mutable { record->fail(std::move(why)); });
 }
 

@@ -54,6 +54,8 @@ struct job_rules {
   std::uint32_t program = job_upload::no_program;
   std::optional<std::uint64_t> known_as{};
   bool again = false;
+  std::uint32_t attempts_before = 0;
+  std::uint32_t inputs = 1;
 };
 
 /// A job's row, in a slot as the session maps it.

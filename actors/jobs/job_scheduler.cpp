@@ -76,12 +76,14 @@ std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, schedu
   const auto blamed = s.book->worker_died(who, last_readings(s, who), cause, how, now);
   if (!blamed) return std::nullopt;
   ++s.tally.retried;
+  std::uint32_t attempt = blamed->attempt;
   if (const auto job = s.jobs.find(blamed->job); job != s.jobs.end()) {
     ++s.functions.counts[job->second.function].retried;
     job->second.record->note_work(work);
+    attempt += job->second.record->rules().attempts_before;
   }
   const std::uint64_t job = known_as(s, blamed->job);
-  return schedule::blame{job, job, blamed->attempt, blamed->alone};
+  return schedule::blame{job, job, attempt, blamed->alone};
 }
 
 schedule::job_death death_of(bool charged, bool took_too_long) {

@@ -66,7 +66,8 @@ class job_listener {
   /// The callers of `jobs` ended jobs have been notified.
   virtual void callers_notified(std::uint64_t jobs) = 0;
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.
-  virtual void job_failed(std::uint64_t job, const std::string& work, const job_failure& why) = 0;
+  /// `inputs`: job_options::inputs.
+  virtual void job_failed(std::uint64_t job, const std::string& work, const job_failure& why, std::uint32_t inputs) = 0;
   /// Jobs on the device wait for callers. Called once per wait.
   virtual void waits_for_callers(const std::string& what) = 0;
 

@@ -48,6 +48,9 @@ void Pool::batch_came() noexcept {
 void Pool::pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept {
   if (!body_->process().left()) body_->pass_is_at(epoch, done, expected);
 }
+void Pool::batch_lost(std::uint64_t samples) noexcept {
+  if (!body_->process().left()) body_->batch_lost(samples);
+}
 void Pool::batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept {
   if (!body_->process().left()) body_->batch_taken(epoch, samples, left_out);
 }

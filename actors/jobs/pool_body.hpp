@@ -51,6 +51,7 @@ class Pool::body final : public host::run,
   void batch_came() noexcept;
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept { board_.loader_pass(epoch, done, expected); }
   void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept;
+  void batch_lost(std::uint64_t samples) noexcept { board_.batch_lost(samples); }
   void judge(std::string_view function, job_verdict verdict) noexcept { counts_.judge(function, verdict); }
   void sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback) noexcept;
   void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
@@ -86,7 +87,7 @@ class Pool::body final : public host::run,
   void counted(const tally& ended, std::span<const function_counts> functions, const under_way& now, std::uint64_t stale_dropped) override;
   void functions_named(const std::vector<std::string>& names) override;
   void callers_notified(std::uint64_t jobs) override;
-  void job_failed(std::uint64_t job, const std::string& work, const job_failure& why) override;
+  void job_failed(std::uint64_t job, const std::string& work, const job_failure& why, std::uint32_t inputs) override;
   void waits_for_callers(const std::string& what) override;
 
   void job_raised(std::uint64_t job, const std::string& work, const job_failure& why);

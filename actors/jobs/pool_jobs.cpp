@@ -36,6 +36,8 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
   rules.urgent = options.urgent;
   rules.known_as = options.known_as;
   rules.again = options.again;
+  rules.attempts_before = options.attempts_before;
+  rules.inputs = options.inputs;
   rules.to_device = options.on_device || !options.program.empty();
   rules.stays_there = options.on_device;
   if (!rules.to_device) return rules;
@@ -72,6 +74,7 @@ schedule::submitter Pool::body::submitter_of(const jobs::job_rules& rules) const
 Job Pool::body::enter(std::string_view function, Argument argument, const jobs::job_rules& rules) {
   std::shared_ptr<jobs::job_record> record;
   bool first = false;
+  if (rules.again && of_batches_) board_.batch_repeated();
   {
     const std::lock_guard in_order(submit_mutex_);  // jobs reach the scheduler in the order of their numbers
     record = std::make_shared<jobs::job_record>(rules.again ? counts_.submit_again(function) : counts_.submit(), std::string(function),
@@ -123,7 +126,7 @@ std::optional<Job> Pool::body::try_submit(std::string_view function, Argument ar
 Job Pool::body::refuse_job(std::string_view function, const job_options& options, std::string why) {
   auto record = std::make_shared<jobs::job_record>(counts_.submit(), std::string(function), Argument(), rules_of(options), weak_from_this(), process());
   const job_failure failed{job_status::too_large, {}, std::move(why), {}, {}, 0};
-  job_failed(record->known_as(), record->function(), failed);
+  job_failed(record->known_as(), record->function(), failed, 1);
   record->fail(failed);
   counts_.count_orphans(1, false);
   return job_access::make(std::move(record));

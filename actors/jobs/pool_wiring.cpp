@@ -124,11 +124,11 @@ void Pool::body::callers_notified(std::uint64_t jobs) {
   counts_.count_notified(jobs);
 }
 
-void Pool::body::job_failed(std::uint64_t job, const std::string& work, const job_failure& why) {
+void Pool::body::job_failed(std::uint64_t job, const std::string& work, const job_failure& why, std::uint32_t inputs) {
   if (why.status == job_status::cancelled) return;
   if (why.status == job_status::exception) return job_raised(job, work, why);
   // A data loader itself reports which samples to blame (sample_quarantined): a poisoned batch may have other causes.
-  if (!of_batches_ && why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
+  if (!of_batches_ && inputs == 1 && why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
     board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
   const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
   log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // such a program reports failures itself

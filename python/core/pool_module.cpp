@@ -190,12 +190,15 @@ class pool_handle {
 
   Job submit(const std::vector<nb::object>& parts, std::optional<double> timeout,
              std::optional<bool> idempotent, std::optional<bool> fresh, nb::object when_done,
-             std::optional<std::uint32_t> worker, bool on_device) {
+             std::optional<std::uint32_t> worker, bool on_device, bool again, std::uint32_t attempts_before, std::uint32_t inputs) {
     const Argument argument = joined(parts);
     job_options options{as_nanoseconds(timeout), idempotent, fresh, worker};
     options.on_device = on_device;
     std::function<void(Job)> then;
     if (!when_done.is_none()) then = callback(std::move(when_done));
+    options.again = again;
+    options.attempts_before = attempts_before;
+    options.inputs = inputs;
     while (true) {
       {
         const nb::gil_scoped_release others_run;
@@ -276,7 +279,8 @@ void bind_pools(nb::module_& m) {
           "withdraw", [](pool_handle& p, std::uint64_t number) { p.pool().withdraw(number); }, nb::arg("number"))
       .def("submit", &pool_handle::submit, nb::arg("parts"), nb::arg("timeout").none(),
            nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done").none(),
-           nb::arg("worker").none() = nb::none(), nb::arg("on_device") = false)
+           nb::arg("worker").none() = nb::none(), nb::arg("on_device") = false, nb::arg("again") = false, nb::arg("attempts_before") = 0,
+           nb::arg("inputs") = 1)
       .def("finish", &pool_handle::finish)
       .def("stop", &pool_handle::stop, nb::arg("seconds").none(), nb::arg("by") = "", nb::arg("fails") = false)
       .def(
@@ -296,6 +300,8 @@ void bind_pools(nb::module_& m) {
           nb::arg("epoch"), nb::arg("samples"), nb::arg("left_out") = 0)
       .def(
           "sample_failed",
+      .def(
+          "batch_lost", [](pool_handle& p, std::uint64_t samples) { p.pool().batch_lost(samples); }, nb::arg("samples"))
           [](pool_handle& p, std::optional<std::uint64_t> index, std::string name, std::uint64_t epoch, const std::string& error, std::string text,
              const std::string& traceback) { p.pool().sample_failed({index, std::move(name), epoch}, error, std::move(text), traceback); },
           nb::arg("index").none(), nb::arg("name"), nb::arg("epoch"), nb::arg("error"), nb::arg("text"), nb::arg("traceback"))

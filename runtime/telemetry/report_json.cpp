@@ -175,7 +175,7 @@ json as_json(const owner_death_report& d) {
 }
 
 json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t failed) {
-  return {{"quarantined", quarantined}, {"repeated", cost.repeated}, {"waited_seconds", seconds_or_null(cost.waited_seconds)}, {"failed", failed}};
+  return {{"quarantined", quarantined}, {"lost", cost.lost}, {"repeated", cost.repeated}, {"waited_seconds", seconds_or_null(cost.waited_seconds)}, {"failed", failed}};
 }
 
 /// `is_tried`: a worker is working on it, and may be restarted.

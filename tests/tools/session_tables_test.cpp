@@ -622,12 +622,16 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
         "deaths cost 1 sample, which is quarantined; the stream did not wait");
   CHECK(cli::cost_of_deaths({{"quarantined", 2}, {"repeated", 1}, {"waited_seconds", nullptr}}, work_kind::jobs) ==
         "deaths cost 2 jobs, which are poisoned; 1 job was run again");
+  CHECK(cli::cost_of_deaths({{"quarantined", 1}, {"lost", 7}, {"repeated", 2}, {"waited_seconds", nullptr}}, work_kind::batches) ==
+        "deaths cost 8 samples, of batches that raised an exception (1 is quarantined); 2 batches were loaded again");
+  CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"lost", 8}, {"repeated", 2}, {"waited_seconds", nullptr}}, work_kind::batches) ==
+        "deaths cost 8 samples, of batches that raised an exception; 2 batches were loaded again");
   CHECK(cli::failures_without_death({{"failed", 2}}) == "2 sample failures without a death (`penstock events`)");
   CHECK(cli::failures_without_death({{"quarantined", 1}}).empty());  // an older version does not say
   CHECK(cli::cost_of_deaths(json(), work_kind::samples).empty());  // a session of an older version
   session_status s = status_with(std::nullopt);
   s.workers_ended_unexpectedly = 1;
-  s.deaths_cost = {3, 1.25};
+  s.deaths_cost = {.repeated = 3, .waited_seconds = 1.25};
   const std::string cost = cli::cost_of_deaths(telemetry::as_json(s).at("deaths_cost"), work_kind::samples);
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(cost + "\n") != std::string::npos);
   s.workers_ended_unexpectedly = 0;

@@ -109,9 +109,14 @@ struct job_options {
   /// The number shown for the job in status, log and events, instead of Job::number(): `penstock map` gives the number of
   /// the input line. No two unfinished jobs may share it.
   std::optional<std::uint64_t> known_as{};
-  /// Repeats an ended job about which the program has not decided: the two count as one job
-  /// (pool_options::judged).
+  /// Repeats an ended job. In a pool whose program judges its jobs (pool_options::judged), which has not decided about that job, the two
+  /// count as one. In one that loads batches (of_batches), that batch counts as repeated because of a death.
   bool again = false;
+  /// How many attempts earlier jobs have made at the same work: a death during this job is counted from there.
+  std::uint32_t attempts_before = 0;
+  /// The job takes this many inputs of the program's. If a job of several kills its workers, it is not listed as poisoned: the program
+  /// runs each input as a job, and that of the bad one is.
+  std::uint32_t inputs = 1;
 };
 
 /// The program's decision about a job (pool_options::judged).
@@ -323,6 +328,9 @@ class PENSTOCK_API Pool {
   [[nodiscard]] session_status status() const;
   [[nodiscard]] run_report report() const;
 
+  /// The program gets an exception instead of a batch, because it killed its workers or took too long. `samples`: those that the program
+  /// does not get, without quarantined ones.
+  void batch_lost(std::uint64_t samples) noexcept;
  private:
   class body;
   [[nodiscard]] body& held() const;

@@ -149,6 +149,7 @@ struct hung_work {
 /// What deaths of workers and GPU owners have cost a run so far, apart from quarantined samples.
 struct death_costs {
   std::uint64_t repeated = 0;              ///< batches (in a pool, jobs) of dead workers that others loaded or ran again
+  std::uint64_t lost = 0;                  ///< samples, without quarantined ones, of a data loader's batches that were given up
   std::optional<double> waited_seconds{};  ///< how long the stream waited for such batches or for an owner; empty: not measured
 };
 

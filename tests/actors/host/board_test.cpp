@@ -100,6 +100,15 @@ TEST_CASE("status shows what hung and what deaths cost, but no cost for a reques
   CHECK(board.status().deaths_cost.waited_seconds == 1.5);
 }
 
+TEST_CASE("the cost of deaths counts batches that a data loader loads again by itself, and the samples of those that it gives up") {
+  host::board board("loader", "embedded");
+  board.batch_repeated();
+  board.batch_lost(7);
+  board.batch_lost(8);
+  CHECK(board.status().deaths_cost.repeated == 1);
+  CHECK(board.status().deaths_cost.lost == 15);
+}
+
 TEST_CASE(
     "samples that a data loader omits count as done but not delivered, and as quarantined only if this run did it") {
   host::board board("loader", "embedded");

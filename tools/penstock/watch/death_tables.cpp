@@ -72,14 +72,20 @@ std::string cost_of_death(const json& d, work_kind kind) {
 std::string cost_of_deaths(const json& cost, work_kind kind) {
   if (!cost.is_object()) return "";
   const bool of_jobs = kind == work_kind::jobs;
-  const auto lost = cost.at("quarantined").get<std::uint64_t>();
+  const auto quarantined = cost.at("quarantined").get<std::uint64_t>();
+  const auto of_batches = cost.value("lost", std::uint64_t{0});
   const auto repeated = cost.at("repeated").get<std::uint64_t>();
   const json& waited = cost.at("waited_seconds");
   const bool has_waited = waited.is_number() && waited.get<double>() >= 0.001;
   std::string text = "deaths cost ";
-  text += lost == 0 ? (of_jobs ? "no job" : "no sample")
-                    : of_jobs ? counted(lost, "job, which is poisoned", "jobs, which are poisoned")
-                              : counted(lost, "sample, which is quarantined", "samples, which are quarantined");
+  if (of_batches > 0) {
+    text += counted(quarantined + of_batches, "sample") + ", of batches that raised an exception";
+    if (quarantined > 0) text += fmt::format(" ({} quarantined)", counted(quarantined, "is", "are"));
+  } else {
+    text += quarantined == 0 ? (of_jobs ? "no job" : "no sample")
+                             : of_jobs ? counted(quarantined, "job, which is poisoned", "jobs, which are poisoned")
+                                       : counted(quarantined, "sample, which is quarantined", "samples, which are quarantined");
+  }
   if (repeated > 0)
     text += of_jobs ? fmt::format("; {} again", counted(repeated, "job was run", "jobs were run"))
                     : fmt::format("; {} again", counted(repeated, "batch was loaded", "batches were loaded"));
