@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 from penstock._errors import error, job_failed_error, job_poisoned_error, job_too_large_error, out_of_memory_error
 from penstock._future import Future, error_of
 from penstock._parts import kept_if_possible
-from penstock.worker import call_with_each
+from penstock.worker import call_on_input, call_with_each
 
 if TYPE_CHECKING:
     from penstock._maps import Mapping
@@ -46,11 +46,13 @@ def mapped(
     refused: Optional[error] = None  # why the pool takes no more jobs: raised after the outcomes of those under way (rule J10)
     taken = 0  # of the inputs
 
+    of_chunks = pool._for_inputs(size)
+
     def fill(jobs: int) -> None:
         nonlocal refused, taken
         while refused is None and len(under_way) < jobs and (chunk := list(itertools.islice(inputs, size))):
             try:
-                future = submitted(pool, call_with_each, kept_if_possible(fn), chunk)
+                future = submitted(of_chunks if len(chunk) > 1 else pool, call_with_each, kept_if_possible(fn), chunk, taken)
             except error as why:
                 refused = why
                 return
@@ -66,7 +68,7 @@ def mapped(
         return None if end is None else max(0.0, end - time.monotonic())
 
     def one_by_one(chunk: Inputs, index: int) -> Iterator[T]:
-        futures = collections.deque(submitted(pool, fn, *each) for each in chunk)
+        futures = collections.deque(submitted(pool, call_on_input, kept_if_possible(fn), at, *each) for at, each in enumerate(chunk, index))
         try:
             while futures:
                 failed = futures[0].exception(left())

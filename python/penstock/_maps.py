@@ -85,6 +85,10 @@ class Mapping(concurrent.futures.Executor):
         """Whether several inputs may share a job: no option of the jobs applies to each input separately."""
         raise NotImplementedError
 
+    def _for_inputs(self, count: int) -> "Mapping":
+        """The same pool for jobs that take so many inputs each."""
+        raise NotImplementedError
+
     @property
     def _max_workers(self) -> int:
         """The number of workers, under the name that it has in ProcessPoolExecutor and that dask reads."""

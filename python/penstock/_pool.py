@@ -62,6 +62,7 @@ class Pool(Control, Mapping):
 
     _usual_name: Optional[str] = None  # used instead of the config's name
     _core_options: dict[str, Any] = {}  # more arguments of _core.Pool
+    _inputs = 1  # of a map, that each job takes
 
     def __init__(
         self,
@@ -158,7 +159,7 @@ class Pool(Control, Mapping):
         try:
             future._pool, future._gpu = self, gpu
             self._life.futures.add(future)
-            future._job = self._core.submit(parts, self._timeout, self._idempotent, self._fresh, future._ended, on_device=gpu is not None)
+            future._job = self._core.submit(parts, self._timeout, self._idempotent, self._fresh, future._ended, on_device=gpu is not None, inputs=self._inputs)
         except BaseException as failed:
             self._life.futures.discard(future)
             if isinstance(failed, workers_exhausted_error):
@@ -181,8 +182,7 @@ class Pool(Control, Mapping):
         gpu: Optional[Callable[[Any], Any]] = None,
     ) -> "Pool":
         """The same pool with other options for its jobs: pool.options(timeout=5, idempotent=False).submit(fn, x)."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        other = self._copy()
         if gpu is not None:
             if not self._has_gpu:
                 raise usage_error("gpu= needs a pool that was created with gpu=True")
@@ -193,6 +193,16 @@ class Pool(Control, Mapping):
             other._idempotent = idempotent
         if fresh is not None:
             other._fresh = fresh
+        return other
+
+    def _copy(self) -> "Pool":
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def _for_inputs(self, count: int) -> "Pool":
+        other = self._copy()
+        other._inputs = count
         return other
 
     def _takes_chunks(self) -> bool:

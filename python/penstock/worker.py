@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional
 if TYPE_CHECKING:
     from penstock import _worker
 
-__all__ = ["call_with_each", "main"]
+__all__ = ["call_on_input", "call_with_each", "main"]
 
 SETUP = "PENSTOCK_POOL_SETUP"  # the environment variable: a file with a pickle, see _begin()
 TEMPLATE = "PENSTOCK_TEMPLATE"  # the environment variable of a template (_template.py): the number of its socket
@@ -147,7 +147,13 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
 
             _loading.load(call, *positional)
             return None
-        call.describe(_name_of_function(positional[0] if function is call_with_each else function))
+        if function is call_with_each:
+            named = _described_chunk(call, *positional)
+        elif function is call_on_input:
+            function, index, *positional = positional
+            call.describe(f"{_name_of_function(function)} on input {index}")
+        else:
+            call.describe(_name_of_function(function))
         try:
             call.give(_parts.pickled_result(function(*positional, **named)))
         finally:
@@ -163,11 +169,32 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
     return None
 
 
-def call_with_each(function: Callable[..., Any], inputs: list[tuple[Any, ...]]) -> tuple[list[Any], Optional[tuple[int, bytes, bytes, bytes]]]:
+def call_on_input(function: Callable[..., Any], index: int, *inputs: Any) -> Any:
+    """Stands for the function in a job for one input of a Pool.map() whose chunk has killed its workers."""
+    return function(*inputs)
+
+
+def _described_chunk(call: "_worker.Call", function: Callable[..., Any], inputs: list[tuple[Any, ...]], first: int) -> dict[str, Any]:
+    """Names the chunk's inputs; once it has killed a worker, each input before it is run. Returns more arguments of call_with_each()."""
+    name, last = _name_of_function(function), first + len(inputs) - 1
+    call.describe(f"{name} on inputs {first} to {last}" if last > first else f"{name} on input {first}")
+    return {} if call.attempt == 1 else {"begin": lambda index: call.describe(f"{name} on input {index}")}
+
+
+def call_with_each(
+    function: Callable[..., Any], inputs: list[tuple[Any, ...]], first: int, begin: Optional[Callable[[int], None]] = None
+) -> tuple[list[Any], Optional[tuple[int, bytes, bytes, bytes]]]:
     """Runs a chunk of Pool.map() as one job: gives the function's values and, if an exception ended the chunk early, its input's index
-    and how it is described()."""
+    and how it is described().
+
+    Args:
+        first: the index of the chunk's first input.
+        begin: called with the index of each input, before it is run.
+    """
     values = []
     for each in inputs:
+        if begin is not None:
+            begin(first + len(values))
         try:
             values.append(function(*each))
         except BaseException as raised:
@@ -227,4 +254,6 @@ def _pickled_error(raised: BaseException, taken: int) -> bytes:
 
 
 if __name__ == "__main__":
-    main()
+    from penstock import worker  # not this copy of it: jobs refer to functions of the module
+
+    worker.main()

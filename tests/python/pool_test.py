@@ -140,6 +140,23 @@ class PoolTest(PackageTest):
             pieces = [b"a", bytes(1 << 20), bytes(1 << 20), bytes(1 << 20)]
             self.assertEqual(list(pool.map(len, pieces, chunksize=4)), [1, 1 << 20, 1 << 20, 1 << 20])
 
+    def test_a_chunk_that_kills_workers_is_shown_as_the_function_and_its_input_and_only_the_input_counts_as_poisoned(self):
+        def odd(value):
+            if value == 6:
+                os.abort()
+            return value
+        with penstock.Pool(2, name="chunks") as pool:
+            self.assertRaisesRegex(penstock.job_poisoned_error, r"^input 6: ", list, pool.map(odd, range(8), chunksize=4))
+            deaths = json.loads(self.penstock("deaths", "--session", "chunks", "--json")[1])
+            function = odd.__qualname__
+            self.assertEqual([d["work"] for d in deaths["deaths"]], [f"{function} on inputs 4 to 7"] + [f"{function} on input 6"] * 5)
+            self.assertEqual(deaths["cost"]["quarantined"], 1)
+            (poisoned,) = json.loads(self.penstock("quarantine", "list", "--session", "chunks", "--json")[1])["quarantine"]
+            self.assertEqual(poisoned["work"], f"{function} on input 6")
+            events = self.penstock("events", "--session", "chunks", "--all")[1]
+            self.assertIn(f"{function} on input 6 killed 3 workers; each of its 4 inputs is now run as a job of its own", events)
+            self.assertNotIn("call_with_each", events)
+
     def test_inputs_are_separate_jobs_if_they_have_timeouts_or_are_fresh_or_not_idempotent(self):
         with self.pool() as pool:
             for options in ({"timeout": 20}, {"fresh": True}, {"idempotent": False}):
