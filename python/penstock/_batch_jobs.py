@@ -36,7 +36,9 @@ class BatchJobs:
         self._workers, self._timeout = workers, timeout
 
     def submit(self, planned: Planned, batch: _loading.Batch) -> None:
-        self.of[planned] = self._workers.submit(batch, self._timeout if self._timeout > 0 else None, planned.worker)
+        timeout = self._timeout if self._timeout > 0 else None
+        self.of[planned] = self._workers.submit(batch, timeout, planned.worker, planned.again, planned.attempts)
+        planned.again = False
 
     def drop(self, planned: Planned) -> None:
         job = self.of.pop(planned, None)

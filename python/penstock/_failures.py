@@ -65,16 +65,20 @@ class Failures:
         if place is not None and place >= _loading.Marks.PLACE_OF_SETUP:
             place = None
         timeouts, known = planned.timeouts, len(planned.bad)
-        again = book.is_tried_again(planned, status, place)
+        again = planned.again = book.is_tried_again(planned, status, place)
+        planned.attempts += rest[4]
         if place is not None and len(planned.bad) > known:
+            planned.attempts = 0
             causes = list(rest[3]) if status == "poisoned" else [f"took longer than {self._timeout} s"] * (timeouts + 1)
             self.bad.killed(self._sample_at(planned, place, epoch), causes)
         return again
 
     def error_of(self, planned: Planned, job: int, epoch: int, status: str, rest: list[Any]) -> BaseException:
         """What the caller gets instead of the batch."""
+        samples = len(planned.index) if self._collated else 1
         if status == "timed_out":
             where, _ = self._place_of_death(planned, job, epoch)
+            self._pool.batch_lost(samples)
             return RuntimeError(f"DataLoader timed out after {self._timeout} seconds, {TRIES} times, at {where}")
         if status == "exception" and rest[0] == b"penstock::error" and rest[1].startswith(b"it loaded CUDA"):
             return _mistakes.cuda_in_a_worker(planned.index)
@@ -82,7 +86,7 @@ class Failures:
         if status == "poisoned" and isinstance(failed, job_failed_error):
             where, sample = self._place_of_death(planned, job, epoch)
             causes = list(failed.causes)
-            self._quarantine(sample, causes)
+            self._pool.batch_lost(samples - self._quarantine(sample, causes))
             advice = f". Stacks and output: {self._where_output_is(job)}"
             if sample is not None and self.leaves_out:
                 advice = '. on_bad_sample="skip" leaves such samples out' + advice
@@ -130,9 +134,12 @@ class Failures:
     def _in_words(self, sample: Sample) -> str:
         return str(sample)
 
-    def _quarantine(self, sample: Optional[Sample], causes: list[str]) -> None:
-        if sample is not None:
-            self.bad.quarantined(sample, causes)
+    def _quarantine(self, sample: Optional[Sample], causes: list[str]) -> int:
+        """Returns how many samples are now in quarantine that were not before."""
+        if sample is None:
+            return 0
+        self.bad.quarantined(sample, causes)
+        return 1
 
 
 class FailuresOfShards(Failures):
@@ -155,5 +162,5 @@ class FailuresOfShards(Failures):
     def _collation(self, planned: Planned) -> str:
         return f"collate_fn, at batch {planned.first} of shard {planned.shard}"
 
-    def _quarantine(self, sample: Optional[Sample], causes: list[str]) -> None:
-        pass
+    def _quarantine(self, sample: Optional[Sample], causes: list[str]) -> int:
+        return 0

@@ -65,10 +65,11 @@ class Workers:
         self.have_begun = False  # a worker has answered
         weakref.finalize(self, _end, self.pid, self.pool, marks, gate, self.announced).atexit = False
 
-    def submit(self, batch: _loading.Batch, timeout: Optional[float], worker: Optional[int]) -> _core.Job:
-        rest = () if worker is None else (worker,)
+    def submit(self, batch: _loading.Batch, timeout: Optional[float], worker: Optional[int], again: bool, attempts_before: int) -> _core.Job:
+        """`again`: because of a death; `attempts_before`: of earlier jobs with the same samples."""
+        argument = [_tensors.pickled((None, (tuple(batch),), {}))]
         try:
-            return self.pool._core.submit([_tensors.pickled((None, (tuple(batch),), {}))], timeout, True, False, None, *rest)
+            return self.pool._core.submit(argument, timeout, True, False, None, worker, again=again, attempts_before=attempts_before)
         except workers_exhausted_error as broken:
             told = self.explained(broken)
             raise told from told.__cause__

@@ -142,7 +142,29 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual(process.communicate(timeout=100)[0].split(), ["16"])
         deaths = self.asked("deaths", "--last")["deaths"]
         self.assertEqual([d["cause"] for d in deaths], ["hang"] * 3)
-        self.assertEqual([d["work"] for d in deaths[1:]], ["sample 61"] * 2)
+        self.assertEqual([d["attempt"] for d in deaths], [1, 2, 3])
+        self.assertIn("deaths cost 1 sample, which is quarantined; 3 batches were loaded again", self.penstock("deaths", "--last")[1])
+
+    def test_the_cost_of_deaths_counts_all_samples_of_a_batch_that_the_loop_does_not_get(self):
+        process = self.program("""
+            import os, torch, penstock
+            from penstock.torch import DataLoader
+            class Numbers(torch.utils.data.Dataset):
+                def __len__(self): return 64
+                def __getitem__(self, index): os.abort() if index == 61 else None; return index
+            def broken(samples): os.abort() if 13 in samples else None; return samples
+            for options in {}, {"collate_fn": broken}:
+                batches = iter(DataLoader(Numbers(), batch_size=4, num_workers=1, name="loader", **options))
+                while True:
+                    try: next(batches)
+                    except penstock.error: pass
+                    except StopIteration: break
+            """)
+        _, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 0, err)
+        costs = [json.loads(self.penstock("deaths", "--session", each["id"], "--last", "--json")[1])["cost"] for each in self.asked("sessions", "--ended")["ended"]]
+        self.assertEqual(sorted((cost["quarantined"], cost["lost"]) for cost in costs), [(1, 3), (1, 7)])
+        self.assertIn("deaths cost 8 samples, of batches that raised an exception (1 is quarantined)", self.penstock("deaths", "--last")[1])
 
     def test_a_step_that_takes_long_is_the_limit_and_not_a_stall(self):
         self.loader(step="time.sleep(0 if step < 2 else 600)")
