@@ -159,6 +159,8 @@ class run : public supervisor::supervisor_listener {
   virtual void add_verbs(session_controls& /*controls*/, engine& /*e*/) {}
   /// Null in a pool.
   [[nodiscard]] virtual const batch_times* times() const { return nullptr; }
+  /// The slowest samples of the last minutes, the slowest first.
+  [[nodiscard]] virtual std::vector<slow_sample> slowest_samples(steady_time when) const { return times() == nullptr ? std::vector<slow_sample>() : times()->slowest(when); }
 
   /// The status, without the facts that only the flight recorders contain.
   [[nodiscard]] session_status told_status() const;

@@ -152,7 +152,7 @@ limits_told run::limits() const {
   context.work = kind_.work;
   context.pinned = board_.is_pinned();
   context.now = now();
-  if (times() != nullptr) context.slowest = times()->slowest(context.now);
+  context.slowest = slowest_samples(context.now);
   telemetry::limit_advice advice = telemetry::advise(reading, context, settings_);
   return {reading, std::move(advice), std::move(context)};
 }

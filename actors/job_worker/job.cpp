@@ -22,6 +22,14 @@ void JobCall::describe(std::string_view work) {
   room_.describe(work);
 }
 
+void JobCall::sample(std::uint64_t index, std::string_view name) {
+  room_.sample(index, name);
+}
+
+JobCall::slow_load JobCall::slow_samples() {
+  return room_.slow_samples();
+}
+
 void JobCall::shorten_result(std::uint64_t bytes) {
   room_.shorten(bytes);
 }

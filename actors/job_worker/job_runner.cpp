@@ -8,9 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <utility>
@@ -28,7 +26,6 @@ constexpr auto look_every = 50us;
 constexpr auto parcel_deadline = 10s;  // after that, the session is gone
 constexpr auto parcel_slice = 50ms;    // between slices, check for a revoked row and for stop_work
 constexpr int exit_code_of_strays = 1;
-constexpr std::size_t work_name_max = 450;  // the flight recorder keeps 500 bytes
 
 }  // namespace
 
@@ -88,29 +85,28 @@ class job_runner::current_lease {
 /// What a running function can call: to get memory for its result, and to name its current work.
 class job_runner::described_room final : public JobCall::room {
  public:
-  described_room(job_runner& runner, current_lease& lease, std::uint32_t row, const arena::job_reading& job,
-                 steady_time since)
-      : runner_(runner), lease_(lease), row_(row), job_(job), since_(since) {}
+  described_room(job_runner& runner, current_lease& lease) : runner_(runner), lease_(lease) {}
 
   std::span<std::byte> reserve(std::uint64_t bytes) override { return lease_.room.reserve(bytes); }
   void shorten(std::uint64_t bytes) override { lease_.room.shorten(bytes); }
   void describe(std::string_view work) override {
-    if (::getpid() != runner_.process_) return;  // the function has forked
-    runner_.context_.flight.publish(
-        {arena::phase::loading, lease_.order().slot, row_, lease_.order().generation},
-        runner_.name_for_people(job_, work), job_.limit, since_, clock::now());
+    if (!has_forked()) runner_.notes_.describe(work, clock::now());
   }
+  void sample(std::uint64_t index, std::string_view name) override {
+    if (!has_forked()) runner_.notes_.sample(index, name, clock::now());
+  }
+  JobCall::slow_load slow_samples() override { return has_forked() ? JobCall::slow_load() : runner_.notes_.slow_samples(clock::now()); }
 
  private:
+  /// Whether the function has forked, and this is the child.
+  [[nodiscard]] bool has_forked() const { return ::getpid() != runner_.process_; }
+
   job_runner& runner_;
   current_lease& lease_;
-  const std::uint32_t row_;
-  const arena::job_reading& job_;
-  const steady_time since_;
 };
 
 job_runner::job_runner(const job_context& context)
-    : context_(context), arguments_(context.parcels), process_(::getpid()) {
+    : context_(context), arguments_(context.parcels), notes_(context.flight), process_(::getpid()) {
   if (cuda_.found()) why_ = child::cuda_text(context_.me.worker, {});
 }
 
@@ -178,15 +174,15 @@ result<job_runner::step> job_runner::run_row(current_lease& lease, std::uint32_t
     if (!fetched || *fetched == step::stopped) return fetched;
   }
   const steady_time now = clock::now();
-  context_.flight.publish({arena::phase::loading, lease.order().slot, row, lease.order().generation},
-                          name_for_people(*job), job->limit, now);
+  const std::string_view function = job->function < context_.functions.size() ? std::string_view(context_.functions[job->function].name) : "";
+  notes_.begins({arena::phase::loading, lease.order().slot, row, lease.order().generation}, *job, function, now);
   if (!lease.table.begin(row, now)) {
     const auto why_not = lease.table.read(row);
     if (why_not && why_not->state == row_state::revoked) return step::over;
     return damaged(lease.order(), fmt::format("row {} cannot be started, but was not revoked", row));
   }
   lease.room.forget();
-  described_room room(*this, lease, row, *job, now);
+  described_room room(*this, lease);
   ending how = call(*job, argument, lease.room, room);
   how.busy = clock::now() - now;
   context_.flight.publish(arena::phase::checking);
@@ -328,23 +324,6 @@ result<unique_fd> job_runner::shared_file(std::uint32_t number) {
   if (!came) return tl::unexpected(std::move(came.error()));
   if (!*came) return refuse(errc::usage, "the program has published no file {}", number);
   return std::move((*came)->file);
-}
-
-/// "thumbnail (job 17)".
-std::string_view job_runner::name_for_people(const arena::job_reading& job) {
-  return name_for_people(job, job.function < context_.functions.size()
-                                  ? std::string_view(context_.functions[job.function].name)
-                                  : std::string_view());
-}
-
-std::string_view job_runner::name_for_people(const arena::job_reading& job, std::string_view work) {
-  std::array<char, 20> digits{};
-  const char* const end = std::to_chars(digits.begin(), digits.end(), job.job).ptr;
-  name_ = work.substr(0, work_name_max);
-  name_ += " (job ";
-  name_.append(static_cast<const char*>(digits.data()), end);
-  name_ += ')';
-  return name_;
 }
 
 }  // namespace penstock::job_worker

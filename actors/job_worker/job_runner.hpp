@@ -15,6 +15,7 @@
 #include "actors/job_worker/argument_parcels.hpp"
 #include "actors/job_worker/process_settings.hpp"
 #include "actors/job_worker/result_room.hpp"
+#include "actors/job_worker/work_notes.hpp"
 #include "actors/protocol/messages.hpp"
 #include "actors/protocol/parcels.hpp"
 #include "runtime/arena/arena.hpp"
@@ -82,15 +83,13 @@ class job_runner {
   void hand_over(current_lease& lease, std::uint32_t row, ending how);
   result_room::place keep_error(result_room& room, ending& how) const;
   bool send_elsewhere(current_lease& lease, std::uint32_t row, const result_room::place& place);
-  std::string_view name_for_people(const arena::job_reading& job);
-  std::string_view name_for_people(const arena::job_reading& job, std::string_view work);
 
   job_context context_;
   argument_parcels arguments_;
+  work_notes notes_;
   child::cuda_watch cuda_{child::cuda_watch::sign::initialised};
   pid_t process_;
   std::uint64_t unsettled_ = 0;  // the job after which settings are not restored yet; 0: none
-  std::string name_;             // reused, to avoid an allocation per job
   std::string why_;
 };
 

@@ -1,10 +1,16 @@
 #include "actors/jobs/awaited_by_consumer.hpp"
 
-#include "runtime/supervision/hang_history.hpp"
+#include "runtime/base/sample_name.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace penstock::jobs {
+namespace {
+
+constexpr std::size_t slow_loads_kept = 64;  // more than are delivered between two looks, unless samples are hardly slow
+
+}  // namespace
 
 bool awaited_by_consumer::wait(std::uint64_t job, batch_mark doing, steady_time now) {
   const std::lock_guard hold(mutex_);
@@ -13,11 +19,13 @@ bool awaited_by_consumer::wait(std::uint64_t job, batch_mark doing, steady_time 
   std::optional<steady_time> since;
   if (known) since = batch_->doing.number == doing.number ? batch_->since : std::optional(now);
   batch_ = {job, std::move(doing), since};
+  if (!waited || last_.job != job) last_ = {job, now, now};
   return !waited;
 }
 
-bool awaited_by_consumer::came() {
+bool awaited_by_consumer::came(steady_time now) {
   const std::lock_guard hold(mutex_);
+  last_.to = now;
   return std::exchange(batch_, std::nullopt).has_value();
 }
 
@@ -26,11 +34,23 @@ std::optional<supervision::awaited_batch> awaited_by_consumer::now() const {
   return batch_;
 }
 
-death_report awaited_by_consumer::named(death_report death) const {
+void awaited_by_consumer::was_slow(const slow_batch& batch) {
   const std::lock_guard hold(mutex_);
-  const bool awaited = batch_ && death.job == batch_->job && !batch_->doing.sample.empty();
-  if (awaited && supervision::is_hang(death)) death.work = batch_->doing.sample;
-  return death;
+  slow_load& one = slow_.emplace_back();
+  one.number = ++slow_so_far_;
+  one.worker = batch.worker;
+  if (!batch.slowest.empty()) one.sample = {batch.slowest.front().index.value_or(not_numbered), batch.slowest.front().name, batch.slowest.front().took};
+  if (last_.job == batch.job && batch.busy.count() > 0) {
+    one.to = last_.to;
+    one.from = std::max(last_.from, last_.to - batch.busy);  // before that, the wait was for something else
+    one.weight = std::clamp(static_cast<double>(batch.slow.count()) / static_cast<double>(batch.busy.count()), 0.0, 1.0);
+  }
+  if (slow_.size() > slow_loads_kept) slow_.pop_front();
+}
+
+std::vector<slow_load> awaited_by_consumer::slow_loads() const {
+  const std::lock_guard hold(mutex_);
+  return {slow_.begin(), slow_.end()};
 }
 
 }  // namespace penstock::jobs

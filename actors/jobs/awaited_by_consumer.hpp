@@ -6,8 +6,10 @@
 
 #include <penstock/pool.hpp>
 
+#include <deque>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace penstock::jobs {
 
@@ -16,15 +18,24 @@ class awaited_by_consumer {
   /// Returns true if the wait begins with this call.
   bool wait(std::uint64_t job, batch_mark doing, steady_time now);
   /// Ends the wait. Returns false if there was none.
-  bool came();
+  bool came(steady_time now);
   [[nodiscard]] std::optional<supervision::awaited_batch> now() const;
-  /// Returns the report. If the worker hung on the awaited batch, the report names the sample instead of the
-  /// batch.
-  [[nodiscard]] death_report named(death_report death) const;
+  /// Call for each batch that had slow samples, with its worker. If the last wait was for this batch, that part of the wait was for them.
+  void was_slow(const slow_batch& batch);
+  /// The latest batches with slow samples.
+  [[nodiscard]] std::vector<slow_load> slow_loads() const;
 
  private:
   mutable std::mutex mutex_;
   std::optional<supervision::awaited_batch> batch_;
+  struct wait_for_batch {
+    std::uint64_t job = 0;
+    steady_time from{};
+    steady_time to{};
+  };
+  wait_for_batch last_;  // the wait in progress, or the last one
+  std::deque<slow_load> slow_;
+  std::uint64_t slow_so_far_ = 0;
 };
 
 }  // namespace penstock::jobs

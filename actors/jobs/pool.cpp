@@ -51,6 +51,9 @@ void Pool::pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t exp
 void Pool::batch_lost(std::uint64_t samples) noexcept {
   if (!body_->process().left()) body_->batch_lost(samples);
 }
+void Pool::batch_was_slow(const slow_batch& batch) noexcept {
+  if (!body_->process().left()) body_->batch_was_slow(batch);
+}
 void Pool::batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept {
   if (!body_->process().left()) body_->batch_taken(epoch, samples, left_out);
 }

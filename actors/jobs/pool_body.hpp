@@ -52,6 +52,7 @@ class Pool::body final : public host::run,
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept { board_.loader_pass(epoch, done, expected); }
   void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept;
   void batch_lost(std::uint64_t samples) noexcept { board_.batch_lost(samples); }
+  void batch_was_slow(const slow_batch& batch) noexcept;
   void judge(std::string_view function, job_verdict verdict) noexcept { counts_.judge(function, verdict); }
   void sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback) noexcept;
   void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
@@ -107,13 +108,14 @@ class Pool::body final : public host::run,
   [[nodiscard]] result<void> check_room(std::uint32_t more_workers) const override;
   void worker_died(const death_report& death) override {
     host_board_->worker_died(death);
-    run::worker_died(awaited_.named(death));
+    run::worker_died(death);
   }
   void add_to_status(session_status& status) const override {
     status.jobs = statistics();
     host_board_->add_to(status);
   }
   void add_to_progress(supervision::progress_facts& facts, const run::engine& e) const override;
+  [[nodiscard]] std::vector<slow_sample> slowest_samples(steady_time when) const override { return slowest_.at(when); }
   [[nodiscard]] arena::geometry shape() const;
   [[nodiscard]] jobs::job_rules rules_of(const job_options& options) const;
   [[nodiscard]] schedule::submitter submitter_of(const jobs::job_rules& rules) const;
@@ -134,6 +136,7 @@ class Pool::body final : public host::run,
   jobs::callback_thread callbacks_;
   const bool of_batches_;
   jobs::awaited_by_consumer awaited_;
+  penstock::slowest_samples slowest_;  // of a data loader
 
   // For loader hosts. prepare_hosts() writes these before the engine exists.
   hosted_program hosted_;

@@ -4,6 +4,7 @@
 #include "actors/session/sizing.hpp"
 #include "runtime/arena/memory_budget.hpp"
 #include "runtime/base/raised.hpp"
+#include "runtime/base/sample_name.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/base/worker_slots.hpp"
 #include "runtime/config/validate.hpp"
@@ -180,7 +181,13 @@ void Pool::body::await_batch(std::uint64_t job, batch_mark doing) noexcept {
 }
 
 void Pool::body::batch_came() noexcept {
-  if (awaited_.came()) board_.wait_ends(now());
+  if (awaited_.came(now())) board_.wait_ends(now());
+}
+
+void Pool::body::batch_was_slow(const slow_batch& batch) noexcept {
+  awaited_.was_slow(batch);
+  for (const slow_batch::sample& one : batch.slowest)
+    slowest_.note({one.index.value_or(not_numbered), one.name, one.took}, batch.worker, now());
 }
 
 void Pool::body::batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept {
@@ -206,6 +213,7 @@ void Pool::body::warn(std::string_view text) noexcept {
 
 void Pool::body::add_to_progress(supervision::progress_facts& facts, const run::engine& e) const {
   facts.batch = awaited_.now();
+  facts.slow_loads = awaited_.slow_loads();
   facts.consumer_waits = facts.batch.has_value();
   facts.now = now();
   if (facts.batch) facts.standing = host::standing_of(facts.status, first_remote_place_of(settings_.loader), *e.flights);

@@ -21,8 +21,6 @@ constexpr std::array storage_pauses{50ms, 200ms, 800ms};  // four attempts in to
 // Longer names and reasons are not useful. protocol::cut_to_fit makes a whole batch fit a frame.
 constexpr std::size_t text_bytes_max = 500;
 
-constexpr nanoseconds core_read_every = 250us;  // a reading takes 1 us, as long as a batch of small samples
-
 void shorten_texts(std::vector<protocol::wire_row_failure>& failures) {
   for (protocol::wire_row_failure& f : failures) {
     f.name = shortened(printable(f.name), text_bytes_max);
@@ -77,15 +75,12 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
     const protocol::wire_sample& sample = lease.samples[i];
     std::string name = context_.dataset.name_of(sample.index);
     const auto started = std::chrono::steady_clock::now();
-    if (started - core_read_ >= core_read_every) {
-      core_read_ = started;
-      core_waited_ = core_wait_.read();
-    }
+    times_.begins(started);
     context_.flight.publish({arena::phase::loading, lease.slot, i, lease.generation}, name, {sample.index, sample.attempt}, started);
     // Rows are compacted: the next sample overwrites the row of a failed one.
     std::string reason = load_row(sample, lease.epoch, slot, report.rows);
     if (context_.dropped) report.sample_us.push_back(microseconds_since(started));
-    time(sample, name, started);
+    times_.ended(sample.index, name, std::chrono::steady_clock::now());
     if (context_.link != nullptr && context_.link->lost())
       context_.link->abort_after(fmt::format("loading sample {}", sample.index));
     context_.flight.publish(arena::phase::checking);
@@ -121,16 +116,6 @@ result<std::optional<protocol::batch_loaded>> lease_runner::run(const protocol::
   for (timed_sample& s : times.slowest)
     report.slowest.push_back({s.index, shortened(printable(s.name), text_bytes_max), static_cast<std::uint64_t>(s.took.count())});
   return report;
-}
-
-/// A sample that had to wait for a core is not slow itself.
-void lease_runner::time(const protocol::wire_sample& sample, const std::string& name, steady_time started) {
-  nanoseconds took = std::chrono::steady_clock::now() - started;
-  if (took >= sample_times::named_from) {  // otherwise it cannot have waited long, and reading the time costs more than it tells
-    const nanoseconds before = std::exchange(core_waited_, core_wait_.read());
-    took -= std::clamp(core_waited_ - before, nanoseconds(0), took);  // a dataset may have closed the meter's file
-  }
-  times_.note(sample.index, name, took);
 }
 
 std::string lease_runner::load_row(const protocol::wire_sample& sample, std::uint64_t epoch,

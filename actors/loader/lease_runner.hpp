@@ -4,12 +4,11 @@
 
 #include "actors/child/cuda_watch.hpp"
 #include "actors/child/link_watch.hpp"
+#include "actors/child/sample_meter.hpp"
 #include "actors/protocol/messages.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/layout.hpp"
-#include "runtime/base/slow_samples.hpp"
-#include "runtime/process/core_wait.hpp"
 
 #include <penstock/dataset.hpp>
 
@@ -53,7 +52,6 @@ class lease_runner {
   [[nodiscard]] bool cuda_loaded() const noexcept { return cuda_.found(); }
 
  private:
-  void time(const protocol::wire_sample& sample, const std::string& name, steady_time started);
   [[nodiscard]] std::string load_row(const protocol::wire_sample& sample, std::uint64_t epoch,
                                      std::span<std::byte> slot, std::uint32_t row);
   void finish_lengths(std::span<std::byte> slot, std::uint32_t row,
@@ -65,10 +63,7 @@ class lease_runner {
   lease_context context_;
   std::function<void(std::chrono::milliseconds)> pause_;
   child::cuda_watch cuda_;
-  sample_times times_;
-  process::core_wait_meter core_wait_;
-  nanoseconds core_waited_{0};  ///< the last reading
-  steady_time core_read_{};     ///< when a batch last began with a reading
+  child::sample_meter times_;
   std::vector<std::span<std::byte>> tensors_;  ///< of the row being loaded
   std::vector<sample_length> lengths_;         ///< of the same row
 };

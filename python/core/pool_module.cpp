@@ -9,6 +9,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <thread>
+#include <tuple>
 
 namespace penstock::python {
 namespace {
@@ -194,11 +196,11 @@ class pool_handle {
     const Argument argument = joined(parts);
     job_options options{as_nanoseconds(timeout), idempotent, fresh, worker};
     options.on_device = on_device;
-    std::function<void(Job)> then;
-    if (!when_done.is_none()) then = callback(std::move(when_done));
     options.again = again;
     options.attempts_before = attempts_before;
     options.inputs = inputs;
+    std::function<void(Job)> then;
+    if (!when_done.is_none()) then = callback(std::move(when_done));
     while (true) {
       {
         const nb::gil_scoped_release others_run;
@@ -299,9 +301,18 @@ void bind_pools(nb::module_& m) {
           [](pool_handle& p, std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) { p.pool().batch_taken(epoch, samples, left_out); },
           nb::arg("epoch"), nb::arg("samples"), nb::arg("left_out") = 0)
       .def(
-          "sample_failed",
-      .def(
           "batch_lost", [](pool_handle& p, std::uint64_t samples) { p.pool().batch_lost(samples); }, nb::arg("samples"))
+      .def(
+          "batch_was_slow",
+          [](pool_handle& p, std::uint64_t job, std::uint32_t worker, double busy, double slow,
+             const std::vector<std::tuple<std::optional<std::uint64_t>, std::string, double>>& slowest) {
+            slow_batch batch{job, worker, *as_nanoseconds(busy), *as_nanoseconds(slow), {}};
+            for (const auto& [index, name, seconds] : slowest) batch.slowest.push_back({index, name, *as_nanoseconds(seconds)});
+            p.pool().batch_was_slow(batch);
+          },
+          nb::arg("job"), nb::arg("worker"), nb::arg("busy"), nb::arg("slow"), nb::arg("slowest"))
+      .def(
+          "sample_failed",
           [](pool_handle& p, std::optional<std::uint64_t> index, std::string name, std::uint64_t epoch, const std::string& error, std::string text,
              const std::string& traceback) { p.pool().sample_failed({index, std::move(name), epoch}, error, std::move(text), traceback); },
           nb::arg("index").none(), nb::arg("name"), nb::arg("epoch"), nb::arg("error"), nb::arg("text"), nb::arg("traceback"))

@@ -12,8 +12,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +24,7 @@
 #include <exception>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -43,6 +47,12 @@ std::string bytes_of(nb::handle object) {
   return {bytes.c_str(), bytes.size()};
 }
 
+constexpr std::uint64_t no_index = ~std::uint64_t{0};
+
+char* appended(char* to, std::string_view text) {
+  return std::ranges::copy(text, to).out;
+}
+
 /// A call as Python sees it; valid only while it lasts.
 class call_in_python {
  public:
@@ -60,6 +70,25 @@ class call_in_python {
   [[nodiscard]] std::uint32_t attempt() const { return here().attempt(); }
   [[nodiscard]] std::uint32_t worker() const { return here().worker(); }
   void describe(const std::string& work) const { here().describe(work); }
+  /// "sample 37", "sample 37 of shard 1". Called for every sample: a text made in Python would take longer.
+  void sample(std::uint64_t index, std::int64_t shard) const {
+    std::array<char, 80> text{};
+    char* end = appended(text.data(), "sample ");
+    end = std::to_chars(end, text.end(), index).ptr;
+    if (shard >= 0) end = std::to_chars(appended(end, " of shard "), text.end(), shard).ptr;
+    here().sample(shard >= 0 ? no_index : index, {text.data(), end});
+  }
+  /// For a sample whose index is not a number.
+  void sample_named(const std::string& name) const { here().sample(no_index, name); }
+  /// (seconds of the call, seconds lost to slow samples, [(index, name, seconds)]); None if no sample was slow.
+  [[nodiscard]] nb::object slow_samples() const {
+    const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
+    const JobCall::slow_load all = here().slow_samples();
+    if (all.slow.count() == 0) return nb::none();
+    nb::list slowest;
+    for (const auto& s : all.slowest) slowest.append(nb::make_tuple(s.index == no_index ? nb::none() : nb::cast(s.index), s.name, seconds(s.took)));
+    return nb::make_tuple(seconds(all.busy), seconds(all.slow), slowest);
+  }
   /// Writes the result directly where the caller will read it. The parts may be in the memory from reserve(),
   /// which becomes invalid.
   void give(const std::vector<nb::object>& parts) {
@@ -214,6 +243,9 @@ NB_MODULE(_worker, m) {
       .def_prop_ro("attempt", &call_in_python::attempt)
       .def_prop_ro("worker", &call_in_python::worker)
       .def("describe", &call_in_python::describe, nb::arg("work"))
+      .def("sample", &call_in_python::sample, nb::arg("index"), nb::arg("shard") = -1)
+      .def("sample_named", &call_in_python::sample_named, nb::arg("name"))
+      .def("slow_samples", &call_in_python::slow_samples)
       .def("reserve", &call_in_python::reserve, nb::arg("bytes"))
       .def("finish", &call_in_python::finish, nb::arg("bytes"))
       .def("give", &call_in_python::give, nb::arg("parts"));

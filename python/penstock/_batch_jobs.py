@@ -73,6 +73,8 @@ class BatchJobs:
             loaded = _tensors.batch_from(rest[0])
             if loaded[4] is not None and loaded[4] != _content.digest(loaded[0]):
                 raise error(f"the batch of {planned.index} differs from what its worker made: its content does not match the worker's digest")
+            if loaded[5] is not None:
+                self._workers.pool._core.batch_was_slow(job.number, *loaded[5])
             self.failures.note_left_out(planned, epoch, loaded[1])
             if isinstance(loaded[0], ExceptionWrapper):
                 self.failures.note_exception(planned, job.number, epoch, loaded[0])

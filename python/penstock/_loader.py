@@ -145,7 +145,7 @@ class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         order, oldest = self._order, min(self._pool.living)
         batch = _loading.Batch(
             order.number, order.path, oldest, self._progress.epoch, self._shared_seed, planned.shard, planned.first, planned.index, planned.bad,
-            planned.timeouts > 0 or bool(planned.bad), self._state_before(planned),
+            self._state_before(planned),
         )
         planned.worker = self._worker_of(planned)
         self._jobs.submit(planned, batch)
@@ -220,7 +220,7 @@ class Pass(Ahead):
                 continue
             interrupted: Optional[Interrupted] = None
             try:
-                data, raised, over, state, _ = self._loaded(planned)
+                data, raised, over, state, *_ = self._loaded(planned)
             except Interrupted as caught:
                 interrupted = caught
             except BaseException:

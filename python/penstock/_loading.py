@@ -11,7 +11,6 @@ import os
 import pickle
 import random
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
@@ -33,7 +32,6 @@ OUT_OF_MEMORY = 12  # exit code of a worker in which a sample raised MemoryError
 WORTH_A_ROOM = 1 << 16  # bytes: larger batches are collated in their slot
 MOST_NAMED = 16  # samples listed when a batch is named by its samples
 MOST_OF_NAME = 40  # characters of each
-SLOW_SAMPLE = 50e-6  # seconds: slower samples are named in status
 
 
 class Seeding(NamedTuple):
@@ -81,7 +79,6 @@ class Batch(NamedTuple):
     first: int  # epoch position of its first sample; for an iterable dataset the batch's number in its shard
     index: Any  # from the sampler
     bad: tuple[int, ...] = ()  # places in the batch to leave out
-    again: bool = False  # it timed out, or samples are left out: its samples are named in status and deaths
     state: Optional[_shards.ShardState] = None  # on a host: the last known state of the shard, before this batch
 
 
@@ -93,6 +90,7 @@ class Loaded(NamedTuple):
     over: bool = False  # the shard has ended, or every sample of the batch was left out
     state: Optional[_shards.ShardState] = None  # the shard's state after this batch
     digest: Optional[bytes] = None  # digest of the content, computed before any of it was in a slot
+    slow: Any = None  # its slow samples, if it has any: the worker, then as Call.slow_samples()
 
 
 class Marks:
@@ -122,7 +120,6 @@ class _Stage:
         self.order, self.identity = order, identity
         self.failed: Any = None  # exception of its worker_init_fn: the result of each batch
         self.by_value = False  # plain pickle cannot handle its batches
-        self.samples_are_slow = True  # until measured
         self.in_place = order.given.collate_fn is torch_loader._utils.collate.default_collate
         self.seeds: Optional[_seeds.SampleSeeds] = None
         self.shard = _Shard(order, identity)
@@ -309,6 +306,9 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
             loaded = Loaded(stage.raised(), tuple(bad))
         if not loaded.over:
             loaded = loaded._replace(state=stage.shard.behind)
+        slow = call.slow_samples()
+        if slow is not None:
+            loaded = loaded._replace(slow=(call.worker, *slow))
         _give(call, stage, loaded)
     except _tensors.PartOutsideRangeError as broken:
         name = _name_of_batch(batch, True) if stage.order.given.iterable else f"the batch of the samples {batch.index}"
@@ -409,18 +409,18 @@ def _samples(
 ) -> list[Any]:
     """Loads the samples. Those that raised are missing, if on_bad_sample allows it."""
     order, dataset, seeds, job, write = stage.order, stage.dataset, stage.seeds, call.job, marks.write
-    describe = call.describe if stage.samples_are_slow or batch.again or call.attempt > 1 else None
+    begin, begin_named = call.sample, call.sample_named
     raises = order.given.on_bad_sample == "raise"
     samples: list[Any] = []
-    began = time.perf_counter()
-    place = 0
     for place, index in enumerate(indices):
         if place in batch.bad:
             samples.append(_MISSING)
             continue
         write(job, place)
-        if describe is not None:
-            describe(f"sample {index}")
+        if type(index) is int and index >= 0:
+            begin(index)
+        else:
+            begin_named(f"sample {index}")
         if seeds is not None:
             seeds(_key(order, batch, place, index))
         if raises:
@@ -433,7 +433,6 @@ def _samples(
                 raise
             bad.append((place, traceback.format_exc()))
             samples.append(_MISSING)
-    stage.samples_are_slow = time.perf_counter() - began > SLOW_SAMPLE * (place + 1)
     return samples
 
 
@@ -487,11 +486,13 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
 
 def _taken(call: "_worker.Call", stage: _Stage, source: _Source, size: int, marks: Marks) -> list[Any]:
     """The shard's next batch before collation; empty at its end."""
-    job, seeds = call.job, stage.seeds
+    job, seeds, shard = call.job, stage.seeds, stage.identity
+    first = source.batches * size
     source.batches += 1
     samples: list[Any] = []
     for place in range(0 if source.ended else size):
         marks.write(job, place)
+        call.sample(first + place, shard)
         if seeds is not None:
             seeds(_seeds.mixed(source.samples, 1 + stage.identity))
         try:

@@ -16,11 +16,12 @@ void sample_times::note(std::uint64_t index, const std::string& name, nanosecond
 }
 
 sample_times::of_batch sample_times::take() {
-  of_batch all{std::exchange(slowest_, {}), nanoseconds(0)};
+  of_batch all{std::exchange(slowest_, {})};
   if (batch_.empty()) return all;
   std::vector<nanoseconds> sorted(recent_.begin(), recent_.end());
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::ranges::nth_element(sorted, middle);
+  all.usual = *middle;
   for (const nanoseconds took : batch_) {
     if (is_slow_sample(took, *middle)) all.slow += took - *middle;
   }
@@ -31,7 +32,7 @@ sample_times::of_batch sample_times::take() {
 void slowest_samples::note(const timed_sample& sample, std::uint32_t worker, steady_time now) {
   const std::lock_guard hold(mutex_);
   std::erase_if(samples_, [&](const slow_sample& s) { return s.when + memory < now; });
-  const auto known = std::ranges::find(samples_, sample.index, [](const slow_sample& s) { return s.sample.index; });
+  const auto known = std::ranges::find_if(samples_, [&](const slow_sample& s) { return s.sample.index == sample.index && s.sample.name == sample.name; });
   if (known != samples_.end()) {
     if (2 * sample.took < known->sample.took) return;
     const bool alike = sample.took <= 2 * known->sample.took;

@@ -37,6 +37,7 @@ class sample_times {
   struct of_batch {
     std::vector<timed_sample> slowest;  ///< the slowest first
     nanoseconds slow{0};                ///< how much longer than usual its slow samples took together
+    nanoseconds usual{0};               ///< how long a sample usually takes; 0: not needed, because none took long
   };
   /// The batch is complete: what was noted since the last call. The usual time is the median of this worker's last samples.
   [[nodiscard]] of_batch take();
@@ -54,6 +55,16 @@ struct slow_sample {
   std::uint32_t worker = 0;
   std::uint32_t times = 1;  ///< how often it took at least half as long
   steady_time when{};       ///< when it last did
+};
+
+/// A batch of a data loader with slow samples, and the consumer's wait for it.
+struct slow_load {
+  std::uint64_t number = 0;  ///< 1, 2, 3, ... in one loader
+  std::uint32_t worker = 0;
+  timed_sample sample;  ///< the slowest one
+  steady_time from{};   ///< the consumer's wait while it was loaded; empty: `from` equals `to`
+  steady_time to{};
+  double weight = 0;  ///< the slow samples' share of that time
 };
 
 /// Thread-safe.

@@ -45,6 +45,7 @@ struct progress_facts {
   bool owner_is_elsewhere = false;                ///< placement = "process": its sink is the consumer
   bool owner_is_frozen = false;                   ///< its process is suspended
   std::optional<awaited_batch> batch{};           ///< only while the consumer of a data loader waits
+  std::vector<slow_load> slow_loads{};            ///< of a data loader: the latest ones
   steady_time now{};                              ///< when these facts were collected
   std::map<std::uint32_t, loading_now> loading;   ///< by worker: only of those that are loading a batch
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits

@@ -147,9 +147,13 @@ struct writer {
     std::string names;
     std::set<std::string> named;
     for (const limit_reading::awaited_sample& s : r.slow_samples) {
-      const std::string name = name_of_sample(s.worker, s.sample);
+      const std::string name = s.name.empty() ? name_of_sample(s.worker, s.sample) : s.name;
       if (!named.insert(name).second) continue;  // its worker loads it again
       names += fmt::format("{}{} of worker/{} {} {:.1f} s", names.empty() ? "" : ", ", name, s.worker, s.sample ? "took" : "has taken", s.seconds);
+    }
+    if (context.work == work_kind::batches) {
+      return {what, "", fmt::format("Slow samples limit you: {}; repair or remove these samples.", names),
+              {"More batches in advance (prefetch_factor) hide a slow sample, and with in_order=False later batches can pass its batch."}};
     }
     const auto usual = usual_seconds(r);
     const std::string as_usual = usual ? fmt::format("; a sample usually takes {:.3g} ms", *usual * 1000) : "";
@@ -584,13 +588,21 @@ limits_status limits_of(const limit_reading& reading, const limit_advice& advice
           share(limit::convert), share(limit::consumer), share(limit::start), advice.sentence, advice.hosts};
 }
 
+namespace {
+
+json number_or_null(std::uint64_t sample) {
+  return sample == not_numbered ? json() : json(sample);
+}
+
+}  // namespace
+
 json slowest_as_json(const limit_reading& reading, const limit_context& context) {
   const nanoseconds usual(static_cast<std::int64_t>(usual_seconds(reading).value_or(0) * 1e9));
   json all = json::array();
   for (const slow_sample& s : context.slowest) {
     if (!is_slow_sample(s.sample.took, usual)) continue;
     const auto seconds = [](nanoseconds time) { return std::round(std::chrono::duration<double>(time).count() * 1e4) / 1e4; };
-    all.push_back({{"sample", s.sample.index},
+    all.push_back({{"sample", number_or_null(s.sample.index)},
                    {"name", s.sample.name},
                    {"worker", s.worker},
                    {"seconds", seconds(s.sample.took)},
@@ -608,7 +620,7 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice, const
   for (const limit_reading::worker_load& w : reading.loads)
     each.push_back({{"worker", w.worker}, {"seconds_a_sample", w.seconds_a_sample}, {"reading", w.reading}});
   const auto rounded = [](double value) { return std::round(value * 1e4) / 1e4; };
-  const auto or_null = [](std::optional<std::uint64_t> sample) { return sample ? json(*sample) : json(); };
+  const auto or_null = [](std::optional<std::uint64_t> sample) { return sample ? number_or_null(*sample) : json(); };
   json slow = json::array();
   for (const limit_reading::awaited_sample& s : reading.slow_samples)
     slow.push_back({{"worker", s.worker}, {"seconds", rounded(s.seconds)}, {"sample", or_null(s.sample)}});

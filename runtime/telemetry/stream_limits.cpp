@@ -50,7 +50,7 @@ void keep_slowest(std::vector<limit_reading::awaited_sample>& samples) {
   std::vector<limit_reading::awaited_sample> kept;
   for (const limit_reading::awaited_sample& one : samples) {
     const auto is_same = [&](const limit_reading::awaited_sample& other) {
-      return one.sample ? one.sample == other.sample : !other.sample && one.worker == other.worker;
+      return one.sample ? one.sample == other.sample && one.name == other.name : !other.sample && one.worker == other.worker;
     };
     if (kept.size() < slow_samples_kept && std::ranges::none_of(kept, is_same)) kept.push_back(one);
   }
@@ -626,6 +626,7 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   const auto waited_before = std::exchange(consumer_waited_, jobs.consumer_waited);
   if (looked_ == 0 || facts.is_over) return;
   const bool work_waits = jobs.waiting > 0 || jobs.callers_wait;
+  add_slow_loads(jobs.slow_loads);
   if (jobs.callers_hold_everything) return add_held(looked_, now);
   if (jobs.consumer_waited) return sample_batches(now, facts, waited_before);
   if (!work_waits && jobs.running == 0) return add(limit::consumer, looked_, now);
@@ -648,6 +649,15 @@ void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, s
   const bool some_start = std::ranges::any_of(facts.workers, &worker_look::starts) || std::ranges::none_of(facts.workers, &worker_look::ready);
   if (!some_load) return add(some_start ? limit::start : limit::order, looked_, now, waits);
   add(limit::decode, looked_, now, waits);
+}
+
+void stream_limits::add_slow_loads(const std::vector<slow_load>& latest) {
+  for (const slow_load& one : latest) {
+    if (one.number <= slow_loads_seen_) continue;
+    slow_loads_seen_ = one.number;
+    ++slow_batches_;
+    add_slow({one.worker, seconds_of(one.sample.took.count()), one.sample.index, one.sample.name}, one.weight, ns_of(one.from), ns_of(one.to));
+  }
 }
 
 /// Seconds that a worker usually needs for a sample. If it has loaded too little so far, that of all workers.

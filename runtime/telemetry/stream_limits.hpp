@@ -45,6 +45,7 @@ struct limited_jobs {
   /// Only for a data loader: how long its consumer has waited so far.
   std::optional<nanoseconds> consumer_waited{};
   bool any_ended = false;  ///< a job has ended
+  std::vector<slow_load> slow_loads{};  ///< of a data loader: the latest ones, also those of earlier looks
 };
 
 /// The run at one moment.
@@ -102,6 +103,7 @@ struct limit_reading {
     std::uint32_t worker = 0;
     double seconds = 0;                     ///< how long it took, or has taken so far
     std::optional<std::uint64_t> sample{};  ///< empty: the one that the worker is loading now
+    std::string name{};                     ///< empty: limit_context knows it
   };
   double slow_share = 0;                      ///< share of the time in which the stream waited for slow samples; part of other shares
   std::vector<awaited_sample> slow_samples;  ///< the slowest of them, the slowest first
@@ -245,6 +247,7 @@ class stream_limits {
   void add_unfinished(const batch_passage& b, std::int64_t from, std::int64_t to, bool reads, bool still_loads, const limit_facts& facts);
   void sample_jobs(std::int64_t now, const limit_facts& facts);
   void sample_batches(std::int64_t now, const limit_facts& facts, std::optional<nanoseconds> waited_before);
+  void add_slow_loads(const std::vector<slow_load>& latest);
   [[nodiscard]] std::optional<double> typical_of(std::uint32_t worker) const;
   [[nodiscard]] bool is_held_up_by_link(std::uint32_t worker) const;
   void add_link(std::int64_t from, std::int64_t to);
@@ -271,6 +274,7 @@ class stream_limits {
   std::map<std::uint32_t, worker_memory> workers_;
   std::deque<work_seen> work_;
   std::optional<nanoseconds> consumer_waited_;  // as of the last look; only for a data loader
+  std::uint64_t slow_loads_seen_ = 0;           // the last one's number; only for a data loader
   std::deque<interval> outages_;  // times in which the owner could not work
   std::deque<interval> pauses_;   // they belong to no limit
   bool paused_ = false;           // at the last look

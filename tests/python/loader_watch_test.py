@@ -74,7 +74,7 @@ class LoaderWatchTest(PackageTest):
         loading = "%d loading, %d waiting for a worker" % (jobs["running"], jobs["waiting"])
         self.assertIn(loading, self.penstock("status")[1])
         self.assertIn(loading, self.penstock("top", "--once")[1])
-        self.assertRegex(self.penstock("events")[1], "while loading (sample 9|batch at position 8 of epoch 0)")
+        self.assertRegex(self.penstock("events")[1], "while loading sample 9")
 
     def test_workers_that_scale_adds_get_batches_in_the_running_epoch(self):
         self.loader(sample="time.sleep(0.02)")
@@ -122,15 +122,16 @@ class LoaderWatchTest(PackageTest):
         self.assertRegex(self.penstock("status")[1], r"\d+ % of epoch \d+")
         self.assertRegex(self.penstock("sessions")[1], r"\d+ batch(es)?, \d+ % of epoch \d+")
 
-    def test_the_second_death_of_a_batch_of_fast_samples_names_the_sample(self):
-        # Samples of the first batches take less than 50 us, so workers that have loaded one name only the batch.
+    def test_each_death_of_a_batch_of_fast_samples_names_the_sample(self):
         process = self.loader(sample="os.abort() if index == 61 else None")
         process.communicate(timeout=100)
         deaths = self.asked("deaths", "--last")["deaths"]
         self.assertEqual([(d["attempt"], d["signal"]) for d in deaths], [(1, "SIGABRT"), (2, "SIGABRT"), (3, "SIGABRT")])
-        self.assertEqual([d["work"] for d in deaths[1:]], ["sample 61"] * 2)
+        self.assertEqual([d["work"] for d in deaths], ["sample 61"] * 3)
+        self.assertEqual([d["sample"] for d in deaths], [61] * 3)
+        self.assertEqual(self.penstock("describe", "sample/61", "--last")[1].count("SIGABRT, while loading sample 61"), 3)
 
-    def test_a_batch_of_fast_samples_that_timed_out_names_its_sample_at_the_next_attempt(self):
+    def test_timeouts_of_a_sample_are_counted_as_its_attempts_and_its_batch_as_loaded_again(self):
         process = self.program("""
             import time, torch
             from penstock.torch import DataLoader
@@ -143,6 +144,8 @@ class LoaderWatchTest(PackageTest):
         deaths = self.asked("deaths", "--last")["deaths"]
         self.assertEqual([d["cause"] for d in deaths], ["hang"] * 3)
         self.assertEqual([d["attempt"] for d in deaths], [1, 2, 3])
+        self.assertEqual([d["sample"] for d in deaths], [61] * 3)
+        self.assertEqual(self.penstock("describe", "sample/61", "--last")[1].count(", while loading sample 61"), 3)
         self.assertIn("deaths cost 1 sample, which is quarantined; 3 batches were loaded again", self.penstock("deaths", "--last")[1])
 
     def test_the_cost_of_deaths_counts_all_samples_of_a_batch_that_the_loop_does_not_get(self):
@@ -165,6 +168,37 @@ class LoaderWatchTest(PackageTest):
         costs = [json.loads(self.penstock("deaths", "--session", each["id"], "--last", "--json")[1])["cost"] for each in self.asked("sessions", "--ended")["ended"]]
         self.assertEqual(sorted((cost["quarantined"], cost["lost"]) for cost in costs), [(1, 3), (1, 7)])
         self.assertIn("deaths cost 8 samples, of batches that raised an exception (1 is quarantined)", self.penstock("deaths", "--last")[1])
+
+    def test_slow_samples_are_named_with_their_times(self):
+        self.loader(sample="time.sleep(0.5 if index in (13, 38) else 0.001)")
+        why = self.wait_until(lambda: (w := self.asked("why")) and len(w["slow_samples"]) == 2 and w, "the slow samples", seconds=60)
+        self.assertIn("low samples limit you", why["verdict"])
+        self.assertRegex(why["verdict"], r"sample (13|38) of worker/[01] took 0\.5 s")
+        self.assertEqual({s["sample"] for s in why["slowest_samples"]}, {13, 38})
+        self.assertGreater(why["waited_for_slow_samples"], 0.2)
+        self.assertRegex(self.penstock("why")[1], r"slow samples of the last 5 minutes:\s+5\d\d ms: sample (13|38), worker/[01]")
+        self.assertRegex(self.penstock("describe", "scheduler")[1], r"5\d\d ms: sample (13|38), worker/[01]")
+
+    def test_slow_samples_of_shards_and_of_other_indexes_are_named(self):
+        self.program("""
+            import time, torch
+            from penstock.torch import DataLoader
+            class Shards(torch.utils.data.IterableDataset):
+                def __iter__(self):
+                    for number in range(40):
+                        time.sleep(0.3 if number == 13 else 0.001)
+                        yield number
+            class Names(torch.utils.data.Dataset):
+                def __getitem__(self, name): time.sleep(0.3 if name == "n13" else 0.001); return name
+            for _ in DataLoader(Shards(), batch_size=4, num_workers=1, name="shards"): pass
+            names = DataLoader(Names(), batch_size=4, num_workers=1, sampler=["n%d" % n for n in range(40)], name="names")
+            for _ in names: pass
+            print("done", flush=True); time.sleep(600)
+            """)
+        slow = lambda name: [s["name"] for s in self.asked("why", "--session", name)["slowest_samples"]]
+        self.wait_until(lambda: (self.asked("why", "--session", "names") or {}).get("slowest_samples"), "the slow sample", seconds=60)
+        self.assertEqual(slow("names"), ["sample n13"])
+        self.assertEqual(json.loads(self.penstock("why", "--session", "shards", "--last", "--json")[1])["slowest_samples"][0]["name"], "sample 13 of shard 0")
 
     def test_a_step_that_takes_long_is_the_limit_and_not_a_stall(self):
         self.loader(step="time.sleep(0 if step < 2 else 600)")

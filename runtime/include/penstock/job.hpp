@@ -5,6 +5,7 @@
 
 #include <penstock/export.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -42,6 +43,23 @@ class PENSTOCK_API JobCall {
   /// and death reports. Costs only the copy of the text; its first 450 bytes are kept.
   void describe(std::string_view work);
 
+  /// For a data loader: the call now loads this sample. Its name is shown like that of describe(), and its time counts until the next
+  /// call of sample(), describe() or slow_samples().
+  void sample(std::uint64_t index, std::string_view name);
+
+  /// The samples of this call that took much longer than this worker's samples usually do (rule W32).
+  struct slow_load {
+    struct slow_sample {
+      std::uint64_t index = 0;
+      std::string name;
+      std::chrono::nanoseconds took{0};
+    };
+    std::chrono::nanoseconds busy{0};  ///< since the call began
+    std::chrono::nanoseconds slow{0};  ///< the part of `busy` by which slow samples took longer than usual; 0: there are none
+    std::vector<slow_sample> slowest{};  ///< at most three, the slowest first
+  };
+  [[nodiscard]] slow_load slow_samples();
+
   [[nodiscard]] std::uint64_t job() const noexcept { return job_; }  ///< number in the pool, from 1
   [[nodiscard]] std::uint32_t attempt() const noexcept { return attempt_; }  ///< 1 + deaths blamed on the job
   [[nodiscard]] std::uint32_t worker() const noexcept { return worker_; }
@@ -53,6 +71,8 @@ class PENSTOCK_API JobCall {
     virtual std::span<std::byte> reserve(std::uint64_t bytes) = 0;
     virtual void shorten(std::uint64_t bytes) = 0;
     virtual void describe(std::string_view) {}
+    virtual void sample(std::uint64_t, std::string_view) {}
+    virtual slow_load slow_samples() { return {}; }
   };
   JobCall(std::span<const std::byte> argument, room& result, std::uint64_t job, std::uint32_t attempt,
           std::uint32_t worker) noexcept

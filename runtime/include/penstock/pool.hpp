@@ -240,6 +240,20 @@ struct loader_sample {
   std::uint64_t epoch = 0;
 };
 
+/// A batch of a data loader with samples that took much longer than usual (rule W32).
+struct slow_batch {
+  struct sample {
+    std::optional<std::uint64_t> index{};  ///< as in loader_sample
+    std::string name{};
+    std::chrono::nanoseconds took{0};
+  };
+  std::uint64_t job = 0;
+  std::uint32_t worker = 0;
+  std::chrono::nanoseconds busy{0};  ///< how long its worker loaded it
+  std::chrono::nanoseconds slow{0};  ///< the part of `busy` by which these samples took longer than usual
+  std::vector<sample> slowest{};     ///< the slowest first
+};
+
 /// Thread-safe, except for destruction. Like Session, it installs no signal handler, reaps only its own
 /// children, and cannot be used in a forked child.
 class PENSTOCK_API Pool {
@@ -314,6 +328,11 @@ class PENSTOCK_API Pool {
   /// A sample is not tried again, because it killed workers or took too long. `known`: an earlier run had
   /// quarantined it.
   void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
+  /// The program gets an exception instead of a batch, because it killed its workers or took too long. `samples`: those that the program
+  /// does not get, without quarantined ones.
+  void batch_lost(std::uint64_t samples) noexcept;
+  /// The program has got a batch with slow samples. Call it after batch_came(), if the program waited for that batch.
+  void batch_was_slow(const slow_batch& batch) noexcept;
   /// Writes a warning to the pool's log.
   void warn(std::string_view text) noexcept;
 
@@ -328,9 +347,6 @@ class PENSTOCK_API Pool {
   [[nodiscard]] session_status status() const;
   [[nodiscard]] run_report report() const;
 
-  /// The program gets an exception instead of a batch, because it killed its workers or took too long. `samples`: those that the program
-  /// does not get, without quarantined ones.
-  void batch_lost(std::uint64_t samples) noexcept;
  private:
   class body;
   [[nodiscard]] body& held() const;

@@ -43,6 +43,12 @@ TEST_CASE("the usual time of a small batch is that of earlier batches") {
   CHECK(times.take().slow == 999ms);
 }
 
+TEST_CASE("two samples without a number are told apart by their names") {
+  slowest_samples kept;
+  for (const char* const name : {"sample 4 of shard 0", "sample 4 of shard 1"}) kept.note({~std::uint64_t{0}, name, 1s}, 0, start);
+  CHECK(kept.at(start).size() == 2);
+}
+
 TEST_CASE("the slowest samples are kept for minutes, at most 8 of them, each once") {
   slowest_samples kept;
   CHECK(kept.at(start).empty());

@@ -1,4 +1,5 @@
 // What `penstock why` says, from made-up readings.
+#include "runtime/base/sample_name.hpp"
 #include "runtime/telemetry/limit_advice.hpp"
 #include "runtime/telemetry/report_json.hpp"
 
@@ -385,6 +386,26 @@ TEST_CASE("a data loader that waits while its workers idle learns of prefetch_fa
         "In the 28 % of the time in which your loop waited, the dataset's own work limits you, although the workers idled 50 % of the time: more "
         "batches in advance (prefetch_factor) keep them busy.");
   CHECK_FALSE(contains(advise(idle, context, {}).sentence, "num_workers"));
+}
+
+TEST_CASE("a data loader that waits for slow samples learns their names, also of those without a number, and no config key") {
+  limit_context context = on_cores(16);
+  context.work = work_kind::batches;
+  context.slowest = {{{37, "sample 37", 500ms}, 1, 1, {}}, {{not_numbered, "sample 4 of shard 1", 400ms}, 0, 1, {}}};
+  limit_reading r = mostly(limit::order, 0.4);
+  r.busy = 0.5;
+  r.slow_share = 0.3;
+  r.slow_samples = {{1, 0.5, 37, "sample 37"}, {0, 0.4, not_numbered, "sample 4 of shard 1"}};
+  const limit_advice advice = advise(r, context, {});
+  CHECK(advice.sentence == "In the 40 % of the time in which your loop waited, slow samples limit you: sample 37 of worker/1 took 0.5 s, sample 4 of "
+                           "shard 1 of worker/0 took 0.4 s; repair or remove these samples.");
+  REQUIRE_FALSE(advice.more.empty());
+  CHECK(contains(advice.more[0], "prefetch_factor"));
+  for (const std::string& line : advice.more) CHECK_FALSE(contains(line, "["));
+  CHECK(advice.key.empty());
+  const auto why = why_as_json(r, advice, context);
+  CHECK(why.at("slowest_samples")[1].at("sample").is_null());
+  CHECK(why.at("slow_samples")[1].at("sample").is_null());
 }
 
 TEST_CASE("the advice for a data loader names its own arguments, and no config key") {

@@ -817,6 +817,29 @@ TEST_CASE(
   CHECK(half.waited() == Catch::Approx(0.5).margin(0.03));
 }
 
+TEST_CASE("a data loader's waits for slow samples count once, and only as far as the samples were slow") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.jobs = limited_jobs{0, 2, false, false, 0ns};
+  f.jobs->any_ended = true;
+  f.workers = {{0, 1, true, false, true, false, {}, {}}};
+  stream_limits limits;
+  limit_reading r;
+  for (nanoseconds t = 0ms; t <= 10s; t += 200ms) {
+    if (t == 4s) f.jobs->slow_loads.push_back({1, 0, {37, "sample 37", 1800ms}, f.begun + 2s, f.begun + 4s, 0.9});
+    if (t == 5s) f.jobs->slow_loads.push_back({2, 0, {9, "sample 9", 300ms}, f.begun + 5s, f.begun + 5s, 0.9});  // nobody waited for it
+    r = limits.look(f.begun + t, f);
+    *f.jobs->consumer_waited += 100ms;
+  }
+  CHECK(r.slow_share == Catch::Approx(0.18).margin(0.01));
+  CHECK(r.slow_batches == 2);
+  CHECK(r.slow_seconds == Catch::Approx(1.8).margin(0.01));
+  REQUIRE(r.slow_samples.size() == 1);
+  CHECK(r.slow_samples[0].name == "sample 37");
+  CHECK(r.slow_samples[0].seconds == Catch::Approx(1.8));
+  CHECK(sum_of(r) <= 1 + 1e-9);
+}
+
 TEST_CASE("the death of a worker after hours of work does not change the shares and figures of the others") {
   limit_facts f;
   f.begun = made_up_pipeline::start();

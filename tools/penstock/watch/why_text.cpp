@@ -145,8 +145,9 @@ std::string slow_sample_in_words(const json& one) {
   const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
   const auto times = one.at("times").get<std::uint32_t>();
   const double ago = std::round(one.at("seconds_ago").get<double>());
+  const auto name = one.at("name").get<std::string>();
   return fmt::format("{}: {}, worker/{}{}, {}", in_words(one.at("seconds").get<double>()),
-                     sample_for_people(one.at("sample").get<std::uint64_t>(), one.at("name").get<std::string>()), text_of(one.at("worker")),
+                     one.at("sample").is_null() ? name : sample_for_people(one.at("sample").get<std::uint64_t>(), name), text_of(one.at("worker")),
                      times > 1 ? fmt::format(", {} times", times) : "", ago < 1 ? "just now" : in_words(ago) + " ago");
 }
 

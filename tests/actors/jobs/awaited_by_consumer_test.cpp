@@ -1,0 +1,48 @@
+#include "actors/jobs/awaited_by_consumer.hpp"
+
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+
+using namespace penstock;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr steady_time start = steady_time{} + 1h;
+
+/// A batch that a worker loaded for 1 s, 800 ms of which went to sample 37.
+slow_batch batch_of(std::uint64_t job) {
+  return {job, 1, 1s, 800ms, {{37, "sample 37", 810ms}}};
+}
+
+}  // namespace
+
+TEST_CASE("the wait for a batch with a slow sample is for that sample as far as the batch's loading was") {
+  jobs::awaited_by_consumer waits;
+  CHECK(waits.wait(5, {}, start));
+  CHECK_FALSE(waits.wait(5, {batch_step::sample, 3, "sample 37"}, start + 1s));
+  CHECK(waits.came(start + 3s));
+  waits.was_slow(batch_of(5));
+  REQUIRE(waits.slow_loads().size() == 1);
+  const slow_load one = waits.slow_loads()[0];
+  CHECK(one.from == start + 2s);  // until then, the worker did not load it
+  CHECK(one.to == start + 3s);
+  CHECK(one.weight == Catch::Approx(0.8));
+  CHECK(one.sample.name == "sample 37");
+}
+
+TEST_CASE("a slow sample that nobody waited for takes no part of another batch's wait") {
+  jobs::awaited_by_consumer waits;
+  waits.wait(5, {}, start);
+  waits.came(start + 3s);
+  waits.was_slow(batch_of(6));
+  REQUIRE(waits.slow_loads().size() == 1);
+  CHECK(waits.slow_loads()[0].from == waits.slow_loads()[0].to);
+}
+
+TEST_CASE("the latest batches with slow samples are kept, with their numbers") {
+  jobs::awaited_by_consumer waits;
+  for (std::uint64_t i = 0; i < 1000; ++i) waits.was_slow(batch_of(i));
+  CHECK(waits.slow_loads().size() == 64);
+  CHECK(waits.slow_loads().back().number == 1000);
+}
