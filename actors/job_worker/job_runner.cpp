@@ -92,9 +92,8 @@ class job_runner::described_room final : public JobCall::room {
   void describe(std::string_view work) override {
     if (!has_forked()) runner_.notes_.describe(work, clock::now());
   }
-  void sample(std::uint64_t index, std::string_view name) override {
-    if (!has_forked()) runner_.notes_.sample(index, name, clock::now());
-  }
+  /// Without a look for a fork, which would take longer than the rest: a child that goes on loading samples names them, too.
+  void sample(std::uint64_t index, std::string_view name) override { runner_.notes_.sample(index, name, clock::now()); }
   JobCall::slow_load slow_samples() override { return has_forked() ? JobCall::slow_load() : runner_.notes_.slow_samples(clock::now()); }
 
  private:

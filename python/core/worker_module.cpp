@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -47,6 +48,26 @@ std::string bytes_of(nb::handle object) {
   return {bytes.c_str(), bytes.size()};
 }
 
+/// The file of a data loader's marks, which its program reads after a worker's death (_loading.Marks): for each job its number, and the
+/// place in its batch.
+class job_marks {
+ public:
+  static void write_to(const nb::object& memory) {
+    Py_buffer view{};  // never released: the marks are written until the process ends
+    if (PyObject_GetBuffer(memory.ptr(), &view, PyBUF_WRITABLE) != 0) throw nb::python_error();
+    numbers_ = {static_cast<std::uint64_t*>(view.buf), static_cast<std::size_t>(view.len) / sizeof(std::uint64_t)};
+  }
+  static void write(std::uint64_t job, std::uint64_t place) {
+    if (numbers_.size() < 2) return;
+    const std::size_t at = 2 * (job % (numbers_.size() / 2));
+    std::atomic_ref(numbers_[at]).store(job, std::memory_order_relaxed);
+    std::atomic_ref(numbers_[at + 1]).store(place, std::memory_order_relaxed);
+  }
+
+ private:
+  static inline std::span<std::uint64_t> numbers_;
+};
+
 constexpr std::uint64_t no_index = ~std::uint64_t{0};
 
 char* appended(char* to, std::string_view text) {
@@ -70,16 +91,26 @@ class call_in_python {
   [[nodiscard]] std::uint32_t attempt() const { return here().attempt(); }
   [[nodiscard]] std::uint32_t worker() const { return here().worker(); }
   void describe(const std::string& work) const { here().describe(work); }
-  /// "sample 37", "sample 37 of shard 1". Called for every sample: a text made in Python would take longer.
-  void sample(std::uint64_t index, std::int64_t shard) const {
+  /// Where in the batch the sample is that the call loads now, or what else it does (_loading.Marks).
+  void mark(std::uint64_t place) const { job_marks::write(here().job(), place); }
+  /// "sample 37". Called for every sample: a text made in Python would take longer.
+  void sample(std::uint64_t place, std::uint64_t index) const {
+    mark(place);
+    std::array<char, 40> text{};
+    here().sample(index, {text.data(), std::to_chars(appended(text.data(), "sample "), text.end(), index).ptr});
+  }
+  /// "sample 37 of shard 1".
+  void sample_of_shard(std::uint64_t place, std::uint64_t index, std::uint64_t shard) const {
+    mark(place);
     std::array<char, 80> text{};
-    char* end = appended(text.data(), "sample ");
-    end = std::to_chars(end, text.end(), index).ptr;
-    if (shard >= 0) end = std::to_chars(appended(end, " of shard "), text.end(), shard).ptr;
-    here().sample(shard >= 0 ? no_index : index, {text.data(), end});
+    char* const end = std::to_chars(appended(text.data(), "sample "), text.end(), index).ptr;
+    here().sample(no_index, {text.data(), std::to_chars(appended(end, " of shard "), text.end(), shard).ptr});
   }
   /// For a sample whose index is not a number.
-  void sample_named(const std::string& name) const { here().sample(no_index, name); }
+  void sample_named(std::uint64_t place, const std::string& name) const {
+    mark(place);
+    here().sample(no_index, name);
+  }
   /// (seconds of the call, seconds lost to slow samples, [(index, name, seconds)]); None if no sample was slow.
   [[nodiscard]] nb::object slow_samples() const {
     const auto seconds = [](std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); };
@@ -243,14 +274,18 @@ NB_MODULE(_worker, m) {
       .def_prop_ro("attempt", &call_in_python::attempt)
       .def_prop_ro("worker", &call_in_python::worker)
       .def("describe", &call_in_python::describe, nb::arg("work"))
-      .def("sample", &call_in_python::sample, nb::arg("index"), nb::arg("shard") = -1)
-      .def("sample_named", &call_in_python::sample_named, nb::arg("name"))
+      // Without names of arguments, these calls take half as long.
+      .def("mark", &call_in_python::mark)
+      .def("sample", &call_in_python::sample)
+      .def("sample_of_shard", &call_in_python::sample_of_shard)
+      .def("sample_named", &call_in_python::sample_named)
       .def("slow_samples", &call_in_python::slow_samples)
       .def("reserve", &call_in_python::reserve, nb::arg("bytes"))
       .def("finish", &call_in_python::finish, nb::arg("bytes"))
       .def("give", &call_in_python::give, nb::arg("parts"));
   m.def("fill_twister", &penstock::python::fill_twister, nb::arg("address"), nb::arg("seed"));
   m.def("fork_on_order", &penstock::python::fork_worker_on_order, nb::arg("socket"), nb::arg("unsafe"));
+  m.def("write_marks_to", &penstock::python::job_marks::write_to, nb::arg("memory"));
   m.def("session_file", &penstock::session_file, nb::arg("number"));
   m.def("job_loop", &penstock::python::job_loop, nb::arg("run"));
 }

@@ -94,7 +94,8 @@ class Loaded(NamedTuple):
 
 
 class Marks:
-    """Which sample each worker is loading, as pairs of job and place in its batch. The loader can read them after the worker's death."""
+    """Which sample each worker is loading, as pairs of job and place in its batch: Call.mark() writes them, and the loader can read them
+    after the worker's death."""
 
     JOBS = 4096  # more than are ever under way
     PLACE_OF_SETUP, PLACE_OF_COLLATE, PLACE_OF_ITEMS = (1 << 62), (1 << 62) + 1, (1 << 62) + 2  # the last one: __getitems__, for a whole batch
@@ -103,10 +104,11 @@ class Marks:
         self._memory = mmap.mmap(file, 16 * self.JOBS)
         self._numbers = memoryview(self._memory).cast("Q")
 
-    def write(self, job: int, place: int) -> None:
-        at = 2 * (job % self.JOBS)
-        self._numbers[at] = job
-        self._numbers[at + 1] = place
+    def write_here(self) -> None:
+        """Makes Call.mark() of this process write to this file."""
+        from penstock import _worker
+
+        _worker.write_marks_to(self._numbers)
 
     def place_of(self, job: int) -> Optional[int]:
         at = 2 * (job % self.JOBS)
@@ -253,7 +255,6 @@ class _PlaceOfBatch:
 
 _room = _PlaceOfBatch()
 _collating_types: frozenset[Any] = frozenset()  # types that torch itself collates
-_marks: Optional[Marks] = None
 _stages: dict[tuple[int, int], _Stage] = {}  # by order and worker
 _files: dict[int, int] = {}  # on a host, by order: the program sends each file once, and every shard reads it
 _early: dict[int, Optional[Order]] = {}  # by number, made before this process was forked; None: each worker makes its own
@@ -261,11 +262,10 @@ _early: dict[int, Optional[Order]] = {}  # by number, made before this process w
 
 def prepare(marks: str) -> None:
     """Call before the first batch, while the process is not ready yet."""
-    global _marks
     torch.set_num_threads(1)
     file = os.open(marks, os.O_RDWR | os.O_CLOEXEC)
     try:
-        _marks = Marks(file)
+        Marks(file).write_here()
     finally:
         os.close(file)
     _collate_in_private_memory()
@@ -284,10 +284,8 @@ def unpickle_early(number: int, path: str) -> None:
 
 def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
     """Loads one batch and delivers it. `facts` are the fields of a Batch."""
-    batch, marks = Batch._make(facts), _marks
-    assert marks is not None
-    job = call.job
-    marks.write(job, Marks.PLACE_OF_SETUP)
+    batch = Batch._make(facts)
+    call.mark(Marks.PLACE_OF_SETUP)
     if (batch.order, batch.shard) not in _stages:
         call.describe("dataset setup")
     bad: list[tuple[int, str]] = []
@@ -299,7 +297,7 @@ def load(call: "_worker.Call", facts: tuple[Any, ...]) -> None:
         stage.show()
         try:
             iterable = stage.order.given.iterable
-            loaded = _from_source(call, stage, batch, marks) if iterable else _loaded(call, stage, batch, bad, marks)
+            loaded = _from_source(call, stage, batch) if iterable else _loaded(call, stage, batch, bad)
         except Exception as failed:
             if isinstance(failed, MemoryError) and call.attempt < stage.order.last_attempt:
                 raise
@@ -383,44 +381,40 @@ def _collated(call: "_worker.Call", stage: _Stage, samples: list[Any]) -> Loaded
         _room.open = False
 
 
-def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, bad: list[tuple[int, str]], marks: Marks) -> Loaded:
+def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, bad: list[tuple[int, str]]) -> Loaded:
     """Adds failed samples to `bad` (as in Loaded), even if it raises later."""
     order, collated = stage.order, stage.order.given.collated
     if collated and getattr(stage.dataset, "__getitems__", None):
-        marks.write(call.job, Marks.PLACE_OF_ITEMS)
+        call.mark(Marks.PLACE_OF_ITEMS)
         if stage.seeds is not None and len(batch.index):
             stage.seeds(_key(order, batch, 0, batch.index[0]))
         wanted = [_MISSING if place in batch.bad else index for place, index in enumerate(batch.index)]
         wanted = _completed(order, wanted)
         samples = stage.dataset.__getitems__(wanted) if wanted or not batch.bad else []  # any type that collate_fn takes
     else:
-        samples = _samples(call, stage, batch, batch.index if collated else (batch.index,), bad, marks)
+        samples = _samples(call, stage, batch, batch.index if collated else (batch.index,), bad)
         if bad or batch.bad:
             samples = _completed(order, samples)
     if (bad or batch.bad) and len(samples) == 0:
         return Loaded(None, tuple(bad), True)
-    marks.write(call.job, Marks.PLACE_OF_COLLATE)
+    call.mark(Marks.PLACE_OF_COLLATE)
     call.describe(with_samples("collate_fn", batch.index if collated else [batch.index]))
     return _collated(call, stage, samples)._replace(bad=tuple(bad))
 
 
-def _samples(
-    call: "_worker.Call", stage: _Stage, batch: Batch, indices: Any, bad: list[tuple[int, str]], marks: Marks
-) -> list[Any]:
+def _samples(call: "_worker.Call", stage: _Stage, batch: Batch, indices: Any, bad: list[tuple[int, str]]) -> list[Any]:
     """Loads the samples. Those that raised are missing, if on_bad_sample allows it."""
-    order, dataset, seeds, job, write = stage.order, stage.dataset, stage.seeds, call.job, marks.write
-    begin, begin_named = call.sample, call.sample_named
+    order, dataset, seeds, begin = stage.order, stage.dataset, stage.seeds, call.sample
     raises = order.given.on_bad_sample == "raise"
     samples: list[Any] = []
     for place, index in enumerate(indices):
         if place in batch.bad:
             samples.append(_MISSING)
             continue
-        write(job, place)
         if type(index) is int and index >= 0:
-            begin(index)
+            begin(place, index)
         else:
-            begin_named(f"sample {index}")
+            call.sample_named(place, f"sample {index}")
         if seeds is not None:
             seeds(_key(order, batch, place, index))
         if raises:
@@ -461,7 +455,7 @@ def _key(order: Order, batch: Batch, place: int, index: Any) -> int:
 # ---- iterable datasets ---------------------------------------------------------------------------------------------
 
 
-def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks) -> Loaded:
+def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch) -> Loaded:
     given, shard = stage.order.given, stage.shard
     size = len(batch.index) if given.collated else 1
     if stage.seeds is not None and not shard.is_before(batch.first):  # the dataset may draw when it is iterated
@@ -469,30 +463,29 @@ def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch, marks: Marks
     source = shard.source_of(stage.dataset, batch.first, batch.state)
     while source.batches < batch.first and not source.ended:  # already delivered by this worker's predecessor
         try:
-            _taken(call, stage, source, size, marks)
+            _taken(call, stage, source, size)
         except Exception as again:
             if isinstance(again, MemoryError):
                 raise
     try:
-        samples = _taken(call, stage, source, size, marks)
+        samples = _taken(call, stage, source, size)
     finally:
         shard.publish(stage.dataset, source)
     if not samples or (given.collated and given.drop_last and len(samples) < size):
         return Loaded(None, (), True)
-    marks.write(call.job, Marks.PLACE_OF_COLLATE)
+    call.mark(Marks.PLACE_OF_COLLATE)
     call.describe(f"collate_fn, at {_name_of_batch(batch, True)}")
     return _collated(call, stage, samples)
 
 
-def _taken(call: "_worker.Call", stage: _Stage, source: _Source, size: int, marks: Marks) -> list[Any]:
+def _taken(call: "_worker.Call", stage: _Stage, source: _Source, size: int) -> list[Any]:
     """The shard's next batch before collation; empty at its end."""
-    job, seeds, shard = call.job, stage.seeds, stage.identity
+    seeds, begin, shard = stage.seeds, call.sample_of_shard, stage.identity
     first = source.batches * size
     source.batches += 1
     samples: list[Any] = []
     for place in range(0 if source.ended else size):
-        marks.write(job, place)
-        call.sample(first + place, shard)
+        begin(place, first + place, shard)
         if seeds is not None:
             seeds(_seeds.mixed(source.samples, 1 + stage.identity))
         try:
