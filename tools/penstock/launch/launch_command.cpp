@@ -78,9 +78,9 @@ result<void> make_resumable(launch_work& work, const launch_options& o) {
   const auto every = parse_state_pace(o.state_every);
   if (!every) return tl::unexpected(every.error());
   work.state_every = *every;
-  work.state_file = o.state;
+  work.state_file = std::make_shared<state_keeper>(o.state);
   if (auto ok = check_replaceable(o.state); !ok) return ok;
-  auto state = read_state(o.state);
+  auto state = work.state_file->read();
   if (!state) return tl::unexpected(std::move(state.error()));
   work.state = std::move(*state);
   return {};

@@ -1,7 +1,6 @@
 #include "tools/penstock/launch/launch_run.hpp"
 
 #include "runtime/base/counted.hpp"
-#include "runtime/base/replace_file.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/schedule/group_state.hpp"
@@ -71,10 +70,9 @@ launch_run::~launch_run() {
 }
 
 launch_result launch_run::run() {
-  saved_ = work_.state;
   boost::asio::post(io_.context(), [this] { act(); });
   auto over = over_.get_future();
-  if (work_.state_file.empty()) {
+  if (!work_.state_file) {
     over.wait();
   } else {
     while (over.wait_for(work_.state_every) != std::future_status::ready) save_state();
@@ -320,18 +318,10 @@ void launch_run::save_state() {
   std::promise<result<std::vector<std::byte>>> taken;
   boost::asio::post(io_.context(), [&] { taken.set_value(group_state_now()); });
   auto state = taken.get_future().get();
-  if (state && (state->empty() || *state == saved_)) return;
+  if (state && state->empty()) return;
   state_trouble_.reset();
-  if (!state) {
-    state_trouble_ = state.error();
-    return;
-  }
-  const std::string_view text(reinterpret_cast<const char*>(state->data()), state->size());
-  if (auto ok = replace_file(work_.state_file, text); !ok) {
-    state_trouble_ = ok.error();
-    return;
-  }
-  saved_ = std::move(*state);
+  auto saved = state ? work_.state_file->write(std::move(*state)) : tl::unexpected(std::move(state.error()));
+  if (!saved) state_trouble_ = std::move(saved.error());
 }
 
 std::string launch_run::prefix_of(std::uint32_t rank) const {

@@ -11,6 +11,7 @@
 #include "tools/penstock/launch/rank_news.hpp"
 #include "tools/penstock/launch/rank_output.hpp"
 #include "tools/penstock/launch/rank_progress.hpp"
+#include "tools/penstock/state_keeper.hpp"
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -35,7 +36,7 @@ struct launch_work {
   /// The ranks are sessions that report their positions and can resume (rules.restart_one).
   bool resumable = false;
   std::vector<std::byte> state{};  ///< resumable: the group's state to resume from; empty: the stream's start
-  std::string state_file{};        ///< resumable: where to keep the group's state; empty: nowhere
+  std::shared_ptr<state_keeper> state_file{};  ///< resumable: where to keep the group's state; null: nowhere
   std::map<std::string, std::string> files{};  ///< what the launcher writes, by kind, for the ranks' status
   std::chrono::milliseconds state_every{10'000};  ///< how often to write the state
   bool all_to_stderr = false;                     ///< stdout is reserved for the report
@@ -119,9 +120,7 @@ class launch_run {
   std::promise<void> over_;
   bool told_over_ = false;
   std::shared_ptr<void> alive_ = std::make_shared<char>();  // a start may complete after our destruction
-  // Used by the thread in run().
-  std::vector<std::byte> saved_;  // what the state file contains
-  std::optional<failure> state_trouble_;
+  std::optional<failure> state_trouble_;  // used by the thread in run()
 };
 
 }  // namespace penstock::cli

@@ -1,7 +1,6 @@
 #include "tools/penstock/run/run_state.hpp"
 
 #include "runtime/base/patient_wait.hpp"
-#include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/group/rank_files.hpp"
 #include "runtime/schedule/group_state.hpp"
@@ -14,7 +13,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -25,10 +23,6 @@ namespace {
 constexpr std::uint32_t incomplete_max = 3;
 constexpr auto last_states_within = std::chrono::seconds(5);
 constexpr auto state_look_interval = std::chrono::milliseconds(20);
-
-std::string_view as_text(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 void warn_not_updated(const std::string& path, const std::string& why) {
   say(fmt::format("{} the state '{}' was not updated: {}", styled(style::yellow, "warning:"), printable(path),
@@ -53,7 +47,10 @@ std::pair<std::uint64_t, std::uint64_t> place_of(const schedule::stream_state& s
 }  // namespace
 
 run_state::run_state(std::string path, std::optional<sharing_rank> rank)
-    : path_(std::move(path)), rank_(rank) {}
+    : path_(std::move(path)),
+      rank_(rank),
+      own_(std::make_shared<state_keeper>(rank_ ? path_of(rank_->rank) : path_)),
+      group_(std::make_shared<state_keeper>(path_)) {}
 
 std::string run_state::path_of(std::uint32_t rank) const {
   return group::with_rank(path_, rank);
@@ -66,26 +63,28 @@ std::vector<std::string> run_state::places() const {
   return {path_, path_of(0)};
 }
 
+std::shared_ptr<const state_keeper> run_state::file() const {
+  return rank_ && rank_->rank == 0 ? group_ : own_;
+}
+
 result<std::vector<std::byte>> run_state::read() {
   if (path_.empty()) return std::vector<std::byte>();
-  auto found = read_state(path_);
+  auto found = (rank_ ? group_ : own_)->read();
   if (!found) return found;
   if (!rank_) {
-    own_ = *found;
-    const auto state = schedule::parse_state(own_);
+    const auto state = schedule::parse_state(*found);
     return state && is_beginning(*state) ? std::vector<std::byte>() : found;
   }
-  group_ = *found;
   std::error_code trouble;
-  std::filesystem::remove(path_of(rank_->rank), trouble);
+  std::filesystem::remove(own_->path(), trouble);
   if (trouble)
     return refuse_os(errc::io, trouble.value(),
-                     fmt::format("removing the earlier state '{}'", printable(path_of(rank_->rank))));
+                     fmt::format("removing the earlier state '{}'", printable(own_->path())));
   return found;
 }
 
 std::string run_state::resumed_from() const {
-  const auto state = schedule::parse_state(rank_ ? group_ : own_);
+  const auto state = schedule::parse_state((rank_ ? group_ : own_)->contents());
   if (!state || is_beginning(*state)) return {};
   return fmt::format("resuming from '{}': {}", printable(path_), position_in_words(*state));
 }
@@ -96,31 +95,23 @@ std::string run_state::next_after_the_end() const {
       printable(path_));
 }
 
-/// False: the state has not changed.
-result<bool> run_state::save_own(const Session& session) {
-  const std::string path = rank_ ? path_of(rank_->rank) : path_;
-  std::vector<std::byte> state;
+result<void> run_state::save_own(const Session& session) {
   try {
-    state = session.state();
+    return own_->write(session.state());
   } catch (const error& e) {
     if (e.code() != errc::timed_out) throw;
-    warn_not_updated(path, e.what());
-    return false;
+    warn_not_updated(own_->path(), e.what());
+    return {};
   }
-  if (state == own_) return false;
-  if (auto ok = replace_file(path, as_text(state)); !ok) return tl::unexpected(std::move(ok.error()));
-  own_ = std::move(state);
-  return true;
 }
 
 result<void> run_state::save_beginning(const Session& session) {
-  return rank_ || !own_.empty() ? result<void>() : save(session);
+  return rank_ || !own_->contents().empty() ? result<void>() : save(session);
 }
 
 result<void> run_state::save(const Session& session) {
   if (path_.empty()) return {};
-  const auto saved = save_own(session);
-  if (!saved) return tl::unexpected(saved.error());
+  if (auto ok = save_own(session); !ok) return ok;
   if (!rank_ || rank_->rank != 0) return {};
   delivered_ = delivered_ || session.status().batches_delivered > 0;
   return save_of_group(false);
@@ -128,8 +119,7 @@ result<void> run_state::save(const Session& session) {
 
 result<void> run_state::finish(const Session& session, bool in_a_hurry) {
   if (path_.empty()) return {};
-  const auto saved = save_own(session);
-  if (!saved) return tl::unexpected(saved.error());
+  if (auto ok = save_own(session); !ok) return ok;
   if (!rank_ || rank_->rank != 0) return {};
   delivered_ = delivered_ || session.status().batches_delivered > 0;
   const bool together = ended_with_group(session);
@@ -155,8 +145,8 @@ void run_state::wait_for_last_states() {
 
 /// Until this run has delivered something, the ranks' files may be from an earlier run.
 result<void> run_state::save_of_group(bool ended_together) {
-  if (!delivered_ || own_.empty()) return {};
-  auto own = schedule::parse_state(own_);
+  if (!delivered_ || own_->contents().empty()) return {};
+  auto own = schedule::parse_state(own_->contents());
   if (!own) return tl::unexpected(std::move(own.error()));
   auto states = states_of_ranks();
   if (ended_together) {
@@ -181,17 +171,13 @@ result<void> run_state::save_of_group(bool ended_together) {
     warn_not_updated(path_, common.error().message);
     return {};
   }
-  std::vector<std::byte> state = schedule::serialise(*common);
-  if (state == group_) return {};
-  if (auto ok = replace_file(path_, as_text(state)); !ok) return ok;
-  group_ = std::move(state);
-  return {};
+  return group_->write(schedule::serialise(*common));
 }
 
 std::optional<std::vector<schedule::stream_state>> run_state::states_of_ranks() {
   std::vector<schedule::stream_state> states;
   for (std::uint32_t rank = 0; rank < rank_->world_size; ++rank) {
-    const auto bytes = rank == 0 ? own_ : read_state(path_of(rank)).value_or(std::vector<std::byte>());
+    const auto bytes = rank == 0 ? own_->contents() : read_state(path_of(rank)).value_or(std::vector<std::byte>());
     if (bytes.empty()) return std::nullopt;
     auto state = schedule::parse_state(bytes);
     if (!state) return std::nullopt;

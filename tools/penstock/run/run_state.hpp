@@ -7,11 +7,13 @@
 
 #include "runtime/base/result.hpp"
 #include "runtime/schedule/epoch_book.hpp"
+#include "tools/penstock/state_keeper.hpp"
 
 #include <penstock/session.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +42,8 @@ class run_state {
   [[nodiscard]] std::string next_after_the_end() const;
   /// The paths that are written.
   [[nodiscard]] std::vector<std::string> places() const;
+  /// The file that the next run begins from, for whoever outlives this object.
+  [[nodiscard]] std::shared_ptr<const state_keeper> file() const;
 
   /// Call before the first batch, so that a file exists from the start. Keeps a file that read() has found. Ranks that share a
   /// state save none yet: until they have delivered something, it would be the state of another group.
@@ -50,7 +54,7 @@ class run_state {
   result<void> finish(const Session& session, bool in_a_hurry);
 
  private:
-  result<bool> save_own(const Session& session);
+  result<void> save_own(const Session& session);
   void wait_for_last_states();
   result<void> save_of_group(bool ended_together);
   /// The states of all ranks, in rank order; empty until every rank has written one.
@@ -59,8 +63,8 @@ class run_state {
 
   std::string path_;
   std::optional<sharing_rank> rank_;
-  std::vector<std::byte> own_;    // contents of the own file
-  std::vector<std::byte> group_;  // contents of the group's file, in rank 0
+  std::shared_ptr<state_keeper> own_;    // the rank's file, or the only one
+  std::shared_ptr<state_keeper> group_;  // the file that the ranks share; rank 0 writes it
   bool delivered_ = false;        // whether this run has delivered anything: then all ranks have joined
   std::uint32_t incomplete_ = 0;  // how many times in a row a rank's state was missing
 };
