@@ -300,7 +300,7 @@ device = "host"
         ranks[0].send_signal(signal.SIGSTOP)  # the suspended rank cannot agree on a step
         ranks[1].send_signal(signal.SIGTERM)
         self.wait_until(lambda: self.status_of("stamps-rank1").get("state") == "stopping", "rank 1 stops")
-        ranks[1].send_signal(signal.SIGTERM)
+        self.signal_again(ranks[1], signal.SIGTERM)
         begin = time.monotonic()
         code, left, err = self.end(ranks[1])
         self.assertEqual((code, left["outcome"]), (EXIT_TERMINATED, "stopped"), err)

@@ -75,6 +75,12 @@ class PenstockTest(unittest.TestCase):
         self._running.append(process)
         return process
 
+    @staticmethod
+    def signal_again(process, number):
+        """A further request to stop: signals within a tenth of a second are one."""
+        time.sleep(0.12)  # the clock is the other process's
+        process.send_signal(number)
+
     def penstock(self, *arguments, timeout=120, **popen):
         """Runs to the end; returns (exit code, stdout, stderr) as text."""
         process = self.start(*arguments, **popen)

@@ -198,7 +198,7 @@ device = "host"
         for rank in range(2):
             self.wait_until(lambda: os.path.exists(os.path.join(self.folder, "%d.told" % rank)), "the signal is passed on")
         self.assertIsNone(process.poll())
-        process.send_signal(signal.SIGTERM)
+        self.signal_again(process, signal.SIGTERM)
         _, err = process.communicate(timeout=15)
         self.assertEqual(process.returncode, EXIT_TERMINATED, err)
         self.assertIn(b"SIGKILL", err)
@@ -530,6 +530,15 @@ device = "host"
         self.report_of(process, expect=EXIT_TERMINATED)
 
     # ---- sessions that are lost --------------------------------------------------------------------------------
+
+    def test_signals_every_few_milliseconds_do_not_lose_the_position_of_a_group(self):
+        state = os.path.join(self.folder, "state")
+        process = self.start_sessions(self.slow_stream(samples=40000), "--state", state, ranks=2)
+        self.wait_until(lambda: all(self.delivered_by(rank) > 5 for rank in (0, 1)), "both ranks deliver")
+        self.assertFalse(os.path.exists(state))
+        self.wait_until(lambda: process.poll() is not None or process.send_signal(signal.SIGTERM), "the end")
+        self.report_of(process, expect=EXIT_TERMINATED)
+        self.assertTrue(os.path.exists(state))
 
     def slow_stream(self, samples=400, wait="4ms", epochs=2):
         return self.write("slow.toml", synthetic(samples, "64B", 10, epochs, dataset='wait = "%s"' % wait,

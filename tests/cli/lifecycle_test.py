@@ -104,7 +104,7 @@ class LifecycleTest(PenstockTest):
         process.send_signal(signal.SIGINT)
         self.wait_until(lambda: self.status()["state"] == "stopping", "the first one is heard")
         begin = time.monotonic()
-        process.send_signal(signal.SIGINT)
+        self.signal_again(process, signal.SIGINT)
         process.communicate(timeout=70)
         self.assertLess(time.monotonic() - begin, 30)
         self.assertEqual(process.returncode, EXIT_INTERRUPTED)

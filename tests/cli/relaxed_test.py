@@ -74,7 +74,7 @@ class RelaxedTest(PenstockTest):
         self.wait_until(lambda: os.path.exists(path) and len(self.journal(path)[0]) >= 10, "batches that pass the late one")
         process.send_signal(signal.SIGTERM)
         self.wait_until(lambda: (self.live_status("r") or {}).get("state") == "stopping", "the stop")
-        process.send_signal(signal.SIGTERM)  # it no longer waits for the sample
+        self.signal_again(process, signal.SIGTERM)  # it no longer waits for the sample
         process.communicate(timeout=60)
         before, _ = self.journal(path)
         self.assertNotIn((0, 4), before)

@@ -1,5 +1,7 @@
 """A stopped stream continues in another process, with other workers, where it stopped: file by file, bit by bit."""
 
+import contextlib
+import fcntl
 import filecmp
 import shutil
 
@@ -254,6 +256,46 @@ class ResumeTest(PenstockTest):
         self.assertTrue(self.read("state"))
         again = self.piece("again", "--workers", 2, "--state", "state")
         self.assertEqual([e["digest"] for e in again["epochs"]], [e["digest"] for e in whole["epochs"]])
+
+    def flood(self, process, number):
+        """Sends the signal every few milliseconds until the process has ended."""
+        self.wait_until(lambda: process.poll() is not None or process.send_signal(number), "the end")
+        return [(text or b"").decode() for text in process.communicate(timeout=30)]
+
+    def test_signals_every_few_milliseconds_do_not_lose_the_position(self):
+        # Workers have ten seconds for a sample after the first signal, and still some time after the third.
+        text = synthetic(samples=400, batch=8, epochs=1, dataset='faults = [{sample = 160, kind = "slow", seconds = 600, times = 0}]')
+        config = self.write("stuck.toml", text)
+        state = os.path.join(self.folder, "state")
+        for number, code in ((signal.SIGTERM, EXIT_TERMINATED), (signal.SIGINT, EXIT_INTERRUPTED)):
+            process = self.start("run", config, "--set", "sampler.shuffle=false", "--json", "--quiet", "--state", state, "--report", "report")
+            self.wait_until(lambda: json.loads(self.penstock("status", "--json")[1] or "{}").get("batches_delivered") == 20, "20 batches")
+            out, err = self.flood(process, number)
+            self.assertEqual(process.returncode, code, err)
+            self.assertEqual(json.loads(out)["totals"]["batches"], 20)
+            self.assertEqual(json.loads(self.read("report")), json.loads(out))
+            self.assertNotIn("gave up", err)
+            _, _, err = self.penstock("run", config, "--set", "sampler.shuffle=false", "--set", "dataset.faults=[]", "--state", state)
+            self.assertIn("epoch 0, 160 samples delivered\n", err)
+            os.unlink(state)
+
+    def test_a_third_signal_gives_up_a_run_whose_output_is_not_read_and_says_what_its_state_holds(self):
+        config = self.write("few.toml", synthetic(samples=40, batch=8, epochs=1))
+        state = os.path.join(self.folder, "state")
+        reader, output = os.pipe()
+        with os.fdopen(reader, "rb"), os.fdopen(output, "wb") as full:
+            fcntl.fcntl(full, fcntl.F_SETFL, os.O_NONBLOCK)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(full.fileno(), bytes(4096))
+            fcntl.fcntl(full, fcntl.F_SETFL, 0)
+            process = subprocess.Popen([PENSTOCK, "run", config, "--json", "--quiet", "--state", state, "--report", "report"], stdout=full, stderr=subprocess.PIPE,
+                                       env=self.environment, cwd=self.folder)
+            self._running.append(process)
+            self.wait_until(lambda: os.path.exists(os.path.join(self.folder, "report")), "the report, which is printed next")
+            _, err = self.flood(process, signal.SIGTERM)
+        self.assertEqual(process.returncode, EXIT_TERMINATED)
+        self.assertIn("gave up waiting for the end: '%s' holds the position: epoch 0 was complete\n" % state, err)
 
     def test_a_hangup_ends_a_run_like_sigterm_and_leaves_only_its_state(self):
         text = synthetic(samples=40000, batch=8, epochs=1, dataset='wait = "2ms"')

@@ -226,7 +226,7 @@ class SupervisionTest(PenstockTest):
         self.wait_until(lambda: not alive(worker), "its end")
         self.assertGreater(time.monotonic() - begin, 0.8)
         process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGINT)
+        self.signal_again(process, signal.SIGINT)
 
     # ---- quarantine ------------------------------------------------------------------------------------------
 

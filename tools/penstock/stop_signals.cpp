@@ -3,6 +3,7 @@
 #include "runtime/base/exit_report.hpp"
 #include "runtime/base/text.hpp"
 #include "tools/penstock/output.hpp"
+#include "tools/penstock/stop_requests.hpp"
 
 #include <fmt/core.h>
 
@@ -20,15 +21,18 @@ namespace {
 // Wakes the listening thread when the program ends normally.
 constexpr int wake_signal = SIGUSR2;
 
+constexpr int last_request = 3;
+
 /// nohup ignores SIGHUP for programs that should outlive a terminal; it then stays ignored.
 bool hang_up_is_ignored() {
   struct sigaction now {};
   return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-bool has_room(int fd) {
-  pollfd room{fd, POLLOUT, 0};
-  return ::poll(&room, 1, 0) > 0;
+/// The reader of stderr may have stopped reading, and the listening thread must still handle the next signal.
+void say_if_read(const std::string& line) {
+  pollfd room{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&room, 1, 0) > 0) say(line);
 }
 
 /// "SIGTERM from process 4711 (systemd)"; without the process if the kernel sent it, as for Ctrl-C.
@@ -52,7 +56,7 @@ sigset_t watched() {
 
 }  // namespace
 
-stop_signals::stop_signals() {
+stop_signals::stop_signals(std::chrono::milliseconds patience) : patience_(patience) {
   const sigset_t set = watched();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
@@ -65,8 +69,8 @@ stop_signals::~stop_signals() {
   thread_.join();
 }
 
-void stop_signals::listen(std::function<void(int)> stop, std::string first_words) {
-  thread_ = std::thread([this, stop = std::move(stop), words = std::move(first_words)] { run(stop, words); });
+void stop_signals::listen(std::function<void(int)> stop, stop_words said) {
+  thread_ = std::thread([this, stop = std::move(stop), said = std::move(said)] { run(stop, said); });
 }
 
 void stop_signals::ignore() {
@@ -74,26 +78,45 @@ void stop_signals::ignore() {
   ignored_ = true;
 }
 
-void stop_signals::run(const std::function<void(int)>& stop, const std::string& first_words) {
+void stop_signals::run(const std::function<void(int)>& stop, const stop_words& said) {
   const sigset_t set = watched();
-  for (int times = 0;;) {
+  stop_requests requests;
+  for (;;) {
     siginfo_t from{};
     const int signal = ::sigwaitinfo(&set, &from);
     if (signal < 0 && errno == EINTR) continue;
     if (signal < 0 || over_) return;
     if (signal == wake_signal) continue;
-    // One hang-up may be reported several times: with PR_SET_PDEATHSIG, whenever one of the parent's threads
-    // exits. A second request comes only from people and their programs.
-    if (signal == SIGHUP && times > 0) continue;
+    const int times = requests.begun_by(signal, std::chrono::steady_clock::now());
+    if (times == 0) continue;
+    {
+      const std::lock_guard hold(calls_);
+      if (!ignored_) {
+        if (times == 1) received_ = signal;
+        asked_by_ = in_words(from);
+        stop(times);
+        if (times < last_request) say_if_read(times == 1 ? said.first : "stopping at once");
+      }
+    }
+    if (times < last_request) continue;
+    wait_for_the_end();
+    if (over_) return;
+    say_if_read(said.left_behind ? "gave up waiting for the end: " + said.left_behind() : "gave up waiting for the end");
     // Workers notice our exit and exit too.
-    if (++times >= 3) ::_exit(signal == SIGINT ? exit_interrupted : exit_terminated);
-    const std::lock_guard hold(calls_);
-    if (ignored_) continue;
-    if (times == 1) received_ = signal;
-    asked_by_ = in_words(from);
-    stop(times);
-    // The reader of stderr may have stopped reading, and this thread must still handle the next signal.
-    if (has_room(STDERR_FILENO)) say(times == 1 ? first_words : "stopping at once");
+    ::_exit(signal == SIGINT ? exit_interrupted : exit_terminated);
+  }
+}
+
+void stop_signals::wait_for_the_end() const {
+  sigset_t wake;
+  ::sigemptyset(&wake);
+  ::sigaddset(&wake, wake_signal);
+  const auto end = std::chrono::steady_clock::now() + patience_;
+  while (!over_) {
+    const auto left = std::chrono::nanoseconds(end - std::chrono::steady_clock::now()).count();
+    if (left <= 0) return;
+    const timespec rest{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+    ::sigtimedwait(&wake, nullptr, &rest);
   }
 }
 

@@ -1,9 +1,9 @@
-// Handles Ctrl-C, SIGTERM and SIGHUP: the first requests a clean shutdown, the second a quick one, the third
-// ends the program. A SIGHUP after another signal is ignored. Only for our own programs: a library must leave
-// signals alone.
+// Handles Ctrl-C, SIGTERM and SIGHUP for our own programs: a library must leave signals alone. The first request asks for a clean
+// shutdown, the second for a quick one. After the third the program ends at once if it can, and is given up if it cannot.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -11,22 +11,29 @@
 
 namespace penstock::cli {
 
+/// How long a program has after the third request, to write its files and to end by itself.
+inline constexpr std::chrono::milliseconds given_up_after{2000};
+
+/// What a program says when it is asked to stop.
+struct stop_words {
+  std::string first = "stopping: workers finish their sample (press again to stop at once)";
+  /// What a program that is given up leaves behind. Called on another thread, until stop_signals is destroyed; must not wait for anything.
+  std::function<std::string()> left_behind{};
+};
+
 /// Blocks SIGINT, SIGTERM and SIGHUP (unless ignored, as under nohup) in the calling thread and in all
 /// threads that it starts later; create it first. Ignores SIGPIPE.
 class stop_signals {
  public:
-  stop_signals();
+  explicit stop_signals(std::chrono::milliseconds patience = given_up_after);
   ~stop_signals();
   stop_signals(const stop_signals&) = delete;
   stop_signals& operator=(const stop_signals&) = delete;
 
-  /// Calls `stop(1)` at the first signal and `stop(2)` at the second, on another thread.
-  /// Prints `first_words` at the first signal.
-  void listen(
-      std::function<void(int times)> stop,
-      std::string first_words = "stopping: workers finish their sample (press again to stop at once)");
-  /// No call is in progress when this returns, and none follows: the first two signals now have no effect.
-  /// The third still ends the program, which may be waiting for a reader of its output.
+  /// Calls `stop` with the number of the request, 1 to 3, on another thread. Unless this object is destroyed soon after the third, that
+  /// thread ends the process: something does not respond, such as a disk, or the reader of the output.
+  void listen(std::function<void(int times)> stop, stop_words said = {});
+  /// No call is in progress when this returns, and none follows. The third request still ends the program.
   void ignore();
   /// In a call of `stop`: "SIGTERM from process 4711 (systemd)", for the session's record.
   [[nodiscard]] const std::string& asked_by() const noexcept { return asked_by_; }
@@ -34,8 +41,10 @@ class stop_signals {
   [[nodiscard]] int received() const noexcept { return received_; }
 
  private:
-  void run(const std::function<void(int)>& stop, const std::string& first_words);
+  void run(const std::function<void(int)>& stop, const stop_words& said);
+  void wait_for_the_end() const;
 
+  const std::chrono::milliseconds patience_;
   std::atomic<int> received_{0};
   std::atomic<bool> over_{false};
   std::mutex calls_;  // held during a call of stop; guards ignored_

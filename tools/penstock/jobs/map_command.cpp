@@ -114,9 +114,12 @@ map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& i
         run.hurry(patience);
         pool.stop(patience, signals.asked_by());
       },
-      o.journal.empty() ? "stopping: cancelling running jobs (press again to stop at once)"
-                        : "stopping: cancelling running jobs; the journal has the finished ones (press again "
-                          "to stop at once)");
+      {o.journal.empty() ? "stopping: cancelling running jobs (press again to stop at once)"
+                         : "stopping: cancelling running jobs; the journal has the finished ones (press again "
+                           "to stop at once)",
+       [has_journal = !o.journal.empty()] {
+         return has_journal ? "the output is incomplete; the journal has the finished jobs" : "the output is incomplete";
+       }});
   map_result made;
   {
     std::optional<progress_display> display;

@@ -39,7 +39,14 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds end_after_second_signal = 2s;
+constexpr std::chrono::milliseconds end_after_third_signal = 500ms;
 constexpr auto opening_step = 20ms;
+
+/// None: [supervisor] shutdown.
+std::optional<std::chrono::milliseconds> time_to_end(int requests) {
+  if (requests == 1) return std::nullopt;
+  return requests == 2 ? end_after_second_signal : end_after_third_signal;
+}
 
 // ---- the run ----------------------------------------------------------------------------------------------
 
@@ -264,10 +271,8 @@ int run(run_options o) {
     Session session(settings, options);
     std::optional<position_teller> teller;
     if (launcher.there()) teller.emplace(launcher, session, settings.group.lost_after);
-    signals.listen([&](int times) {
-      if (times == 1) session.stop(std::nullopt, signals.asked_by());
-      if (times == 2) session.stop(end_after_second_signal, signals.asked_by());
-    });
+    const auto left_behind = [file = state.file()] { return file->path().empty() ? position_not_saved("run") : file->left_behind(); };
+    signals.listen([&](int times) { session.stop(time_to_end(times), signals.asked_by()); }, {.left_behind = left_behind});
     std::optional<failure> trouble;
     {
       std::optional<progress_display> display;
