@@ -1,6 +1,7 @@
 #include "runtime/base/batch_times.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace penstock {
 namespace {
@@ -17,6 +18,26 @@ constexpr std::array<stage_span, 8> spans{{
     {"hand_over", batch_stage::ready, batch_stage::taken},
     {"use", batch_stage::taken, batch_stage::released},
 }};
+
+/// Upper bounds of histogram buckets in nanoseconds. Each is more than twice the one before: see bucket_of().
+constexpr std::array<std::int64_t, 15> bounds_ns{10'000,        30'000,         100'000,        300'000,       1'000'000,
+                                                 3'000'000,     10'000'000,     30'000'000,     100'000'000,   300'000'000,
+                                                 1'000'000'000, 3'000'000'000,  10'000'000'000, 30'000'000'000, 100'000'000'000};
+
+/// By the number of bits in a time: the bucket of the shortest such time.
+constexpr auto first_bucket = [] {
+  std::array<std::uint8_t, 64> buckets{};
+  for (std::size_t bits = 1; bits < buckets.size(); ++bits) {
+    while (buckets[bits] < bounds_ns.size() && bounds_ns[buckets[bits]] < std::int64_t{1} << (bits - 1)) ++buckets[bits];
+  }
+  return buckets;
+}();
+
+/// Without a search, because the GPU owner's thread calls it for every span of every batch.
+std::size_t bucket_of(std::int64_t ns) noexcept {
+  const std::size_t bucket = first_bucket[static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(ns)))];
+  return bucket < bounds_ns.size() && ns > bounds_ns[bucket] ? bucket + 1 : bucket;
+}
 
 std::int64_t as_ns(steady_time when) noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
@@ -45,8 +66,11 @@ const std::array<stage_span, 8>& stage_spans() noexcept {
 }
 
 const std::vector<double>& stage_bounds_seconds() noexcept {
-  static const std::vector<double> bounds{1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2,
-                                          0.1,  0.3,  1,    3,    10,   30,   100};
+  static const std::vector<double> bounds = [] {
+    std::vector<double> all;
+    for (const std::int64_t ns : bounds_ns) all.push_back(static_cast<double>(ns) / 1e9);
+    return all;
+  }();
   return bounds;
 }
 
@@ -77,8 +101,7 @@ struct batch_times::entry {
 };
 
 struct batch_times::tally {
-  std::vector<std::atomic<std::uint64_t>> counts =
-      std::vector<std::atomic<std::uint64_t>>(stage_bounds_seconds().size() + 1);
+  std::array<std::atomic<std::uint64_t>, bounds_ns.size() + 1> counts{};
   std::atomic<std::int64_t> nanoseconds{0};
 };
 
@@ -147,10 +170,7 @@ void batch_times::finish(entry& e) noexcept {
     const std::int64_t from = e.at[index_of(spans[i].from)].load(std::memory_order_relaxed);
     const std::int64_t to = e.at[index_of(spans[i].to)].load(std::memory_order_relaxed);
     if (from == 0 || to < from) continue;
-    const double seconds = static_cast<double>(to - from) * 1e-9;
-    const auto& bounds = stage_bounds_seconds();
-    const auto bucket = static_cast<std::size_t>(std::ranges::lower_bound(bounds, seconds) - bounds.begin());
-    add(tallies_[i].counts[bucket], std::uint64_t{1});
+    add(tallies_[i].counts[bucket_of(to - from)], std::uint64_t{1});
     add(tallies_[i].nanoseconds, to - from);
   }
   const std::uint64_t number = released_.load(std::memory_order_relaxed) + 1;

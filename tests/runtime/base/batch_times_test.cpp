@@ -2,6 +2,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
+#include <cmath>
+
 namespace penstock {
 namespace {
 
@@ -99,6 +102,27 @@ TEST_CASE("histograms count each stage of each released batch once") {
     CHECK(h.seconds > 0.0069);
     CHECK(h.seconds < 0.0071);
   }
+}
+
+TEST_CASE("a time counts in the first bucket whose bound it does not exceed") {
+  const std::vector<double>& bounds = stage_bounds_seconds();
+  const auto bucket_of = [](nanoseconds time) {
+    batch_times times(1);
+    times.lease(batch(0), at(0ms));
+    times.note(0, batch_stage::taken, at(0ms));
+    times.note(0, batch_stage::released, at(0ms) + time);
+    const auto counts = times.histograms().back().counts;
+    return static_cast<std::size_t>(std::ranges::find(counts, 1U) - counts.begin());
+  };
+  CHECK(bucket_of(0ns) == 0);
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    const auto bound = nanoseconds(std::llround(bounds[i] * 1e9));
+    CHECK(bucket_of(bound - 1ns) == i);
+    CHECK(bucket_of(bound) == i);
+    CHECK(bucket_of(bound + 1ns) == i + 1);
+    CHECK(bucket_of(2 * bound) == i + 1);
+  }
+  CHECK(bucket_of(24h * 365 * 100) == bounds.size());
 }
 
 }  // namespace penstock
