@@ -131,20 +131,20 @@ void submit_waiting(self_pointer self) {
   if (s.in_flight.empty()) s.progress.restart(now);
   s.burst.clear();
   while (!s.waiting.empty() && !s.free_buffers.empty()) {
-    upload_order order = std::move(s.waiting.front());
+    owner_state::flight& next = s.in_flight.emplace_back();
+    upload_order& order = next.order;
+    order = std::move(s.waiting.front());
     s.waiting.pop_front();
     const auto slot = s.partitions.find(order, s.plan->slot.rows_max);
     if (!slot) return fail(s, slot.error());
-    const std::uint32_t buffer = s.free_buffers.back();
+    next.buffer = s.free_buffers.back();
     s.free_buffers.pop_back();
     const auto rows = static_cast<std::uint32_t>(order.samples.size());
-    device::batch_extents extents = order.job
-                                        ? device::batch_extents{static_cast<std::uint32_t>(order.job->bytes)}
-                                        : s.plan->extents_of(slot->bytes, rows);
-    s.burst.push_back({order.upload, buffer, order.partition, slot->offset, rows, extents});
-    auto records = copy_records(*s.plan, slot->bytes, rows);
+    next.extents = order.job ? device::batch_extents{static_cast<std::uint32_t>(order.job->bytes)}
+                             : s.plan->extents_of(slot->bytes, rows);
+    next.records = copy_records(*s.plan, slot->bytes, rows);
+    s.burst.push_back({order.upload, next.buffer, order.partition, slot->offset, rows, next.extents});
     stamp(s, order.position, batch_stage::submitted, now);
-    s.in_flight.push_back({std::move(order), buffer, std::move(records), std::move(extents)});
   }
   const stage_range range("upload");
   if (auto ok = s.deps.device->submit(s.burst); !ok) return fail(s, ok.error());
@@ -160,6 +160,7 @@ void harvest(owner_state& s) {
   s.progress.restart(now);
   // Slots first: workers are waiting for them.
   std::vector<std::uint64_t> released;
+  released.reserve(news->size());
   for (const device::progress& p : *news) {
     if (p.reached != device::stage::copied) continue;
     released.push_back(p.upload);
@@ -170,6 +171,7 @@ void harvest(owner_state& s) {
   }
   if (!released.empty()) s.deps.listener->slots_released(std::move(released));
   std::vector<ready_batch> finished;
+  finished.reserve(news->size());
   std::uint64_t bytes = 0;
   for (const device::progress& p : *news) {
     if (p.reached != device::stage::ready) continue;
@@ -278,9 +280,7 @@ working_actor::behavior_type behave(self_pointer self, owner_deps deps) {
     if (const auto owner = to.lock()) actors::tell(owner, device_moved{});
   });
   return {
-      [&s](const open_device&) { open(s); },
-      [self](const prepare_device& order) { prepare(self, order); },
-      [&s](const attach_partition& order) { attach(s, order); },
+      // CAF tries these in order, so frequent messages come first.
       [self](upload_batches& more) {
         owner_state& state = self->state;
         if (state.stage == owner_stage::failed) return;
@@ -293,13 +293,16 @@ working_actor::behavior_type behave(self_pointer self, owner_deps deps) {
         harvest(self->state);
         submit_waiting(self);
       },
-      [self](const look_at_device&) { look(self); },
       [self](const buffers_released&) {
         owner_state& state = self->state;
         take_returned(state);
         harvest(state);
         submit_waiting(self);
       },
+      [&s](const open_device&) { open(s); },
+      [self](const prepare_device& order) { prepare(self, order); },
+      [&s](const attach_partition& order) { attach(s, order); },
+      [self](const look_at_device&) { look(self); },
       [self](const communicate& order) {
         owner_state& state = self->state;
         const bool usable = state.stage == owner_stage::open || state.stage == owner_stage::ready;

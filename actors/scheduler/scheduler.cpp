@@ -276,12 +276,8 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_deps deps) {
   if (self->state.late.watch(self->state.deps.flights, self->state.deps.first_remote_place))
     self->send(scheduler_actor(self), look_for_late_workers{});
   return {
-      [self](const protocol::meet& all) { self->state.others = all.others; },
-      on<open_stream>(self, open),
-      on<worker_joined>(self, join),
-      on<worker_ended>(self, settle_death),
-      on<worker_written_off>(self, write_off),
-      on<worker_drains>(self, drain),
+      // CAF tries these in order, so frequent messages come first.
+      [self](const decide&) { act(self); },
       [self](const leases_reported& some) {
         for (lease_reported& one : some.queue->take()) take_report(self->state, one, self->clock().now());
         decide_soon(self);
@@ -295,6 +291,12 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_deps deps) {
         for (const batch_delivered& one : some.queue->take()) deliver(self->state, one);
         decide_soon(self);
       },
+      [self](const protocol::meet& all) { self->state.others = all.others; },
+      on<open_stream>(self, open),
+      on<worker_joined>(self, join),
+      on<worker_ended>(self, settle_death),
+      on<worker_written_off>(self, write_off),
+      on<worker_drains>(self, drain),
       on<owner_lost>(self, lose_owner),
       on<seek_stream>(self, seek),
       on<pause_stream>(self, [](auto& s, auto& order) { s.paused = order.paused; }),
@@ -305,7 +307,6 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_deps deps) {
         order.to->set_value(accounts_of(self->state, order.epochs));
         self->state.deps.listener->answered();
       },
-      [self](const decide&) { act(self); },
       [self](const look_for_late_workers&) { look_for_late(self); },
       [self](const stop_scheduling&) {
         self->state.others = {};
