@@ -1,6 +1,8 @@
 #include "runtime/telemetry/stream_limits.hpp"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -60,6 +62,16 @@ void keep_slowest(std::vector<limit_reading::awaited_sample>& samples) {
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// Of a worker's last batches; without allocating, because each batch changes it.
+template <class Batches, class Value>
+double median_of(const Batches& last, Value value) {
+  std::array<double, loads_kept> values{};
+  const auto end = std::ranges::transform(last, values.begin(), value).out;
+  const auto middle = values.begin() + (end - values.begin()) / 2;
+  std::nth_element(values.begin(), middle, end);
   return *middle;
 }
 
@@ -404,7 +416,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const bool is_known = taken_ != 0 && b.demanded != 0;
   const std::int64_t from = is_known ? std::clamp(b.demanded, earliest, to) : earliest;
   if (taken_ != 0) add(limit::consumer, earliest, from);
-  for (work_seen& w : work_) w.waited = w.waited || (w.at > from && w.at <= to);
+  for (auto w = std::ranges::upper_bound(work_, from, {}, &work_seen::at); w != work_.end() && w->at <= to; ++w) w->waited = true;
   const auto part = [&](std::int64_t first, std::int64_t last, auto&& act) {
     first = std::max(first, from);
     last = std::min(last, to);
@@ -451,12 +463,10 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   w.loads.push_back({seconds_a_sample(b), seconds_a_sample(b, b.slow_ns), b.slowest});
   if (w.loads.size() > loads_kept) w.loads.pop_front();
   const bool slows = slows_all_samples(b.worker);
-  std::vector<double> loads;
-  for (const worker_memory::load& one : w.loads) loads.push_back(slows ? one.with_slow : one.without_slow);
-  w.usual = median(std::move(loads));
+  w.usual = median_of(w.loads, [slows](const worker_memory::load& one) { return slows ? one.with_slow : one.without_slow; });
   w.readings.push_back(loaded > begun ? static_cast<double>(b.reading_ns) / static_cast<double>(loaded - begun) : 0);
   if (w.readings.size() > loads_kept) w.readings.pop_front();
-  w.reading = median({w.readings.begin(), w.readings.end()});
+  w.reading = median_of(w.readings, std::identity());
   slow_batches_ += b.slow_ns > 0 && !slows ? 1 : 0;
   ++at(to).batches;
   at(to).samples += b.samples;
