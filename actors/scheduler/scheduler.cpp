@@ -134,6 +134,10 @@ void join(scheduler_state& s, const worker_joined& joined) {
   s.ledger->worker_joined(joined.who, joined.slots, joined.kind, joined.host);
 }
 
+void note_memory(scheduler_state& s, const place_prepared& news) {
+  news.slots ? s.ledger->place_grows(news.worker, *news.slots) : s.ledger->place_complete(news.worker);
+}
+
 void drain(scheduler_state& s, const worker_drains& order) {
   if (s.ledger) s.ledger->worker_drains(order.who);
   const auto worker = s.workers.find(order.who.worker);
@@ -293,6 +297,7 @@ scheduler_actor::behavior_type behave(self_pointer self, scheduler_deps deps) {
       },
       [self](const protocol::meet& all) { self->state.others = all.others; },
       on<open_stream>(self, open),
+      on<place_prepared>(self, note_memory),
       on<worker_joined>(self, join),
       on<worker_ended>(self, settle_death),
       on<worker_written_off>(self, write_off),

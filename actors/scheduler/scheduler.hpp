@@ -1,7 +1,7 @@
 // The scheduler actor: turns events into calls of the ledger, and the ledger's commands into messages. It
 // makes no decisions itself.
 //
-//   receives  open_stream, worker_joined, worker_ended, worker_written_off, worker_drains
+//   receives  open_stream, place_prepared, worker_joined, worker_ended, worker_written_off, worker_drains
 //                                                            from the supervisor and the session
 //             leases_reported                                from the workers' links
 //             slots_released, owner_lost                     from the GPU owner, or its keeper

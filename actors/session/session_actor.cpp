@@ -19,6 +19,7 @@ struct session_state {
   std::unique_ptr<quarantine_keeper> quarantine;
   protocol::peers others;
   std::optional<schedule::partition_book> book;
+  std::optional<arena::reservation> reservation;
   std::uint32_t rows_max = 0;  // per slot
 };
 
@@ -36,6 +37,35 @@ result<sampling> sampling_of(const session_deps& deps, const dataset_description
   if (order)
     for (const std::string& notice : order->notices) log::warn("dataset", "{}", notice);
   return order;
+}
+
+/// Allocates the memory of these slots. The owner gets a partition as a whole, because the device registers it as one
+/// range; the scheduler hears of it afterwards, so no upload overtakes it.
+result<void> reserve(self_pointer self, const arena::slot_range& part) {
+  session_state& s = self->state;
+  arena::arena& memory = *s.deps.memory;
+  if (auto ok = memory.reserve(part); !ok) return ok;
+  if (!s.reservation->is_last(part)) {
+    if (part.first == 0) self->send(s.others.scheduler, scheduler::place_prepared{part.partition, part.end});
+    self->send(session_actor(self), reserve_more{});
+    return {};
+  }
+  gpu_owner::attach_partition attached{part.partition, nullptr, memory.shape()};
+  if (!s.deps.owner_maps_partitions) {
+    auto mapped = arena::map_partition(memory.fd(), memory.shape(), part.partition);
+    if (!mapped) return tl::unexpected(std::move(mapped.error()));
+    attached.memory = std::make_shared<mapping>(std::move(*mapped));
+  }
+  self->send(s.others.owner, std::move(attached));
+  if (part.first > 0) self->send(s.others.scheduler, scheduler::place_prepared{part.partition, std::nullopt});
+  return {};
+}
+
+/// Other messages come first: a worker that has just described itself need not wait for the slots of others.
+void reserve_next(self_pointer self) {
+  const auto part = self->state.reservation->next();
+  if (!part) return;
+  if (auto ok = reserve(self, *part); !ok) self->state.deps.listener->gave_up(ok.error());
 }
 
 /// Carries out the decisions of the book.
@@ -64,6 +94,7 @@ struct partition_orders {
       if (auto ok = check_memory_for(deps, stream->shape); !ok) return ok;
     }
     s.rows_max = stream->rows_max;
+    s.reservation.emplace(stream->shape);
     self->send(s.others.owner, gpu_owner::prepare_device{stream->transfer, stream->shape, deps.settings.gpu.buffers});
     self->send(s.others.scheduler,
                scheduler::open_stream{stream->order, stream->rules, stream->identity, stream->range, resumed, std::move(*known),
@@ -71,17 +102,7 @@ struct partition_orders {
     return {};
   }
   result<void> operator()(const schedule::prepare_partition& order) const {
-    const session_deps& deps = self->state.deps;
-    arena::arena& memory = *deps.memory;
-    if (auto ok = memory.reserve(order.partition); !ok) return ok;
-    gpu_owner::attach_partition attached{order.partition, nullptr, memory.shape()};
-    if (!deps.owner_maps_partitions) {
-      auto mapped = arena::map_partition(memory.fd(), memory.shape(), order.partition);
-      if (!mapped) return tl::unexpected(std::move(mapped.error()));
-      attached.memory = std::make_shared<mapping>(std::move(*mapped));
-    }
-    self->send(self->state.others.owner, std::move(attached));
-    return {};
+    return reserve(self, self->state.reservation->begin(order.partition));
   }
   result<void> operator()(const schedule::give_slots& order) const {
     const arena::geometry& shape = self->state.deps.memory->shape();
@@ -115,6 +136,7 @@ session_actor::behavior_type behave(self_pointer self, session_deps deps) {
   return {
       [self](const protocol::meet& all) { self->state.others = all.others; },
       [self](const device_ready&) { self->send(self->state.others.supervisor, supervisor::open_pool{}); },
+      [self](const reserve_more&) { reserve_next(self); },
       [self](const worker_described& news) { welcome(self, news.who, served_by(self->state.deps.settings, news.dataset)); },
       [self](const worker_serves& news) { welcome(self, news.who, schedule::served_functions{news.functions}); },
       [self](const sample_quarantined& news) { self->state.quarantine->keep(news.lost); },

@@ -1,9 +1,10 @@
 // The session actor: sizes everything at startup. It has its own thread so that it can block without delaying
-// other actors: sizing, sealing and reserving shared memory takes 0.3 s per GiB.
+// other actors: sizing, sealing and reserving shared memory takes 0.3 s per GiB. It reserves the first slots of each
+// worker at once, and the others in parts between messages (rule M10).
 //
 //   receives  device_ready, worker_described, worker_serves   from the GPU owner and the supervisor
 //   sends     open_pool, partition_prepared                   to the supervisor
-//             open_stream                                     to the scheduler
+//             open_stream, place_prepared                     to the scheduler
 //             prepare_device, attach_partition                to the GPU owner
 //             through stream_listener                             everything else
 //   owns      the arena

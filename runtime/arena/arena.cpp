@@ -71,18 +71,20 @@ result<void> arena::size_and_seal(const geometry& shape) {
   return {};
 }
 
-result<void> arena::reserve(std::uint32_t partition) {
-  PENSTOCK_CHECK(partition < shape_.partitions, "partition {} of {}", partition, shape_.partitions);
-  const auto offset = static_cast<off_t>(shape_.partition_offset(partition));
+result<void> arena::reserve(const slot_range& slots) {
+  PENSTOCK_CHECK(slots.partition < shape_.partitions, "partition {} of {}", slots.partition, shape_.partitions);
+  PENSTOCK_CHECK(slots.first < slots.end && slots.end <= shape_.slots, "slots {} to {} of {}", slots.first, slots.end, shape_.slots);
+  const std::uint64_t offset = shape_.partition_offset(slots.partition) + shape_.slot_offset(slots.first);
+  const std::uint64_t bytes = shape_.slot_offset(slots.end) - shape_.slot_offset(slots.first);
   const node_preference near(node_);
   int status = 0;
   do {
-    status = ::fallocate(file_.get(), 0, offset, static_cast<off_t>(shape_.partition_bytes()));
+    status = ::fallocate(file_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   } while (status != 0 && errno == EINTR);
   if (status == 0) return {};
   return refuse_os(errc::out_of_memory, errno,
                    fmt::format("reserving {} of shared memory for worker {} ({} of {})",
-                               bytes_for_people(shape_.partition_bytes()), partition,
+                               bytes_for_people(shape_.partition_bytes()), slots.partition,
                                counted(shape_.slots, "slot"), bytes_for_people(shape_.slot_bytes)));
 }
 

@@ -2,7 +2,7 @@
 // write it, the GPU owner or the DMA engine reads it; there is no copy in between. Created by the session.
 #pragma once
 
-#include "runtime/arena/geometry.hpp"
+#include "runtime/arena/reservation.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/mapping.hpp"
 #include "runtime/base/result.hpp"
@@ -28,9 +28,11 @@ class arena {
   /// error.
   result<void> size_and_seal(const geometry& shape);
 
-  /// Allocates the pages of a partition, so that writing them later cannot fail. Takes about 0.3 s per GiB.
+  /// Allocates the pages of slots, so that writing them later cannot fail. Takes about 0.3 s per GiB.
   /// Idempotent.
-  result<void> reserve(std::uint32_t partition);
+  result<void> reserve(const slot_range& slots);
+  /// The same for all slots of a partition.
+  result<void> reserve(std::uint32_t partition) { return reserve({partition, 0, shape_.slots}); }
 
   [[nodiscard]] int fd() const noexcept { return file_.get(); }
   [[nodiscard]] const geometry& shape() const noexcept { return shape_; }

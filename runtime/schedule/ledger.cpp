@@ -100,7 +100,7 @@ bool ledger::try_lease(stream_position position, urgency how) {
 bool ledger::has_room(const worker_entry& worker, urgency how) const noexcept {
   const std::uint32_t most = batches_are_slow() ? 1 : std::max(worker.more.max, settings_.leases_ahead);
   const std::uint32_t spare = how == urgency::stream_waits ? 0 : settings_.spare_slots;
-  return worker.free.size() > spare && (how != urgency::ahead || worker.leased < most);
+  return worker.leasable() > spare && (how != urgency::ahead || worker.leased < most);
 }
 
 bool ledger::anyone_free(urgency how) const {
@@ -115,7 +115,7 @@ void ledger::end_lease(std::uint32_t index, std::uint32_t number) {
   workers_.lease_over(index, number);
   worker_entry& worker = workers_.at(index);
   const bool more_to_lease = !paused_ && base_ + window_.size() < range_.end;
-  const bool is_idle = worker.leased == 0 && worker.free.size() > settings_.spare_slots;
+  const bool is_idle = worker.leased == 0 && worker.leasable() > settings_.spare_slots;
   if (more_to_lease && is_idle && !batches_are_slow() && worker.more.max < worker.slots.size()) worker.more.max *= 2;
 }
 
@@ -181,9 +181,8 @@ bool ledger::discard_behind(stream_position head, MayLoad may_load) {
 
 void ledger::upload_loaded() {
   for (stream_position p = next_upload_; in_window(p) && may_be_next(p); ++p) {
-    if (at(p).state == batch_state::loaded) upload(p);
-    const batch_state now = at(p).state;
-    if (p == next_upload_ && now != batch_state::waiting && now != batch_state::leased) ++next_upload_;
+    if (at(p).state == batch_state::loaded && !growing_.contains(at(p).worker)) upload(p);
+    if (p == next_upload_ && at(p).state >= batch_state::uploading) ++next_upload_;
   }
 }
 
@@ -321,7 +320,20 @@ void ledger::back_to_waiting(stream_position position) {
 // ---- workers ----------------------------------------------------------------------------------------------
 
 void ledger::worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind, std::optional<std::uint64_t> host) {
-  if (worker_entry* worker = workers_.join(who, slots, kind, host)) worker->more = {};
+  worker_entry* worker = workers_.join(who, slots, kind, host);
+  if (worker == nullptr) return;
+  worker->more = {};
+  const auto growing = growing_.find(who.worker);
+  worker->without_memory = growing == growing_.end() ? 0 : slots - std::min(slots, growing->second);
+}
+
+void ledger::place_grows(std::uint32_t worker, std::uint32_t slots) {
+  growing_[worker] = slots;
+}
+
+void ledger::place_complete(std::uint32_t worker) {
+  growing_.erase(worker);
+  if (worker_entry* const there = workers_.find(worker)) there->without_memory = 0;
 }
 
 std::optional<blame> ledger::worker_died(worker_ref who, std::optional<flight_mark> mark,
@@ -512,7 +524,7 @@ bool ledger::waits_for_probation(std::uint64_t epoch, const batch& b) const {
 void ledger::lease_probations() {
   for (auto& [index, worker] : workers_.all()) {
     if (worker.kind != worker_kind::sacrificial || !worker.takes_leases() || worker.leased > 0 ||
-        worker.free.empty()) {
+        worker.leasable() == 0) {
       continue;
     }
     const auto next = suspicion_.next_probation();

@@ -206,6 +206,10 @@ class ledger {
   /// incarnation its slots; the next one must not join before this one is reaped. Returns the sample blamed
   /// for the death, if any.
   std::optional<blame> worker_died(worker_ref who, std::optional<flight_mark> mark, const std::string& cause);
+  /// Before a worker joins in this place: only its first `slots` slots have memory, and the device cannot read them yet.
+  /// Until place_complete(), the others are not leased, and its batches are not uploaded.
+  void place_grows(std::uint32_t worker, std::uint32_t slots);
+  void place_complete(std::uint32_t worker);
   /// No new leases for this worker; it finishes those that it holds.
   void worker_drains(worker_ref who);
 
@@ -371,6 +375,7 @@ class ledger {
   std::deque<batch> window_;
   std::set<stream_position> waiting_;  // positions in the window that are not leased
   table workers_;
+  std::map<std::uint32_t, std::uint32_t> growing_;  // places without all their memory: how many slots have theirs
   std::map<std::uint64_t, upload_entry> uploads_;  // not released, or not acknowledged
   suspicion suspicion_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> failed_;  // epoch, sample; of epochs that are not over

@@ -63,12 +63,15 @@ class slot_table {
     bool alive = false;
     bool draining = false;  ///< gets no new leases
     std::vector<slot> slots{};
-    std::vector<std::uint32_t> free{};  ///< indices of free slots
+    std::vector<std::uint32_t> free{};  ///< indices of free slots: the last one is leased first
+    /// Slots without memory yet. They are the highest ones, and lie at the beginning of `free`.
+    std::uint32_t without_memory = 0;
     std::uint32_t leased = 0;
     std::optional<std::uint64_t> host{};  ///< the loader host that runs it; none: this machine
     More more{};
 
     [[nodiscard]] bool takes_leases() const noexcept { return alive && !draining; }
+    [[nodiscard]] std::size_t leasable() const noexcept { return free.size() - without_memory; }
   };
 
   /// Null if this incarnation or a later one has joined before.
@@ -117,7 +120,7 @@ class slot_table {
   /// Leases a free slot of a living worker. Requires that it has one.
   lease_ref take(std::uint32_t index) {
     worker& w = workers_.at(index);
-    PENSTOCK_CHECK(w.alive && !w.free.empty(), "worker {} alive {}", index, w.alive);
+    PENSTOCK_CHECK(w.alive && w.leasable() > 0, "worker {} alive {}", index, w.alive);
     const std::uint32_t number = w.free.back();
     w.free.pop_back();
     slot& s = w.slots[number];

@@ -59,7 +59,7 @@ using heard_of_workers =
     protocol::hears<worker_joined, worker_ended, worker_written_off, worker_drains, cannot_try_alone>;
 using lease_giver = heard_of_workers::actor;
 
-using heard = heard_of_workers::and_also<open_stream, leases_reported, slots_released, batches_delivered,
+using heard = heard_of_workers::and_also<open_stream, place_prepared, leases_reported, slots_released, batches_delivered,
                                          owner_lost, seek_stream, pause_stream, lift_quarantine,
                                          tell_accounts, decide, look_for_late_workers, gate_moved, stop_scheduling, protocol::meet>;
 using scheduler_actor = heard::actor;
@@ -93,7 +93,7 @@ using heard_by_host = protocol::hears<worker_described, worker_serves>;
 using worker_host = heard_by_host::actor;
 
 using heard =
-    heard_by_host::and_also<device_ready, sample_quarantined, quarantine_released, leave, protocol::meet>;
+    heard_by_host::and_also<device_ready, reserve_more, sample_quarantined, quarantine_released, leave, protocol::meet>;
 using session_actor = heard::actor;
 
 }  // namespace penstock::session

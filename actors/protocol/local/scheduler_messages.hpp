@@ -52,6 +52,12 @@ struct open_stream {
   steady_time demanded{};                      ///< when the first batch was requested
 };
 
+/// Only the first `slots` slots of a worker's place have memory so far; none: all have, and the GPU owner can read them.
+struct place_prepared {
+  std::uint32_t worker = 0;
+  std::optional<std::uint32_t> slots;
+};
+
 struct worker_joined {
   worker_ref who;
   std::uint32_t slots = 0;

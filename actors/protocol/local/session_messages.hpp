@@ -27,6 +27,8 @@ struct sample_quarantined {
 struct quarantine_released {
   std::uint64_t sample = 0;
 };
+/// A message to itself: allocate the next slots.
+struct reserve_more {};
 struct leave {};
 
 }  // namespace penstock::session

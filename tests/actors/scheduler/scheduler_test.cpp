@@ -112,6 +112,19 @@ TEST_CASE("a worker gets one lease per slot, and another one when the device has
   CHECK(worker.all<protocol::load_batch>().size() == 3);
 }
 
+TEST_CASE("slots without memory are leased once the session actor has prepared the place") {
+  stage s;
+  told_worker worker;
+  s.say(scheduler::place_prepared{first.worker, 1});
+  s.say(scheduler::worker_joined{first, 2, schedule::worker_kind::loader, worker.link});
+  CHECK(worker.all<protocol::load_batch>().size() == 1);
+  s.report(first, worker.all<protocol::load_batch>().at(0));
+  CHECK(s.uploads().empty());
+  s.say(scheduler::place_prepared{first.worker, std::nullopt});
+  CHECK(worker.all<protocol::load_batch>().size() == 2);
+  CHECK(s.uploads().size() == 1);
+}
+
 TEST_CASE("a batch goes to an idle host before a busy one") {
   stage s;
   std::array<told_worker, 3> workers;

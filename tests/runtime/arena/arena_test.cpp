@@ -95,8 +95,8 @@ TEST_CASE("executed programs do not inherit the arena") {
   CHECK((::fcntl(memory.fd(), F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-TEST_CASE("only reserved partitions use memory") {
-  constexpr geometry big{1 << 20, 2, 8};
+TEST_CASE("only reserved slots use memory") {
+  constexpr geometry big{1 << 20, 4, 8};
   auto memory = sealed(big);
   const auto used = [&] {
     struct stat facts {};
@@ -104,6 +104,8 @@ TEST_CASE("only reserved partitions use memory") {
     return static_cast<std::uint64_t>(facts.st_blocks) * 512;
   };
   CHECK(used() == 0);
+  REQUIRE(memory.reserve({3, 1, 3}));
+  CHECK(used() == 2 * big.slot_stride());
   REQUIRE(memory.reserve(3));
   CHECK(used() == big.partition_bytes());
   REQUIRE(memory.reserve(3));

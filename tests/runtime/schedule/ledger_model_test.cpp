@@ -24,9 +24,9 @@ namespace {
 
 // clang-format off
 enum class act : std::uint8_t { work, deliver, kill, start, copy, acknowledge, kill_owner, leave_out, give_probations_up,
-                                pause, hedge, hedge_head, count };
+                                pause, hedge, hedge_head, complete, count };
 constexpr const char* act_names[] = {"work", "deliver", "kill", "start", "copy", "acknowledge", "kill_owner",
-                                     "leave_out", "give_probations_up", "pause", "hedge", "hedge_head"};
+                                     "leave_out", "give_probations_up", "pause", "hedge", "hedge_head", "complete"};
 // clang-format on
 
 using step = testing::step<act>;
@@ -42,6 +42,7 @@ struct world_settings {
   bad_sample_rule rule = bad_sample_rule::skip;
   std::uint32_t window = 0;              // 0: strict order
   std::uint32_t spare = 0;               // slots that only hedges use; fewer than `slots`
+  std::uint32_t first_slots = 0;         // in all places, until they are complete; more than `spare`. 0: they begin complete
   std::uint64_t early = 0;               // delivered by an earlier run, within the first epoch
   std::set<std::uint64_t> killers;       // kill in every attempt
   std::set<std::uint64_t> killers_once;  // kill in the first attempt of each epoch
@@ -58,6 +59,7 @@ struct tries {
   std::uint64_t heads = 0;
   std::uint64_t repeated_deaths = 0;
   std::uint64_t choices = 0;  // of a worker, while another one was idle
+  std::uint64_t held_back = 0;  // batches loaded before their place was complete
 } tried;
 
 class world {
@@ -76,6 +78,11 @@ class world {
         delivered_(0, settings_.early) {
     for (std::uint32_t w = 0; w < settings_.workers; ++w) places_[w];
     places_[sacrificial_place];
+    if (settings_.first_slots == 0) return;
+    for (const auto& [number, p] : places_) {
+      books_.place_grows(number, settings_.first_slots);
+      growing_.insert(number);
+    }
   }
 
   void run(const script& steps_to_do) {
@@ -143,8 +150,13 @@ class world {
       case act::pause: books_.set_paused(s.pick % 4 == 0); break;
       case act::hedge: hedge(s.pick); break;
       case act::hedge_head: hedge_head(); break;
+      case act::complete: complete(pick_place(s.pick)); break;
       case act::count: break;
     }
+  }
+
+  void complete(std::uint32_t number) {
+    if (growing_.erase(number) > 0) books_.place_complete(number);
   }
 
   std::uint32_t pick_place(std::uint32_t pick) const {
@@ -225,6 +237,7 @@ class world {
     if (expected == arrival::accepted) {
       --places_[sender.worker].leased;
       if (sender.worker != sacrificial_place) held_.insert({sender.worker, report.lease.slot});
+      tried.held_back += growing_.count(sender.worker);
     }
     if (position) std::erase_if(counting_, [&](const auto& one) { return one.second == *position; });
   }
@@ -323,6 +336,7 @@ class world {
     const bool alone = load.lease.holder.worker == sacrificial_place;
     if (alone && load.samples.size() != 1) throw violation{"the sacrificial worker got more than one sample"};
     if (!alone && p.leases.size() >= settings_.slots) throw violation{"more leases than slots"};
+    if (growing_.contains(load.lease.holder.worker) && load.lease.slot >= settings_.first_slots) throw violation{"a slot without memory is leased"};
     if (load.epoch != plan_.epoch_of(load.position)) throw violation{"wrong epoch"};
     auto& generation = generations_[{load.lease.holder.worker, load.lease.slot}];
     if (load.lease.generation <= generation) throw violation{"a generation was used before"};
@@ -400,6 +414,7 @@ class world {
   }
 
   void take_upload(const upload_command& upload) {
+    if (growing_.contains(upload.worker)) throw violation{"an upload from memory that the device cannot read yet"};
     note(uploaded_, upload.position, "an upload");
     check_slot(upload);
     uploads_.push_back(upload);
@@ -501,6 +516,7 @@ class world {
   void finish() {
     const std::uint64_t bound = 1000 + end_ * 60 * (settings_.batch_size + 4);
     books_.set_paused(false);
+    for (const auto& [number, p] : places_) complete(number);
     for (std::uint64_t i = 0; !books_.finished(); ++i) {
       if (i > bound) throw violation{"deadlock: no event is left"};
       for (auto& [number, p] : places_) start(number);
@@ -528,6 +544,7 @@ class world {
   std::map<lease_key, stream_position> counting_;            // leases whose reports count
   std::map<stream_position, std::uint64_t> died_of_;         // of batches that another worker still loads
   std::set<std::uint32_t> late_;
+  std::set<std::uint32_t> growing_;
   std::deque<load_report> in_transit_;
   std::deque<upload_command> uploads_;
   std::deque<bool> copied_;
@@ -549,6 +566,7 @@ world_settings random_settings(random_choice& choose) {
   s.rule = choose.below(3) == 0 ? bad_sample_rule::replace : bad_sample_rule::skip;
   if (choose.below(2) == 0) s.window = 1 + choose.below(8);
   if (choose.below(2) == 0 && s.slots > 1) s.spare = 1;
+  if (choose.below(2) == 0) s.first_slots = s.spare + 1 + choose.below(s.slots - s.spare);
   // The first batch is never early, and neither is one of the second epoch.
   const std::uint64_t batches = (s.samples + s.batch_size - 1) / s.batch_size;
   if (choose.below(4) == 0 && batches > 1)
@@ -566,7 +584,7 @@ script random_script(random_choice& choose) {
   for (step& s : made) {
     s.what = static_cast<act>(choose.below(static_cast<std::uint32_t>(act::count)));
     const bool accident = s.what == act::kill || s.what == act::kill_owner || s.what == act::pause;
-    const bool rare = s.what == act::leave_out || s.what == act::give_probations_up;
+    const bool rare = s.what == act::leave_out || s.what == act::give_probations_up || s.what == act::complete;
     if (rare && choose.below(10) != 0) s.what = act::deliver;
     if ((accident || rare) && choose.below(calm) != 0)
       s.what = choose.below(2) == 0 ? act::work : act::deliver;
@@ -576,8 +594,8 @@ script random_script(random_choice& choose) {
 }
 
 std::string describe(const world_settings& s) {
-  return fmt::format("workers {}, {} of them local, slots {}, samples {}, batch size {}, epochs {}, window {}, early {:#x}, spare {}",
-                     s.workers, s.local, s.slots, s.samples, s.batch_size, s.epochs, s.window, s.early, s.spare);
+  return fmt::format("workers {}, {} of them local, slots {}, samples {}, batch size {}, epochs {}, window {}, early {:#x}, spare {}, first slots {}",
+                     s.workers, s.local, s.slots, s.samples, s.batch_size, s.epochs, s.window, s.early, s.spare, s.first_slots);
 }
 
 std::size_t run(const world_settings& settings, const script& steps_to_do) {
@@ -602,6 +620,7 @@ TEST_CASE(
   CHECK(testing::is_tried(tried.heads, 100));
   CHECK(testing::is_tried(tried.repeated_deaths, 10));
   CHECK(testing::is_tried(tried.choices, 1000));
+  CHECK(testing::is_tried(tried.held_back, 1000));
 }
 
 TEST_CASE("the model finds a planted bug and shrinks it to a few steps") {

@@ -752,3 +752,45 @@ TEST_CASE("when the sacrificial worker cannot start, the suspect is quarantined 
   REQUIRE(loads.size() == 1);
   CHECK(loads[0].samples == std::vector<planned_sample>{{1, 1}});
 }
+
+TEST_CASE("until a place has all its memory, only its first slots are leased, and its batches are not uploaded") {
+  const small_plan plan(12, 2);
+  ledger books({.leases_ahead = 6}, plan, {0, 6});
+  books.place_grows(0, 2);
+  books.worker_joined(a1, 6);
+  const auto loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 2);
+  for (const load_command& load : loads) {
+    CHECK(load.lease.slot < 2);
+    CHECK(books.loaded(success(load)) == arrival::accepted);
+  }
+  CHECK(books.advance().empty());
+
+  books.place_complete(0);
+  const auto now = books.advance();
+  CHECK(only<upload_command>(now).size() == 2);
+  CHECK(only<load_command>(now).size() == 4);
+}
+
+TEST_CASE("a worker that is replaced before its place has all its memory gets no slot without memory") {
+  const small_plan plan(12, 2);
+  ledger books({.leases_ahead = 6}, plan, {0, 6});
+  books.place_grows(0, 2);
+  books.worker_joined(a1, 6);
+  REQUIRE(only<load_command>(books.advance()).size() == 2);
+  static_cast<void>(books.worker_died(a1, std::nullopt, "SIGKILL"));
+  books.worker_joined(a2, 6);
+  CHECK(only<load_command>(books.advance()).size() == 2);
+}
+
+TEST_CASE("a batch of a place that has all its memory waits for an earlier one of a place that has not") {
+  const small_plan plan(12, 2);
+  ledger books({}, plan, {0, 6});
+  books.place_grows(0, 2);
+  books.worker_joined(a1, 3);
+  books.worker_joined(b1, 3);
+  for (const load_command& load : only<load_command>(books.advance())) CHECK(books.loaded(success(load)) == arrival::accepted);
+  CHECK(only<upload_command>(books.advance()).empty());
+  books.place_complete(0);
+  CHECK(only<upload_command>(books.advance()).size() == 4);
+}
