@@ -1,11 +1,20 @@
-// The payload of a frame: the fields of a message in order, as its inspect() lists them. Integers are
-// big-endian; a bool is a byte; strings and vectors follow their length, which is written seven bits at a time
-// with the lowest first. A reader allocates nothing for elements that the payload is too short for.
+// The payload of a frame: the members of a message in the order of their declarations. Integers, enumerators and
+// the bits of a double are big-endian; a bool is a byte; strings, vectors and maps follow their length, which is
+// written seven bits at a time with the lowest first. A reader allocates nothing for elements that the payload is
+// too short for.
 #pragma once
 
+#include "actors/protocol/members.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -24,84 +33,87 @@ constexpr auto as_big_endian(Number number) noexcept {
   if constexpr (sizeof(Number) == 8) return static_cast<bits>(__builtin_bswap64(static_cast<bits>(number)));
 }
 
-template <class Field>
-inline constexpr bool is_vector = false;
-template <class Element>
-inline constexpr bool is_vector<std::vector<Element>> = true;
-
 }  // namespace detail
 
-/// Counts the bytes that a message takes.
-class byte_counter {
+/// Passes the bytes of a message to Out::take(data, count).
+template <class Out>
+class byte_output {
  public:
-  template <class... Fields>
-  void operator()(Fields&... fields) {
-    (add(fields), ...);
+  /// True, because a visitor of members says whether to go on.
+  bool operator()(const auto& value) {
+    put(value);
+    return true;
   }
+
+ private:
+  template <class T>
+  void put(const T& value) {
+    if constexpr (std::same_as<T, bool>) {
+      put(std::uint8_t{value});
+    } else if constexpr (std::integral<T>) {
+      const auto bits = detail::as_big_endian(value);
+      take(&bits, sizeof bits);
+    } else if constexpr (std::is_enum_v<T>) {
+      put(static_cast<std::underlying_type_t<T>>(value));
+    } else if constexpr (std::same_as<T, double>) {
+      put(std::bit_cast<std::uint64_t>(value));
+    } else {
+      visit_members(value, *this);
+    }
+  }
+  void put(const std::string& text) {
+    put_length(text.size());
+    take(text.data(), text.size());
+  }
+  void put(const std::chrono::nanoseconds& time) { put(time.count()); }
+  template <class T>
+  void put(const std::optional<T>& maybe) {
+    put(maybe.has_value());
+    if (maybe) put(*maybe);
+  }
+  template <class T>
+  void put(const std::vector<T>& list) {
+    put_length(list.size());
+    for (const T& item : list) put(item);
+  }
+  template <class T, std::size_t N>
+  void put(const std::array<T, N>& list) {
+    for (const T& item : list) put(item);
+  }
+  void put(const std::map<std::string, std::string>& map) {
+    put_length(map.size());
+    for (const auto& [key, value] : map) {
+      put(key);
+      put(value);
+    }
+  }
+  void put_length(std::size_t length) {
+    for (; length > 0x7f; length >>= 7U) put(static_cast<std::uint8_t>((length & 0x7fU) | 0x80U));
+    put(static_cast<std::uint8_t>(length));
+  }
+  void take(const void* data, std::size_t count) { static_cast<Out*>(this)->take(data, count); }
+};
+
+/// Counts the bytes that a message takes.
+class byte_counter : public byte_output<byte_counter> {
+ public:
+  void take(const void* /*data*/, std::size_t count) { bytes_ += count; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  template <class Field>
-  void add(Field& field) {
-    if constexpr (std::integral<Field>) {
-      bytes_ += sizeof field;
-    } else if constexpr (std::same_as<Field, std::string>) {
-      add_length(field.size());
-      bytes_ += field.size();
-    } else if constexpr (detail::is_vector<Field>) {
-      add_length(field.size());
-      if constexpr (std::integral<typename Field::value_type>) {
-        bytes_ += field.size() * sizeof(typename Field::value_type);
-      } else {
-        for (auto& one : field) add(one);
-      }
-    } else {
-      inspect(*this, field);
-    }
-  }
-  void add_length(std::size_t length) {
-    do ++bytes_;
-    while ((length >>= 7U) != 0);
-  }
-
   std::size_t bytes_ = 0;
 };
 
 /// Writes as many bytes as the counter has counted.
-class byte_writer {
+class byte_writer : public byte_output<byte_writer> {
  public:
   explicit byte_writer(char* to) : to_(to) {}
-
-  template <class... Fields>
-  void operator()(Fields&... fields) {
-    (put(fields), ...);
+  void take(const void* data, std::size_t count) {
+    std::memcpy(to_, data, count);
+    to_ += count;
   }
 
  private:
-  template <class Field>
-  void put(Field& field) {
-    if constexpr (std::same_as<Field, bool>) {
-      *to_++ = field ? 1 : 0;
-    } else if constexpr (std::integral<Field>) {
-      const auto bits = detail::as_big_endian(field);
-      std::memcpy(to_, &bits, sizeof bits);
-      to_ += sizeof bits;
-    } else if constexpr (std::same_as<Field, std::string>) {
-      put_length(field.size());
-      std::memcpy(to_, field.data(), field.size());
-      to_ += field.size();
-    } else if constexpr (detail::is_vector<Field>) {
-      put_length(field.size());
-      for (auto& one : field) put(one);
-    } else {
-      inspect(*this, field);
-    }
-  }
-  void put_length(std::size_t length) {
-    for (; length > 0x7f; length >>= 7U) *to_++ = static_cast<char>((length & 0x7fU) | 0x80U);
-    *to_++ = static_cast<char>(length);
-  }
-
   char* to_;
 };
 
@@ -112,58 +124,85 @@ class byte_reader {
   explicit byte_reader(std::span<const char> bytes) : rest_(bytes) {}
 
   /// False: the bytes end too early, or a length is wrong.
-  template <class... Fields>
-  [[nodiscard]] bool operator()(Fields&... fields) {
-    return (take(fields) && ...);
-  }
+  [[nodiscard]] bool operator()(auto& value) { return get(value); }
   [[nodiscard]] std::size_t remaining() const noexcept { return rest_.size(); }
 
  private:
-  template <class Field>
-  bool take(Field& field) {
-    if constexpr (std::same_as<Field, bool>) {
-      std::uint8_t byte = 0;
-      if (!take(byte)) return false;
-      field = byte != 0;
-      return true;
-    } else if constexpr (std::integral<Field>) {
-      if (rest_.size() < sizeof field) return false;
-      std::make_unsigned_t<Field> bits = 0;
+  template <class T>
+  bool get(T& value) {
+    if constexpr (std::same_as<T, bool>) {
+      return get_as<std::uint8_t>(value, [](std::uint8_t byte) { return byte != 0; });
+    } else if constexpr (std::integral<T>) {
+      if (rest_.size() < sizeof value) return false;
+      std::make_unsigned_t<T> bits = 0;
       std::memcpy(&bits, rest_.data(), sizeof bits);
-      field = static_cast<Field>(detail::as_big_endian(bits));
+      value = static_cast<T>(detail::as_big_endian(bits));
       rest_ = rest_.subspan(sizeof bits);
       return true;
-    } else if constexpr (std::same_as<Field, std::string>) {
-      std::size_t length = 0;
-      if (!take_length(length) || length > rest_.size()) return false;
-      field.assign(rest_.data(), length);
-      rest_ = rest_.subspan(length);
-      return true;
-    } else if constexpr (detail::is_vector<Field>) {
-      return take_list(field);
+    } else if constexpr (std::is_enum_v<T>) {
+      return get_as<std::underlying_type_t<T>>(value, [](auto number) { return static_cast<T>(number); });
+    } else if constexpr (std::same_as<T, double>) {
+      return get_as<std::uint64_t>(value, [](std::uint64_t bits) { return std::bit_cast<double>(bits); });
     } else {
-      return inspect(*this, field);
+      return visit_members(value, *this);
     }
   }
-  template <class Element>
-  bool take_list(std::vector<Element>& list) {
+  template <class Sent, class T, class Convert>
+  bool get_as(T& value, Convert convert) {
+    Sent sent{};
+    if (!get(sent)) return false;
+    value = convert(sent);
+    return true;
+  }
+  bool get(std::string& text) {
     std::size_t length = 0;
-    if (!take_length(length)) return false;
+    if (!get_length(length) || length > rest_.size()) return false;
+    text.assign(rest_.data(), length);
+    rest_ = rest_.subspan(length);
+    return true;
+  }
+  bool get(std::chrono::nanoseconds& time) {
+    return get_as<std::int64_t>(time, [](std::int64_t ns) { return std::chrono::nanoseconds(ns); });
+  }
+  template <class T>
+  bool get(std::optional<T>& maybe) {
+    bool there = false;
+    maybe.reset();
+    return get(there) && (!there || get(maybe.emplace()));
+  }
+  template <class T>
+  bool get(std::vector<T>& list) {
+    std::size_t length = 0;
+    if (!get_length(length)) return false;
     list.clear();
-    if constexpr (std::integral<Element>) {
-      if (length > rest_.size() / sizeof(Element)) return false;
+    if constexpr (std::integral<T>) {
+      if (length > rest_.size() / sizeof(T)) return false;
       list.reserve(length);
     }
     for (; length > 0; --length) {
-      if (rest_.empty() || !take(list.emplace_back())) return false;
+      if (rest_.empty() || !get(list.emplace_back())) return false;
     }
     return true;
   }
-  bool take_length(std::size_t& length) {
+  template <class T, std::size_t N>
+  bool get(std::array<T, N>& list) {
+    return std::ranges::all_of(list, [this](T& item) { return get(item); });
+  }
+  bool get(std::map<std::string, std::string>& map) {
+    std::size_t length = 0;
+    if (!get_length(length)) return false;
+    map.clear();
+    for (; length > 0; --length) {
+      std::string key;
+      if (!get(key) || !get(map[key])) return false;
+    }
+    return true;
+  }
+  bool get_length(std::size_t& length) {
     constexpr unsigned bits_max = 32;
     for (unsigned shift = 0; shift < bits_max; shift += 7) {
       std::uint8_t byte = 0;
-      if (!take(byte)) return false;
+      if (!get(byte)) return false;
       length |= static_cast<std::size_t>(byte & 0x7fU) << shift;
       if (byte < 0x80) return true;
     }

@@ -9,21 +9,10 @@
 #include <string>
 #include <vector>
 
-namespace penstock {
-
-template <class Inspector>
-auto inspect(Inspector& f, worker_ref& x) {
-  return f(x.worker, x.incarnation);
-}
-template <class Inspector>
-auto inspect(Inspector& f, lease_ref& x) {
-  return f(x.holder, x.slot, x.generation);
-}
-
-namespace protocol {
+namespace penstock::protocol {
 
 /// Increment with every change of a message: each side refuses any other version (exit 82).
-inline constexpr std::uint32_t version = 13;
+inline constexpr std::uint32_t version = 14;
 
 /// The descriptors that a child inherits. Descriptor 0 is /dev/null; 1 and 2 are its log.
 namespace child_fd {
@@ -50,10 +39,6 @@ struct hello {
   std::uint32_t version = protocol::version;
   std::int32_t pid = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, hello& x) {
-  return f(x.magic, x.version, x.pid);
-}
 
 struct wire_tensor {
   std::string name;
@@ -62,10 +47,6 @@ struct wire_tensor {
   std::vector<std::uint32_t> shape;
   std::uint8_t length = 0;  ///< penstock::length_rule
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_tensor& x) {
-  return f(x.name, x.type, x.role, x.shape, x.length);
-}
 
 /// A worker describes its dataset.
 struct dataset_described {
@@ -74,37 +55,21 @@ struct dataset_described {
   std::vector<wire_tensor> tensors;
   std::string fingerprint;
 };
-template <class Inspector>
-auto inspect(Inspector& f, dataset_described& x) {
-  return f(x.type, x.samples, x.tensors, x.fingerprint);
-}
 
 /// The slots are mapped and the dataset is set up: ready for leases.
 struct worker_ready {};
-template <class Inspector>
-auto inspect(Inspector& f, worker_ready&) {
-  return f();
-}
 
 struct wire_row_failure {
   std::uint32_t row = 0;
   std::string name;  ///< the dataset's name for the sample
   std::string reason;
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_row_failure& x) {
-  return f(x.row, x.name, x.reason);
-}
 
 struct wire_timed_sample {
   std::uint64_t index = 0;
   std::string name;
   std::uint64_t took_ns = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_timed_sample& x) {
-  return f(x.index, x.name, x.took_ns);
-}
 
 /// A lease is complete: the first `rows` rows of the slot hold the samples that did not fail.
 struct batch_loaded {
@@ -118,10 +83,6 @@ struct batch_loaded {
   std::uint64_t slow_ns = 0;     ///< the part of busy_ns by which slow samples took longer than usual
   std::vector<wire_timed_sample> slowest{};  ///< at most sample_times::named_max, the slowest first
 };
-template <class Inspector>
-auto inspect(Inspector& f, batch_loaded& x) {
-  return f(x.slot, x.generation, x.rows, x.failures, x.busy_ns, x.reading_ns, x.sample_us, x.slow_ns, x.slowest);
-}
 
 /// A pool's worker sends this instead of dataset_described: the functions that it provides. A job refers to
 /// its function by the index in this list; later workers of the same pool must send the same list.
@@ -131,10 +92,6 @@ struct functions_described {
 
   std::vector<std::string> names;  ///< unique, not empty
 };
-template <class Inspector>
-auto inspect(Inspector& f, functions_described& x) {
-  return f(x.names);
-}
 
 /// The first `rows` rows of a lease are done: finished, failed, too large, or revoked before they started.
 /// Sent at the end of the lease; before that, at most once per millisecond, and with each result in a memory
@@ -144,10 +101,6 @@ struct jobs_done {
   std::uint32_t generation = 0;
   std::uint32_t rows = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, jobs_done& x) {
-  return f(x.slot, x.generation, x.rows);
-}
 
 /// The answer to name_samples: the names in the same order, cut to name_bytes_max.
 struct samples_named {
@@ -155,10 +108,6 @@ struct samples_named {
 
   std::vector<std::string> names;
 };
-template <class Inspector>
-auto inspect(Inspector& f, samples_named& x) {
-  return f(x.names);
-}
 
 /// A worker or the owner cannot continue, and the reason. It then exits with `exit_code`.
 struct worker_gives_up {
@@ -166,10 +115,6 @@ struct worker_gives_up {
   std::uint8_t kind = 0;  ///< penstock::errc
   std::string reason;
 };
-template <class Inspector>
-auto inspect(Inspector& f, worker_gives_up& x) {
-  return f(x.exit_code, x.kind, x.reason);
-}
 
 // ---- session -> worker ------------------------------------------------------------------------------------
 
@@ -180,10 +125,6 @@ struct open_dataset {
   std::string config;  ///< the whole effective config, see config_bytes.hpp
   bool pool = false;   ///< a pool: no dataset; describe the functions instead
 };
-template <class Inspector>
-auto inspect(Inspector& f, open_dataset& x) {
-  return f(x.version, x.you, x.config, x.pool);
-}
 
 /// The answer to dataset_described or functions_described: where the worker's slots are.
 struct assign_slots {
@@ -194,19 +135,11 @@ struct assign_slots {
   std::uint32_t batch_size = 0;     ///< 0 in a pool
   std::uint64_t elsewhere_max = 0;  ///< in a pool: maximum bytes of a result outside its slot
 };
-template <class Inspector>
-auto inspect(Inspector& f, assign_slots& x) {
-  return f(x.slot_bytes, x.slots, x.partitions, x.partition, x.batch_size, x.elsewhere_max);
-}
 
 struct wire_sample {
   std::uint64_t index = 0;
   std::uint32_t attempt = 1;
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_sample& x) {
-  return f(x.index, x.attempt);
-}
 
 /// Fill a slot. A worker processes its leases in order of arrival, urgent ones before others; it has at most
 /// `slots` of them.
@@ -217,20 +150,12 @@ struct load_batch {
   std::vector<wire_sample> samples;
   bool urgent = false;  ///< the stream waits for this batch
 };
-template <class Inspector>
-auto inspect(Inspector& f, load_batch& x) {
-  return f(x.slot, x.generation, x.epoch, x.samples, x.urgent);
-}
 
 /// Another worker has loaded the batch of this lease: report it at once, with any rows. The lease may have ended already.
 struct drop_batch {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, drop_batch& x) {
-  return f(x.slot, x.generation);
-}
 
 /// What the dataset calls these samples, which are not loaded. After worker_ready.
 struct name_samples {
@@ -238,10 +163,6 @@ struct name_samples {
 
   std::vector<std::uint64_t> samples;
 };
-template <class Inspector>
-auto inspect(Inspector& f, name_samples& x) {
-  return f(x.samples);
-}
 
 /// Run the jobs in this slot's table (runtime/arena/job_slot.hpp), in order. A worker processes its leases in
 /// order of arrival; it has at most `slots` of them.
@@ -250,17 +171,9 @@ struct run_jobs {
   std::uint32_t generation = 0;
   std::uint32_t rows = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, run_jobs& x) {
-  return f(x.slot, x.generation, x.rows);
-}
 
 /// Finish the current sample or job, drop the leases and exit 0.
 struct stop_work {};
-template <class Inspector>
-auto inspect(Inspector& f, stop_work&) {
-  return f();
-}
 
 // ---- session -> owner process -----------------------------------------------------------------------------
 
@@ -279,11 +192,6 @@ struct open_owner {
   std::uint64_t base =
       0;  ///< batches before this position are in `snapshot`: the sink does not get them again
 };
-template <class Inspector>
-auto inspect(Inspector& f, open_owner& x) {
-  return f(x.version, x.incarnation, x.flight_page, x.config, x.sink, x.out, x.digests, x.restores,
-           x.snapshot, x.pool, x.base);
-}
 
 /// The group's order about the owner's communicator (rules C1-C5).
 struct wire_communicate {
@@ -292,10 +200,6 @@ struct wire_communicate {
   std::string id;
   std::uint64_t agreed = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_communicate& x) {
-  return f(x.what, x.number, x.id, x.agreed);
-}
 
 /// Contents and layout of the slots.
 struct prepare_owner {
@@ -305,19 +209,11 @@ struct prepare_owner {
   std::uint32_t slots = 0;
   std::uint32_t partitions = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, prepare_owner& x) {
-  return f(x.tensors, x.batch_size, x.slot_bytes, x.slots, x.partitions);
-}
 
 /// This partition is reserved: map it for the device.
 struct map_partition {
   std::uint32_t partition = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, map_partition& x) {
-  return f(x.partition);
-}
 
 struct wire_upload {
   std::uint64_t upload = 0;
@@ -328,18 +224,10 @@ struct wire_upload {
   std::uint32_t slot = 0;
   std::vector<std::uint64_t> samples;
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_upload& x) {
-  return f(x.upload, x.position, x.epoch, x.sequence, x.partition, x.slot, x.samples);
-}
 
 struct upload_slots {
   std::vector<wire_upload> uploads;
 };
-template <class Inspector>
-auto inspect(Inspector& f, upload_slots& x) {
-  return f(x.uploads);
-}
 
 struct wire_job_upload {
   std::uint64_t upload = 0;
@@ -351,29 +239,17 @@ struct wire_job_upload {
   std::uint32_t program = 0;  ///< index in [jobs.programs], sorted by name
   std::string function;       ///< name of the function that made the result; for log and error texts
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_job_upload& x) {
-  return f(x.upload, x.job, x.partition, x.slot, x.offset, x.bytes, x.program, x.function);
-}
 
 /// In a pool: job results, each for a device program.
 struct upload_jobs {
   std::vector<wire_job_upload> uploads;
 };
-template <class Inspector>
-auto inspect(Inspector& f, upload_jobs& x) {
-  return f(x.uploads);
-}
 
 /// Nothing more will follow: finish work in progress, let the sink finish if the stream is complete, and exit
 /// 0.
 struct stop_owner {
   bool whole = false;
 };
-template <class Inspector>
-auto inspect(Inspector& f, stop_owner& x) {
-  return f(x.whole);
-}
 
 // ---- owner process -> session -----------------------------------------------------------------------------
 
@@ -384,29 +260,17 @@ struct communicator_changed {
   std::string cause;
   std::string id;  ///< if not empty: the answer to draw_id
 };
-template <class Inspector>
-auto inspect(Inspector& f, communicator_changed& x) {
-  return f(x.number, x.at, x.cause, x.id);
-}
 
 struct owner_opened {
   std::string kind;
   std::string name;
   std::string uuid;  ///< empty: none
 };
-template <class Inspector>
-auto inspect(Inspector& f, owner_opened& x) {
-  return f(x.kind, x.name, x.uuid);
-}
 
 /// The device has copied these slots.
 struct slots_copied {
   std::vector<std::uint64_t> uploads;
 };
-template <class Inspector>
-auto inspect(Inspector& f, slots_copied& x) {
-  return f(x.uploads);
-}
 
 struct wire_delivery {
   std::uint64_t upload = 0;
@@ -419,11 +283,6 @@ struct wire_delivery {
   std::int64_t released_ns = 0;
   std::int64_t demanded_ns = 0;  ///< when the sink was free for it
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_delivery& x) {
-  return f(x.upload, x.digest, x.submitted_ns, x.copied_ns, x.ready_ns, x.taken_ns, x.released_ns,
-           x.demanded_ns);
-}
 
 /// The sink has taken these batches. Counts are of this incarnation.
 struct batches_delivered {
@@ -435,10 +294,6 @@ struct batches_delivered {
   bool snapshots = false;  ///< `snapshot` covers everything up to the last of `deliveries`
   std::string snapshot;
 };
-template <class Inspector>
-auto inspect(Inspector& f, batches_delivered& x) {
-  return f(x.deliveries, x.digests, x.uploads, x.bytes, x.pinned, x.snapshots, x.snapshot);
-}
 
 struct wire_job_answer {
   std::uint64_t upload = 0;
@@ -446,10 +301,6 @@ struct wire_job_answer {
   std::string text;       ///< why there is no result
   std::string bytes;      ///< the program's result
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_job_answer& x) {
-  return f(x.upload, x.how, x.text, x.bytes);
-}
 
 /// In a pool, instead of batches_delivered: the results of device programs for these jobs.
 struct jobs_answered {
@@ -458,26 +309,14 @@ struct jobs_answered {
   std::uint64_t bytes = 0;
   bool pinned = false;
 };
-template <class Inspector>
-auto inspect(Inspector& f, jobs_answered& x) {
-  return f(x.answers, x.uploads, x.bytes, x.pinned);
-}
 
 /// The sink cannot be replayed: the run fails if this process dies.
 struct owner_irreplaceable {};
-template <class Inspector>
-auto inspect(Inspector& f, owner_irreplaceable&) {
-  return f();
-}
 
 struct wire_gpu_process {
   std::uint64_t pid = 0;
   std::uint64_t bytes = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_gpu_process& x) {
-  return f(x.pid, x.bytes);
-}
 
 /// The answer to map_partition: the device can read the partition.
 struct partition_attached {
@@ -486,19 +325,10 @@ struct partition_attached {
   bool pinned = false;
   std::uint64_t took_ns = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, partition_attached& x) {
-  return f(x.partition, x.bytes, x.pinned, x.took_ns);
-}
 
 /// The processes that NVML sees on the GPU; first sent some time after owner_opened, then repeatedly.
 struct gpu_processes_seen {
   std::vector<wire_gpu_process> processes;
 };
-template <class Inspector>
-auto inspect(Inspector& f, gpu_processes_seen& x) {
-  return f(x.processes);
-}
 
-}  // namespace protocol
-}  // namespace penstock
+}  // namespace penstock::protocol

@@ -97,10 +97,7 @@ result<Variant> decode(std::uint32_t type, std::span<const char> payload) {
 template <class Variant>
 result<void> append_frame(std::vector<char>& to, const Variant& message) {
   byte_counter counted;
-  const auto inspected = [&message](auto& with) {
-    std::visit([&](const auto& m) { with(const_cast<std::remove_cvref_t<decltype(m)>&>(m)); }, message);
-  };
-  inspected(counted);
+  std::visit(counted, message);
   if (counted.bytes() > frame_bytes_max) {
     return refuse(errc::protocol, "a message of type {} has {} bytes, but at most {} can be sent",
                   message.index(), counted.bytes(), frame_bytes_max);
@@ -111,7 +108,7 @@ result<void> append_frame(std::vector<char>& to, const Variant& message) {
   to.resize(begin + sizeof header + counted.bytes());
   std::memcpy(to.data() + begin, &header, sizeof header);
   byte_writer written(to.data() + begin + sizeof header);
-  inspected(written);
+  std::visit(written, message);
   return {};
 }
 

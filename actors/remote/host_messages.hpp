@@ -53,72 +53,40 @@ struct host_hello {
   std::uint32_t cores = 1;    ///< cores that these workers may use
   std::uint32_t workers_of_all = 1;  ///< workers for all sessions of this host
 };
-template <class Inspector>
-auto inspect(Inspector& f, host_hello& x) {
-  return f(x.magic, x.version, x.penstock, x.name, x.pid, x.process, x.workers, x.cores, x.workers_of_all);
-}
 
 /// A fact about a program that must be the same on both sides: "Python", "3.11.2".
 struct wire_fact {
   std::string name;
   std::string value;
 };
-template <class Inspector>
-auto inspect(Inspector& f, wire_fact& x) {
-  return f(x.name, x.value);
-}
 
 struct dataset_found {
   protocol::dataset_described dataset;
   std::vector<wire_fact> program{};  ///< only for a custom dataset
 };
-template <class Inspector>
-auto inspect(Inspector& f, dataset_found& x) {
-  return f(x.dataset, x.program);
-}
 
 /// Instead of dataset_found, for a pool.
 struct program_found {
   std::vector<wire_fact> facts;
 };
-template <class Inspector>
-auto inspect(Inspector& f, program_found& x) {
-  return f(x.facts);
-}
 
 /// The host cannot work for the session. When sent later: no worker of this host can load anything.
 struct cannot_join {
   std::string why;
 };
-template <class Inspector>
-auto inspect(Inspector& f, cannot_join& x) {
-  return f(x.why);
-}
 
 struct place_started {
   std::int32_t pid = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, place_started& x) {
-  return f(x.pid);
-}
 
 struct place_not_started {
   std::string why;
 };
-template <class Inspector>
-auto inspect(Inspector& f, place_not_started& x) {
-  return f(x.why);
-}
 
 /// Frames of the worker's link, except those of loaded batches.
 struct from_place {
   std::string frame;
 };
-template <class Inspector>
-auto inspect(Inspector& f, from_place& x) {
-  return f(x.frame);
-}
 
 /// A batch is loaded. The next `bytes` bytes are the beginning of its slot; then comes their xxHash3 (8 bytes), if the session
 /// asked for it.
@@ -130,10 +98,6 @@ struct batch_follows {
   std::string report;   ///< the worker's batch_loaded, as a frame
   bool packed = false;  ///< the bytes are compressed (packing.hpp)
 };
-template <class Inspector>
-auto inspect(Inspector& f, batch_follows& x) {
-  return f(x.slot, x.generation, x.rows, x.bytes, x.report, x.packed);
-}
 
 /// The running job has ended. The next `bytes` bytes are its result or its error (arena::job_exception_text);
 /// their digest follows, as after batch_follows.
@@ -142,20 +106,12 @@ struct job_over {
   std::int64_t busy_ns = 0;
   std::uint64_t bytes = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, job_over& x) {
-  return f(x.how, x.busy_ns, x.bytes);
-}
 
 /// The host's answer to file_offered.
 struct file_answer {
   std::uint64_t number = 0;
   bool wanted = false;  ///< true: the session must send the file; false: the host has the file, or the file was withdrawn
 };
-template <class Inspector>
-auto inspect(Inspector& f, file_answer& x) {
-  return f(x.number, x.wanted);
-}
 
 /// The worker's flight page. Times are ages, because the clocks differ.
 struct flight_seen {
@@ -174,19 +130,10 @@ struct flight_seen {
   std::uint64_t sample = 0;   ///< the index of the sample with that name
   std::uint32_t attempt = 0;  ///< 0: it loads no sample
 };
-template <class Inspector>
-auto inspect(Inspector& f, flight_seen& x) {
-  return f(x.word, x.heartbeats, x.samples_done, x.private_bytes, x.resident_bytes, x.sample_name, x.since_ns, x.reads_since_ns,
-           x.mark, x.cpu_ns, x.core_wait_ns, x.traced, x.sample, x.attempt);
-}
 
 struct output_line {
   std::string line;
 };
-template <class Inspector>
-auto inspect(Inspector& f, output_line& x) {
-  return f(x.line);
-}
 
 struct place_ended {
   std::int32_t pid = 0;
@@ -194,44 +141,24 @@ struct place_ended {
   std::int32_t code = 0;
   std::string last_output;
 };
-template <class Inspector>
-auto inspect(Inspector& f, place_ended& x) {
-  return f(x.pid, x.how, x.code, x.last_output);
-}
 
 struct host_leaves {};
-template <class Inspector>
-auto inspect(Inspector& f, host_leaves&) {
-  return f();
-}
 
 /// Any other message is a sign of life, too.
 struct pong {
   std::uint64_t number = 0;  ///< number of the ping that this answers; 0: unasked, while a long transfer is being received
   std::int64_t cpu_ns = 0;  ///< processor time of this connection and its workers, since it joined
 };
-template <class Inspector>
-auto inspect(Inspector& f, pong& x) {
-  return f(x.number, x.cpu_ns);
-}
 
 /// How many workers of this host the session may have now (rule H14).
 struct host_offers {
   std::uint32_t workers = 1;
 };
-template <class Inspector>
-auto inspect(Inspector& f, host_offers& x) {
-  return f(x.workers);
-}
 
 /// The host has no worker for this call.
 struct host_busy {
   std::string why;
 };
-template <class Inspector>
-auto inspect(Inspector& f, host_busy& x) {
-  return f(x.why);
-}
 
 // ---- session -> host ----------------------------------------------------------------------------------------
 
@@ -244,50 +171,26 @@ struct welcome {
   std::uint64_t marks_bytes = 0;  ///< size of the file in which jobs mark their progress
   std::uint64_t nonce = 0;        ///< distinguishes pools, whose files have the same numbers
 };
-template <class Inspector>
-auto inspect(Inspector& f, welcome& x) {
-  return f(x.session, x.config, x.digests, x.program, x.code_bytes, x.marks_bytes, x.nonce);
-}
 
 /// `for_good`: trying again would not help.
 struct refused {
   std::string why;
   bool for_good = true;
 };
-template <class Inspector>
-auto inspect(Inspector& f, refused& x) {
-  return f(x.why, x.for_good);
-}
 
 struct place_given {
   std::uint32_t place = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, place_given& x) {
-  return f(x.place);
-}
 
 struct start_place {};
-template <class Inspector>
-auto inspect(Inspector& f, start_place&) {
-  return f();
-}
 
 struct to_place {
   std::string frame;
 };
-template <class Inspector>
-auto inspect(Inspector& f, to_place& x) {
-  return f(x.frame);
-}
 
 struct signal_place {
   std::int32_t number = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, signal_place& x) {
-  return f(x.number);
-}
 
 /// Run this. The next `bytes` bytes are its argument.
 struct job_follows {
@@ -297,54 +200,30 @@ struct job_follows {
   std::int64_t limit_ns = 0;
   std::uint64_t bytes = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, job_follows& x) {
-  return f(x.job, x.function, x.attempt, x.limit_ns, x.bytes);
-}
 
 /// Later jobs may need this file of the session's program.
 struct file_offered {
   std::uint64_t number = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, file_offered& x) {
-  return f(x.number);
-}
 
 struct file_follows {
   std::uint64_t number = 0;
   std::uint64_t bytes = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, file_follows& x) {
-  return f(x.number, x.bytes);
-}
 
 /// The bytes of this slot were damaged; in a pool, those of the last result.
 struct send_again {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, send_again& x) {
-  return f(x.slot, x.generation);
-}
 
 struct session_over {};
-template <class Inspector>
-auto inspect(Inspector& f, session_over&) {
-  return f();
-}
 
 struct ping {
   std::uint64_t number = 0;
   std::int64_t waited_ns = 0;  ///< how long the session's consumer has waited so far
   std::uint32_t workers = 0;   ///< how many workers of this host may run for the session (rule H16)
 };
-template <class Inspector>
-auto inspect(Inspector& f, ping& x) {
-  return f(x.number, x.waited_ns, x.workers);
-}
 
 /// The first message of a session that has connected to a host.
 struct session_calls {
@@ -354,17 +233,9 @@ struct session_calls {
   std::string session;
   std::uint64_t process = 0;  ///< a random number that distinguishes sessions with the same name
 };
-template <class Inspector>
-auto inspect(Inspector& f, session_calls& x) {
-  return f(x.magic, x.session, x.process);
-}
 
 /// An operator wants this host to leave the session (rule H18).
 struct please_leave {};
-template <class Inspector>
-auto inspect(Inspector& f, please_leave&) {
-  return f();
-}
 
 // ---- both, for penstock doctor ------------------------------------------------------------------------------
 
@@ -374,10 +245,6 @@ struct probe_asked {
   std::uint64_t bytes = 0;
   std::uint64_t wanted = 0;
 };
-template <class Inspector>
-auto inspect(Inspector& f, probe_asked& x) {
-  return f(x.number, x.bytes, x.wanted);
-}
 
 /// `bytes` raw bytes follow.
 struct probe_told {
@@ -386,10 +253,6 @@ struct probe_told {
   std::uint64_t bytes = 0;
   std::string difference;  ///< how the dataset or program that was found differs from the session's; empty: not at all
 };
-template <class Inspector>
-auto inspect(Inspector& f, probe_told& x) {
-  return f(x.number, x.unix_ns, x.bytes, x.difference);
-}
 
 using from_host = std::variant<host_hello, dataset_found, cannot_join, place_started, place_not_started, from_place, batch_follows,
                                flight_seen, output_line, place_ended, host_leaves, pong, host_busy, program_found, job_over,
