@@ -1,7 +1,6 @@
 #include "python/core/session_core.hpp"
 
 #include <condition_variable>
-#include <thread>
 #include <utility>
 
 namespace penstock::python {

@@ -276,34 +276,8 @@ class remote_traceback(Exception):
         return f'\n"""\n{self.tb}"""'
 
 
-_BY_CODE: dict[str, type[error]] = {
-    kind.code: kind
-    for kind in (
-        config_error,
-        usage_error,
-        io_error,
-        dataset_error,
-        sample_error,
-        out_of_memory_error,
-        system_error,
-        worker_program_error,
-        workers_exhausted_error,
-        protocol_error,
-        quarantine_full_error,
-        device_unavailable_error,
-        device_out_of_memory_error,
-        device_busy_error,
-        device_poisoned_error,
-        device_hardware_error,
-        device_image_error,
-        state_mismatch_error,
-        sink_error,
-        stopped_error,
-        timed_out_error,
-        group_failed_error,
-        job_failed_error,
-    )
-}
+# Only the kinds that C++ knows have a code of their own.
+_BY_CODE: dict[str, type[error]] = {kind.code: kind for name in __all__ if "code" in vars(kind := globals()[name])}
 
 
 for _name in __all__:  # under the names that programs use

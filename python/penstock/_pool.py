@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Optional, TypeVar, overload
 
 from penstock import _core, _hosts, _parts
-from penstock._arguments import LARGEST, NUMBER_OF_WORKERS, check_seconds, whole_number
+from penstock._arguments import LARGEST, check_seconds, whole_number
 from penstock._config import Path, load_config
 from penstock._control import Control
 from penstock._errors import usage_error, workers_exhausted_error

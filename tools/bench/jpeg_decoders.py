@@ -13,10 +13,10 @@ import glob
 import json
 import math
 import os
-import resource
 import subprocess
-import sys
 import tempfile
+
+from penstock_json import penstock_in, processor_seconds
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CONFIG = """
@@ -47,13 +47,8 @@ class bench:
         with open(file, "w") as out:
             out.write(CONFIG % (os.path.abspath(self.given.folder), batch, epochs, str(shuffle).lower(),
                                 self.given.workers, image))
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([os.path.join(self.given.bin, "penstock"), "run", file, "--json", "--quiet", *options],
-                              capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(done.stderr + done.stdout)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return json.loads(done.stdout), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        before = processor_seconds()
+        return penstock_in(self.given.bin)("run", file, *options), processor_seconds() - before
 
     def rate(self, image, guess):
         epochs = max(3, math.ceil(self.given.seconds * guess / self.samples) + 1)

@@ -17,12 +17,12 @@ import random
 import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
 import penstock
+from penstock_json import penstock_in
 
 try:
     import torch
@@ -57,11 +57,7 @@ def draw(folder, count):
 
 
 def from_the_command(config, *options):
-    program = os.path.join(os.environ["PENSTOCK_BIN"], "penstock") if "PENSTOCK_BIN" in os.environ else shutil.which("penstock")
-    done = subprocess.run([program, "run", config, "--json", "--quiet", *options], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(done.stderr + done.stdout)
-    return json.loads(done.stdout)
+    return penstock_in(os.environ.get("PENSTOCK_BIN") or os.path.dirname(shutil.which("penstock")))("run", config, *options)
 
 
 def from_python(config, **options):
