@@ -1,6 +1,6 @@
 #include "actors/protocol/config_bytes.hpp"
 
-#include "actors/protocol/message_bytes.hpp"
+#include "actors/protocol/whole_message.hpp"
 
 namespace penstock {
 
@@ -22,12 +22,7 @@ namespace penstock {
 namespace protocol {
 
 std::string config_as_bytes(const config& settings) {
-  byte_counter counted;
-  counted(settings);
-  std::string bytes(counted.bytes(), '\0');
-  byte_writer written(bytes.data());
-  written(settings);
-  return bytes;
+  return message_as<std::string>(settings);
 }
 
 result<config> config_from_bytes(std::string_view bytes) {
