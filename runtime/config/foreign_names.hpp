@@ -8,9 +8,9 @@
 namespace penstock::config_file {
 
 struct foreign_name {
-  std::string_view name;  ///< in lower case, with '_'
-  std::string_view key;   ///< path of the key that does the same here; empty: there is none; see `note`
-  std::string_view note;  ///< a sentence for the help line; may be empty
+  std::string_view names;  ///< in lower case, with '_'; a blank after each but the last
+  std::string_view key;    ///< path of the key that does the same here; empty: there is none; see `note`
+  std::string_view note;   ///< a sentence for the help line; may be empty
 };
 
 std::span<const foreign_name> foreign_names();
