@@ -5,8 +5,6 @@
 #include <link.h>
 #include <unistd.h>
 
-#include <string>
-
 namespace penstock::child {
 namespace {
 

@@ -1,6 +1,5 @@
 #include "actors/gpu_owner/npy_sink.hpp"
 
-#include "runtime/base/text.hpp"
 #include "runtime/sink/npy_manifest.hpp"
 #include "runtime/sink/npy_writer.hpp"
 

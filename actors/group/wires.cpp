@@ -4,8 +4,6 @@
 
 #include <boost/asio/post.hpp>
 
-#include <optional>
-
 namespace penstock::group {
 namespace {
 

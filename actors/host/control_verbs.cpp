@@ -9,7 +9,6 @@
 #include "runtime/telemetry/report_json.hpp"
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>

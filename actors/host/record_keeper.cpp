@@ -13,7 +13,6 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <optional>
 
 namespace penstock::host {
 namespace {

@@ -1,6 +1,5 @@
 #include "actors/host/run.hpp"
 
-#include "actors/caf/caf.hpp"
 #include "actors/host/fresh_thread.hpp"
 #include "actors/host/pipeline_view.hpp"
 #include "actors/host/worker_rules.hpp"

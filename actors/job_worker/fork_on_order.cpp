@@ -19,7 +19,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 
 namespace penstock {
 namespace {

@@ -15,7 +15,6 @@
 
 #include <cstdio>
 #include <deque>
-#include <memory>
 #include <optional>
 
 namespace penstock {

@@ -4,11 +4,8 @@
 
 #include "runtime/schedule/job_bounds.hpp"
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 namespace penstock::jobs {

@@ -7,7 +7,6 @@
 #include "runtime/base/upload_order.hpp"
 #include "runtime/schedule/device_queue.hpp"
 
-#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <variant>

@@ -21,8 +21,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <thread>
 
 namespace penstock::jobs {
 

@@ -9,7 +9,6 @@
 #include "runtime/arena/job_slot.hpp"
 #include "runtime/schedule/job_book.hpp"
 
-#include <map>
 #include <memory>
 #include <vector>
 

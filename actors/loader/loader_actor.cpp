@@ -1,6 +1,5 @@
 #include "actors/loader/loader_actor.hpp"
 
-#include "actors/caf/caf.hpp"
 #include "actors/child/child.hpp"
 #include "actors/loader/lease_runner.hpp"
 #include "actors/loader/loader_book.hpp"

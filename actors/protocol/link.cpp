@@ -1,7 +1,5 @@
 #include "actors/protocol/link.hpp"
 
-#include <sys/socket.h>
-
 #include <cerrno>
 
 namespace penstock::protocol {

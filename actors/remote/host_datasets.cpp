@@ -4,7 +4,6 @@
 #include "actors/remote/agreement.hpp"
 #include "actors/remote/dataset_program.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/text.hpp"
 
 #include <algorithm>
 #include <iterator>

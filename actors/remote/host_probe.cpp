@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 namespace penstock::hosts {

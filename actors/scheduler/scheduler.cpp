@@ -3,10 +3,8 @@
 #include "actors/caf/caf.hpp"
 #include "actors/scheduler/scheduler_state.hpp"
 #include "runtime/base/log.hpp"
-#include "runtime/base/text.hpp"
 
 #include <iterator>
-#include <set>
 
 namespace penstock::scheduler {
 namespace {

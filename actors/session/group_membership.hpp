@@ -11,7 +11,6 @@
 #include <penstock/config.hpp>
 #include <penstock/session.hpp>
 
-#include <cstdint>
 #include <string>
 
 namespace penstock::session {

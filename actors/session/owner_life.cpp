@@ -1,6 +1,5 @@
 #include "actors/session/owner_life.hpp"
 
-#include "actors/caf/caf.hpp"
 #include "actors/host/fresh_thread.hpp"
 #include "runtime/base/exit_codes.hpp"
 #include "runtime/base/log.hpp"

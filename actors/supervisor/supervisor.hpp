@@ -27,7 +27,6 @@
 #include <penstock/report.hpp>
 
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace penstock::supervisor {

@@ -9,7 +9,6 @@
 
 #include "runtime/base/units.hpp"
 
-#include <cstddef>
 #include <cstdint>
 
 namespace penstock::arena {

@@ -3,9 +3,7 @@
 #include "runtime/base/text.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstring>
 
 namespace penstock::arena {
 namespace {

@@ -2,7 +2,6 @@
 
 #include "runtime/base/xxh3_functions.hpp"
 
-#include <memory>
 #include <new>
 
 namespace penstock {

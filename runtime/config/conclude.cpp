@@ -1,6 +1,5 @@
 #include "runtime/config/conclude.hpp"
 
-#include "runtime/config/rules.hpp"
 #include "runtime/config/validate.hpp"
 
 #include <fmt/core.h>

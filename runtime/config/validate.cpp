@@ -2,7 +2,6 @@
 
 #include "runtime/base/launcher_environment.hpp"
 #include "runtime/config/key_table.hpp"
-#include "runtime/config/rules.hpp"
 
 #include <fmt/core.h>
 

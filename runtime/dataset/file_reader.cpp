@@ -8,7 +8,6 @@
 #include <penstock/dataset.hpp>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>

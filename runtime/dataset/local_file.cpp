@@ -4,7 +4,6 @@
 #include "runtime/dataset/file_reader.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 

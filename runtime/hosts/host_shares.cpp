@@ -1,7 +1,6 @@
 #include "runtime/hosts/host_shares.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace penstock::hosts {

@@ -2,8 +2,6 @@
 
 #include <boost/asio/post.hpp>
 
-#include <utility>
-
 namespace penstock::group {
 
 void name_lookup::ask(std::function<void(addresses)> found) {

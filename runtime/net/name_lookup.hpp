@@ -7,7 +7,6 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>

@@ -17,7 +17,6 @@
 #include <cstring>
 #include <fstream>
 #include <random>
-#include <string_view>
 
 namespace penstock::group {
 namespace {

@@ -11,7 +11,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <vector>
 
 namespace penstock::process {
 namespace {

@@ -1,7 +1,6 @@
 #include "runtime/process/cores.hpp"
 
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <charconv>
 #include <optional>

@@ -10,7 +10,6 @@
 #include <csignal>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,5 @@
 #include "runtime/schedule/digest_chain.hpp"
 
-#include "runtime/base/check.hpp"
-
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,7 +1,5 @@
 #include "runtime/schedule/epoch_book.hpp"
 
-#include "runtime/base/check.hpp"
-
 #include <algorithm>
 
 namespace penstock::schedule {

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <map>
-#include <vector>
 
 namespace penstock {
 namespace {

@@ -5,9 +5,6 @@
 #include <penstock/report.hpp>
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 namespace penstock::supervision {

@@ -1,7 +1,6 @@
 #include "runtime/supervision/progress_watch.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace penstock::supervision {
 namespace {

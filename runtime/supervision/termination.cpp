@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
-#include <utility>
 
 namespace penstock::supervision {
 

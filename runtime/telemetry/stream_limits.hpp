@@ -26,7 +26,6 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 #include <sstream>
-#include <string_view>
 
 namespace penstock::cli {
 namespace {

@@ -10,7 +10,6 @@
 #include "runtime/base/clock.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>

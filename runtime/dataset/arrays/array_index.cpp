@@ -21,7 +21,6 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <string>
 
 namespace penstock {
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <csetjmp>
 #include <cstdio>
-#include <cstring>
 
 // jpeglib.h needs FILE to be declared, jerror.h needs the version from jpeglib.h.
 // clang-format off

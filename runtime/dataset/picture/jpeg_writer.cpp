@@ -6,7 +6,6 @@
 
 #include <array>
 #include <csetjmp>
-#include <cstdio>
 #include <cstdlib>
 
 // jpeglib.h needs FILE to be declared.

@@ -6,7 +6,6 @@
 #include "runtime/dataset/picture/box.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 namespace penstock {

@@ -3,7 +3,6 @@
 #include "runtime/base/encoded_picture.hpp"
 #include "runtime/base/stage_range.hpp"
 #include "runtime/base/units.hpp"
-#include "runtime/dataset/picture/orientation.hpp"
 #include "runtime/dataset/picture/png.hpp"
 #include "runtime/dataset/picture/webp.hpp"
 

@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 namespace penstock {

@@ -1,7 +1,6 @@
 #include "runtime/dataset/tar/seek_table.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace penstock {
 namespace {

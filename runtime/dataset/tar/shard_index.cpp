@@ -12,7 +12,6 @@
 #include <array>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>

@@ -6,7 +6,6 @@
 #include "runtime/dataset/tokens/token_types.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 

@@ -2,7 +2,6 @@
 // the sequences, and by workers, which fill them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -1,6 +1,5 @@
 // headroom: compares a program's rate on the session's real feed with its rate if it never waited for data.
 #include "actors/gpu_owner/batch_sink.hpp"
-#include "runtime/base/clock.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/config/limits.hpp"
 #include "runtime/control/control_client.hpp"

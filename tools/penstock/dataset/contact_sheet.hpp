@@ -4,7 +4,6 @@
 
 #include "runtime/base/result.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -21,7 +21,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <mutex>
 #include <string_view>
 #include <thread>

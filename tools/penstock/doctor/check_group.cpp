@@ -1,4 +1,3 @@
-#include "runtime/base/counted.hpp"
 #include "tools/penstock/doctor/row_checks.hpp"
 
 namespace penstock::doctor {

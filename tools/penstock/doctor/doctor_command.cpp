@@ -17,7 +17,6 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <set>
 
 namespace penstock::cli {
 namespace {

@@ -1,6 +1,5 @@
 #include "tools/penstock/group/asked_ranks.hpp"
 
-#include "runtime/base/text.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "tools/penstock/past/choose_past.hpp"
 

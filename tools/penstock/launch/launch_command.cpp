@@ -32,7 +32,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <limits>
 
 namespace penstock::cli {
 namespace {

@@ -3,7 +3,6 @@
 #include "actors/session/pulse.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/telemetry/report_json.hpp"
-#include "tools/penstock/launch/rank_progress.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,9 +11,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <cstdlib>
-#include <string>
 #include <string_view>
 
 namespace penstock::cli {

@@ -14,7 +14,6 @@
 #include <csignal>
 #include <fstream>
 #include <set>
-#include <string>
 
 namespace penstock::cli {
 namespace {

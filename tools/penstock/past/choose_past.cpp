@@ -2,7 +2,6 @@
 
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/control/session_record.hpp"
 #include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 

@@ -16,8 +16,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
-#include <optional>
 #include <utility>
 
 namespace penstock::cli {

@@ -2,7 +2,6 @@
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "actors/remote/hosts_setup.hpp"
 #include "actors/session/group_membership.hpp"
-#include "runtime/base/counted.hpp"
 #include "runtime/base/output_lock.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"

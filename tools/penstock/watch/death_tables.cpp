@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <vector>
 
 namespace penstock::cli {
 

@@ -6,7 +6,6 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
