@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/layout.hpp"
+#include "runtime/base/number.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/thrown.hpp"
@@ -12,13 +13,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 
 namespace penstock::loader {
 namespace {
@@ -29,20 +28,13 @@ constexpr std::size_t values_shown_max = 8;
 
 // ---- arguments
 
-std::optional<std::uint64_t> number_of(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 result<void> take_ranges(by_hand_request& into, std::string_view list) {
   for (std::string_view rest = list;;) {
     const std::size_t comma = rest.find(',');
     const std::string_view one = rest.substr(0, comma);
     const std::size_t dash = one.find('-');
-    const auto first = number_of(one.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : number_of(one.substr(dash + 1));
+    const auto first = whole_number<std::uint64_t>(one.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : whole_number<std::uint64_t>(one.substr(dash + 1));
     if (!first || !last) {
       return refuse(errc::usage, "--load {}: '{}' is not a sample index; write --load 7 or --load 3,7,10-20",
                     printable(list), printable(one));
@@ -57,7 +49,7 @@ result<void> take_ranges(by_hand_request& into, std::string_view list) {
 }
 
 result<void> take_epoch(by_hand_request& into, std::string_view text) {
-  const auto epoch = number_of(text);
+  const auto epoch = whole_number<std::uint64_t>(text);
   if (!epoch)
     return refuse(errc::usage, "--epoch {}: must be a whole number, counted from 0", printable(text));
   into.epoch = *epoch;

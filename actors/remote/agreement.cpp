@@ -1,6 +1,7 @@
 #include "actors/remote/agreement.hpp"
 
 #include "actors/protocol/tensors.hpp"
+#include "runtime/base/file_text.hpp"
 #include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/listing/names.hpp"
@@ -9,8 +10,6 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace penstock::hosts {
 namespace {
@@ -168,9 +167,7 @@ result<void> check_lists(const config& here, const string_map& own) {
   for (const std::string& path : paths) {
     if (own.empty() || !ends_with_any_case(path, ".txt")) continue;
     if (is_url(path)) return refuse(errc::config, "the list '{}' is in object storage, where --data cannot be checked", path);
-    std::ifstream file(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};  // if it cannot be read, the listing reports that later
-    if (auto ok = check_list(path, text, own); !ok) return ok;
+    if (auto ok = check_list(path, text_of_file(path), own); !ok) return ok;  // if it cannot be read, the listing reports that later
   }
   return {};
 }

@@ -1,10 +1,10 @@
 #include "actors/remote/host_security.hpp"
 
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/net/group_secret.hpp"
 #include "runtime/net/tls/stretched_secret.hpp"
 
-#include <charconv>
 
 namespace penstock::hosts {
 namespace {
@@ -19,15 +19,12 @@ constexpr std::string_view salt = "penstock hosts secret 1";
 
 result<group::group_address> parse_address(std::string_view text) {
   const std::size_t colon = text.rfind(':');
-  std::uint16_t port = 0;
   std::string_view host = text.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const char* const end = text.data() + text.size();
-  const char* const digits = colon == std::string_view::npos ? end : text.data() + colon + 1;
-  const auto [stop, status] = std::from_chars(digits, end, port);
-  if (host.empty() || status != std::errc{} || stop != end)
+  const auto port = colon == std::string_view::npos ? std::nullopt : whole_number<std::uint16_t>(text.substr(colon + 1));
+  if (host.empty() || !port)
     return refuse(errc::config, "'{}' is not an address: it must be HOST:PORT", printable(shortened(text, 60)));
-  return group::group_address{group::group_address::kind::tcp, std::string(host), port};
+  return group::group_address{group::group_address::kind::tcp, std::string(host), *port};
 }
 
 result<std::shared_ptr<const group::tls_context>> tls_of_hosts(connection_side side, connected_by who, const group::group_address& at,

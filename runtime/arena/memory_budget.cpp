@@ -1,13 +1,13 @@
 #include "runtime/arena/memory_budget.hpp"
 
 #include "runtime/base/cgroups.hpp"
+#include "runtime/base/file_text.hpp"
+#include "runtime/base/number.hpp"
 #include "runtime/base/units.hpp"
 
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <charconv>
-#include <fstream>
 #include <sstream>
 
 namespace penstock::arena {
@@ -15,19 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string slurp(const fs::path& file) {
-  std::ifstream in(file);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  return text.str();
-}
-
 std::optional<std::uint64_t> number_in(const fs::path& file) {
-  const std::string text = slurp(file);
-  std::uint64_t value = 0;
-  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{}) return std::nullopt;  // missing, or "max"
-  return value;
+  const std::string text = text_of_file(file);
+  return whole_number<std::uint64_t>(std::string_view(text).substr(0, text.find('\n')));  // nothing for "max"
 }
 
 /// The value after `key` in a file of "key value" lines, times `scale` (/proc/meminfo counts in kB).
@@ -59,14 +49,14 @@ void add_cgroup_limits(std::vector<memory_limit>& limits, const fs::path& root) 
     const auto limit = number_in(group.path / files.limit);
     if (!limit || *limit >= no_limit_from) continue;
     const std::uint64_t used = number_in(group.path / files.used).value_or(0);
-    const std::uint64_t cache = field(slurp(group.path / "memory.stat"), files.cache_key).value_or(0);
+    const std::uint64_t cache = field(text_of_file(group.path / "memory.stat"), files.cache_key).value_or(0);
     const std::uint64_t busy = used - std::min(used, cache);
     limits.push_back({"memory cgroup " + group.path.string(), *limit - std::min(*limit, busy), *limit});
   }
 }
 
 std::uint64_t address_space_used(const fs::path& root) {
-  std::istringstream text(slurp(root / "proc/self/statm"));
+  std::istringstream text(text_of_file(root / "proc/self/statm"));
   std::uint64_t pages = 0;
   text >> pages;
   return pages * 4096;
@@ -76,7 +66,7 @@ std::uint64_t address_space_used(const fs::path& root) {
 
 std::vector<memory_limit> memory_limits(const fs::path& root) {
   std::vector<memory_limit> limits;
-  const std::string memory = slurp(root / "proc/meminfo");
+  const std::string memory = text_of_file(root / "proc/meminfo");
   if (const auto available = field(memory, "MemAvailable:", KiB)) {
     limits.push_back({"available memory", *available, field(memory, "MemTotal:", KiB)});
   }

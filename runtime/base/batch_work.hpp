@@ -2,14 +2,14 @@
 // "collate_fn, with the samples [4, 5]". Words for it in log, status and stall.
 #pragma once
 
+#include "runtime/base/number.hpp"
+
 #include <fmt/core.h>
 
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace penstock {
 
@@ -17,9 +17,7 @@ namespace penstock {
 [[nodiscard]] inline std::optional<std::uint64_t> sample_in_work(std::string_view work) {
   constexpr std::string_view start = "sample ";
   if (!work.starts_with(start)) return std::nullopt;
-  std::uint64_t number = 0;
-  const auto [rest, fault] = std::from_chars(work.data() + start.size(), work.data() + work.size(), number);
-  return fault == std::errc() && rest == work.data() + work.size() ? std::optional(number) : std::nullopt;
+  return whole_number<std::uint64_t>(work.substr(start.size()));
 }
 
 /// "loading sample 37", "setting up the dataset", "running collate_fn, with the samples [4, 5]".

@@ -1,11 +1,11 @@
 // What a pool's worker is doing, as a text: "thumbnail (job 17)". The worker writes it (job_runner), the pool reads it.
 #pragma once
 
-#include <charconv>
+#include "runtime/base/number.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <system_error>
 
 namespace penstock {
 
@@ -18,12 +18,10 @@ struct named_job {
 [[nodiscard]] inline std::optional<named_job> job_named(std::string_view name) {
   constexpr std::string_view before_number = " (job ";
   const std::size_t end = name.rfind(before_number);
-  if (end == std::string_view::npos) return std::nullopt;
-  const std::string_view number = name.substr(end + before_number.size());
-  named_job all{name.substr(0, end)};
-  const auto [rest, fault] = std::from_chars(number.data(), number.data() + number.size(), all.job);
-  if (fault != std::errc() || std::string_view(rest, number.data() + number.size()) != ")") return std::nullopt;
-  return all;
+  if (end == std::string_view::npos || !name.ends_with(')')) return std::nullopt;
+  const std::size_t at = end + before_number.size();
+  const auto number = whole_number<std::uint64_t>(name.substr(at, name.size() - 1 - at));
+  return number ? std::optional(named_job{name.substr(0, end), *number}) : std::nullopt;
 }
 
 }  // namespace penstock

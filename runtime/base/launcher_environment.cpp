@@ -1,11 +1,11 @@
 #include "runtime/base/launcher_environment.hpp"
 
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -80,10 +80,7 @@ constexpr std::uint32_t world_size_max = 1'048'576;  // the limit of [sampler] w
 
 template <class Number>
 result<Number> number_in(const std::string& text, const std::string& name) {
-  Number number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, number);
-  if (status == std::errc{} && rest == end) return number;
+  if (const auto number = whole_number<Number>(text)) return *number;
   return refuse(errc::config, "{} is '{}', which is not a whole number", name,
                 printable(shortened(text, 60)));
 }

@@ -1,5 +1,7 @@
 #include "runtime/base/output_lock.hpp"
 
+#include "runtime/base/file_text.hpp"
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 
 #include <fcntl.h>
@@ -10,10 +12,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -26,9 +25,7 @@ constexpr int lock_tries = 100;
 std::optional<pid_t> holder_of(int fd) {
   struct stat facts {};
   if (::fstat(fd, &facts) != 0) return std::nullopt;
-  std::ifstream in("/proc/locks");
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  return lock_holder_in(text, {major(facts.st_dev), minor(facts.st_dev), facts.st_ino});
+  return lock_holder_in(text_of_file("/proc/locks"), {major(facts.st_dev), minor(facts.st_dev), facts.st_ino});
 }
 
 failure locked_by_another(int fd, std::string_view what) {
@@ -79,9 +76,7 @@ std::optional<pid_t> lock_holder_in(std::string_view proc_locks, const locked_fi
     std::istringstream words(line);
     std::string number, kind, rule, access, pid, at;
     if (!(words >> number >> kind >> rule >> access >> pid >> at) || kind == "->" || at != place) continue;
-    pid_t found = 0;
-    const auto [end, status] = std::from_chars(pid.data(), pid.data() + pid.size(), found);
-    if (status == std::errc{} && found > 0) return found;
+    if (const auto found = whole_number<pid_t>(pid); found.value_or(0) > 0) return found;
   }
   return std::nullopt;
 }

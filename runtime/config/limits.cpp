@@ -1,5 +1,6 @@
 #include "runtime/config/limits.hpp"
 
+#include "runtime/base/number.hpp"
 #include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -9,32 +10,20 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <optional>
 
 namespace penstock::config_file {
 namespace {
-
 
 bool is_name_character(char c) noexcept {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
 }
 
-template <class Integer>
-std::optional<Integer> number_from(std::string_view text) {
-  Integer number{};
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, number);
-  if (status != std::errc{} || rest != end) return std::nullopt;
-  return number;
-}
-
 bool is_device(std::string_view name) {
   constexpr std::array<std::string_view, 3> words{"auto", "host", "cuda"};
   if (std::find(words.begin(), words.end(), name) != words.end()) return true;
-  if (name.starts_with("cuda:")) return number_from<std::uint16_t>(name.substr(5)).has_value();
+  if (name.starts_with("cuda:")) return whole_number<std::uint16_t>(name.substr(5)).has_value();
   constexpr std::string_view uuid = "uuid:GPU-";
   const auto is_uuid_character = [](char c) {
     return std::isxdigit(static_cast<unsigned char>(c)) != 0 || c == '-';
@@ -82,14 +71,14 @@ void check_session_name(std::string_view name, std::vector<breach>& found) {
 void check_listen_address(std::string_view address, std::vector<breach>& found) {
   if (address.empty()) return;
   const std::size_t colon = address.rfind(':');
-  const bool sound = colon != std::string_view::npos && number_from<std::uint16_t>(address.substr(colon + 1));
+  const bool sound = colon != std::string_view::npos && whole_number<std::uint16_t>(address.substr(colon + 1));
   if (sound) return;
   const std::string_view port = colon == std::string_view::npos ? std::string_view() : address.substr(colon + 1);
   if (!port.empty() && port.find_first_not_of("0123456789") == std::string_view::npos) {
     found.push_back({breach::whole, "is not an address and a port", fmt::format("the port {} is out of range", port), "ports go from 0 to 65535"});
     return;
   }
-  const bool only_port = number_from<std::uint16_t>(address).has_value();
+  const bool only_port = whole_number<std::uint16_t>(address).has_value();
   found.push_back(
       {breach::whole, "is not an address and a port",
        only_port ? fmt::format("did you mean \"127.0.0.1:{}\"?", address) : "must end with ':' and a port",

@@ -3,6 +3,7 @@
 #include "runtime/base/byte_order_mark.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/member_choice.hpp"
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/dataset/file_reader.hpp"
 #include "runtime/dataset/fingerprint.hpp"
@@ -13,7 +14,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <span>
@@ -58,14 +58,13 @@ result<std::vector<std::uint64_t>> indices_of_text(std::string_view text) {
     line.remove_prefix(std::min(line.size(), line.find_first_not_of(blanks)));
     line = line.substr(0, line.find_last_not_of(blanks) + 1);
     if (line.empty()) continue;
-    std::uint64_t index = 0;
-    const auto [end, status] = std::from_chars(line.data(), line.data() + line.size(), index);
-    if (status != std::errc() || end != line.data() + line.size()) {
+    const auto index = whole_number<std::uint64_t>(line);
+    if (!index) {
       return refuse(errc::dataset,
                     "line {} is '{}': each line must be the index of a sample, a whole number from 0",
                     line_number, printable(shortened(line, 60)));
     }
-    indices.push_back(index);
+    indices.push_back(*index);
   }
   return indices;
 }

@@ -1,8 +1,8 @@
+#include "runtime/base/number.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/device/host_device.hpp"
 #include "runtime/device/make_choice.hpp"
 
-#include <charconv>
 #ifdef PENSTOCK_HAVE_CUDA
 #include "runtime/device/cuda/cuda_device.hpp"
 #endif
@@ -16,11 +16,8 @@ result<device_choice> resolve_cuda([[maybe_unused]] const std::string& choice) {
   if (choice.starts_with("uuid:")) {
     selected.uuid = choice.substr(5);
   } else if (choice.starts_with("cuda:")) {
-    std::uint32_t ordinal = 0;
-    const char* end = choice.data() + choice.size();
-    const auto [rest, status] = std::from_chars(choice.data() + 5, end, ordinal);
-    if (status != std::errc{} || rest != end) return refuse(errc::config, "'{}' names no device", choice);
-    selected.ordinal = ordinal;
+    selected.ordinal = whole_number<std::uint32_t>(std::string_view(choice).substr(5));
+    if (!selected.ordinal) return refuse(errc::config, "'{}' names no device", choice);
   }
   return device_choice{selected};
 #else

@@ -1,9 +1,9 @@
 #include "runtime/group/group_address.hpp"
 
 #include "runtime/base/fnv1a.hpp"
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 
-#include <charconv>
 #include <string_view>
 
 namespace penstock::group {
@@ -40,14 +40,12 @@ result<group_address> parse_address(std::string_view text) {
   }
   const std::size_t colon = rest.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return refused();
-  std::uint16_t port = 0;
-  const char* const end = rest.data() + rest.size();
-  const auto [stop, status] = std::from_chars(rest.data() + colon + 1, end, port);
-  if (status != std::errc{} || stop != end) return refused();
+  const auto port = whole_number<std::uint16_t>(rest.substr(colon + 1));
+  if (!port) return refused();
   std::string_view host = rest.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   if (host.empty()) return refused();
-  return group_address{group_address::kind::tcp, std::string(host), port};
+  return group_address{group_address::kind::tcp, std::string(host), *port};
 }
 
 std::string socket_name(std::uint32_t user, const std::string& job, const std::string& session) {

@@ -1,10 +1,11 @@
 #include "runtime/group/rank_files.hpp"
 
+#include "runtime/base/number.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <filesystem>
 
 namespace penstock::group {
@@ -18,9 +19,7 @@ bool ends_in(std::string_view name, std::uint32_t rank) {
   const auto behind =
       std::find_if(name.rbegin(), name.rend(), [](unsigned char c) { return std::isdigit(c) == 0; });
   const std::string_view digits = name.substr(static_cast<std::size_t>(name.rend() - behind));
-  std::uint32_t number = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (digits.empty() || status != std::errc{} || number != rank) return false;
+  if (whole_number<std::uint32_t>(digits) != rank) return false;
   const std::string_view before = name.substr(0, name.size() - digits.size());
   return before.empty() || !is_letter_or_digit(before.back()) || before.ends_with("rank");
 }
@@ -61,10 +60,9 @@ std::string sink_of_rank(const std::string& sink, std::uint32_t rank) {
 std::string address_of_rank(const std::string& listen, std::uint32_t rank) {
   const std::size_t colon = listen.rfind(':');
   if (colon == std::string::npos) return listen;
-  std::uint32_t port = 0;
-  const char* const end = listen.data() + listen.size();
-  if (std::from_chars(listen.data() + colon + 1, end, port).ptr != end || port == 0) return listen;
-  return fmt::format("{}:{}", listen.substr(0, colon), port + rank);
+  const auto port = whole_number<std::uint32_t>(std::string_view(listen).substr(colon + 1));
+  if (port.value_or(0) == 0) return listen;
+  return fmt::format("{}:{}", listen.substr(0, colon), *port + rank);
 }
 
 }  // namespace penstock::group

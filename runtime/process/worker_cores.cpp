@@ -1,14 +1,13 @@
 #include "runtime/process/worker_cores.hpp"
 
+#include "runtime/base/file_text.hpp"
+#include "runtime/base/number.hpp"
 #include "runtime/process/cores.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 #include <system_error>
 
@@ -20,11 +19,6 @@ struct known_gpu {
   std::string model;
   std::string uuid;
 };
-
-std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// "Model: 		 NVIDIA H100" -> "NVIDIA H100"
 std::string field(std::string_view text, std::string_view name) {
@@ -41,18 +35,11 @@ std::vector<known_gpu> gpus_below(const std::filesystem::path& root) {
   std::vector<known_gpu> found;
   std::error_code status;
   for (const auto& entry : std::filesystem::directory_iterator(root / "proc/driver/nvidia/gpus", status)) {
-    const std::string text = text_of(entry.path() / "information");
+    const std::string text = text_of_file(entry.path() / "information");
     found.push_back({entry.path().filename().string(), field(text, "Model"), field(text, "GPU UUID")});
   }
   std::ranges::sort(found, {}, &known_gpu::pci);
   return found;
-}
-
-std::optional<std::size_t> number_of(std::string_view text) {
-  std::size_t number = 0;
-  const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (fault != std::errc() || rest != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 /// Whether all GPUs are of one model. CUDA numbers GPUs by speed, and equal ones by address.
@@ -64,7 +51,7 @@ bool numbers_follow_addresses(const std::vector<known_gpu>& gpus) {
 /// may mean any GPU; "-1" means none.
 std::vector<known_gpu> named(std::string_view entry, const std::vector<known_gpu>& gpus) {
   std::vector<known_gpu> found;
-  if (const auto number = number_of(entry); number && numbers_follow_addresses(gpus)) {
+  if (const auto number = whole_number<std::size_t>(entry); number && numbers_follow_addresses(gpus)) {
     if (*number < gpus.size()) found.push_back(gpus[*number]);
     return found;
   }
@@ -98,7 +85,7 @@ std::vector<known_gpu> candidates_of(std::string_view device, const char* visibl
   if (device.starts_with("uuid:")) return named(device.substr(5), gpus);
   const auto list = visible_gpus(visible, gpus);
   if (device.starts_with("cuda:")) {
-    const auto number = number_of(device.substr(5));
+    const auto number = whole_number<std::size_t>(device.substr(5));
     return number && *number < list.size() ? list[*number] : std::vector<known_gpu>{};
   }
   std::vector<known_gpu> any;
@@ -107,7 +94,7 @@ std::vector<known_gpu> candidates_of(std::string_view device, const char* visibl
 }
 
 bool has_several_nodes(const std::filesystem::path& root) {
-  return parse_core_list(text_of(root / "sys/devices/system/node/online")).size() > 1;
+  return parse_core_list(text_of_file(root / "sys/devices/system/node/online")).size() > 1;
 }
 
 }  // namespace
@@ -116,13 +103,13 @@ std::optional<gpu_place> find_gpu_place(const std::string& device, const char* v
   if (!has_several_nodes(root)) return std::nullopt;
   std::optional<int> node;
   for (const known_gpu& gpu : candidates_of(device, visible, gpus_below(root))) {
-    const std::string text = text_of(root / "sys/bus/pci/devices" / gpu.pci / "numa_node");
-    const auto one = number_of(std::string_view(text).substr(0, text.find('\n')));  // -1: the kernel does not know
+    const std::string text = text_of_file(root / "sys/bus/pci/devices" / gpu.pci / "numa_node");
+    const auto one = whole_number<std::size_t>(std::string_view(text).substr(0, text.find('\n')));  // -1: the kernel does not know
     if (!one || (node && *node != static_cast<int>(*one))) return std::nullopt;
     node = static_cast<int>(*one);
   }
   if (!node) return std::nullopt;
-  return gpu_place{*node, parse_core_list(text_of(root / fmt::format("sys/devices/system/node/node{}/cpulist", *node)))};
+  return gpu_place{*node, parse_core_list(text_of_file(root / fmt::format("sys/devices/system/node/node{}/cpulist", *node)))};
 }
 
 std::vector<int> worker_cores::of(std::uint32_t place) const {

@@ -1,5 +1,6 @@
 #include "runtime/storage/attempt.hpp"
 
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/storage/listing_page.hpp"
@@ -7,7 +8,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <strings.h>
 
 namespace penstock {
@@ -31,11 +31,7 @@ bool is_success(int status) noexcept {
 std::optional<std::uint64_t> whole_of(std::string_view content_range) {
   const std::size_t slash = content_range.rfind('/');
   if (slash == std::string_view::npos) return std::nullopt;
-  const std::string_view digits = content_range.substr(slash + 1);
-  std::uint64_t bytes = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
-  if (digits.empty() || status != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-  return bytes;
+  return whole_number<std::uint64_t>(content_range.substr(slash + 1));
 }
 
 }  // namespace

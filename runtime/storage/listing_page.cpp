@@ -1,5 +1,7 @@
 #include "runtime/storage/listing_page.hpp"
 
+#include "runtime/base/number.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -85,10 +87,9 @@ result<listing_page> parse_listing_page(std::string_view xml) {
     listed_object one;
     one.key = unescaped(first_element(*contents, "Key"));
     one.tag = unescaped(first_element(*contents, "ETag"));
-    const std::string_view size = first_element(*contents, "Size");
-    const auto [end, status] = std::from_chars(size.data(), size.data() + size.size(), one.bytes);
-    if (one.key.empty() || status != std::errc{} || end != size.data() + size.size())
-      return refuse(errc::io, "the list has an object without a key or a size");
+    const auto size = whole_number<decltype(one.bytes)>(first_element(*contents, "Size"));
+    if (one.key.empty() || !size) return refuse(errc::io, "the list has an object without a key or a size");
+    one.bytes = *size;
     page.objects.push_back(std::move(one));
   }
   if (first_element(xml, "IsTruncated") == "true") {

@@ -1,15 +1,12 @@
 #include "runtime/telemetry/metrics_server.hpp"
 
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
-
-#include <charconv>
-#include <optional>
-#include <system_error>
 
 namespace penstock::telemetry {
 namespace {
@@ -31,12 +28,10 @@ result<tcp::endpoint> endpoint_of(const std::string& listen) {
   if (host.empty() || host == "localhost") host = "127.0.0.1";
   boost::system::error_code status;
   const auto address = boost::asio::ip::make_address(host, status);
-  std::uint16_t port = 0;
-  const char* const end = listen.data() + listen.size();
-  const auto [rest, code] = std::from_chars(listen.data() + (colon == std::string::npos ? 0 : colon + 1), end, port);
-  if (status || colon == std::string::npos || code != std::errc() || rest != end)
+  const auto port = whole_number<std::uint16_t>(std::string_view(listen).substr(colon == std::string::npos ? 0 : colon + 1));
+  if (status || colon == std::string::npos || !port)
     return refuse(errc::config, "listening for metrics: '{}' is not an IP address and port, such as 127.0.0.1:9464", printable(listen));
-  return tcp::endpoint(address, port);
+  return tcp::endpoint(address, *port);
 }
 
 std::string text_of(const tcp::endpoint& where) {

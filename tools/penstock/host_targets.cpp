@@ -1,8 +1,8 @@
 #include "tools/penstock/host_targets.hpp"
 
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 
-#include <charconv>
 
 namespace penstock::cli {
 namespace {
@@ -17,10 +17,8 @@ std::optional<host_target> parse_host_target(std::string_view text) {
   text.remove_prefix(host_prefix.size());
   const std::size_t at = text.rfind(worker_part);
   if (at == std::string_view::npos) return host_target{std::string(text)};
-  std::uint32_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data() + at + worker_part.size(), end, number);
-  if (at == 0 || status != std::errc{} || rest != end) return std::nullopt;
+  const auto number = whole_number<std::uint32_t>(text.substr(at + worker_part.size()));
+  if (at == 0 || !number) return std::nullopt;
   return host_target{std::string(text.substr(0, at)), number};
 }
 

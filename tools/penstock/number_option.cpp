@@ -1,5 +1,6 @@
 #include "tools/penstock/number_option.hpp"
 
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 
@@ -8,25 +9,10 @@
 #include <CLI/Formatter.hpp>
 #include <fmt/core.h>
 
-#include <charconv>
-#include <optional>
-
 namespace penstock::cli {
-namespace {
-
-/// Nothing for text that is not a 64-bit decimal number.
-std::optional<std::uint64_t> number_of(const std::string& text) {
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, value);
-  if (status != std::errc{} || rest != end) return std::nullopt;
-  return value;
-}
-
-}  // namespace
 
 std::string trouble_with_number(const std::string& text, number_range range) {
-  const auto value = number_of(text);
+  const auto value = whole_number<std::uint64_t>(text);
   if (value && *value >= range.least && *value <= range.most) return {};
   return fmt::format("'{}': must be a whole number from {} to {}", printable(text), range.least, range.most);
 }
@@ -46,7 +32,7 @@ CLI::Option* takes_whole_number(CLI::Option* option, number_range range) {
       [range](std::string& text) {
         std::string trouble = trouble_with_number(text, range);
         // Without leading zeros, which CLI11 would read as octal.
-        if (trouble.empty()) text = std::to_string(*number_of(text));
+        if (trouble.empty()) text = std::to_string(*whole_number<std::uint64_t>(text));
         return trouble;
       },
       ""));

@@ -1,6 +1,7 @@
 #include "tools/penstock/targets.hpp"
 
-#include <charconv>
+#include "runtime/base/number.hpp"
+
 
 namespace penstock::cli {
 
@@ -11,11 +12,8 @@ std::optional<target> parse_target(std::string_view text) {
   if (text == "all") return target{target_kind::all, 0};
   constexpr std::string_view prefix = "worker/";
   if (!text.starts_with(prefix)) return std::nullopt;
-  std::uint32_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data() + prefix.size(), end, number);
-  if (status != std::errc{} || rest != end) return std::nullopt;
-  return target{target_kind::worker, number};
+  const auto number = whole_number<std::uint32_t>(text.substr(prefix.size()));
+  return number ? std::optional(target{target_kind::worker, *number}) : std::nullopt;
 }
 
 }  // namespace penstock::cli

@@ -1,7 +1,7 @@
 // penstock-sample-photos FOLDER COUNT: like `penstock sample-photos`, for tests and benchmarks.
+#include "runtime/base/number.hpp"
 #include "tools/sample-photos/sample_photos.hpp"
 
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 
@@ -10,10 +10,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: penstock-sample-photos FOLDER COUNT\n");
     return 2;
   }
-  int count = 0;
-  const char* const end = argv[2] + std::strlen(argv[2]);
-  const auto [rest, status] = std::from_chars(argv[2], end, count);
-  if (status != std::errc{} || rest != end || count < 1 || count > penstock::sample_photos_max) {
+  const int count = penstock::whole_number<int>(argv[2]).value_or(0);
+  if (count < 1 || count > penstock::sample_photos_max) {
     std::fprintf(stderr, "penstock-sample-photos: '%s' photographs: must be a whole number from 1 to %d\n", argv[2], penstock::sample_photos_max);
     return 2;
   }

@@ -1,5 +1,6 @@
 #include "runtime/dataset/listing/path_pattern.hpp"
 
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 
 #include <glob.h>
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <optional>
 
 namespace penstock {
@@ -39,13 +39,6 @@ std::optional<brace_group> group_at(std::string_view text, std::size_t open) {
   return std::nullopt;
 }
 
-std::optional<std::int64_t> whole_number(std::string_view text) noexcept {
-  std::int64_t value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || status != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 /// The numbers of "000..127" or "0..9..3"; nothing if it is not a range.
 result<std::optional<std::vector<std::string>>> range_of(std::string_view text) {
   const std::size_t first_dots = text.find("..");
@@ -54,13 +47,13 @@ result<std::optional<std::vector<std::string>>> range_of(std::string_view text) 
   std::string_view high = text.substr(first_dots + 2);
   std::int64_t step = 1;
   if (const std::size_t dots = high.find(".."); dots != std::string_view::npos) {
-    const auto given = whole_number(high.substr(dots + 2));
+    const auto given = whole_number<std::int64_t>(high.substr(dots + 2));
     if (!given || *given == 0 || *given < -1'000'000'000 || *given > 1'000'000'000) return std::nullopt;
     step = *given < 0 ? -*given : *given;
     high = high.substr(0, dots);
   }
-  const auto from = whole_number(low);
-  const auto to = whole_number(high);
+  const auto from = whole_number<std::int64_t>(low);
+  const auto to = whole_number<std::int64_t>(high);
   constexpr std::int64_t number_max = 1'000'000'000'000;
   if (!from || !to || *from < 0 || *to < 0 || *from > number_max || *to > number_max) return std::nullopt;
   const std::uint64_t count = static_cast<std::uint64_t>(std::abs(*to - *from) / step) + 1;

@@ -1,6 +1,7 @@
 #include "runtime/dataset/tar/tar_parser.hpp"
 
 #include "runtime/base/check.hpp"
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 
@@ -370,11 +371,8 @@ result<void> tar_parser::take_pax(std::string_view text, attributes& to) {
       if (key == "path" && to.sparse && to.name) continue;
       to.name = value;
     } else if (key == "size") {
-      std::uint64_t size = 0;
-      const auto [stop, ok] = std::from_chars(value.data(), value.data() + value.size(), size);
-      if (ok != std::errc{} || stop != value.data() + value.size())
-        return wrong(fmt::format("its PAX record has the size '{}'", printable(shortened(value, 40))));
-      to.size = size;
+      to.size = whole_number<std::uint64_t>(value);
+      if (!to.size) return wrong(fmt::format("its PAX record has the size '{}'", printable(shortened(value, 40))));
     }
     if (key.starts_with("GNU.sparse.")) to.sparse = true;
   }

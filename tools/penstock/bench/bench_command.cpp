@@ -1,3 +1,4 @@
+#include "runtime/base/number.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/device/yardstick.hpp"
 #include "tools/penstock/bench/bench.hpp"
@@ -8,7 +9,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <charconv>
 #include <map>
 
 namespace penstock::cli {
@@ -30,10 +30,7 @@ struct bench_options {
 
 /// "1MiB", or a plain number of bytes.
 result<std::uint64_t> bytes_of_option(const std::string& text) {
-  std::uint64_t plain = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, status] = std::from_chars(text.data(), end, plain);
-  if (status == std::errc{} && rest == end) return plain;
+  if (const auto plain = whole_number<std::uint64_t>(text)) return *plain;
   return parse_bytes(text);
 }
 
@@ -102,13 +99,12 @@ result<void> understand(bench_options& o) {
                                   o.dtype, "--dtype");
   if (!type) return tl::unexpected(type.error());
   o.transform.dtype = *type;
-  const char* const end = o.size.data() + o.size.size();
-  const auto height = std::from_chars(o.size.data(), end, o.transform.height);
-  if (height.ec != std::errc{} || height.ptr == end || *height.ptr != 'x')
-    return refuse(errc::usage, "--size '{}': write it like 224x224", o.size);
-  const auto width = std::from_chars(height.ptr + 1, end, o.transform.width);
-  if (width.ec != std::errc{} || width.ptr != end)
-    return refuse(errc::usage, "--size '{}': write it like 224x224", o.size);
+  const std::size_t x = std::min(o.size.find('x'), o.size.size() - 1);
+  const auto height = whole_number<std::uint32_t>(o.size.substr(0, x));
+  const auto width = whole_number<std::uint32_t>(o.size.substr(x + 1));
+  if (!height || !width) return refuse(errc::usage, "--size '{}': write it like 224x224", o.size);
+  o.transform.height = *height;
+  o.transform.width = *width;
   return {};
 }
 

@@ -1,6 +1,7 @@
 // The upload benchmark. "Bare" measures how fast the same memory can be copied to the same device without the
 // runtime; the session then adds workers, messages and a consumer that takes and releases every batch.
 #include "runtime/arena/arena.hpp"
+#include "runtime/base/file_text.hpp"
 #include "runtime/device/yardstick.hpp"
 #include "tools/penstock/bench/bench.hpp"
 
@@ -48,8 +49,7 @@ own_arena make_arena(const upload_bench& what) {
 
 /// CPU seconds of a task, from its stat file; 0 if it is gone.
 double cpu_seconds(const std::filesystem::path& stat) {
-  std::ifstream file(stat);
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::string text = text_of_file(stat);
   const auto after_name = text.rfind(')');
   if (after_name == std::string::npos) return 0;
   std::istringstream fields(text.substr(after_name + 2));

@@ -1,6 +1,7 @@
 #include "tools/penstock/chaos/batch_journal.hpp"
 
 #include "runtime/base/mapping.hpp"
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 
 #include <fmt/core.h>
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <map>
 
 namespace penstock::cli {
@@ -41,13 +41,11 @@ struct line_reader {
     }
     const auto owner = owners.find(pid);
     if (owner == owners.end()) return false;
-    const auto hex = entry.at("digest").get<std::string>();
-    std::uint64_t digest = 0;
-    const auto [digest_end, status] = std::from_chars(hex.data(), hex.data() + hex.size(), digest, 16);
-    if (status != std::errc() || digest_end != hex.data() + hex.size()) return false;
+    const auto digest = whole_number<std::uint64_t>(entry.at("digest").get<std::string>(), 16);
+    if (!digest) return false;
     reading.batches.push_back({entry.at("epoch").get<std::uint64_t>(), entry.at("batch").get<std::uint64_t>(),
                                entry.at("samples").get<std::vector<std::uint64_t>>(),
-                               digest, owner->second});
+                               *digest, owner->second});
     reading.ends.push_back(end);
     return true;
   }

@@ -1,13 +1,12 @@
 #include "tools/penstock/control/file_position.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/file_text.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <span>
 
@@ -23,8 +22,7 @@ constexpr std::uintmax_t report_bytes_max = 64 << 20;
 std::optional<std::string> contents_of(const std::string& path, std::uintmax_t bytes_max) {
   std::error_code fault;
   if (!std::filesystem::is_regular_file(path, fault) || std::filesystem::file_size(path, fault) > bytes_max || fault) return std::nullopt;
-  std::ifstream in(path, std::ios::binary);
-  return std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  return text_of_file(path);
 }
 
 json position_in_state(const std::string& path) {

@@ -1,8 +1,10 @@
+#include "runtime/base/number.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/doctor/row_checks.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <sstream>
 
@@ -37,15 +39,13 @@ visibility visibility_of(const facts& f) {
   for (std::string entry; std::getline(entries, entry, ',');) {
     std::string says;
     std::string who;  // the GPU that the entry names
-    std::size_t number = 0;
-    const auto [rest, fault] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
-    const bool numeric = fault == std::errc{} && rest == entry.data() + entry.size();
+    const auto number = whole_number<std::size_t>(entry);
     if (v.doubtful) {
       says = "ignored, because it follows an invalid entry";
-    } else if (numeric && (number < known || known == 0)) {
-      who = number < all.size() ? all[number].uuid : entry;
-      says = number < all.size() ? fmt::format("GPU {} {}", number, all[number].name) : "GPU " + entry;
-    } else if (numeric) {
+    } else if (number && (*number < known || known == 0)) {
+      who = *number < all.size() ? all[*number].uuid : entry;
+      says = *number < all.size() ? fmt::format("GPU {} {}", *number, all[*number].name) : "GPU " + entry;
+    } else if (number) {
       says = fmt::format("there is no such GPU ({})", counted(known, "GPU"));
     } else if (entry.starts_with("GPU-")) {
       const auto it = std::ranges::find_if(all, [&](const auto& d) { return d.uuid.starts_with(entry); });
@@ -89,10 +89,6 @@ finding skipped(std::string why) {
   f.is = status::skip;
   f.why = std::move(why);
   return f;
-}
-
-std::string counted(std::uint64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 std::optional<finding> not_asked(const facts& f) {
@@ -190,9 +186,7 @@ finding check_device_nodes(const facts& f) {
     if (!has(name)) add(std::string("/dev/") + name);
   if (!missing.empty()) return {status::fail, "missing: " + missing};
   if (!f.gpu.closed.empty()) {
-    std::string closed;
-    for (const auto& n : f.gpu.closed) closed += (closed.empty() ? "/dev/" : ", /dev/") + n;
-    return {status::fail, "not accessible to this user: " + closed, "",
+    return {status::fail, fmt::format("not accessible to this user: /dev/{}", fmt::join(f.gpu.closed, ", /dev/")), "",
             "add the user to the files' group (often \"video\" or \"render\"), or fix their mode"};
   }
   return {status::ok, counted(nodes.size(), "node") + ", all accessible"};

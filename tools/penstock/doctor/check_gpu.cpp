@@ -1,5 +1,8 @@
+#include "runtime/base/number.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/doctor/row_checks.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
@@ -67,9 +70,7 @@ selected_gpu select(const facts& f) {
     if (it != devices.end()) s.cuda = &*it;
     if (s.cuda == nullptr && !devices.empty()) s.trouble = "no GPU has the UUID " + wanted.substr(5);
   } else {
-    std::size_t ordinal = 0;
-    if (wanted.starts_with("cuda:"))
-      std::from_chars(wanted.data() + 5, wanted.data() + wanted.size(), ordinal);
+    const std::size_t ordinal = wanted.starts_with("cuda:") ? whole_number<std::size_t>(wanted.substr(5)).value_or(0) : 0;
     if (ordinal < devices.size()) {
       s.cuda = &devices[ordinal];
     } else if (!devices.empty()) {
@@ -154,10 +155,8 @@ finding check_architecture(const facts& f) {
   } else {
     return skipped("no GPU reported its compute capability (see gpu.cuinit and gpu.nvml)");
   }
-  std::string built;
-  for (const auto& a : f.build.architectures) built += (built.empty() ? "" : ", ") + a;
   const std::string observed = fmt::format("{} has compute capability {}.{}; this program has code for {}",
-                                           s.name(), major, minor, built);
+                                           s.name(), major, minor, fmt::join(f.build.architectures, ", "));
   if (has_code_for(f.build.architectures, major, minor)) return {status::ok, observed};
   return {status::fail, observed, "",
           fmt::format("build with -DCMAKE_CUDA_ARCHITECTURES={}{}", major, minor)};

@@ -1,4 +1,5 @@
 #include "runtime/base/cgroups.hpp"
+#include "runtime/base/number.hpp"
 #include "runtime/control/socket_place.hpp"
 #include "runtime/process/child_end.hpp"
 #include "runtime/process/cores.hpp"
@@ -17,7 +18,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <csignal>
 #include <cstring>
 
@@ -36,9 +36,7 @@ constexpr std::chrono::milliseconds time_to_die = 5s;
 std::optional<std::uint64_t> limit_of(std::istringstream& words) {
   std::string word;
   words >> word;
-  std::uint64_t value = 0;
-  const auto [rest, fault] = std::from_chars(word.data(), word.data() + word.size(), value);
-  return fault == std::errc{} ? std::optional(value) : std::nullopt;  // "unlimited"
+  return whole_number<std::uint64_t>(word);  // nothing for "unlimited"
 }
 
 limit_pair limits_named(const fs::path& root, const std::string& name) {

@@ -1,7 +1,8 @@
 #include "tools/penstock/group/rank_names.hpp"
 
+#include "runtime/base/number.hpp"
+
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <utility>
 
@@ -11,12 +12,8 @@ std::optional<rank_name> parse_rank_name(std::string_view session) {
   constexpr std::string_view mark = "-rank";
   const std::size_t at = session.rfind(mark);
   if (at == std::string_view::npos || at == 0) return std::nullopt;
-  const std::string_view digits = session.substr(at + mark.size());
-  std::uint32_t rank = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [rest, status] = std::from_chars(digits.data(), end, rank);
-  if (status != std::errc{} || rest != end) return std::nullopt;
-  return rank_name{std::string(session.substr(0, at)), rank};
+  const auto rank = whole_number<std::uint32_t>(session.substr(at + mark.size()));
+  return rank ? std::optional(rank_name{std::string(session.substr(0, at)), *rank}) : std::nullopt;
 }
 
 std::vector<live_group> groups_among(const std::vector<named_session>& live) {

@@ -1,5 +1,6 @@
 #include "tools/penstock/jobs/map_options.hpp"
 
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 #include "tools/penstock/number_option.hpp"
 
@@ -7,7 +8,6 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -29,9 +29,8 @@ result<halt_rule> halt_rule_from(const std::string& text) {
   rule.cancels_running = when == "now";
   if ((when == "now" || when == "soon") && count.starts_with(key)) {
     count.remove_prefix(key.size());
-    const char* const end = count.data() + count.size();
-    const auto [rest, status] = std::from_chars(count.data(), end, rule.failures_max);
-    if (status == std::errc{} && rest == end && rule.failures_max > 0) return rule;
+    rule.failures_max = whole_number<decltype(rule.failures_max)>(count).value_or(0);
+    if (rule.failures_max > 0) return rule;
   }
   return refuse(errc::usage, "--halt '{}': must be never, soon,fail=N or now,fail=N, with N at least 1",
                 printable(text));

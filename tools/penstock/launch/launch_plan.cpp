@@ -1,23 +1,15 @@
 #include "tools/penstock/launch/launch_plan.hpp"
 
+#include "runtime/base/number.hpp"
 #include "runtime/base/text.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 namespace penstock::cli {
 namespace {
-
-template <class Number>
-std::optional<Number> whole_number(std::string_view text) {
-  Number n{};
-  const auto [end, trouble] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (trouble != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return n;
-}
 
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> parts;

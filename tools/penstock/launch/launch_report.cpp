@@ -1,27 +1,21 @@
 #include "tools/penstock/launch/launch_report.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/file_text.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/group/this_process.hpp"
 #include "runtime/process/cores.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/text_table.hpp"
 
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 
 namespace penstock::cli {
 namespace {
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
-}
 
 double seconds_of(const rank_facts& rank) {
   return std::chrono::duration<double>(rank.ended - rank.began).count();
@@ -39,11 +33,6 @@ std::optional<std::uint64_t> samples_of(const nlohmann::ordered_json& rank, bool
 }
 
 }  // namespace
-
-std::string text_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 const char* name_of(launch_outcome outcome) {
   switch (outcome) {
@@ -114,7 +103,7 @@ nlohmann::ordered_json group_report(const launch_work& work, const launch_result
     all["error"] = cause_sentence(r);
     all["error_kind"] = "rank_failed";
     all["first_cause"] = {{"rank", r.cause->rank},
-                          {"host", host_name()},
+                          {"host", group::host_name()},
                           {"pid", r.cause->pid > 0 ? ordered_json(r.cause->pid) : ordered_json()},
                           {"cause", r.cause->text}};
   }

@@ -24,9 +24,6 @@ namespace penstock::cli {
 /// For each rank, a line for each epoch that has a digest.
 [[nodiscard]] std::string digests_for_people(const nlohmann::ordered_json& report);
 
-/// A file's contents; empty if there is none.
-[[nodiscard]] std::string text_of_file(const std::string& path);
-
 /// Adds what the session of the first cause reports, because an exit code says little. The first process to
 /// exit may have learned of another rank's failure; that rank is then the cause.
 void explain_cause(launch_result& r, const session_work& sessions);

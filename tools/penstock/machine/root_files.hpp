@@ -1,8 +1,9 @@
 // Reads small files of /proc and /sys below a root, as text and numbers. Used by doctor and launch.
 #pragma once
 
+#include "runtime/base/file_text.hpp"
+
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -10,10 +11,7 @@
 namespace penstock::machine {
 
 inline std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  std::string all = text.str();
+  std::string all = text_of_file(file);
   while (!all.empty() && (all.back() == '\n' || all.back() == ' ')) all.pop_back();
   return all;
 }

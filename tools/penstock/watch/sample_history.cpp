@@ -2,6 +2,7 @@
 
 #include "runtime/base/batch_work.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/number.hpp"
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
@@ -13,7 +14,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 
 namespace penstock::cli {
 
@@ -23,12 +23,6 @@ namespace {
 
 constexpr std::string_view sample_prefix = "sample/";
 constexpr std::size_t history_label_columns = 20;
-
-std::optional<std::uint64_t> sample_number_in(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return status == std::errc{} && rest == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
 
 /// "sample 51 (cat/034.jpg), ValueError: no line 51 (data.py:7, in line)".
 std::string failure_for_people(const json& failed) {
@@ -53,7 +47,7 @@ std::optional<std::string> sample_in_target(std::string_view target) {
 
 bool is_about_sample(const json& what, const std::string& sample) {
   const json number = what.value("sample", json());
-  if (number.is_number() && sample_number_in(sample) == number.get<std::uint64_t>()) return true;
+  if (number.is_number() && whole_number<std::uint64_t>(sample) == number.get<std::uint64_t>()) return true;
   const json path = what.value("path", json());
   return path.is_string() && (path == sample || path == "sample " + sample);
 }
