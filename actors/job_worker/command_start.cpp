@@ -2,11 +2,11 @@
 
 #include "runtime/base/shell_words.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/process/path_lookup.hpp"
 
 #include <penstock/job.hpp>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,25 +44,13 @@ std::string_view value_in(const std::vector<std::string>& environment, std::stri
   return {};
 }
 
-bool is_executable(const std::string& file) {
-  struct stat facts {};
-  return ::stat(file.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && ::access(file.c_str(), X_OK) == 0;
-}
-
 /// A name with a slash is a path; any other is looked up in PATH.
 std::string program_of(const protocol::command_job& job, const std::vector<std::string>& environment) {
   const std::string& name = job.arguments.front();
   if (name.find('/') != std::string::npos) return name;
   std::string_view path = value_in(environment, "PATH");
   if (path.empty()) path = "/bin:/usr/bin";
-  while (true) {
-    const std::size_t end = path.find(':');
-    const std::string_view folder = path.substr(0, end);
-    std::string file = (folder.empty() ? "." : std::string(folder)) + "/" + name;
-    if (is_executable(file)) return file;
-    if (end == std::string_view::npos) break;
-    path.remove_prefix(end + 1);
-  }
+  if (auto file = process::found_in_path(path, name)) return std::move(*file);
   throw job_exception("command", fmt::format("there is no program '{}' in PATH", printable(name)), {});
 }
 

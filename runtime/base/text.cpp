@@ -1,37 +1,13 @@
 #include "runtime/base/text.hpp"
 
+#include "runtime/base/utf8.hpp"
+
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 namespace penstock {
-namespace {
-
-/// Length of the valid UTF-8 sequence at the beginning (Unicode 15, table 3-7), 0 if there is none.
-std::size_t utf8_length(std::string_view s) {
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(s[i]); };
-  const auto in = [&](std::size_t i, unsigned low, unsigned high) {
-    return i < s.size() && byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead <= 0xdf) return in(1, 0x80, 0xbf) ? 2 : 0;
-  if (lead >= 0xe0 && lead <= 0xef) {
-    const unsigned low = lead == 0xe0 ? 0xa0 : 0x80;
-    const unsigned high = lead == 0xed ? 0x9f : 0xbf;
-    return in(1, low, high) && in(2, 0x80, 0xbf) ? 3 : 0;
-  }
-  if (lead >= 0xf0 && lead <= 0xf4) {
-    const unsigned low = lead == 0xf0 ? 0x90 : 0x80;
-    const unsigned high = lead == 0xf4 ? 0x8f : 0xbf;
-    return in(1, low, high) && in(2, 0x80, 0xbf) && in(3, 0x80, 0xbf) ? 4 : 0;
-  }
-  return 0;
-}
-
-}  // namespace
 
 std::string printable(std::string_view raw) {
   std::string shown;

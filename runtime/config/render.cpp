@@ -1,5 +1,6 @@
 // Diagnostics as text for people.
 #include "runtime/base/text.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/config/diagnostic.hpp"
 #include "runtime/config/source.hpp"
 

@@ -2,6 +2,7 @@
 
 #include "runtime/base/byte_order_mark.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/utf8.hpp"
 
 #include <fmt/core.h>
 
@@ -166,27 +167,6 @@ std::vector<diagnostic> complaints::sorted() const {
   found.reserve(order.size());
   for (const entry* one : order) found.push_back(one->what);
   return found;
-}
-
-std::size_t utf8_length(std::string_view text) noexcept {
-  // Unicode 15, table 3-7.
-  const auto in = [&](std::size_t i, unsigned low, unsigned high) {
-    if (i >= text.size()) return false;
-    const auto byte = static_cast<unsigned char>(text[i]);
-    return byte >= low && byte <= high;
-  };
-  const auto lead = static_cast<unsigned char>(text[0]);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead <= 0xdf) return in(1, 0x80, 0xbf) ? 2 : 0;
-  if (lead >= 0xe0 && lead <= 0xef) {
-    return in(1, lead == 0xe0 ? 0xa0 : 0x80, lead == 0xed ? 0x9f : 0xbf) && in(2, 0x80, 0xbf) ? 3 : 0;
-  }
-  if (lead >= 0xf0 && lead <= 0xf4) {
-    const bool valid = in(1, lead == 0xf0 ? 0x90 : 0x80, lead == 0xf4 ? 0x8f : 0xbf) && in(2, 0x80, 0xbf) &&
-                       in(3, 0x80, 0xbf);
-    return valid ? 4 : 0;
-  }
-  return 0;
 }
 
 std::size_t first_invalid_utf8(std::string_view text) noexcept {

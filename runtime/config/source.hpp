@@ -104,8 +104,6 @@ class complaints {
 /// Complaints beyond this number are counted but not kept; they usually share a cause.
 inline constexpr std::size_t complaints_max = 500;
 
-/// Length of the valid UTF-8 sequence at the beginning of a text that is not empty; 0 if there is none.
-std::size_t utf8_length(std::string_view text) noexcept;
 /// Offset of the first byte that is not UTF-8; npos if there is none.
 std::size_t first_invalid_utf8(std::string_view text) noexcept;
 

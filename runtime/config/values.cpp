@@ -2,6 +2,7 @@
 
 #include "runtime/base/remote_path.hpp"
 #include "runtime/base/text.hpp"
+#include "runtime/base/utf8.hpp"
 #include "runtime/config/foreign_names.hpp"
 #include "runtime/config/key_table.hpp"
 #include "runtime/config/wording.hpp"

@@ -5,6 +5,7 @@
 #include "runtime/base/text.hpp"
 #include "runtime/process/cores.hpp"
 #include "runtime/process/child_end.hpp"
+#include "runtime/process/path_lookup.hpp"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -22,7 +23,6 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <sstream>
 
 namespace penstock::process {
 namespace {
@@ -102,11 +102,6 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   for (const std::string& s : strings) list.push_back(const_cast<char*>(s.c_str()));
   list.push_back(nullptr);
   return list;
-}
-
-bool is_executable_file(const std::filesystem::path& file) {
-  struct stat facts {};
-  return ::stat(file.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && ::access(file.c_str(), X_OK) == 0;
 }
 
 std::vector<std::filesystem::path> own_folders() {
@@ -206,12 +201,8 @@ result<std::string> find_program(const std::string& name) {
     if (is_executable_file(folder / name)) return (folder / name).string();
     looked_in += folder.string() + ", ";
   }
-  if (const char* path = std::getenv("PATH")) {
-    std::istringstream folders(path);
-    for (std::string folder; std::getline(folders, folder, ':');) {
-      const auto file = std::filesystem::path(folder.empty() ? "." : folder) / name;
-      if (is_executable_file(file)) return file.string();
-    }
+  if (const char* path = std::getenv("PATH"); path != nullptr && *path != '\0') {
+    if (auto file = found_in_path(path, name)) return std::move(*file);
   }
   return refuse(errc::worker_program, "program '{}' was not found; looked in {}and PATH", printable(name),
                 looked_in);

@@ -1,6 +1,7 @@
 #include "tools/penstock/executables.hpp"
 
 #include "runtime/base/text.hpp"
+#include "runtime/process/path_lookup.hpp"
 
 #include <unistd.h>
 
@@ -10,11 +11,6 @@
 
 namespace penstock::cli {
 namespace {
-
-bool is_executable(const std::string& file) {
-  std::error_code unknown;
-  return ::access(file.c_str(), X_OK) == 0 && !std::filesystem::is_directory(file, unknown);
-}
 
 std::string why_not_executable(const std::string& file) {
   std::error_code unknown;
@@ -38,17 +34,10 @@ std::string path_of_environment() {
 
 result<std::string> executable_in(std::string_view path, const std::string& name) {
   if (name.find('/') != std::string::npos) {
-    if (is_executable(name)) return name;
+    if (process::is_executable_file(name)) return name;
     return refuse(errc::usage, "'{}' {}", printable(name), why_not_executable(name));
   }
-  while (true) {
-    const std::size_t end = path.find(':');
-    const std::string_view folder = path.substr(0, end);
-    const std::string file = (folder.empty() ? "." : std::string(folder)) + "/" + name;
-    if (is_executable(file)) return file;
-    if (end == std::string_view::npos) break;
-    path.remove_prefix(end + 1);
-  }
+  if (auto file = process::found_in_path(path, name)) return std::move(*file);
   return refuse(errc::usage, "there is no program '{}' in PATH", printable(name));
 }
 
