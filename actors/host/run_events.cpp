@@ -6,7 +6,7 @@
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -101,18 +101,15 @@ event event_of_failed(const scheduler::lost_sample& lost) {
 }
 
 event event_of_quarantined(const scheduler::lost_sample& lost) {
-  std::string causes;
-  for (const std::string& cause : lost.causes) causes += (causes.empty() ? "" : ", ") + cause;
   return event_of_lost(
       event_kind::sample_quarantined, lost,
       fmt::format("{} is quarantined: {} ({})", sample_for_people(lost.sample, lost.name),
-                  deaths_over_work("it", lost.causes, lost.attempts), causes));
+                  deaths_over_work("it", lost.causes, lost.attempts), fmt::join(lost.causes, ", ")));
 }
 
 std::string text_of_quarantined(const std::string& name, const scheduler::lost_sample& lost) {
-  std::string causes;
-  for (const std::string& cause : lost.causes) causes += (causes.empty() ? "" : ", ") + cause;
-  return fmt::format("{} is quarantined: {} ({})", name, counted(lost.attempts, "attempt failed", "attempts failed"), causes);
+  return fmt::format("{} is quarantined: {} ({})", name, counted(lost.attempts, "attempt failed", "attempts failed"),
+                     fmt::join(lost.causes, ", "));
 }
 
 scheduler::lost_sample lost_sample_of(const loader_sample& which, std::string reason, std::vector<std::string> causes) {

@@ -3,9 +3,10 @@
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/units.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 namespace penstock::jobs {
 
@@ -49,9 +50,7 @@ std::string text_of_failure(std::uint64_t job, const std::string& work, const jo
 }
 
 std::string names_text(const std::map<std::string, std::uint32_t, std::less<>>& functions) {
-  std::string names;
-  for (const auto& [name, index] : functions) names += (names.empty() ? "" : ", ") + name;
-  return names.empty() ? std::string("none") : names;
+  return functions.empty() ? "none" : fmt::format("{}", fmt::join(std::views::keys(functions), ", "));
 }
 
 }  // namespace penstock::jobs

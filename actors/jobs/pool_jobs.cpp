@@ -5,7 +5,10 @@
 #include "runtime/base/text.hpp"
 #include "runtime/base/worker_places.hpp"
 
+#include <fmt/format.h>
+
 #include <future>
+#include <ranges>
 
 namespace penstock {
 namespace {
@@ -54,8 +57,7 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
   const auto& programs = settings_.jobs.programs;
   const auto found = programs.find(options.program);
   if (found == programs.end()) {
-    std::string names;
-    for (const auto& [name, path] : programs) names += (names.empty() ? "" : ", ") + name;
+    const std::string names = fmt::format("{}", fmt::join(std::views::keys(programs), ", "));
     throw error({errc::usage,
                  fmt::format("there is no device program '{}' in [jobs.programs]; available: {}",
                              printable(options.program), names.empty() ? "none" : names),

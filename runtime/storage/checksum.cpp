@@ -2,6 +2,7 @@
 
 #include "runtime/storage/sha256.hpp"
 
+#include <fmt/format.h>
 #include <strings.h>
 
 #include <algorithm>
@@ -63,13 +64,7 @@ std::string base64_of(std::string_view bytes) {
 }
 
 std::string hex_of(std::string_view bytes) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string text;
-  for (const char c : bytes) {
-    text += digits[static_cast<unsigned char>(c) >> 4U];
-    text += digits[static_cast<unsigned char>(c) & 0xfU];
-  }
-  return text;
+  return fmt::format("{:02x}", fmt::join(std::span(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()), ""));
 }
 
 constexpr std::size_t md5_hex = 32;

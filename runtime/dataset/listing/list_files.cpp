@@ -7,6 +7,8 @@
 #include "runtime/dataset/listing/names.hpp"
 #include "runtime/dataset/records/npy_header.hpp"
 
+#include <fmt/format.h>
+
 #include <functional>
 
 namespace penstock {
@@ -23,7 +25,6 @@ const file_kind& kind_of(dataset_type type) noexcept {
   return type == dataset_type::npy ? npy_files : raw_files;
 }
 
-
 result<std::uint64_t> record_bytes(const std::vector<std::uint32_t>& shape, dtype element) {
   std::uint64_t bytes = size_of(element);
   for (const std::uint32_t side : shape) {
@@ -35,9 +36,7 @@ result<std::uint64_t> record_bytes(const std::vector<std::uint32_t>& shape, dtyp
 }
 
 std::string shape_for_people(const std::vector<std::uint32_t>& shape) {
-  std::string text;
-  for (const std::uint32_t side : shape) text += fmt::format("{}{}", text.empty() ? "" : ", ", side);
-  return "[" + text + "]";
+  return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
 /// `header_of` returns what a file contains, or a refusal without the file's name. Called on several threads.

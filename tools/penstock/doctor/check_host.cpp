@@ -1,6 +1,7 @@
-#include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
 #include "tools/penstock/doctor/row_checks.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -22,9 +23,7 @@ finding ability(const std::string& trouble) {
 
 finding none_of(const std::vector<std::string>& leftovers) {
   if (leftovers.empty()) return {status::ok, "none"};
-  std::string list;
-  for (const auto& one : leftovers) list += (list.empty() ? "" : ", ") + one;
-  return {status::warn, list};
+  return {status::warn, fmt::format("{}", fmt::join(leftovers, ", "))};
 }
 
 }  // namespace
@@ -116,9 +115,7 @@ finding check_left_folders(const facts& f) {
 finding check_config(const facts& f) {
   if (!f.job.has_config) return skipped("no FILE was given");
   if (f.config_warnings.empty()) return {status::ok, "no mistakes"};
-  std::string all;
-  for (const auto& w : f.config_warnings) all += (all.empty() ? "" : "; ") + w;
-  return {status::warn, all};
+  return {status::warn, fmt::format("{}", fmt::join(f.config_warnings, "; "))};
 }
 
 finding check_worker_program(const facts& f) {
@@ -135,9 +132,7 @@ finding check_worker_protocol(const facts& f) {
 finding check_worker_cuda_free(const facts& f) {
   if (!f.worker.spoke) return skipped("no worker started (see worker.program and worker.protocol)");
   if (f.worker.cuda_traces.empty()) return {status::ok, "no CUDA library or device in the worker"};
-  std::string all;
-  for (const auto& t : f.worker.cuda_traces) all += (all.empty() ? "" : ", ") + t;
-  return {status::fail, "the worker uses " + all};
+  return {status::fail, fmt::format("the worker uses {}", fmt::join(f.worker.cuda_traces, ", "))};
 }
 
 finding check_dataset(const facts& f) {

@@ -29,28 +29,16 @@ nvml_facts ask_nvml(const gather_options& options) {
   const probed p = probe({"nvml", options.root.string()}, options.probe_deadline);
   nvml_facts n;
   n.child = p.child;
-  take(p.told, "load_error", n.load_error);
-  take(p.told, "init_code", n.init_code);
-  take(p.told, "init_text", n.init_text);
+  take(p.told, "load_error", n.load_error, "init_code", n.init_code, "init_text", n.init_text);
   for (const json& d : p.told.value("devices", json::array())) {
     nvml_device_facts facts;
-    take(d, "name", facts.name);
-    take(d, "uuid", facts.uuid);
-    take(d, "pci", facts.pci);
-    take(d, "major", facts.major);
-    take(d, "minor", facts.minor);
-    take(d, "memory_total", facts.memory_total);
-    take(d, "memory_free", facts.memory_free);
-    take(d, "compute_mode", facts.compute_mode);
-    take(d, "mig", facts.mig);
-    take(d, "ecc_uncorrected", facts.ecc_uncorrected);
-    take(d, "remap_pending", facts.remap_pending);
-    take(d, "remap_failed", facts.remap_failed);
-    take(d, "link_generation", facts.link_generation);
-    take(d, "link_generation_max", facts.link_generation_max);
-    take(d, "link_width", facts.link_width);
-    take(d, "link_width_max", facts.link_width_max);
-    take(d, "performance_state", facts.performance_state);
+    take(d, "name", facts.name, "uuid", facts.uuid, "pci", facts.pci, "major", facts.major,
+         "minor", facts.minor, "memory_total", facts.memory_total, "memory_free", facts.memory_free,
+         "compute_mode", facts.compute_mode, "mig", facts.mig, "ecc_uncorrected", facts.ecc_uncorrected,
+         "remap_pending", facts.remap_pending, "remap_failed", facts.remap_failed,
+         "link_generation", facts.link_generation, "link_generation_max", facts.link_generation_max,
+         "link_width", facts.link_width, "link_width_max", facts.link_width_max,
+         "performance_state", facts.performance_state);
     for (const json& h : d.value("holders", json::array())) {
       // In a container these pids may belong to another pid namespace: the name is only a hint.
       const auto pid = h.value("pid", 0);
@@ -61,10 +49,7 @@ nvml_facts ask_nvml(const gather_options& options) {
   }
   for (const json& l : p.told.value("links", json::array())) {
     link_facts link;
-    take(l, "a", link.a);
-    take(l, "b", link.b);
-    take(l, "ancestor", link.ancestor);
-    take(l, "nvlinks", link.nvlinks);
+    take(l, "a", link.a, "b", link.b, "ancestor", link.ancestor, "nvlinks", link.nvlinks);
     n.links.push_back(link);
   }
   return n;
@@ -228,11 +213,8 @@ deep_facts go_deep(const std::string& device, const config& settings, std::uint3
   if (p.told.contains("error")) {
     d.error = failure{errc::device_unavailable, p.told.value("error", ""), p.told.value("code", 0)};
   }
-  take(p.told, "device", d.device);
-  take(p.told, "equal", d.equal);
-  take(p.told, "asked_to_pin", d.asked_to_pin);
-  take(p.told, "pinned", d.pinned);
-  take(p.told, "seconds", d.seconds);
+  take(p.told, "device", d.device, "equal", d.equal, "asked_to_pin", d.asked_to_pin, "pinned", d.pinned,
+       "seconds", d.seconds);
   d.said = p.said;
   return d;
 }

@@ -3,6 +3,7 @@
 #include "runtime/device/nccl.hpp"
 #include "runtime/device/nvjpeg.hpp"
 #include "runtime/group/group_address.hpp"
+#include "runtime/group/this_process.hpp"
 #include "runtime/net/group_secret.hpp"
 #include "tools/penstock/doctor/gather.hpp"
 
@@ -12,7 +13,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -20,12 +20,6 @@ namespace penstock::doctor {
 namespace {
 
 constexpr int reach_deadline_ms = 3000;
-
-std::optional<std::string> variable(const std::string& name) {
-  const char* const value = std::getenv(name.c_str());
-  if (value == nullptr) return std::nullopt;
-  return std::string(value);
-}
 
 /// 0, or the error of connecting; ETIMEDOUT if there is no answer.
 int connect_within_deadline(const addrinfo& to) {
@@ -87,17 +81,17 @@ void look_at_group(const config& settings, group_facts& to) {
   to.shares_gpu = settings.gpu.share;
   to.wants_nccl = settings.group.communicator == communicator_kind::nccl;
   if (to.wants_nccl) look_for_nccl(to);
-  const auto secret = group::find_secret(settings.group.secret_file, variable);
+  const auto secret = group::find_secret(settings.group.secret_file, group::variable_of_this_process);
   if (!secret) to.secret_trouble = secret.error().message;
   to.has_secret = secret && secret->has_value();
-  const auto place = launcher_place_in(variable);
+  const auto place = launcher_place_in(group::variable_of_this_process);
   if (!place) to.rank_trouble = place.error().message;
   if (!place || !*place) return;
   const launcher_place& here = **place;
   to.there = true;
   to.place = fmt::format("rank {} of {} according to {}", here.rank, here.world_size, here.launcher);
   to.ranks_here = here.local_world_size;
-  const auto address = group::address_of(here, variable, ::getuid(), settings.name);
+  const auto address = group::address_of(here, group::variable_of_this_process, ::getuid(), settings.name);
   if (!address) {
     to.address_trouble = address.error().message;
     return;

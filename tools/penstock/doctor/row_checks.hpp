@@ -1,6 +1,7 @@
 // One function per row of the table of checks: facts in, finding out. Used only by checks.cpp.
 #pragma once
 
+#include "runtime/base/counted.hpp"
 #include "tools/penstock/doctor/checks.hpp"
 
 namespace penstock::doctor {
@@ -72,8 +73,6 @@ finding check_cores(const facts& f);
 
 /// Skips rows about a GPU unless the job wants one.
 [[nodiscard]] std::optional<finding> not_asked(const facts& f);
-/// "9 GPUs", "1 GPU".
-[[nodiscard]] std::string counted(std::uint64_t count, std::string_view noun);
 [[nodiscard]] finding skipped(std::string why);
 /// How a child ended: the step at which it hung or died.
 [[nodiscard]] std::string hang_or_death(const child_outcome& child);

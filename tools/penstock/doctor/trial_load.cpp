@@ -3,6 +3,8 @@
 #include "runtime/base/text.hpp"
 #include "tools/penstock/doctor/gather.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -110,8 +112,7 @@ class steps {
 
 probation_result try_a_worker(const config& settings, bool load, const std::vector<int>& indexes) {
   probation_result all;
-  std::string& command = all.worker.command;
-  for (const auto& word : settings.loader.command) command += (command.empty() ? "" : " ") + word;
+  all.worker.command = fmt::format("{}", fmt::join(settings.loader.command, " "));
   steps worker(settings, all);
   if (worker.greet(indexes) && load && worker.open_dataset()) worker.load();
   return all;

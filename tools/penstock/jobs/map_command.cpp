@@ -23,6 +23,7 @@
 
 #include <penstock/pool.hpp>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
+#include <ranges>
 
 namespace penstock::cli {
 namespace {
@@ -55,8 +56,7 @@ bool only_in_options(const config_file::rejection& refused) {
 result<void> check_device_program(const std::string& name, const config& settings) {
   const auto& programs = settings.jobs.programs;
   if (name.empty() || programs.contains(name)) return {};
-  std::string names;
-  for (const auto& [one, path] : programs) names += (names.empty() ? "" : ", ") + one;
+  const std::string names = fmt::format("{}", fmt::join(std::views::keys(programs), ", "));
   return refuse(errc::usage, "--program: there is no '{}' in FILE's [jobs.programs]; available: {}",
                 printable(name), names.empty() ? "none" : names);
 }

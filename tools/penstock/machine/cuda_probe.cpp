@@ -33,26 +33,17 @@ cuda_facts look_at_cuda(const std::filesystem::path& root, std::chrono::millisec
   const probed p = probe({"cuda", root.string()}, deadline);
   cuda_facts c;
   c.child = p.child;
-  take(p.told, "path", c.path);
-  take(p.told, "load_error", c.load_error);
-  take(p.told, "driver_version", c.driver_version);
-  take(p.told, "init_code", c.init_code);
-  take(p.told, "init_name", c.init_name);
+  take(p.told, "path", c.path, "load_error", c.load_error, "driver_version", c.driver_version,
+       "init_code", c.init_code, "init_name", c.init_name);
   for (const json& d : p.told.value("devices", json::array())) {
     cuda_device_facts facts;
-    take(d, "ordinal", facts.ordinal);
-    take(d, "name", facts.name);
-    take(d, "uuid", facts.uuid);
-    take(d, "pci", facts.pci);
-    take(d, "major", facts.major);
-    take(d, "minor", facts.minor);
+    take(d, "ordinal", facts.ordinal, "name", facts.name, "uuid", facts.uuid, "pci", facts.pci,
+         "major", facts.major, "minor", facts.minor);
     c.devices.push_back(std::move(facts));
   }
   for (const json& one : p.told.value("peers", json::array())) {
     peer_facts peers;
-    take(one, "a", peers.a);
-    take(one, "b", peers.b);
-    take(one, "access", peers.access);
+    take(one, "a", peers.a, "b", peers.b, "access", peers.access);
     c.peers.push_back(peers);
   }
   return c;

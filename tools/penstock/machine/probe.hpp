@@ -21,14 +21,16 @@ struct probed {
 
 [[nodiscard]] probed probe(const std::vector<std::string>& words, std::chrono::milliseconds deadline);
 
-/// Takes a value if it was reported.
 template <class T>
-void take(const nlohmann::json& from, const char* key, T& to) {
-  if (const auto it = from.find(key); it != from.end() && !it->is_null()) to = it->get<T>();
-}
+T value_type(const std::optional<T>&);
 template <class T>
-void take(const nlohmann::json& from, const char* key, std::optional<T>& to) {
-  if (const auto it = from.find(key); it != from.end() && !it->is_null()) to = it->get<T>();
+T value_type(const T&);
+
+/// Takes the values that were reported: take(json, "a", a, "b", b).
+template <class T, class... More>
+void take(const nlohmann::json& from, const char* key, T& to, More&&... more) {
+  if (const auto it = from.find(key); it != from.end() && !it->is_null()) to = it->get<decltype(value_type(to))>();
+  if constexpr (sizeof...(more) > 0) take(from, std::forward<More>(more)...);
 }
 
 }  // namespace penstock::machine
