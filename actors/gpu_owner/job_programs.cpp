@@ -50,7 +50,7 @@ result<std::unique_ptr<JobProgram>> load(const std::string& path) {
     return std::unique_ptr<JobProgram>(entry->make());
   } catch (...) {
     const failure why = as_failure(std::current_exception());
-    return refuse(errc::sink, "starting it: {}", why.message);
+    return refuse(errc::sink, "{}", with_cause("starting it", why.message));
   }
 }
 
@@ -145,7 +145,7 @@ result<void> job_programs::call(JobProgram& code, const ready_batch& job, room_o
   auto done = device_->finish_program();
   if (!done && (costs_the_device(done.error().code) || !thrown)) thrown = std::move(done.error());
   if (!thrown) return {};
-  thrown->message = fmt::format("{}: {}", what, thrown->message);
+  thrown->message = with_cause(what, thrown->message);
   return tl::unexpected(std::move(*thrown));
 }
 

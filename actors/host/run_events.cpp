@@ -104,12 +104,11 @@ event event_of_quarantined(const scheduler::lost_sample& lost) {
   return event_of_lost(
       event_kind::sample_quarantined, lost,
       fmt::format("{} is quarantined: {} ({})", sample_for_people(lost.sample, lost.name),
-                  deaths_over_work("it", lost.causes, lost.attempts), fmt::join(lost.causes, ", ")));
+                  deaths_over_work("it", lost.causes, lost.attempts), causes_in_words(lost.causes)));
 }
 
 std::string text_of_quarantined(const std::string& name, const scheduler::lost_sample& lost) {
-  return fmt::format("{} is quarantined: {} ({})", name, counted(lost.attempts, "attempt failed", "attempts failed"),
-                     fmt::join(lost.causes, ", "));
+  return fmt::format("{} is quarantined: {} ({})", name, counted(lost.attempts, "attempt failed", "attempts failed"), causes_in_words(lost.causes));
 }
 
 scheduler::lost_sample lost_sample_of(const loader_sample& which, std::string reason, std::vector<std::string> causes) {

@@ -1,5 +1,6 @@
 // The public API of jobs: handles, results, arguments.
 #include "actors/jobs/job_record.hpp"
+#include "runtime/base/thrown.hpp"
 
 #include <penstock/pool.hpp>
 
@@ -21,10 +22,8 @@ jobs::job_record& record_at_home(const std::shared_ptr<jobs::job_record>& held) 
 }
 
 std::string sentence_of(std::uint64_t job, const job_failure& why) {
-  std::string text = fmt::format("job {}: {}", job, name_of(why.status));
-  if (!why.type.empty()) text += fmt::format(": {}", why.type);
-  if (!why.text.empty()) text += fmt::format(": {}", why.text);
-  return text;
+  const std::string cause = why.type.empty() || why.text.empty() ? why.type + why.text : with_cause(why.type, why.text);
+  return fmt::format("job {}: {}{}{}", job, name_of(why.status), cause.empty() ? "" : ": ", cause);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "runtime/arena/job_slot.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/raised.hpp"
+#include "runtime/base/thrown.hpp"
 
 namespace penstock {
 namespace {
@@ -141,7 +142,7 @@ void Pool::body::job_raised(std::uint64_t job, const std::string& work, const jo
   const std::string who = of_batches_ ? "a batch" : of_python ? fmt::format("job {}", job) : fmt::format("job {} ({})", job, work);
   const std::string_view traceback(why.traceback);
   // The pickled exception follows the '\0'.
-  tell_raised(who, fmt::format("{}: {}", why.type, why.text), traceback.substr(0, traceback.find('\0')));
+  tell_raised(who, with_cause(why.type, why.text), traceback.substr(0, traceback.find('\0')));
 }
 
 void Pool::body::input_raised(std::uint64_t job, std::uint64_t index, std::string_view error, std::string_view traceback) noexcept {

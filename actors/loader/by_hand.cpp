@@ -225,7 +225,7 @@ int load_samples(Dataset& dataset, const config& settings, const by_hand_request
     complain(program, fmt::format("{} sample{} failed", failed, failed == 1 ? "" : "s"));
     return exit_codes::failed;
   } catch (...) {
-    complain(program, fmt::format("{}: {}", step, thrown()));
+    complain(program, with_cause(step, thrown()));
     return exit_codes::configuration;
   }
 }
@@ -244,7 +244,7 @@ int run(const dataset_factory& make, const by_hand_request& request, const std::
     dataset = make(*settings);
     if (!dataset) throw error({errc::dataset, "the worker program's factory returned no dataset", 0});
   } catch (...) {
-    complain(program, fmt::format("opening the dataset: {}", thrown()));
+    complain(program, with_cause("opening the dataset", thrown()));
     return exit_codes::configuration;
   }
   return load_samples(*dataset, *settings, request, program);

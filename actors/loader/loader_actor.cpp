@@ -48,7 +48,7 @@ result<void> prepare(loader_state& s, arena::phase at, Step step) {
   try {
     step();
   } catch (...) {
-    return refuse(errc::dataset, "{}: {}", arena::preparation_in_words(at), thrown_text());
+    return refuse(errc::dataset, "{}", with_cause(arena::preparation_in_words(at), thrown_text()));
   }
   if (s.link && s.link->lost()) s.link->abort_after(arena::preparation_in_words(at));
   s.flight->rest();

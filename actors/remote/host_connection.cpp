@@ -112,7 +112,7 @@ void host_connection::end(const result<void>& done) {
 result<void> host_connection::attend(const session_to_join& where) {
   const std::string address = text_of(where.address);
   auto socket = connect_to(where.address, connect_deadline, wake_->fd());
-  if (!socket) return refuse(errc::io, "connecting to the session at {}: {}", address, socket.error().message);
+  if (!socket) return refuse(errc::io, "cannot reach the session at {}: {}", address, socket.error().message);
   host_stream to(std::move(*socket), facts_.tls);
   const reachable_while here(*this, to);
   auto ok = to.secure(connect_deadline);

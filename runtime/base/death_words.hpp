@@ -46,6 +46,19 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
   return cause.find(" (sent by ") != std::string_view::npos;
 }
 
+/// Equal causes in a row are written once: "SIGSEGV, 2 x SIGABRT".
+[[nodiscard]] inline std::string causes_in_words(const std::vector<std::string>& causes) {
+  std::string text;
+  for (auto from = causes.begin(); from != causes.end();) {
+    const auto to = std::find_if(from, causes.end(), [&](const std::string& cause) { return cause != *from; });
+    text += text.empty() ? "" : ", ";
+    if (to - from > 1) text += fmt::format("{} x ", to - from);
+    text += *from;
+    from = to;
+  }
+  return text;
+}
+
 /// How a sample or job is related to these deaths: "it killed 3 workers", or "3 workers died while loading it" if a signal was sent to
 /// one of them.
 [[nodiscard]] inline std::string deaths_over_work(std::string_view it, const std::vector<std::string>& causes, std::uint64_t deaths,

@@ -1,13 +1,34 @@
 #include "runtime/base/thrown.hpp"
 
+#include <fmt/core.h>
+
 #include <cxxabi.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <memory>
 #include <string_view>
 #include <typeinfo>
 
 namespace penstock {
+namespace {
+
+/// Whether `text` contains `part` as whole words.
+bool says(std::string_view text, std::string_view part) {
+  const auto is_part_of_word = [&](std::size_t at) { return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0; };
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) {
+    if ((at == 0 || !is_part_of_word(at - 1)) && !is_part_of_word(at + part.size())) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string with_cause(std::string_view what, std::string_view why) {
+  if (says(what, why)) return std::string(what);
+  if (why.starts_with(what) && says(why, what)) return std::string(why);
+  return fmt::format("{}: {}", what, why);
+}
 
 std::string thrown_type() {
   const std::type_info* const type = abi::__cxa_current_exception_type();
@@ -28,7 +49,7 @@ std::string text_of(const std::exception& e) {
   try {
     std::rethrow_if_nested(e);
   } catch (const std::exception& cause) {
-    text += ": " + text_of(cause);
+    text = with_cause(text, text_of(cause));
   } catch (...) {  // its text is unknown
   }
   return text;
@@ -41,7 +62,7 @@ std::string thrown_text() {
   } catch (const std::exception& e) {
     const std::string text = text_of(e);
     const bool was_written_for_people = type == "std::runtime_error" || type.starts_with("penstock::");
-    return was_written_for_people || text == type ? text : type + ": " + text;
+    return was_written_for_people ? text : with_cause(type, text);
   } catch (const std::string& text) {
     return text;
   } catch (const char* text) {

@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 
 namespace penstock {
 
@@ -13,6 +14,9 @@ namespace penstock {
 /// "std::out_of_range: map::at". Omits the type where it says nothing: for std::runtime_error and penstock's
 /// own exceptions, whose text is written for people. Call it inside a handler.
 [[nodiscard]] std::string thrown_text();
+
+/// "what: why" without repetition: users' texts often contain the text of their cause, or already say what was being done.
+[[nodiscard]] std::string with_cause(std::string_view what, std::string_view why);
 
 /// The text of an exception, followed by those of nested ones: "cannot open the index: no such file".
 [[nodiscard]] std::string text_of(const std::exception& e);

@@ -111,7 +111,7 @@ std::vector<std::filesystem::path> own_folders() {
   std::error_code ignored;
   const auto add = [&](const std::filesystem::path& file) {
     const auto folder = file.parent_path();
-    if (folder.empty()) return;
+    if (folder.empty() || std::ranges::find(folders, folder) != folders.end()) return;  // the program and the library may be one file
     folders.push_back(folder);
     folders.push_back(folder.parent_path() / "libexec" / "penstock");
   };

@@ -1,5 +1,6 @@
 #include "runtime/telemetry/metrics_text.hpp"
 
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/telemetry/metrics_page.hpp"
@@ -104,10 +105,6 @@ void add_last_owner_death(metrics_page& p, const metrics_facts& f) {
   if (d != nullptr) p.value(unix_seconds(d->time));
 }
 
-std::string causes_of(const quarantine_report& q) {
-  return fmt::format("{}", fmt::join(q.causes, ", "));
-}
-
 /// Names only the newest samples of each kind, because every name is a time series.
 void add_bad_samples(metrics_page& p, const run_report& r) {
   std::set<std::string> named;
@@ -118,7 +115,7 @@ void add_bad_samples(metrics_page& p, const run_report& r) {
   p.begin("penstock_sample_quarantined_info", "gauge", "1; a sample that is left out because it kills workers; the last 16.");
   for (auto q = r.quarantine.rbegin(); q != r.quarantine.rend(); ++q) {
     if (q->lifted || !is_news(*q)) continue;
-    p.value({{"sample", name_of_sample(q->sample, q->path)}, {"index", index_of(q->sample)}, {"causes", causes_of(*q)}}, 1);
+    p.value({{"sample", name_of_sample(q->sample, q->path)}, {"index", index_of(q->sample)}, {"causes", causes_in_words(q->causes)}}, 1);
   }
   named.clear();
   p.begin("penstock_sample_failed_info", "gauge", "1; a sample that could not be loaded, and why; the last 16.");
@@ -272,7 +269,7 @@ void add_poisoned_jobs(metrics_page& p, const run_report& r) {
   const std::size_t first = r.quarantine.size() - std::min(r.quarantine.size(), samples_named_max);
   for (std::size_t i = r.quarantine.size(); i > first; --i) {
     const quarantine_report& q = r.quarantine[i - 1];
-    p.value({{"job", std::to_string(q.sample)}, {"work", shortened(printable(q.path.value_or("")), reason_bytes)}, {"causes", causes_of(q)}}, 1);
+    p.value({{"job", std::to_string(q.sample)}, {"work", shortened(printable(q.path.value_or("")), reason_bytes)}, {"causes", causes_in_words(q.causes)}}, 1);
   }
 }
 

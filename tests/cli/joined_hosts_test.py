@@ -43,7 +43,7 @@ class JoinedHostsTest(HostCase):
         self.share(first=4)
         self.stop(first=first)
         err = self.ends(host, EXIT_OK)
-        self.assertEqual(err.count("connecting to the session at %s: connecting: Connection refused; trying again" % late), 1, err)
+        self.assertEqual(err.count("cannot reach the session at %s: connecting: Connection refused; trying again" % late), 1, err)
 
     def test_workers_of_a_killed_session_go_to_the_other_one_and_come_back_when_it_returns(self):
         shape = dict(samples=20000)

@@ -578,14 +578,14 @@ class LifeTest(MapTest):
         (poisoned,) = self.of_session("quarantine")["quarantine"]
         self.assertEqual((poisoned["job"], poisoned["sample"]), (2, 2))  # an older name
         self.assertRegex(poisoned["work"], r"script\.sh die$")
-        self.assertRegex(self.penstock("metrics")[1], r'penstock_job_poisoned_info\{session="map",job="2",work=".*script\.sh die",causes="SIGSEGV, SIGSEGV, SIGSEGV"\} 1')
+        self.assertRegex(self.penstock("metrics")[1], r'penstock_job_poisoned_info\{session="map",job="2",work=".*script\.sh die",causes="3 x SIGSEGV"\} 1')
         deaths = self.of_session("deaths")["deaths"]
         self.assertEqual([(d["job"], d["attempt"], d["sample"]) for d in deaths], [(2, 1, None), (2, 2, None), (2, 3, None)])
         self.assertIn("script.sh die", deaths[0]["work"])
         code, out, err = self.penstock("events")
         self.assertRegex(out, r"ended: SIGSEGV, while running job 2 \(.*script\.sh die\)")
         code, out, err = self.penstock("quarantine")
-        self.assertRegex(out, r"job +attempts +causes +work\n +2 +3 +SIGSEGV, SIGSEGV, SIGSEGV +\S*script\.sh die")
+        self.assertRegex(out, r"job +attempts +causes +work\n +2 +3 +3 x SIGSEGV +\S*script\.sh die")
         code, _, err = self.penstock("quarantine", "retry", "2")
         self.assertNotEqual(code, EXIT_OK)
         self.assertIn("a poisoned job cannot be retried", err)

@@ -50,7 +50,7 @@ TEST_CASE("a sample quarantined by an earlier run has no events") {
   const json listed{{"sample", 7}, {"path", "cats/tom.jpg"}, {"causes", {"SIGABRT", "SIGABRT"}}, {"known", true}};
   CHECK(history_for_people({{"events", json::array()}, {"quarantine", listed}}, 0) ==
         "sample 7 (cats/tom.jpg)\n"
-        "  quarantined       by an earlier run: SIGABRT, SIGABRT\n");
+        "  quarantined       by an earlier run: 2 x SIGABRT\n");
 }
 
 namespace {

@@ -302,10 +302,8 @@ result<std::optional<tar_member>> tar_parser::take_header(std::span<const std::b
   const std::int64_t sum = checksum_of(block);
   if (!is_number || (static_cast<std::int64_t>(stated) != sum && static_cast<std::int64_t>(stated) != historic_checksum_of(block))) {
     return wrong(
-        is_number ? fmt::format("the header says that its checksum is {}, but its bytes add up to {}: damaged, "
-                                "or not the header of a tar member",
-                                stated, sum)
-                  : std::string("the header's checksum is not a number: damaged, or not the header of a tar member"));
+        is_number ? fmt::format("the header says that its checksum is {}, but its bytes add up to {}", stated, sum)
+                  : std::string("the header's checksum is not a number: this may not be the header of a tar member"));
   }
   const char type = static_cast<char>(block[type_at]);
   if (text_of(block, magic_field) == posix_magic) {

@@ -12,6 +12,13 @@ TEST_CASE("the sender of a signal is named without the details of the reason") {
   CHECK(sender_in(false, "no heartbeat for 10 s").empty());
 }
 
+TEST_CASE("equal causes of death in a row are written once, with their number") {
+  CHECK(causes_in_words({}).empty());
+  CHECK(causes_in_words({"SIGSEGV"}) == "SIGSEGV");
+  CHECK(causes_in_words({"exit 3", "exit 3", "exit 3"}) == "3 x exit 3");
+  CHECK(causes_in_words({"SIGSEGV", "SIGABRT", "SIGABRT", "SIGSEGV"}) == "SIGSEGV, 2 x SIGABRT, SIGSEGV");
+}
+
 TEST_CASE("a sample is said to have killed its workers only if no signal was sent to them") {
   const std::string sent = cause_with_sender("SIGKILL", unknown_sender);
   CHECK(sent == "SIGKILL (sent by another process or by its own code)");

@@ -54,3 +54,20 @@ TEST_CASE("nested exceptions are described from the outermost to the innermost")
   };
   CHECK(text_of_what(act) == "cannot open the index: no such file");
 }
+
+TEST_CASE("an exception whose text contains that of its nested cause is described once") {
+  const auto nested = [](const std::string& inner, const std::string& outer) {
+    return text_of_what([&] {
+      try {
+        throw std::runtime_error(inner);
+      } catch (...) {
+        std::throw_with_nested(std::runtime_error(outer));
+      }
+    });
+  };
+  CHECK(nested("no such file", "loading a.jpg: no such file") == "loading a.jpg: no such file");
+  CHECK(nested("no such file", "a.jpg cannot be read (no such file)") == "a.jpg cannot be read (no such file)");
+  CHECK(nested("loading a.jpg: no such file", "loading a.jpg") == "loading a.jpg: no such file");
+  CHECK(nested("page 1", "book of page 17") == "book of page 17: page 1");  // not the same page
+  CHECK(nested("loading a.jpg2: no such file", "loading a.jpg") == "loading a.jpg: loading a.jpg2: no such file");
+}

@@ -235,8 +235,11 @@ TEST_CASE("a program that is missing or not executable is refused and named") {
   auto folder = spawn({"/tmp", {}, {}, {}});
   REQUIRE_FALSE(folder);
   CHECK(folder.error().os_code == EACCES);
-  CHECK(find_program("penstock-no-such-program").error().message.find("was not found; looked in") !=
-        std::string::npos);
+  const std::string not_found = find_program("penstock-no-such-program").error().message;
+  CHECK(not_found.find("was not found; looked in") != std::string::npos);
+  const std::string folder_of_tests = std::filesystem::read_symlink("/proc/self/exe").parent_path().string() + ",";
+  CHECK(not_found.find(folder_of_tests) != std::string::npos);
+  CHECK(not_found.find(folder_of_tests) == not_found.rfind(folder_of_tests));  // the library is in the same folder
 }
 
 TEST_CASE("processes started by a child die with it") {

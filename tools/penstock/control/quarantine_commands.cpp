@@ -1,4 +1,5 @@
 // quarantine: samples that kill workers, in a live session or in a file.
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/quarantine_file.hpp"
 #include "runtime/telemetry/report_json.hpp"
@@ -26,12 +27,6 @@ struct quarantine_options {
   std::string file;
 };
 
-std::string words_of(const json& list) {
-  std::string words;
-  for (const json& one : list) words += (words.empty() ? "" : ", ") + one.get<std::string>();
-  return words;
-}
-
 void tell(const json& all, work_kind kind = work_kind::samples) {
   const bool of_jobs = kind == work_kind::jobs;
   if (all.empty()) return say(of_jobs ? "no job is poisoned" : "no sample is quarantined");
@@ -41,7 +36,7 @@ void tell(const json& all, work_kind kind = work_kind::samples) {
   for (const json& q : all) {
     const json& called = q.at(q.contains(name) ? name : "path");  // an older version sends only the path
     const bool known = kind != work_kind::samples && q.value("known", false);
-    rows.push_back({q.at(q.contains(number) ? number : "sample").dump(), q.at("attempts").dump(), words_of(q.at("causes")) + (known ? " (in an earlier run)" : ""),
+    rows.push_back({q.at(q.contains(number) ? number : "sample").dump(), q.at("attempts").dump(), causes_in_words(q.at("causes")) + (known ? " (in an earlier run)" : ""),
                     called.is_null() ? "-" : called.get<std::string>()});
   }
   const bool of_batches = kind == work_kind::batches;

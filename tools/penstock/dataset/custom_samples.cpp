@@ -1,5 +1,6 @@
 #include "tools/penstock/dataset/custom_samples.hpp"
 
+#include "runtime/base/death_words.hpp"
 #include "runtime/schedule/epoch_book.hpp"
 #include "tools/penstock/dataset/value_counter.hpp"
 
@@ -76,7 +77,7 @@ class reader {
     for (const failure_report& f : report.failures) odd_[f.sample] = {f.sample, f.path.value_or(""), f.error};
     for (const quarantine_report& q : report.quarantine) {
       odd_[q.sample] = {q.sample, q.path.value_or(""),
-                        fmt::format("it kills the worker ({})", fmt::join(q.causes, ", "))};
+                        fmt::format("it kills the worker ({})", causes_in_words(q.causes))};
     }
     if (report.failures.size() + report.quarantine.size() > 0 && told_) told_(done_, done_);
     for (auto& [sample, one] : odd_) to_.suspicious.push_back(std::move(one));

@@ -2,6 +2,7 @@
 
 #include "runtime/base/batch_work.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/number.hpp"
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/sample_name.hpp"
@@ -155,9 +156,7 @@ std::string history_for_people(const json& about, std::size_t width) {
   for (const json& one : loading)
     out += history_line(one.at("seen").is_string() ? "  was being loaded" : "  loading now", loading_for_people(one), width);
   if (quarantine.is_object()) {
-    std::string causes;
-    for (const json& cause : quarantine.at("causes")) causes += (causes.empty() ? "" : ", ") + text_of(cause);
-    out += history_line("  quarantined", fmt::format("{}{}", quarantine.value("known", false) ? "by an earlier run: " : "", causes), width);
+    out += history_line("  quarantined", fmt::format("{}{}", quarantine.value("known", false) ? "by an earlier run: " : "", causes_in_words(quarantine.at("causes"))), width);
   }
   return out;
 }
