@@ -21,6 +21,7 @@ using json = nlohmann::ordered_json;
 
 constexpr double cores_are_short = 0.15;  // share of a worker's time
 constexpr double few_samples = 8;         // a batch with so few samples costs more to pass on than to load
+constexpr double passing_on = 250e-6;     // seconds that it costs to pass a batch on, at most
 constexpr double spare_from = 0.05;       // a stream that waits for a smaller share of the time needs no more workers
 constexpr double idle_from = 0.3;         // a worker with so much spare time lacks batches: another one would idle, too
 constexpr double fully_used = 0.9;        // a worker can work for this share of its time at most
@@ -43,8 +44,11 @@ struct writer {
   const config& settings;
 
   [[nodiscard]] std::string waited() const {
-    return context.work != work_kind::samples ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
+    return context.work != work_kind::samples || consumer_is_larger() ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
   }
+  /// Whether the consumer's own work took more of the time than any single cause of its waits. The sentence then begins with the part of
+  /// the time that it is about.
+  [[nodiscard]] bool consumer_is_larger() const { return context.work == work_kind::samples && std::ranges::max(r.share) == r.of(limit::consumer); }
   /// Whether there is no core for another worker.
   [[nodiscard]] bool cores_are_used() const {
     return context.workers >= context.cores || r.core_wait > cores_are_short;
@@ -254,6 +258,22 @@ struct writer {
             {}};
   }
 
+  /// Whether the stream spends its time on passing batches on, not on what is in them.
+  [[nodiscard]] bool batches_are_tiny(limit what) const {
+    if (context.work != work_kind::samples || r.batches_per_second <= 0) return false;
+    const bool few = what == limit::order && r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500;
+    return few || r.waited() < passing_on * r.batches_per_second;
+  }
+  limit_advice tiny_batches(limit what) const {
+    return {what,
+            "sampler.batch_size",
+            fmt::format("{} limits you: {:.0f} batches a second of {} each cost more to pass on than to load{}; use larger batches ([sampler] "
+                        "batch_size, now {}).",
+                        what == limit::order ? "Order" : "Passing on batches", r.batches_per_second,
+                        counted(static_cast<std::uint64_t>(std::llround(r.samples_a_batch)), "sample"), waited(), settings.sampler.batch_size),
+            {}};
+  }
+
   limit_advice order() const {
     if (context.work == work_kind::batches) return too_few_in_advance(limit::order, "Order");
     if (context.work != work_kind::samples) {
@@ -276,14 +296,7 @@ struct writer {
                           (r.stall->sample || r.stall->is_loading ? name_of_sample(r.stall->worker, r.stall->sample) : std::string("a sample")), r.stall->worker, r.stall->seconds, waited(), context.slots_per_worker),
               std::move(more)};
     }
-    if (r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500) {
-      return {limit::order,
-              "sampler.batch_size",
-              fmt::format("Order limits you: {:.0f} batches a second of {:.0f} samples each cost more to pass on than to "
-                          "load{}; use larger batches ([sampler] batch_size, now {}).",
-                          r.batches_per_second, r.samples_a_batch, waited(), settings.sampler.batch_size),
-              {}};
-    }
+    if (batches_are_tiny(limit::order)) return tiny_batches(limit::order);
     if (mostly_remote()) {
       return {limit::order,
               "loader.hosts.landing_slots",
@@ -301,6 +314,7 @@ struct writer {
   }
 
   limit_advice wire() const {
+    if (batches_are_tiny(limit::wire)) return tiny_batches(limit::wire);
     if (2 * r.link > r.of(limit::wire)) return link();
     const std::string key = takes_images(type_of(settings)) ? "image.size" : "dataset.dtype";
     const std::string less =
@@ -322,6 +336,7 @@ struct writer {
   }
 
   limit_advice convert() const {
+    if (batches_are_tiny(limit::convert)) return tiny_batches(limit::convert);
     return {limit::convert,
             "gpu.dtype",
             fmt::format("The conversion on the device limits you{}; [gpu] dtype = \"uint8\" converts no values, and "
@@ -380,11 +395,15 @@ struct writer {
                            "the time at most.",
                            context.slots_per_worker, percent(r.waited()))}};
     }
+    std::vector<std::string> more;
+    if (passing_on * r.batches_per_second > 1)
+      more.push_back(fmt::format("{:.0f} batches a second cost much to pass on: larger batches ([sampler] batch_size, now {}) cost less.", r.batches_per_second,
+                                 settings.sampler.batch_size));
     return {limit::consumer, "",
             fmt::format("The consumer limits you, as it should: it worked on its batches {} % of the time and waited "
                         "{} %; loading faster would gain nothing.",
                         percent(r.of(limit::consumer)), percent(r.waited())),
-            {}};
+            std::move(more)};
   }
 
   /// For `start` if most of it is time without an owner to take batches.
@@ -465,10 +484,10 @@ struct writer {
 
 namespace {
 
-/// For a data loader whose program works most of the time: "In the 28 % of the time in which your loop waited, order limits you."
-void name_part_of_time(limit_advice& advice, const limit_reading& reading) {
+/// For a consumer that works most of the time: "In the 28 % of the time in which your loop waited, order limits you."
+void name_part_of_time(limit_advice& advice, const limit_reading& reading, std::string_view who) {
   advice.sentence.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(advice.sentence.front())));
-  advice.sentence.insert(0, fmt::format("In the {} % of the time in which your loop waited, ", percent(reading.waited())));
+  advice.sentence.insert(0, fmt::format("In the {} % of the time in which {} waited, ", percent(reading.waited()), who));
 }
 
 limit_advice advise_on_limits(const limit_reading& reading, const limit_context& context, const config& settings) {
@@ -572,7 +591,8 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
   const bool misses_cores = is_other && reading.core_wait > cores_are_short;
   if (misses_cores) advice.more.push_back(fmt::format("The workers also had no core for {} % of their time.", percent(reading.core_wait)));
   if (rest) advice.more.push_back(text_of_beginning(whole, context));
-  if (context.work == work_kind::batches && (advice.what == limit::decode || advice.what == limit::order)) name_part_of_time(advice, reading);
+  if (context.work == work_kind::batches && (advice.what == limit::decode || advice.what == limit::order)) name_part_of_time(advice, reading, "your loop");
+  if (advice.what && advice.what != limit::consumer && writer{reading, context, settings}.consumer_is_larger()) name_part_of_time(advice, reading, "the consumer");
   advice.hosts = use_of_hosts(reading, context);
   if (!advice.hosts.empty()) advice.more.push_back(advice.hosts);
   if (context.hedges.started > 0) {
