@@ -94,7 +94,10 @@ void board::workers_changed(const std::vector<worker_status>& workers, bool degr
 death_report board::worker_died(death_report death) {
   const std::lock_guard hold(mutex_);
   supervision::note_hang(status_.hung, death);
-  if (death.cause != death_cause::stopped) status_.deaths_cost.repeated += death.held;
+  if (death.cause != death_cause::stopped) {
+    status_.deaths_cost.repeated += death.held - std::min(death.held_again, death.held);
+    status_.deaths_cost.repetitions += death.held;
+  }
   if (report_.deaths.size() >= deaths_kept) report_.deaths.erase(report_.deaths.begin());
   report_.deaths.push_back(death);
   if (!ended_on_request(death)) ++deaths_.at(static_cast<std::size_t>(death.cause));
@@ -215,6 +218,7 @@ void board::loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t e
 void board::batch_repeated() {
   const std::lock_guard hold(mutex_);
   ++status_.deaths_cost.repeated;
+  ++status_.deaths_cost.repetitions;
 }
 
 void board::batch_lost(std::uint64_t samples) {

@@ -171,11 +171,12 @@ void settle_death(scheduler_state& s, const worker_ended& ended) {
   if (s.ledger) {
     note_name(s, ended.who, ended.mark, ended.sample_name);
     decision.held = s.ledger->leases_of(ended.who.worker);
+    decision.held_again = s.ledger->lost_before(ended.who.worker);
     decision.blamed = s.ledger->worker_died(ended.who, s.hosts.charged(*s.ledger, ended), ended.cause);
     if (decision.blamed) {
       decision.epoch = s.source->epoch_of(decision.blamed->position);
       decision.sequence = s.source->sequence_of(decision.blamed->position);
-      if (decision.blamed->alone) decision.held = 0;  // the sample was tried without its batch
+      if (decision.blamed->alone) decision.held = decision.held_again = 0;  // the sample was tried without its batch
     }
   }
   forget(s, ended.who);

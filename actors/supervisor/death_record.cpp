@@ -86,7 +86,10 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   const steady_time since = kind == work_kind::batches ? w.last_flight.named_since.value_or(w.last_flight.since) : w.last_flight.since;
   const steady_time until = ending.hung_at().value_or(now);  // the end of a process that hangs may take seconds
   if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(until - since, nanoseconds(0))).count();
-  if (!ignored && (kind == work_kind::samples || r.job)) r.held = decision.held;  // a pool's idle worker has begun none of its jobs
+  if (!ignored && (kind == work_kind::samples || r.job)) {  // a pool's idle worker has begun none of its jobs
+    r.held = decision.held;
+    r.held_again = decision.held_again;
+  }
   r.phase = std::string(arena::name_of(w.last_flight.state.at));
   r.lived_seconds = std::chrono::duration<double>(now - w.started).count();
   r.time = w.ended->noticed;
@@ -133,7 +136,7 @@ std::string history_text(const death_report& d, work_kind kind) {
     const std::string_view way_out = way_out_of_hangs(kind, no_retry);
     text += fmt::format("; that had hung {} before{}{}", counted(d.hung_before, "time"), way_out.empty() ? "" : ": ", way_out);
   }
-  if (d.held > 0) text += "; " + repeated_in_words(d.held, kind);
+  if (d.held > 0) text += "; " + repeated_in_words(d.held, d.held_again, kind);
   return text;
 }
 

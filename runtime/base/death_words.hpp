@@ -67,9 +67,10 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
   return fmt::format("{} died while {} {}", counted(deaths, "worker"), kind == work_kind::jobs ? "running" : "loading", it);
 }
 
-/// "2 batches are loaded again", "1 job runs again".
-[[nodiscard]] inline std::string repeated_in_words(std::uint64_t held, work_kind kind) {
-  return kind == work_kind::jobs ? counted(held, "job runs again", "jobs run again") : counted(held, "batch is loaded again", "batches are loaded again");
+/// "4 batches are loaded again (2 of them had been lost before)", "1 job runs again".
+[[nodiscard]] inline std::string repeated_in_words(std::uint64_t held, std::uint64_t again, work_kind kind) {
+  if (kind == work_kind::jobs) return counted(held, "job runs again", "jobs run again");
+  return counted(held, "batch is loaded again", "batches are loaded again") + (again == 0 ? "" : fmt::format(" ({} of them had been lost before)", again));
 }
 
 /// What to do about a sample, or a job, that hangs again and again. Empty if a time limit has already ended an attempt.

@@ -653,4 +653,12 @@ std::uint32_t ledger::leases_of(std::uint32_t worker) const noexcept {
   return known == nullptr ? 0 : known->leased;
 }
 
+std::uint32_t ledger::lost_before(std::uint32_t worker) const {
+  const worker_entry* known = workers_.find(worker);
+  if (known == nullptr) return 0;
+  return static_cast<std::uint32_t>(std::ranges::count_if(known->slots, [this](const slot& s) {
+    return s.at == stage::leased && s.use.position && at(*s.use.position).lost;
+  }));
+}
+
 }  // namespace penstock::schedule

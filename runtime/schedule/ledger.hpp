@@ -262,6 +262,8 @@ class ledger {
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   /// Leases that the worker has not reported on yet.
   [[nodiscard]] std::uint32_t leases_of(std::uint32_t worker) const noexcept;
+  /// Of these, leases of batches that another worker held when it died.
+  [[nodiscard]] std::uint32_t lost_before(std::uint32_t worker) const;
   /// The batch of a lease; empty if its result will be ignored.
   [[nodiscard]] std::optional<stream_position> position_of(const lease_ref& lease) const;
   [[nodiscard]] const hedge_counts& hedges() const noexcept { return hedges_; }

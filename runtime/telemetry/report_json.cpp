@@ -146,6 +146,7 @@ json as_json(const death_report& d) {
          {"held", d.held},
          {"phase", d.phase},
          {"time", as_utc(d.time)},
+         {"held_again", d.held_again},
          {"lived_seconds", rounded(d.lived_seconds)},
          {"rss_bytes", d.rss_bytes},
          {"wait_channel", text_or_null(d.wait_channel)},
@@ -175,7 +176,12 @@ json as_json(const owner_death_report& d) {
 }
 
 json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t failed) {
-  return {{"quarantined", quarantined}, {"lost", cost.lost}, {"repeated", cost.repeated}, {"waited_seconds", seconds_or_null(cost.waited_seconds)}, {"failed", failed}};
+  return {{"quarantined", quarantined},
+          {"lost", cost.lost},
+          {"repeated", cost.repeated},
+          {"repetitions", cost.repetitions},
+          {"waited_seconds", seconds_or_null(cost.waited_seconds)},
+          {"failed", failed}};
 }
 
 /// `is_tried`: a worker is working on it, and may be restarted.

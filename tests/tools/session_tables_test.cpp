@@ -631,7 +631,7 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
   CHECK(cli::cost_of_deaths(json(), work_kind::samples).empty());  // a session of an older version
   session_status s = status_with(std::nullopt);
   s.workers_ended_unexpectedly = 1;
-  s.deaths_cost = {.repeated = 3, .waited_seconds = 1.25};
+  s.deaths_cost = {.repeated = 3, .repetitions = 3, .waited_seconds = 1.25};
   const std::string cost = cli::cost_of_deaths(telemetry::as_json(s).at("deaths_cost"), work_kind::samples);
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(cost + "\n") != std::string::npos);
   s.workers_ended_unexpectedly = 0;
@@ -727,6 +727,8 @@ TEST_CASE("status and why say who paused a session, and how long a stop has last
   auto status = telemetry::as_json(s);
   status["paused_by"] = "the program";
   CHECK(cli::hint_after_status(status).empty());
+  CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 8}, {"repetitions", 10}, {"waited_seconds", 0}}, work_kind::samples) ==
+        "deaths cost no sample; 8 batches were loaded again, 10 times in all; the stream did not wait");
 }
 
 TEST_CASE("status says how to list quarantined samples") {
@@ -744,6 +746,8 @@ TEST_CASE("the hint after status names the process that holds up a stop, and the
   status["state"] = "stopping";
   status["stopping"] = {{{"target", "worker/64"}, {"text", "worker/64 (pid 7), which has not exited yet"}}};
   CHECK(cli::hint_after_status(status) == "penstock describe worker/64");
+  d.held_again = 1;
+  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again (1 of them had been lost before)");
   status["stopping"][0]["target"] = "program";
   CHECK(cli::hint_after_status(status).empty());
   s = status_with(std::nullopt);

@@ -37,6 +37,7 @@ struct blame_decision {
   std::uint64_t epoch = 0;  // of the blamed sample
   std::uint64_t sequence = 0;
   std::uint32_t held = 0;  // batches that others have to load again; in a pool, jobs
+  std::uint32_t held_again = 0;  // of these, those that an earlier death had already lost
 };
 
 /// The dataset is known: start leasing.

@@ -103,6 +103,7 @@ struct death_report {
   std::optional<double> worked_seconds{};  ///< how long it had been working on that, or on the blamed sample or job
   std::uint32_t hung_before = 0;           ///< how often the same work had hung before: see hung_work
   std::uint32_t held = 0;  ///< batches (in a pool, jobs) that it held: other workers load or run them again
+  std::uint32_t held_again = 0;  ///< of these, batches that an earlier death had already lost; 0 in a pool
   std::uint32_t attempt = 0;           ///< the attempt at the blamed sample or job: 1, 2, ...; 0: none is blamed
   std::string phase;  ///< what it was doing: "idle", "opening", "describing", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
@@ -149,6 +150,7 @@ struct hung_work {
 /// What deaths of workers and GPU owners have cost a run so far, apart from quarantined samples.
 struct death_costs {
   std::uint64_t repeated = 0;              ///< batches (in a pool, jobs) of dead workers that others loaded or ran again
+  std::uint64_t repetitions = 0;           ///< how many times in all: a batch counts for each death that lost it
   std::uint64_t lost = 0;                  ///< samples, without quarantined ones, of a data loader's batches that were given up
   std::optional<double> waited_seconds{};  ///< how long the stream waited for such batches or for an owner; empty: not measured
 };

@@ -78,6 +78,18 @@ TEST_CASE("a data loader that knows the length of its pass shows its progress an
   CHECK_FALSE(s.eta_seconds);
 }
 
+TEST_CASE("a batch that two deaths lost counts once, but its repetitions count twice") {
+  host::board board("stream", "embedded");
+  death_report d;
+  d.cause = death_cause::signal;
+  d.held = 5;
+  board.worker_died(d);
+  d.held_again = 2;
+  board.worker_died(d);
+  CHECK(board.status().deaths_cost.repeated == 8);
+  CHECK(board.status().deaths_cost.repetitions == 10);
+}
+
 TEST_CASE("status shows what hung and what deaths cost, but no cost for a requested restart") {
   host::board board("stream", "embedded");
   death_report d;
@@ -90,6 +102,7 @@ TEST_CASE("status shows what hung and what deaths cost, but no cost for a reques
   CHECK(board.worker_died(d).hung_before == 0);
   CHECK(board.worker_died(d).hung_before == 1);
   CHECK(board.status().deaths_cost.repeated == 3);
+  CHECK(board.status().deaths_cost.repetitions == 3);
   CHECK_FALSE(board.status().deaths_cost.waited_seconds);
   REQUIRE(board.status().hung.size() == 1);
   CHECK(board.status().hung[0].hangs.size() == 2);

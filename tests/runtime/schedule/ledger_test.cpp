@@ -323,6 +323,22 @@ TEST_CASE("a batch that was finished when its worker died is uploaded, not loade
   CHECK(only<load_command>(commands).empty());
 }
 
+TEST_CASE("a worker's death tells which of its batches an earlier death had lost, until they are loaded") {
+  const small_plan plan(8, 1);
+  ledger books({}, plan, {0, 4});
+  books.worker_joined(a1, 2);
+  REQUIRE(only<load_command>(books.advance()).size() == 2);
+  CHECK(books.lost_before(0) == 0);
+  books.worker_died(a1, std::nullopt, "SIGKILL");
+  CHECK(books.lost_before(0) == 0);  // it holds nothing any more
+  books.worker_joined(a2, 2);
+  const auto loads = only<load_command>(books.advance());
+  REQUIRE(loads.size() == 2);
+  CHECK(books.lost_before(0) == 2);
+  REQUIRE(books.loaded(success(loads[0])) == arrival::accepted);
+  CHECK(books.lost_before(0) == 1);
+}
+
 TEST_CASE("a death is blamed on the sample in the flight recorder and not on the rest of its batch") {
   const small_plan plan(3, 3);
   ledger books({}, plan, {0, 1});

@@ -65,7 +65,7 @@ json deaths_by_cause(const json& deaths) {
 
 std::string cost_of_death(const json& d, work_kind kind) {
   const auto held = d.value("held", std::uint64_t{0});
-  return held == 0 ? "" : repeated_in_words(held, kind);
+  return held == 0 ? "" : repeated_in_words(held, d.value("held_again", std::uint64_t{0}), kind);
 }
 
 std::string cost_of_deaths(const json& cost, work_kind kind) {
@@ -74,6 +74,7 @@ std::string cost_of_deaths(const json& cost, work_kind kind) {
   const auto quarantined = cost.at("quarantined").get<std::uint64_t>();
   const auto of_batches = cost.value("lost", std::uint64_t{0});
   const auto repeated = cost.at("repeated").get<std::uint64_t>();
+  const auto repetitions = cost.value("repetitions", repeated);
   const json& waited = cost.at("waited_seconds");
   const bool has_waited = waited.is_number() && waited.get<double>() >= 0.001;
   std::string text = "deaths cost ";
@@ -87,7 +88,8 @@ std::string cost_of_deaths(const json& cost, work_kind kind) {
   }
   if (repeated > 0)
     text += of_jobs ? fmt::format("; {} again", counted(repeated, "job was run", "jobs were run"))
-                    : fmt::format("; {} again", counted(repeated, "batch was loaded", "batches were loaded"));
+                    : fmt::format("; {} again{}", counted(repeated, "batch was loaded", "batches were loaded"),
+                                  repetitions == repeated ? "" : fmt::format(", {} times in all", repetitions));
   if (waited.is_number())
     text += has_waited ? fmt::format("; the stream waited {} because of them",
                                      duration_for_people(nanoseconds(static_cast<std::int64_t>(waited.get<double>() * 1e9))))

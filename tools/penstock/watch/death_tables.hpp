@@ -44,8 +44,8 @@ namespace penstock::cli {
 
 /// "2 batches are loaded again": the cost of one death; empty if it cost nothing.
 [[nodiscard]] std::string cost_of_death(const nlohmann::ordered_json& death, work_kind kind);
-/// "deaths cost no sample; 3 batches were loaded again; the stream waited 1.2 s because of them", from `deaths_cost` in status or `cost` in
-/// deaths; empty: an older version does not say.
+/// "deaths cost no sample; 8 batches were loaded again, 10 times in all; the stream waited 1.2 s because of them", from `deaths_cost` in
+/// status or `cost` in deaths; empty: an older version does not say.
 [[nodiscard]] std::string cost_of_deaths(const nlohmann::ordered_json& cost, work_kind kind);
 /// "2 sample failures without a death", from the same object; empty if none did.
 [[nodiscard]] std::string failures_without_death(const nlohmann::ordered_json& cost);
