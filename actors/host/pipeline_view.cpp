@@ -44,7 +44,7 @@ void count_waiting(pool_statistics& jobs, const std::map<std::string, std::uint6
 
 }  // namespace
 
-session_status look_closer(session_status status, const arena::flight_recorders& flights, steady_time now) {
+session_status look_closer(session_status status, const arena::flight_recorders& flights, steady_time now, const std::vector<batch_passage>& under_way) {
   std::map<std::string, std::uint64_t, std::less<>> begun;  // by name
   for (worker_status& w : status.workers) {
     if (!w.pid) continue;
@@ -55,11 +55,20 @@ session_status look_closer(session_status status, const arena::flight_recorders&
     w.current_work_seconds.reset();
     w.current_index.reset();
     w.current_attempt.reset();
+    w.current_epoch.reset();
+    w.current_sequence.reset();
     if (flight.sample_name.empty()) continue;
     w.current_sample = printable(flight.sample_name);
     if (flight.sample) {
       w.current_index = flight.sample->index;
       w.current_attempt = flight.sample->attempt;
+    }
+    const auto batch = std::ranges::find_if(under_way, [&](const batch_passage& b) {
+      return b.worker == w.id && b.incarnation == w.incarnation && b.slot == flight.state.slot && b.time_of(batch_stage::loaded) == 0;
+    });
+    if (batch != under_way.end()) {
+      w.current_epoch = batch->epoch;
+      w.current_sequence = batch->sequence;
     }
     const auto age = [now](steady_time since) { return std::chrono::duration<double>(std::max(now - since, nanoseconds(0))).count(); };
     w.current_sample_seconds = age(flight.since);

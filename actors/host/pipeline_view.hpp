@@ -10,12 +10,14 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <vector>
+
 namespace penstock::host {
 
 /// Updates the workers' state from their flight recorders; the board has it only as of the supervisor's last
-/// poll.
-[[nodiscard]] session_status look_closer(session_status status, const arena::flight_recorders& flights,
-                                         steady_time now);
+/// poll. `under_way`: batch_times::under_way(), for a stream.
+[[nodiscard]] session_status look_closer(session_status status, const arena::flight_recorders& flights, steady_time now,
+                                         const std::vector<batch_passage>& under_way = {});
 
 /// The answer to "pipeline": where batches are and what they wait for.
 [[nodiscard]] nlohmann::ordered_json pipeline_as_json(const supervision::progress_facts& facts,

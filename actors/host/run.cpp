@@ -183,12 +183,17 @@ session_status run::status() const {
   session_status known = told_status();
   const std::lock_guard hold(mutex_);
   const engine* e = running();
-  return e != nullptr ? look_closer(std::move(known), *e->flights, now()) : known;
+  return e != nullptr ? look_closer(std::move(known), *e->flights, now(), batches_under_way()) : known;
 }
 
 /// Called on the io thread, which must not wait for mutex_: e outlives its sockets.
 session_status run::status_of(const engine& e) const {
-  return look_closer(told_status(), *e.flights, now());
+  return look_closer(told_status(), *e.flights, now(), batches_under_way());
+}
+
+std::vector<batch_passage> run::batches_under_way() const {
+  const batch_times* const all = times();
+  return all == nullptr ? std::vector<batch_passage>() : all->under_way();
 }
 
 supervision::progress_facts run::progress_of(const engine& e) const {

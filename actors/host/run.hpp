@@ -165,6 +165,7 @@ class run : public supervisor::supervisor_listener {
   /// The status, without the facts that only the flight recorders contain.
   [[nodiscard]] session_status told_status() const;
   [[nodiscard]] session_status status_of(const engine& e) const;
+  [[nodiscard]] std::vector<batch_passage> batches_under_way() const;
   [[nodiscard]] supervision::progress_facts progress_of(const engine& e) const;
   [[nodiscard]] std::string metrics_page(const engine& e) const;
   /// Valid once the run has begun: its start time, and the id of its record.

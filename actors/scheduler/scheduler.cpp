@@ -172,6 +172,11 @@ void settle_death(scheduler_state& s, const worker_ended& ended) {
     note_name(s, ended.who, ended.mark, ended.sample_name);
     decision.held = s.ledger->leases_of(ended.who.worker);
     decision.held_again = s.ledger->lost_before(ended.who.worker);
+    if (const auto in_hand = ended.in_hand ? s.ledger->resolve(ended.who, *ended.in_hand) : std::nullopt) {
+      decision.in_hand = in_hand->sample;
+      decision.epoch = s.source->epoch_of(in_hand->position);
+      decision.sequence = s.source->sequence_of(in_hand->position);
+    }
     decision.blamed = s.ledger->worker_died(ended.who, s.hosts.charged(*s.ledger, ended), ended.cause);
     if (decision.blamed) {
       decision.epoch = s.source->epoch_of(decision.blamed->position);

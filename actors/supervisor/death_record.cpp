@@ -81,6 +81,11 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
     std::string work = work_in_hand(w, kind);
     if (!work.empty() && kind != work_kind::samples) r.job = job_named(w.last_flight.sample_name).value_or(named_job{}).job;
     if (!work.empty()) (kind == work_kind::samples ? r.path : r.work) = std::move(work);
+    if (decision.in_hand && kind == work_kind::samples) {
+      r.sample = decision.in_hand;
+      r.epoch = decision.epoch;
+      r.sequence = decision.sequence;
+    }
   }
   // For a data loader's worker, count from when it began the sample, not the batch.
   const steady_time since = kind == work_kind::batches ? w.last_flight.named_since.value_or(w.last_flight.since) : w.last_flight.since;
@@ -122,6 +127,8 @@ std::string blame_text(const death_report& d, work_kind kind) {
   if (d.job && kind == work_kind::batches) return ", while " + doing_in_words(d.work.value_or("a batch"));
   if (d.job)
     return fmt::format(", while running job {}{}", *d.job, d.work ? fmt::format(" ({})", *d.work) : "");
+  if (d.sample && d.attempt == 0 && d.epoch && d.sequence)  // not blamed
+    return fmt::format(", while working on {}, in batch {} of epoch {}", sample_for_people(*d.sample, d.path.value_or("")), *d.sequence, *d.epoch);
   if (d.sample) return ", while loading " + sample_for_people(*d.sample, d.path.value_or(""));
   const std::optional<std::string>& work = d.work ? d.work : d.path;
   return d.cause == death_cause::stopped && work ? fmt::format(", while working on '{}'", *work) : preparation_text(d.phase, kind);

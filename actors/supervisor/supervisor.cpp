@@ -107,7 +107,7 @@ struct carry_out {
                scheduler::worker_ended{end.who, end.blames_sample ? sample_in_hand(w) : std::nullopt,
                                        work_in_hand(w, s.deps.settings.work),
                                        cause_with_sender(end.cause, sender_in(!w.sent_signal.empty(), w.sent_signal)), end.host_lost,
-                                       end.took_too_long});
+                                       end.took_too_long, sample_in_hand(w)});
   }
   void operator()(const supervision::memory_exceeded& grown) {
     log::warn("supervisor",

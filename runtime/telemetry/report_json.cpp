@@ -77,6 +77,8 @@ json as_json(const worker_status& w) {
          {"current_sample", or_null(w.current_sample)},
          {"current_index", or_null(w.current_index)},
          {"current_attempt", or_null(w.current_attempt)},
+         {"current_epoch", or_null(w.current_epoch)},
+         {"current_seq", or_null(w.current_sequence)},
          {"current_sample_seconds", seconds_or_null(w.current_sample_seconds)},
          {"current_work_seconds", seconds_or_null(w.current_work_seconds)}};
   j["gpu_use"] = or_null(w.gpu_use);

@@ -120,9 +120,8 @@ class ControlTest(PenstockTest):
         self.wait_until(lambda: any((w["current_sample_seconds"] or 0) > 0.5 for w in self.status()["workers"]), "the stuck sample")
         code, _, err = self.penstock("stop", "--wait")
         self.assertEqual(code, EXIT_OK, err)
-        self.assertRegex(err, r"^waiting for worker/0 \(pid \d+\), which has been working on sample 0 for \S+ m?s; it is (killed in \d s if it does "
-                              r"not end, and at once by `penstock stop --now`|being killed)\nstopped\nworker 0 \(pid \d+\) was killed: it had not stopped within \d\S* s of the request, while working on "
-                              r"'sample 0'\n" + POSITION_LOST)
+        self.assertRegex(err, r"^waiting for worker/0 \(pid \d+\), which has been working on sample 0 for \S+ m?s \(batch \d+ of epoch 0\); it is (killed in \d s if it does "
+                              r"not end, and at once by `penstock stop --now`|being killed)\nstopped\nworker 0 \(pid \d+\) was killed: it had not stopped within \d\S* s of the request\n" + POSITION_LOST)
 
     def test_stop_wait_reports_that_the_session_is_suspended(self):
         process = self.live()
@@ -498,7 +497,8 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.penstock("restart", "worker/0", "--now")[0], EXIT_OK)
         self.wait_until(lambda: worker()["incarnation"] == 2, "another process")  # [loader.hang] item_timeout is 30 s
         deaths = json.loads(self.penstock("deaths", "--json")[1])["deaths"]
-        self.assertEqual([(d["cause"], d["sample"]) for d in deaths], [("stopped", None)])
+        self.assertEqual([(d["cause"], d["sample"]) for d in deaths], [("stopped", 3)])
+        self.assertEqual([d["attempt"] for d in deaths], [0])  # not blamed
         self.assertEqual(self.status()["workers_ended_unexpectedly"], 0)
         self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
         process.wait(timeout=20)

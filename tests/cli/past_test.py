@@ -102,12 +102,13 @@ class PastTest(PenstockTest):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=25)
         (death,) = self.answer("deaths", "--last")["deaths"]
-        self.assertEqual((death["worker"], death["cause"], death["signal"], death["sample"]), (stuck["id"], "stopped", "SIGKILL", None))
+        self.assertEqual((death["worker"], death["cause"], death["signal"], death["sample"]), (stuck["id"], "stopped", "SIGKILL", 0))
+        self.assertEqual((death["epoch"], death["seq"], death["attempt"]), (0, stuck["current_seq"], 0))
         self.assertGreater(death["ignored_stop_seconds"], 1)
         self.assertEqual(death["path"], stuck["current_sample"])
         (event,) = [e for e in self.lines("events", "--last") if e["kind"] == "worker_died"]
         self.assertEqual(event["death"], {k: v for k, v in death.items() if k != "sacrificial"})
-        self.assertRegex(event["text"], r"worker \d \(pid \d+\) was killed: it had not stopped within [\d.]+ s of the request, while working on '")
+        self.assertRegex(event["text"], r"worker \d \(pid \d+\) was killed: it had not stopped within [\d.]+ s of the request, while working on sample 0, in batch \d+ of epoch 0")
         self.assertIn("was killed: it had not stopped", err.decode())
         self.assertIn("killed at stop", self.penstock("deaths", "--last")[1])
         status = self.answer("status", "--last")

@@ -28,6 +28,13 @@ session_status status_with(std::optional<std::vector<gpu_process>> processes) {
 
 std::string gpu_lines(const session_status& s) {
   cli::target gpu;
+cli::target worker_target(std::uint32_t worker) {
+  cli::target one;
+  one.kind = cli::target_kind::worker;
+  one.worker = worker;
+  return one;
+}
+
   gpu.kind = cli::target_kind::gpu;
   return cli::status_for_people(telemetry::as_json(s), gpu, 200);
 }
@@ -328,6 +335,33 @@ TEST_CASE("in a pool and in a data loader a killed worker was running its job or
 
 TEST_CASE("why the session killed a worker is in the list of deaths, except that a hang needs only its sample") {
   death_report d = killed_over(5, "cats/tom.jpg");
+TEST_CASE("a worker that was killed at a stop is listed with its sample and batch, and an owner without a reason with a dash") {
+  death_report d;
+  d.cause = death_cause::stopped;
+  d.signal = "SIGKILL";
+  d.ignored_stop_seconds = 0;
+  d.sample = 17;
+  d.path = "cats/tom.jpg";
+  d.epoch = 2;
+  d.sequence = 4;
+  owner_death_report owner;
+  owner.cause = death_cause::stopped;
+  owner.signal = "SIGKILL";
+  owner.ignored_stop_seconds = 0;
+  const std::string text = cli::deaths_for_people(nlohmann::ordered_json::array({telemetry::as_json(d), telemetry::as_json(owner)}), work_kind::samples, 0);
+  INFO(text);
+  CHECK(text.find("      17        -  cats/tom.jpg\n") != std::string::npos);
+  CHECK(text.find("       -        -  -\n") != std::string::npos);
+  session_status s = status_with(std::nullopt);
+  worker_status w;
+  w.state = "ended";
+  w.last_death = d;
+  s.workers = {w};
+  const auto pipeline = nlohmann::ordered_json{{"status", telemetry::as_json(s)}, {"batches", nullptr}, {"waits_for", ""}};
+  CHECK(cli::description_for_people(cli::description_of(pipeline, worker_target(0)), 0)
+            .find("    worked on       sample 17 (cats/tom.jpg), in batch 4 of epoch 2\n") != std::string::npos);
+}
+
   d.cause = death_cause::protocol;
   d.reason = "it closed its link but did not exit";
   const auto text_of = [&d] { return cli::deaths_for_people(nlohmann::ordered_json::array({telemetry::as_json(d)}), work_kind::samples, 0); };

@@ -56,6 +56,10 @@ TEST_CASE("a worker that loads a sample is named with it, and any other worker w
   s.workers[0].current_sample = "cats/tom.jpg";
   s.workers[0].current_sample_seconds = 7;
   CHECK(awaited(s)[0].words == "worker/3 (pid 4713), which has been working on cats/tom.jpg for 7 s; it is killed if it does not end in time");
+  s.workers[0].current_epoch = 2;
+  s.workers[0].current_sequence = 9;
+  CHECK(awaited(s)[0].words ==
+        "worker/3 (pid 4713), which has been working on cats/tom.jpg for 7 s (batch 9 of epoch 2); it is killed if it does not end in time");
   s.workers.push_back(s.workers[0]);
   s.workers[1].id = 4;
   CHECK(awaited(s).size() == 2);

@@ -29,6 +29,16 @@ TEST_CASE("a worker that was killed at the stop is reported in one line, and sev
   CHECK(two.killed_for_people() == "2 processes were killed: `penstock deaths --session photos@1` lists them\n");
 }
 
+TEST_CASE("the work of a killed worker is named once: while the stop waits for it, or at the end if it was killed at once") {
+  json late = killed(0);
+  late["text"] = "worker 0 (pid 17) was killed: it had not stopped within 10 s of the request, while working on sample 17 (cat.jpg), in batch 4 of epoch 2";
+  CHECK(cli::stop_cost(run("stopped"), json::array({late}), "process").killed_for_people() ==
+        "worker 0 (pid 17) was killed: it had not stopped within 10 s of the request\n");
+  json at_once = late;
+  at_once["death"]["ignored_stop_seconds"] = 0.0;
+  CHECK(cli::stop_cost(run("stopped"), json::array({at_once}), "process").killed_for_people() == late["text"].get<std::string>() + "\n");
+}
+
 TEST_CASE("only a stopped run without a state file has lost its position") {
   const auto says = [](const json& ended, const char* ends) { return cli::stop_cost(ended, json::array(), ends).position_for_people(); };
   CHECK(says(run("stopped"), "process").starts_with("its position is lost"));

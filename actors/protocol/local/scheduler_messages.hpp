@@ -34,10 +34,11 @@ struct lost_sample {
 struct blame_decision {
   worker_ref who;
   std::optional<schedule::blame> blamed;
-  std::uint64_t epoch = 0;  // of the blamed sample
+  std::uint64_t epoch = 0;  // of the sample in hand, blamed or not
   std::uint64_t sequence = 0;
   std::uint32_t held = 0;  // batches that others have to load again; in a pool, jobs
   std::uint32_t held_again = 0;  // of these, those that an earlier death had already lost
+  std::optional<std::uint64_t> in_hand{};  // the sample that it was working on
 };
 
 /// The dataset is known: start leasing.
@@ -76,6 +77,7 @@ struct worker_ended {
   std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
   bool host_lost = false;   ///< the worker's loader host was lost: blame a sample only if its batch keeps losing hosts
   bool took_too_long = false;  ///< killed because of the time that its sample or job took
+  std::optional<schedule::flight_mark> in_hand{};  ///< what it was working on, blamed or not
 };
 
 /// The process survives SIGKILL. No reply; worker_ended follows if it ever exits.

@@ -90,15 +90,15 @@ struct death_report {
   death_cause cause = death_cause::unknown;
   std::optional<std::string> signal;    ///< "SIGSEGV"
   std::optional<std::int32_t> code;     ///< exit status
-  std::optional<std::uint64_t> sample;  ///< the sample that the death is blamed on
+  std::optional<std::uint64_t> sample;  ///< the sample that the death is blamed on, or that it was working on if attempt is 0
   std::optional<std::string> path;
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> sequence;
   std::optional<std::uint64_t> job{};  ///< in a pool: the job that the death is blamed on; no sample then
   std::optional<std::string> work{};   ///< its function, or the text of JobCall::describe()
   /// How long after a request to stop it was killed, because it had not stopped. After such a kill, or an
-  /// immediate one by an operator, `path` or `work` says what it was working on, and no sample or job is
-  /// blamed.
+  /// immediate one by an operator, `sample`, `path` and the batch (in a pool, `work`) are what it was working on, and
+  /// nothing is blamed.
   std::optional<double> ignored_stop_seconds{};
   std::optional<double> worked_seconds{};  ///< how long it had been working on that, or on the blamed sample or job
   std::uint32_t hung_before = 0;           ///< how often the same work had hung before: see hung_work
@@ -323,6 +323,9 @@ struct refused_transfers {
 };
 
 /// A loader host (`penstock host`) that has joined.
+  /// The batch with that sample; empty if it is not known, and in a pool.
+  std::optional<std::uint64_t> current_epoch{};
+  std::optional<std::uint64_t> current_sequence{};
 struct host_status {
   std::string name;
   std::string address;

@@ -119,8 +119,15 @@ TEST_CASE("a closer look says which sample a worker is loading, and at which att
   worker.publish({arena::phase::loading, 0, 0, 1}, "cats/tom.jpg", arena::flight_sample{51, 2});
   s = host::look_closer(s, *flights, steady_time(1h));
   CHECK(std::tuple(s.workers[0].current_sample, s.workers[0].current_index, s.workers[0].current_attempt) == std::tuple("cats/tom.jpg", 51U, 2U));
+  CHECK_FALSE(s.workers[0].current_epoch);
+  batch_passage earlier{.epoch = 3, .sequence = 8};  // its slot serves another batch now
+  earlier.at[static_cast<std::size_t>(batch_stage::loaded)] = 1;
+  const std::vector<batch_passage> under_way{earlier, {.epoch = 3, .sequence = 10, .slot = 1}, {.epoch = 3, .sequence = 9}};
+  s = host::look_closer(s, *flights, steady_time(1h), under_way);
+  CHECK(std::tuple(s.workers[0].current_epoch, s.workers[0].current_sequence) == std::tuple(3U, 9U));
   worker.rest();
-  s = host::look_closer(s, *flights, steady_time(1h));
+  s = host::look_closer(s, *flights, steady_time(1h), under_way);
+  CHECK_FALSE(s.workers[0].current_epoch);
   CHECK_FALSE(s.workers[0].current_index);
   CHECK_FALSE(s.workers[0].current_attempt);
 }

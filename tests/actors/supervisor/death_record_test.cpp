@@ -77,6 +77,21 @@ TEST_CASE("a death in a data loader has the index of its sample, and one in coll
   CHECK_FALSE(as_report(died_of(SIGSEGV, "sample 3 of shard 1 (job 78)"), ending, decision, work_kind::batches, start).sample);
 }
 
+TEST_CASE("a worker that is killed at a stop has the sample and batch in its hands, and no blame") {
+  const supervision::termination ending = stopped_but_did_not(0s);
+  scheduler::blame_decision decision;
+  decision.in_hand = 17;
+  decision.epoch = 2;
+  decision.sequence = 4;
+  death_report d = as_report(died_of(SIGKILL, "cat.jpg"), ending, decision, work_kind::samples, start + 1s);
+  CHECK(std::tuple(d.sample, d.epoch, d.sequence, d.attempt) == std::tuple(17U, 2U, 4U, 0U));
+  CHECK(supervisor::blame_text(d, work_kind::samples) == ", while working on sample 17 (cat.jpg), in batch 4 of epoch 2");
+  decision.in_hand.reset();  // the ledger does not know the lease
+  d = as_report(died_of(SIGKILL, "cat.jpg"), ending, decision, work_kind::samples, start + 1s);
+  CHECK_FALSE(d.sample);
+  CHECK(supervisor::blame_text(d, work_kind::samples) == ", while working on 'cat.jpg'");
+}
+
 TEST_CASE("a worker that an operator kills is reported with its work and how long it took") {
   supervision::termination ending({}, start);
   ending.kill(start + 40s);

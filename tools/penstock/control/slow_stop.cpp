@@ -28,8 +28,10 @@ std::string words_about(const std::string& name, const json& worker, const json&
   const json sample = worker.value("current_sample", json());
   if (!sample.is_string() || !worker.value("current_sample_seconds", json()).is_number())
     return fmt::format("{} (pid {}), which has not exited yet{}", name, text_of(worker.at("pid")), killed_later);
-  return fmt::format("{} (pid {}), which has been working on {}{}", name, text_of(worker.at("pid")),
-                     printable(work_since(worker, kind_of(status))), killed_later);
+  const json batch = worker.value("current_seq", json());
+  const std::string where = batch.is_number() ? fmt::format(" (batch {} of epoch {})", text_of(batch), text_of(worker.at("current_epoch"))) : "";
+  return fmt::format("{} (pid {}), which has been working on {}{}{}", name, text_of(worker.at("pid")),
+                     printable(work_since(worker, kind_of(status))), where, killed_later);
 }
 
 /// Whether the owner has its own process, which has been started and has not ended.

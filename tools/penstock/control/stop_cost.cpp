@@ -10,14 +10,26 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace penstock::cli {
 
 using json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr double told_after_seconds = 1;  // session_end::wait_and_tell() names what it waits for after that
+
+}  // namespace
 
 stop_cost::stop_cost(const json& ended, const json& events, const std::string& ends) : id_(ended.value("id", "")) {
   for (const json& e : events) {
     if (e.value("kind", "") == "stopping") killed_.clear();  // earlier deaths belong to a `drain` or a `scale`
     if (!e.contains("death") || !was_killed_at_stop(e.at("death"))) continue;
+    without_told_work_ = e.value("text", "");
+    // `stop --wait` has named the work while it waited.
+    if (e.at("death").at("ignored_stop_seconds").get<double>() > told_after_seconds)
+      without_told_work_.resize(std::min(without_told_work_.size(), without_told_work_.find(", while working on ")));
     const json worker = e.value("worker", json());
     killed_.push_back({{"target", worker.is_number() ? "worker/" + worker.dump() : "gpu"},
                        {"pid", e.at("death").value("pid", json())},
@@ -34,7 +46,7 @@ json stop_cost::as_json() const {
 }
 
 std::string stop_cost::killed_for_people() const {
-  if (killed_.size() == 1) return one_line(killed_.front().at("text").get<std::string>()) + "\n";
+  if (killed_.size() == 1) return one_line(without_told_work_) + "\n";
   if (killed_.size() > 1) return fmt::format("{} processes were killed: `penstock deaths --session {}` lists them\n", killed_.size(), id_);
   return {};
 }

@@ -165,11 +165,15 @@ std::string with_commas(const std::vector<std::string>& parts) {
   return text;
 }
 
+std::string or_dash(std::string text) {
+  return text.empty() ? "-" : text;
+}
+
 /// "cats/tom.jpg", or "was loading cats/tom.jpg; sent by another process ...".
 std::string work_and_why(const json& d, const char* name, work_kind kind) {
   const json work = d.value(name, json());
   const std::string reason = reason_of_death(d);
-  if (work.is_null()) return reason.empty() ? "-" : reason;
+  if (work.is_null()) return or_dash(reason);
   if (reason.empty() || d.at("cause") == "hang") return text_of(work);  // that reason repeats the work
   if (sender_of(d).empty()) return text_of(work) + "; " + reason;
   return fmt::format("was {} {}; {}", kind == work_kind::jobs ? "running" : "loading", text_of(work), reason);
@@ -200,7 +204,7 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
       const json batch = d.value("seq", json());
       const std::string where = batch.is_null() ? "" : fmt::format("at batch {} of epoch {}", text_of(batch), text_of(d.at("epoch")));
       rows.push_back({at, "gpu", text_of(d.at("pid")), ending_of(d), lived, "-", "-",
-                      with_commas({reason, where, replaced_after(d)})});
+                      or_dash(with_commas({reason, where, replaced_after(d)}))});
       continue;
     }
     starred |= d.value("sacrificial", false);

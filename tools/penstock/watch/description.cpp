@@ -153,8 +153,12 @@ void add_death(fields& f, const json& d, work_kind kind) {
     f.add(over_work, fmt::format("job {} ({}), attempt {}", text_of(d.at("job")), text_of(d.at("work")), text_of(d.at("attempt"))));
   } else if (!d.at("sample").is_null()) {
     const std::string name = d.at("path").is_null() ? std::string() : text_of(d.at("path"));
-    f.add(over_work,
-          fmt::format("{}, attempt {}", sample_for_people(d.at("sample"), name), text_of(d.at("attempt"))));
+    const std::string how = d.at("attempt") != 0   ? ", attempt " + text_of(d.at("attempt"))
+                            : d.at("seq").is_null() ? ""
+                                                    : fmt::format(", in batch {} of epoch {}", text_of(d.at("seq")), text_of(d.at("epoch")));
+    f.add(over_work, sample_for_people(d.at("sample"), name) + how);
+  } else if (!d.at("path").is_null()) {
+    f.add(over_work, sample_for_people(text_of(d.at("path"))));
   }
   if (d.value("reason", json()).is_string()) f.add("  reason", one_line(text_of(d.at("reason"))));
   if (const std::string cost = cost_of_death(d, kind); !cost.empty()) f.add("  cost", cost);
