@@ -399,6 +399,30 @@ TEST_CASE("workers that died with the same stack share one, and every frame is n
 
 TEST_CASE("without a width no line of the status is broken, and with one all are") {
   session_status s = status_with(std::nullopt);
+TEST_CASE("a stack shows its newest frame and those of the user's code, and counts the others between them") {
+  death_report d = killed_over(5, "");
+  d.reason.clear();
+  d.signal = "SIGSEGV";
+  d.stack = {"/lib/x86_64-linux-gnu/libc.so.6+0x1 in memcpy",
+             "/lib/x86_64-linux-gnu/libc.so.6+0x2",
+             "/home/me/words+0x3 in words::load(penstock::sample_request const&)",
+             "/home/me/words+0x4",
+             "/home/me/words+0x5 in penstock::loader::lease_runner::run()",
+             "/home/me/words+0x6 in _ZN3caf4cut_",
+             "/usr/lib/libcaf_core.so.0.17.6+0x7",
+             "/usr/lib/libmine.so+0x8 in read"};
+  const auto same = [](const std::vector<std::string>& frames) { return frames; };
+  const auto death = telemetry::as_json(d);
+  CHECK(cli::stack_lines(death, same, cli::frames_shown::of_user) ==
+        std::vector<std::string>{d.stack[0], "(1 frame of penstock and system libraries)", d.stack[2], d.stack[3], "(3 frames of penstock and system libraries)", d.stack[7]});
+  CHECK(cli::stack_lines(death, same, cli::frames_shown::all) == d.stack);
+  d.stack = {"/opt/penstock-worker+0x1 in decode", "/opt/penstock-worker+0x2", "/lib/libc.so.6+0x3"};
+  CHECK(cli::stack_lines(telemetry::as_json(d), same, cli::frames_shown::of_user) ==
+        std::vector<std::string>{d.stack[0], "(2 frames of penstock and system libraries)"});
+  d.stack.clear();
+  CHECK(cli::stack_lines(telemetry::as_json(d), same, cli::frames_shown::of_user).empty());
+}
+
   s.session = std::string(120, 's');
   s.gpu.name = std::string(120, 'g');
   const auto answer = telemetry::as_json(s);
@@ -682,6 +706,23 @@ TEST_CASE("status does not advise limiting the time of a job that its time limit
   s.jobs.emplace();
   s.hung.push_back({"./job.sh", 501, {{0, 2, std::chrono::system_clock::time_point(std::chrono::hours(12)), true}}});
   s.workers.resize(1);
+TEST_CASE("the description of a worker has the stack of its death instead of the raw lines that it wrote") {
+  session_status s = status_with(std::nullopt);
+  worker_status w;
+  w.id = 3;
+  w.state = "ready";
+  w.last_death = killed_over(5, "");
+  s.workers = {w};
+  auto about = cli::description_of({{"status", telemetry::as_json(s)}, {"batches", nullptr}, {"waits_for", ""}}, worker_target(3));
+  about["workers"][0]["output"] = {"reading shard 7", "penstock-stack: #0 /lib/libc.so.6+0x1 in memcpy"};
+  about["workers"][0]["stack_lines"] = {"memcpy", "(2 frames of penstock and system libraries)"};
+  const std::string text = cli::description_for_people(about, 0);
+  INFO(text);
+  CHECK(text.find("output            reading shard 7\n") != std::string::npos);
+  CHECK(text.find("penstock-stack") == std::string::npos);
+  CHECK(text.find("    stack           memcpy\n                    (2 frames of penstock and system libraries)\n") != std::string::npos);
+}
+
   s.workers[0].current_sample = "./job.sh (job 501)";
   const auto told = [&s] { return cli::hung_for_people(telemetry::as_json(s).at("hung").at(0), work_kind::jobs); };
   CHECK(told() == "job 501 (./job.sh) hung 1 time: in worker/0 at 12:00:00 after 2 s, its time limit");

@@ -1,5 +1,6 @@
 #include "tools/penstock/watch/death_stacks.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/status_words.hpp"
@@ -10,6 +11,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
+#include <utility>
 
 namespace penstock::cli {
 
@@ -48,15 +51,50 @@ std::vector<shared_stack> stacks_of(const json& deaths) {
   return all;
 }
 
-std::map<std::string, std::string> names_in(const std::vector<shared_stack>& stacks, const frame_namer& name) {
+bool is_shown(const shared_stack& s, std::size_t frame, frames_shown which) {
+  return frame == 0 || which == frames_shown::all || !is_frame_below_user(s.native[frame]);
+}
+
+/// The names of the frames that are shown.
+std::map<std::string, std::string> names_in(const std::vector<shared_stack>& stacks, const frame_namer& name, frames_shown which) {
   std::set<std::string> distinct;
-  for (const shared_stack& s : stacks) distinct.insert(s.native.begin(), s.native.end());
+  for (const shared_stack& s : stacks) {
+    for (std::size_t i = 0; i < s.native.size(); ++i) {
+      if (is_shown(s, i, which)) distinct.insert(s.native[i]);
+    }
+  }
   std::map<std::string, std::string> names;
   if (distinct.empty()) return names;
   const std::vector<std::string> frames(distinct.begin(), distinct.end());
   const std::vector<std::string> named = name(frames);
   for (std::size_t i = 0; i < frames.size(); ++i) names[frames[i]] = named[i];
   return names;
+}
+
+/// The native frames with their names.
+std::vector<std::string> native_lines(const shared_stack& s, const std::map<std::string, std::string>& names, frames_shown which) {
+  std::vector<std::string> lines;
+  std::uint64_t left_out = 0;
+  const auto tell_left_out = [&] {
+    if (left_out > 0) lines.push_back(fmt::format("({} of penstock and system libraries)", counted(std::exchange(left_out, 0), "frame")));
+  };
+  for (std::size_t i = 0; i < s.native.size(); ++i) {
+    if (!is_shown(s, i, which)) {
+      ++left_out;
+      continue;
+    }
+    tell_left_out();
+    lines.push_back(names.at(s.native[i]));
+  }
+  tell_left_out();
+  return lines;
+}
+
+std::vector<std::string> lines_of(const shared_stack& s, const std::map<std::string, std::string>& names, frames_shown which) {
+  std::vector<std::string> lines = s.of_python;
+  if (!s.of_python.empty() && !s.native.empty()) lines.emplace_back("in native code (--json also has the interpreter's frames):");
+  for (const std::string& line : native_lines(s, names, which)) lines.push_back((s.of_python.empty() ? "" : "  ") + line);
+  return lines;
 }
 
 std::string heading_of(const shared_stack& s) {
@@ -67,16 +105,33 @@ std::string heading_of(const shared_stack& s) {
 
 }  // namespace
 
-std::string stacks_for_people(const json& deaths, const frame_namer& name) {
+bool is_frame_below_user(const std::string& frame) {
+  const std::size_t plus = std::min(frame.rfind("+0x"), frame.size());
+  const std::string module = frame.substr(frame.rfind('/', plus) + 1, plus - frame.rfind('/', plus) - 1);
+  const auto begins = [](std::string_view text, std::initializer_list<std::string_view> with) {
+    return std::ranges::any_of(with, [text](std::string_view one) { return text.starts_with(one); });
+  };
+  if (begins(module, {"penstock-", "libpenstock", "libcaf_", "libc.so", "libc-", "libstdc++", "libgcc_s", "libpthread", "ld-linux", "[vdso]"})) return true;
+  constexpr std::string_view in = " in ";
+  const std::size_t function = frame.find(in, plus);
+  if (function == std::string::npos) return false;
+  // A name that was cut off could not be demangled.
+  return begins(std::string_view(frame).substr(function + in.size()), {"penstock::", "caf::", "std::", "_ZN8penstock", "_ZN3caf", "_ZSt", "_ZNSt"});
+}
+
+std::vector<std::string> stack_lines(const json& death, const frame_namer& name, frames_shown which) {
+  const shared_stack s = stack_of(death);
+  return lines_of(s, names_in({s}, name, which), which);
+}
+
+std::string stacks_for_people(const json& deaths, const frame_namer& name, frames_shown which) {
   const std::vector<shared_stack> stacks = stacks_of(deaths);
-  const std::map<std::string, std::string> names = names_in(stacks, name);
+  const std::map<std::string, std::string> names = names_in(stacks, name, which);
   std::string out;
   for (const shared_stack& s : stacks) {
     out += heading_of(s);
     if (!s.wait_channel.empty()) out += "  it was " + (s.wait_channel == process::suspended_channel ? "suspended" : s.wait_channel) + "\n";
-    for (const std::string& frame : s.of_python) out += "  " + frame + "\n";
-    if (!s.of_python.empty() && !s.native.empty()) out += "  in native code (--json also has the interpreter's frames):\n";
-    for (const std::string& frame : s.native) out += (s.of_python.empty() ? "  " : "    ") + names.at(frame) + "\n";
+    for (const std::string& line : lines_of(s, names, which)) out += "  " + line + "\n";
     if (s.native.empty() && s.of_python.empty()) out += "  (no stack was written)\n";
   }
   return out;

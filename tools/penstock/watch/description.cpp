@@ -5,6 +5,7 @@
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/process/crash_notes.hpp"
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/event_times.hpp"
@@ -284,10 +285,13 @@ void add_worker(fields& f, const json& w, work_kind kind) {
   if (const json use = w.value("gpu_use", json()); use.is_string()) f.add("uses the GPU", text_of(use));
   const char* name = "output";
   for (const json& line : w.value("output", json::array())) {
+    if (process::is_stack_line(line.get_ref<const std::string&>())) continue;  // shown with the death
     f.add(name, line.get<std::string>());
     name = "";
   }
   if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"), kind);
+  const char* label = "  stack";
+  for (const json& line : w.value("stack_lines", json::array())) f.add(std::exchange(label, ""), line.get<std::string>());
 }
 
 }  // namespace

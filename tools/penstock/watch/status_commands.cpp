@@ -33,6 +33,7 @@ struct status_options {
   session_choice choice;
   std::string target = "all";
   bool stacks = false;
+  bool all_frames = false;
   bool check = false;
   bool prune = false;
   bool ended = false;
@@ -96,7 +97,7 @@ int deaths(const status_options& o) {
     print_raw(deaths_for_people(all, kind_of_answer(result), terminal_width(1)));
     if (const std::string cost = cost_of_deaths(result.value("cost", json()), kind_of_answer(result)); !cost.empty())
       print_raw(wrapped(cost + (failed.empty() ? "" : "; " + failed), terminal_width(1), 2) + "\n");
-    if (o.stacks) print_raw(stacks_for_people(all, name_frames));  // named here, because the session must not wait for addr2line
+    if (o.stacks) print_raw(stacks_for_people(all, name_frames, o.all_frames ? frames_shown::all : frames_shown::of_user));  // named here, because the session must not wait for addr2line
     if (const std::string next = hint_after_deaths(all, o.stacks); !next.empty()) say("next: " + next + choice_in_words(o.choice));
   });
 }
@@ -275,7 +276,8 @@ void add_deaths(verb_table& verbs) {
       deaths);
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
-  verb.add_flag("--stacks", o->stacks, "also print the stack of each; a stack that several share is printed once");
+  auto* const stacks = verb.add_flag("--stacks", o->stacks, "also print the stack of each; a stack that several share is printed once");
+  verb.add_flag("--all-frames", o->all_frames, "with --stacks: all frames, not only those of your code")->needs(stacks);
 }
 
 void add_sessions(verb_table& verbs) {

@@ -7,12 +7,14 @@
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
+#include "tools/penstock/watch/death_stacks.hpp"
 #include "tools/penstock/watch/describe_sample.hpp"
 #include "tools/penstock/watch/description.hpp"
 #include "tools/penstock/watch/event_reader.hpp"
 #include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/sample_history.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/stack_names.hpp"
 #include "tools/penstock/watch/top.hpp"
 
 #include <unistd.h>
@@ -174,7 +176,14 @@ void add_events(verb_table& verbs) {
 struct describe_options {
   session_choice choice;
   std::string target = "all";
+  bool all_frames = false;
 };
+
+/// Adds the stack of a worker's last death, for people.
+void add_stack(json& worker, bool all_frames) {
+  const json& death = worker.at("last_death");
+  if (!death.is_null()) worker["stack_lines"] = stack_lines(death, name_frames, all_frames ? frames_shown::all : frames_shown::of_user);
+}
 
 int describe_group(const describe_options& o, const live_group& group, const target& meant) {
   json all = head_of(group);
@@ -248,6 +257,7 @@ int describe_target(describe_options o) {
   if (o.choice.as_json) {
     print_json(about);
   } else {
+    if (meant->kind == target_kind::worker) add_stack(about["workers"][0], o.all_frames);
     print_raw(description_for_people(about, terminal_width(STDOUT_FILENO)));
   }
   return exit_ok;
@@ -285,6 +295,7 @@ void add_describe(verb_table& verbs) {
       describe);
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
+  verb.add_flag("--all-frames", o->all_frames, "for worker/N: all frames of the stack with which it died, not only those of your code");
   verb.add_option("TARGET", o->target, "worker/N, workers, sample/N, gpu, scheduler, host/NAME or all")->required();
 }
 
