@@ -63,7 +63,7 @@ class lines final : public penstock::Dataset {
     slot.as<std::int64_t>(1)[0] = static_cast<std::int64_t>(sample.index);
   }
 
-  std::string name_of(std::uint64_t index) const override { return file_ + ":" + std::to_string(index + 1); }
+  std::string name_of(std::uint64_t index) const override { return "line " + std::to_string(index + 1) + " of " + file_; }
 
  private:
   std::string file_;

@@ -52,7 +52,8 @@ int main(int argc, char** argv) {
       }
     }
     for (const penstock::failure_report& f : session.report().failures)
-      std::printf("failed: %s: %s\n", f.path.value_or("?").c_str(), f.error.c_str());
+      std::printf("failed: sample %llu (%s): %s\n", static_cast<unsigned long long>(f.sample),
+                  f.path.value_or("?").c_str(), f.error.c_str());
     return 0;
   } catch (const penstock::error& e) {
     std::fprintf(stderr, "%s: %s\n", penstock::name_of(e.code()), e.what());

@@ -74,7 +74,7 @@ class Examples(harness.PenstockTest):
                 self.assertNotIn("4", seen)
             else:
                 self.assertIn(seen[str(number)], (line, line.upper()))
-        self.assertRegex(out, r"failed: .*poem.txt:4: the line has 300 bytes")
+        self.assertRegex(out, r"failed: sample 3 \(line 4 of .*poem.txt\): the line has 300 bytes")
         # Which lines are in capitals depends only on the seed.
         again = self.example("02_own_dataset", os.path.join(self.folder, "poem.txt"))
         self.assertEqual(again, out)

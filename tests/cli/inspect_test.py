@@ -56,7 +56,7 @@ class InspectTest(PenstockTest):
         self.assertRegex(report["fingerprint"], r"^[0-9a-f]{32}$")
         self.assertRegex(report["element"], r"^uint8 \[\d+\]$")
         self.assertEqual(report["values"]["samples"], 3)
-        self.assertEqual(report["suspicious"], [{"sample": 2, "path": self.folder + "/poem.txt:3", "reason": "the line has 300 bytes"}])
+        self.assertEqual(report["suspicious"], [{"sample": 2, "path": "line 3 of %s/poem.txt" % self.folder, "reason": "the line has 300 bytes"}])
         self.assertFalse(any(name.endswith(".sock") for _, _, files in os.walk(self.folder) for name in files))
 
     def test_evenly_spread_samples_of_a_large_custom_dataset_are_loaded(self):

@@ -268,7 +268,7 @@ class CommandTest(MapTest):
                                        "--input", self.path("in"), "--output", self.path("out.jsonl"))
         self.assertEqual(code, EXIT_FAILED)
         self.assertEqual(out, "")
-        self.assertIn("line 2: exception: the command exited with 4: reason", err)
+        self.assertIn("line 2 (index 1): exception: the command exited with 4: reason", err)
         self.assertRegex(err, r"finished after .*: 2 jobs: 1 ok, 1 exception")
 
     def test_further_failures_are_mentioned_only_if_there_are_any(self):
@@ -300,7 +300,7 @@ class CommandTest(MapTest):
         code, _, err = self.penstock("map", *arguments, "--timeout", "3s", "--input", "in", "--output", "out.jsonl", "--workers", 1)
         self.assertEqual(code, EXIT_FAILED)
         self.assertEqual([line.partition("warning ")[2].split(":")[1:3] for line in err.splitlines() if " warning " in line],
-                         [[" line 4", " timed_out"], [" line 6", " poisoned"]])
+                         [[" line 4 (index 3)", " timed_out"], [" line 6 (index 5)", " poisoned"]])
         self.assertNotRegex(err, r"job [^46s]")
         _, out, _ = self.penstock("status", "--last")
         self.assertRegex(out, r"job 4 \(.*script\.sh slow\) hung 1 time: .*, its time limit\n")

@@ -77,12 +77,12 @@ class ReplayTest(PenstockTest):
             code, out, err = self.penstock("plan", config, "--epoch", line["epoch"], "--batch", line["batch"], "--json")
             self.assertEqual(code, EXIT_OK, err)
             plan = json.loads(out)
-            self.assertEqual((plan["samples"], plan["names"][0]), (line["samples"], "%s/poem.txt:%d" % (self.folder, line["samples"][0] + 1)))
+            self.assertEqual((plan["samples"], plan["names"][0]), (line["samples"], "line %d of %s/poem.txt" % (line["samples"][0] + 1, self.folder)))
             self.assertEqual(self.replayed_digest(config, line), line["digest"])
         self.assertEqual(self.verify(config, journal)["changed"], [])
         self.write("poem.txt", "word 0\n" + "".join("line %d\n" % i for i in range(1, 20)))
         changed = self.verify(config, journal, expect=EXIT_FAILED)
-        self.assertIn({"sample": 0, "name": "%s/poem.txt:1" % self.folder}, changed["suspects"])
+        self.assertIn({"sample": 0, "name": "line 1 of %s/poem.txt" % self.folder}, changed["suspects"])
 
     def test_a_worker_program_that_cannot_describe_its_dataset_is_named_with_its_own_error(self):
         config = self.lines()

@@ -275,7 +275,7 @@ void map_run::note_failure(const job& what, const job_outcome& outcome) {
                      : "further failed jobs are not listed: --job-log lists all");
   }
   if (failures <= told_at_most) {
-    deps_.tell(fmt::format("line {}: {}: {}", what.index + 1, name_of(outcome.status),
+    deps_.tell(fmt::format("line {} (index {}): {}: {}", what.index + 1, what.index, name_of(outcome.status),
                              shortened(outcome.text, told_bytes_of_a_reason)));
   }
   if (failures != rules_.failures_max) return;
