@@ -320,6 +320,10 @@ class PastTest(PenstockTest):
         told = r"\A'stamps-rank\d' finished .* ago.*\nthis is rank \d of group stamps; all ranks: `penstock %s --last --group stamps`\n"
         for verb in ("deaths", "events", "why", "logs workers", "describe all", "describe worker/0"):
             self.assertRegex(self.penstock(*verb.split(), "--last")[2], told % verb)
+        of_group = self.penstock("status", "--last", "--group", "stamps")[2]
+        self.assertRegex(of_group, r"next: penstock status --session stamps-rank0@\S+\n")
+        self.assertIn("rank 0 of 2", self.penstock("status", "--session", of_group.split()[-1])[1])
+        self.assertRegex(self.penstock("status", "--last")[2], r"\Athis is rank \d of group stamps; all ranks: `penstock status --last --group stamps`\n")
         self.assertRegex(self.penstock("quarantine", "list", "--last")[2], r"\A'stamps-rank\d' finished .* ago.*\nno sample is quarantined\n")
         self.run_json(self.write("other.toml", synthetic(samples=10, epochs=1)))  # ends last
         for verb in ("quarantine list", "status worker/0", "describe sample/3", "describe host/alpha", "logs host/alpha/worker/0"):

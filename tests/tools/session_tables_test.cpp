@@ -6,6 +6,7 @@
 #include "tools/penstock/watch/death_stacks.hpp"
 #include "tools/penstock/watch/description.hpp"
 #include "tools/penstock/watch/why_text.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -521,6 +522,18 @@ TEST_CASE("a paused stream has no rate and no remaining time") {
   s.state = "paused";
   const std::string text = cli::status_for_people(telemetry::as_json(s), {}, 200);
   CHECK(text.find("samples/s") == std::string::npos);
+TEST_CASE("a session's age is rounded alike in status and in the list of sessions, and a remaining time up") {
+  session_status s = status_with(std::nullopt);
+  s.uptime_seconds = 4.9;
+  s.eta_seconds = 4.1;
+  const std::string text = cli::status_for_people(telemetry::as_json(s), {}, 0);
+  INFO(text);
+  CHECK(text.find("up for " + cli::age_in_words(4.9)) != std::string::npos);
+  CHECK(cli::age_in_words(4.9) == "4 s");
+  CHECK(cli::age_in_words(0.9) == "0 s");
+  CHECK(text.find("5 s left") != std::string::npos);
+}
+
   CHECK(text.find(" left") == std::string::npos);
 }
 

@@ -134,8 +134,9 @@ int show_group(const session_choice& choice, const live_group& group, bool check
     print_json(all);
   } else {
     print_raw(group_for_people(all, terminal_width(STDOUT_FILENO)));
-    say("next: penstock status --session " + group.ranks.front().session.name +
-        (choice.last ? " --last" : ""));
+    // The name of an ended session may belong to a later group; its ID does not.
+    const named_session& first = group.ranks.front().session;
+    say("next: penstock status --session " + (choice.last ? first.socket.stem().string() : first.name));
   }
   return check && !all_well(all) ? exit_not_met : exit_ok;
 }

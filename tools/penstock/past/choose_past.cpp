@@ -159,8 +159,14 @@ void tell_last(const session_choice& choice, const std::filesystem::path& record
   const auto past = read_past(record);
   if (!past) return;
   say(fmt::format("'{}' {}", printable(text_of(past->summary().at("session"))), end_with_reason(record)));
-  const auto rank = past->rank();
-  if (!rank || !choice.for_groups || !choice.session.empty()) return;
+  tell_rank_of_last(choice, record);
+}
+
+void tell_rank_of_last(const session_choice& choice, const std::filesystem::path& record) {
+  if (!choice.last || choice.as_json || !choice.for_groups || !choice.session.empty()) return;
+  const auto past = read_past(record);
+  const auto rank = past ? past->rank() : std::nullopt;
+  if (!rank) return;
   say(fmt::format("this is rank {} of group {}; all ranks: `{}`", rank->rank, printable(rank->group),
                   typed_again("--last --group " + printable(rank->group))));
 }

@@ -36,6 +36,8 @@ int no_such_past_group(const session_choice& choice);
 
 /// With --last, for people: prints which session this record belongs to and how it ended; for a rank, it also prints how to read its whole group.
 void tell_last(const session_choice& choice, const std::filesystem::path& record);
+/// With --last and without a name: if the session was a rank, how to show the other ranks of its group, too.
+void tell_rank_of_last(const session_choice& choice, const std::filesystem::path& record);
 
 /// "'photos' failed 8 h ago: the dataset is gone": how the last session of this name ended, or of any name if this one is empty. Empty:
 /// none has left a record.

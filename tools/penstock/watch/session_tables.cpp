@@ -76,7 +76,7 @@ std::string progress_for_people(const json& s) {
   if (number("uptime_seconds").is_number() && number("uptime_seconds") > 0) {
     const bool over = s.value("outcome", "running") != "running";
     const double seconds = number("uptime_seconds").get<double>();
-    parts.push_back(over ? "ran for " + duration_for_people(nanoseconds(std::llround(seconds * 1e9))) : "up for " + seconds_in_words(seconds));
+    parts.push_back(over ? "ran for " + duration_for_people(nanoseconds(std::llround(seconds * 1e9))) : "up for " + age_in_words(seconds));
   }
   if (number("config_file").is_string()) parts.push_back(text_of(number("config_file")));
   std::string line;

@@ -70,6 +70,7 @@ int status(status_options o) {
     const bool over = s.at("state") == "ended";
     const bool from_record = over || s.at("state") == "suspended";
     if (over) print(end_with_reason(socket.path));
+    if (over && meant->kind == target_kind::all) tell_rank_of_last(o.choice, socket.path);
     print_raw(status_for_people(s, *meant, terminal_width(1)));
     if (over && meant->kind == target_kind::all) print_raw(files_of_ended(socket.path));
     if (s.at("stopping").is_array()) print_raw(stopping_in_words(s.at("stopping"), terminal_width(1)));
@@ -168,11 +169,7 @@ std::vector<std::string> session_row(const json& s) {
   if (is_pool(s)) progress = progress_of_jobs(s);
   if (!is_pool(s) && s.at("progress").is_number()) progress = fmt::format("{}, epoch {}", percent_of(s), text("epoch"));
   const json& seconds = s.at("age_seconds");
-  const std::string age =
-      seconds.is_null() ? "-"
-      : seconds.get<double>() < 1
-          ? "0 s"
-          : duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(seconds.get<double>())));
+  const std::string age = seconds.is_null() ? "-" : age_in_words(seconds.get<double>());
   std::string state = s.at("state").is_null() ? "no answer" : s.at("state") == "gone" ? "its process is gone" : text("state");
   if (s.at("outcome") == "finished") state = "finished, still open";
   if (const json& stall = s.at("stalled"); stall.is_object())

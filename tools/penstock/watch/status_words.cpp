@@ -52,6 +52,10 @@ std::string work_since(const json& worker, work_kind kind) {
   return kind == work_kind::batches && !of_work.is_number() ? batch_work_since(work, time) : fmt::format("{} for {}", work, time);
 }
 
+std::string age_in_words(double seconds) {
+  return seconds < 1 ? "0 s" : duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(seconds)));
+}
+
 std::string state_in_words(const json& answer) {
   const json stops = answer.value("stopping_seconds", json());
   const std::string since = stops.is_number() ? fmt::format(" for {:.0f} s", stops.get<double>()) : "";

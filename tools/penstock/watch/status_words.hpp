@@ -58,6 +58,8 @@ inline constexpr const char* star_explained =
     "* the sacrificial worker: it loads alone what may have killed other workers";
 /// Whether this is the sacrificial worker while no sample must be tried alone: its row would be meaningless.
 [[nodiscard]] bool is_not_needed(const nlohmann::ordered_json& worker);
+/// "5 m 2 s": how old something is, in whole seconds that have passed.
+[[nodiscard]] std::string age_in_words(double seconds);
 /// Of a status or of an answer to "why" or "describe": "ok", "ok, stalled", "stopping for 12 s".
 [[nodiscard]] std::string state_in_words(const nlohmann::ordered_json& answer);
 /// Whether it was not the program, or `penstock headroom`, that paused the session.
