@@ -53,6 +53,10 @@ struct carry_out {
 void step(self_pointer self) {
   coordinator_state& s = self->state;
   if (s.ended) return;
+  if (s.deps.ends && s.deps.ends->expected()) {
+    s.driver->expects_ends();
+    for (told_end& one : s.deps.ends->take()) s.driver->ended(std::move(one));
+  }
   for (coordinator_command& c : s.driver->advance(self->clock().now())) std::visit(carry_out{s}, c);
   if (s.driver->may_go()) end(self);
 }

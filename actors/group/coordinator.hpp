@@ -32,6 +32,8 @@ struct coordinator_deps {
   /// Opens the actor's listener. Called once.
   std::function<std::shared_ptr<coordinator_wire>(coordinator_actor, std::shared_ptr<newest_reports>)> listen;
   group_listener* listener = nullptr;  ///< outlives the actor
+  /// Null: no launcher tells how processes end. After a put(), send reports_arrived.
+  std::shared_ptr<told_ends> ends{};
 };
 
 coordinator_actor spawn_coordinator(actors::actor_system& system, coordinator_deps deps);

@@ -4,13 +4,16 @@
 #pragma once
 
 #include "actors/protocol/local/actors.hpp"
+#include "runtime/group/coordinator_driver.hpp"
 #include "runtime/net/links.hpp"
 #include "runtime/process/io_thread.hpp"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace penstock::group {
 
@@ -36,6 +39,27 @@ class newest {
 };
 using newest_order = newest<int, group_order>;  // there is one sender
 using newest_reports = newest<link_id, member_report>;
+
+/// What the launcher of the ranks has told, for the coordinator. Thread-safe.
+class told_ends {
+ public:
+  /// The launcher will tell how processes end.
+  void expect() { expected_ = true; }
+  [[nodiscard]] bool expected() const { return expected_; }
+  void put(told_end end) {
+    const std::lock_guard hold(mutex_);
+    ends_.push_back(std::move(end));
+  }
+  [[nodiscard]] std::vector<told_end> take() {
+    const std::lock_guard hold(mutex_);
+    return std::exchange(ends_, {});
+  }
+
+ private:
+  std::atomic<bool> expected_ = false;
+  std::mutex mutex_;
+  std::vector<told_end> ends_;  // at most one for each process that the launcher starts
+};
 
 /// No call blocks; any thread may call.
 class member_wire {

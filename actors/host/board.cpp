@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t deaths_kept = 1000;
 constexpr std::size_t failures_kept = 10'000;
 constexpr std::size_t exceptions_kept = 1000;  // failures beyond these are kept without their exception
+constexpr std::size_t lost_processes_kept = 64;
 constexpr std::size_t quarantined_kept = 1000;  // a data loader does not limit the number itself
 
 std::optional<std::string> if_any(const std::string& text) {
@@ -109,7 +110,18 @@ death_report board::worker_died(death_report death) {
 void board::group_changed(const group_status& now) {
   const std::lock_guard hold(mutex_);
   status_.group = now;
-  report_.group = now;
+  status_.group->lost = lost_processes_;
+  report_.group = status_.group;
+}
+
+void board::processes_lost(const std::vector<lost_process_report>& lost) {
+  const std::lock_guard hold(mutex_);
+  lost_processes_.insert(lost_processes_.end(), lost.begin(), lost.end());
+  if (lost_processes_.size() > lost_processes_kept)
+    lost_processes_.erase(lost_processes_.begin(), lost_processes_.end() - static_cast<std::ptrdiff_t>(lost_processes_kept));
+  for (std::optional<group_status>* const group : {&status_.group, &report_.group}) {
+    if (*group) (*group)->lost = lost_processes_;
+  }
 }
 
 void board::sample_failed(const scheduler::lost_sample& lost, std::shared_ptr<const raised_exception> exception) {

@@ -41,6 +41,7 @@ class board {
   /// Returns the report, completed with what is known about earlier hangs.
   death_report worker_died(death_report death);
   void group_changed(const group_status& now);
+  void processes_lost(const std::vector<lost_process_report>& lost);
   void sample_failed(const scheduler::lost_sample& lost, std::shared_ptr<const raised_exception> exception = {});
   void sample_quarantined(const scheduler::lost_sample& lost);
   /// A data loader's sample. `known`: an earlier run quarantined it.
@@ -125,6 +126,7 @@ class board {
   mutable nanoseconds waited_told_{0};  // what was last returned; never decreases, although the end of an owner's wait is reported late
   std::optional<steady_time> waits_since_;
   std::optional<stall_report> stalled_at_end_;
+  std::vector<lost_process_report> lost_processes_;
   telemetry::limit_reading limits_;
   bool degraded_ = false;
   std::string paused_by_;  // empty: it is not paused

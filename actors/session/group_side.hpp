@@ -2,6 +2,7 @@
 #pragma once
 
 #include "actors/gpu_owner/hand_over.hpp"
+#include "actors/group/wires.hpp"
 #include "actors/protocol/local/hand_over_gate.hpp"
 #include "actors/session/group_membership.hpp"
 
@@ -15,6 +16,7 @@ struct group_side {
   explicit group_side(group::group_setup known) : membership(std::move(known)) {}
 
   const group::group_setup membership;
+  const std::shared_ptr<group::told_ends> ends = std::make_shared<group::told_ends>();
   std::shared_ptr<group::hand_over_gate> gate;  // made with the actors
   std::optional<gpu_owner::ready_batch>
       at_gate;                               // taken from the queue, waits at the gate; used by the consumer's thread

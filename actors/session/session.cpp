@@ -1,4 +1,5 @@
 #include "actors/host/worker_rules.hpp"
+#include "actors/session/launcher_news.hpp"
 #include "actors/session/session_body.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/config/validate.hpp"
@@ -99,8 +100,20 @@ void Session::Epoch::iterator::past_the_end() {
   throw error({errc::usage, "this iterator is already at the end of its epoch", 0});
 }
 
+struct session::launcher_access {
+  static Session::body& body_of(const Session& session) { return session.held(); }
+};
+
 std::optional<std::uint64_t> session::beats_of(const Session& session) {
-  return session.held().beats();
+  return launcher_access::body_of(session).beats();
+}
+
+void session::expect_lost_processes(const Session& session) {
+  launcher_access::body_of(session).expect_lost_processes();
+}
+
+void session::processes_lost(const Session& session, const std::vector<lost_process_report>& lost) {
+  launcher_access::body_of(session).processes_lost(lost);
 }
 
 Session::outline Session::dry_run(const config& given) {

@@ -61,6 +61,8 @@ class Session::body final : public host::run {
   [[nodiscard]] run_report report();
   [[nodiscard]] std::vector<std::byte> state();
   [[nodiscard]] std::optional<std::uint64_t> beats() const { return pulse_.beats(); }
+  void expect_lost_processes();
+  void processes_lost(const std::vector<lost_process_report>& lost);
 
  private:
   class session_listener;

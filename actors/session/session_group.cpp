@@ -6,6 +6,8 @@
 #include "actors/session/session_body.hpp"
 #include "runtime/base/log.hpp"
 
+#include <algorithm>
+
 namespace penstock {
 namespace {
 
@@ -42,6 +44,7 @@ void Session::body::spawn_group(engine& e) {
     return group::open_coordinator_wire(*all->io, links, std::move(reports), std::move(actor));
   };
   of_all.listener = e.listener.get();
+  of_all.ends = group_->ends;
   e.coordinator = group::spawn_coordinator(*e.system, std::move(of_all));
 }
 
@@ -87,6 +90,24 @@ void Session::body::leave_group() {
 void Session::body::drop_group(engine& e) {
   if (e.member) actors::tell(e.member, group::drop_group{});
   if (e.coordinator) actors::tell(e.coordinator, group::drop_group{});
+}
+
+void Session::body::expect_lost_processes() {
+  if (group_) group_->ends->expect();
+}
+
+void Session::body::processes_lost(const std::vector<lost_process_report>& lost) {
+  board_.processes_lost(lost);
+  if (!group_) return;
+  const std::uint32_t rank = group_->membership.member.card.rank;
+  const auto predecessor = std::ranges::find(lost.rbegin(), lost.rend(), rank, &lost_process_report::rank);
+  if (predecessor != lost.rend()) {
+    tell(host::event_of(event_kind::rank_lost,
+                        fmt::format("rank {} (pid {}): {}: {}; this process takes its place", rank, predecessor->pid, group::process_has_ended, predecessor->end)));
+  }
+  for (const lost_process_report& one : lost) group_->ends->put({one.rank, one.pid, one.end});
+  const std::lock_guard hold(mutex_);
+  if (engine_ && engine_->coordinator) actors::tell(engine_->coordinator, group::reports_arrived{});
 }
 
 /// The group has stopped at a common step: end the session once its batches up to there are delivered.

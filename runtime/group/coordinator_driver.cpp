@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace penstock::group {
@@ -21,12 +22,13 @@ std::vector<coordinator_command> coordinator_driver::advance(steady_time now) {
     } else {
       // The members report all other events of the group.
       auto& event = std::get<group_event>(one);
-      if (event.what == kind::lost) note(coordinator_news::kind::rank_lost, std::move(event.text));
+      if (event.what == kind::lost) note_loss(std::move(event), now);
       if (event.what == kind::joined || event.what == kind::back || event.what == kind::replaced)
-        note(coordinator_news::kind::rank_arrived, std::move(event.text));
+        waiting_.push_back({{coordinator_news::kind::rank_arrived, std::move(event.text)}});
     }
   }
   may_go_ = find_out_whether_it_may_go();
+  note_waiting(may_go_ ? never : now);
   return std::exchange(outbox_, {});
 }
 
@@ -53,7 +55,7 @@ void coordinator_driver::closed(link_id link) {
 }
 
 void coordinator_driver::process_ended(link_id link, steady_time now) {
-  if (const auto process = process_at(link)) book_.gone(*process, "its process has ended", now);
+  if (const auto process = process_at(link)) book_.gone(*process, process_has_ended, now);
   processes_.erase(link);
 }
 
@@ -88,6 +90,40 @@ void coordinator_driver::communicator_drawn(std::uint64_t number, std::string id
 
 void coordinator_driver::leave(steady_time now) {
   if (!leaving_since_) leaving_since_ = book_.look(now);
+}
+
+namespace {
+
+constexpr std::size_t told_ends_kept = 64;
+
+}  // namespace
+
+void coordinator_driver::ended(told_end end) {
+  const auto loss = std::ranges::find_if(waiting_, [&end](const waiting_news& one) { return one.rank == end.rank && one.pid == end.pid; });
+  if (loss != waiting_.end()) {
+    loss->news.text += ": " + end.how;
+    loss->until = {};
+    return;
+  }
+  if (told_.size() >= told_ends_kept) told_.erase(told_.begin());
+  told_.push_back(std::move(end));
+}
+
+void coordinator_driver::note_loss(group_event&& event, steady_time now) {
+  waiting_news loss{{coordinator_news::kind::rank_lost, std::move(event.text)}, event.rank, event.pid};
+  const auto known = std::ranges::find_if(told_, [&loss](const told_end& one) { return one.rank == loss.rank && one.pid == loss.pid; });
+  if (known != told_.end()) {
+    loss.news.text += ": " + known->how;
+    told_.erase(known);
+  } else if (expects_ends_ && loss.news.text.ends_with(process_has_ended)) {
+    loss.until = now + told_within;
+  }
+  waiting_.push_back(std::move(loss));
+}
+
+/// In order: news after one that waits waits, too.
+void coordinator_driver::note_waiting(steady_time now) {
+  for (; !waiting_.empty() && waiting_.front().until <= now; waiting_.pop_front()) outbox_.emplace_back(std::move(waiting_.front().news));
 }
 
 void coordinator_driver::note(coordinator_news::kind what, std::string text) {

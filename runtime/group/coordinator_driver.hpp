@@ -8,6 +8,7 @@
 #include "runtime/group/link_news.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,6 +38,13 @@ struct coordinator_news {
   [[nodiscard]] bool warns() const noexcept { return what == kind::cannot_meet || what == kind::refused; }
 };
 
+/// How a process of a rank ended, as its launcher tells.
+struct told_end {
+  std::uint32_t rank = 0;
+  std::int32_t pid = 0;
+  std::string how{};  ///< "SIGSEGV"
+};
+
 using coordinator_command = std::variant<send_over_link, draw_communicator_id, coordinator_news>;
 
 /// Not thread-safe.
@@ -64,6 +72,10 @@ class coordinator_driver {
 
   // ---- from the session or program
 
+  /// From now on the launcher tells how processes end. News of a lost process waits for that, up to `told_within`.
+  void expects_ends() noexcept { expects_ends_ = true; }
+  /// Before or after the loss is known.
+  void ended(told_end end);
   void communicator_drawn(std::uint64_t number, std::string id);
   /// The session or program closes. The coordinator still sends what the others must know.
   void leave(steady_time now);
@@ -74,8 +86,20 @@ class coordinator_driver {
   /// No rank can receive anything more from it; after leave().
   [[nodiscard]] bool may_go() const noexcept { return may_go_; }
 
+  static constexpr nanoseconds told_within{1'000'000'000};
+
  private:
+  /// News that waits: a lost process for the launcher, and later news for that one.
+  struct waiting_news {
+    coordinator_news news;
+    std::uint32_t rank = 0;
+    std::int32_t pid = 0;  ///< of the lost process; 0: of none
+    steady_time until{};
+  };
+
   void note(coordinator_news::kind what, std::string text);
+  void note_loss(group_event&& event, steady_time now);
+  void note_waiting(steady_time now);
   [[nodiscard]] bool find_out_whether_it_may_go() const;
 
   group_settings settings_;
@@ -86,6 +110,9 @@ class coordinator_driver {
   bool address_taken_by_others_ = false;
   bool may_go_ = false;
   std::optional<steady_time> leaving_since_;  // by the book's clock
+  bool expects_ends_ = false;
+  std::deque<waiting_news> waiting_;  // oldest first
+  std::vector<told_end> told_;  // ends of processes whose loss is not known yet; the last few
   std::vector<coordinator_command> outbox_;
 };
 

@@ -268,7 +268,7 @@ void group_book::lose(place& s, const std::string& why, steady_time now) {
   s.cleared = false;
   s.missing_since = now;
   s.why_lost = why;
-  note(group_event::kind::lost, rank_of(s), fmt::format("{}: {}", name_of(*s.latest), why));
+  note(group_event::kind::lost, rank_of(s), fmt::format("{}: {}", name_of(*s.latest), why), s.latest->card.pid);
   communicator_.break_off();
   // A rank that has delivered everything has nothing left to lose.
   if (settings_.waits_for_lost || s.latest->stream_over) return;
@@ -292,8 +292,8 @@ void group_book::end(group_outcome how, std::optional<group_cause> cause) {
        view_.cause ? view_.cause->cause : std::string());
 }
 
-void group_book::note(group_event::kind what, std::uint32_t rank, std::string text) {
-  outbox_.push_back(group_event{what, rank, std::move(text)});
+void group_book::note(group_event::kind what, std::uint32_t rank, std::string text, std::int32_t pid) {
+  outbox_.push_back(group_event{what, rank, std::move(text), pid});
 }
 
 }  // namespace penstock::group

@@ -83,6 +83,9 @@ struct draw_communicator_id {
   std::uint64_t number = 0;
 };
 
+/// Why a rank is lost whose process is known to be gone.
+inline constexpr const char* process_has_ended = "its process has ended";
+
 /// For the journal.
 struct group_event {
   enum class kind : std::uint8_t {
@@ -99,6 +102,7 @@ struct group_event {
   kind what = kind::joined;
   std::uint32_t rank = 0;
   std::string text{};
+  std::int32_t pid = 0;  ///< of a lost process
 };
 
 using group_command = std::variant<send_order, draw_communicator_id, group_event>;
@@ -182,7 +186,7 @@ class group_book {
   void lose(place& s, const std::string& why, steady_time now);
   void fail(const member_report& whose, std::string cause);
   void end(group_outcome how, std::optional<group_cause> cause);
-  void note(group_event::kind what, std::uint32_t rank, std::string text);
+  void note(group_event::kind what, std::uint32_t rank, std::string text, std::int32_t pid = 0);
   [[nodiscard]] static std::string started_twice(const member_report& one, const member_report& other);
 
   // group_decisions.cpp: what advance() decides.

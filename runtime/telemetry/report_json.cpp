@@ -146,9 +146,9 @@ json as_json(const death_report& d) {
          {"worked_seconds", seconds_or_null(d.worked_seconds)},
          {"hung_before", d.hung_before},
          {"held", d.held},
+         {"held_again", d.held_again},
          {"phase", d.phase},
          {"time", as_utc(d.time)},
-         {"held_again", d.held_again},
          {"lived_seconds", rounded(d.lived_seconds)},
          {"rss_bytes", d.rss_bytes},
          {"wait_channel", text_or_null(d.wait_channel)},
@@ -242,7 +242,10 @@ json as_json(const group_status& g) {
          {"steps", g.steps},
          {"stop_at", or_null(g.stop_at)},
          {"outcome", g.outcome.empty() ? json(nullptr) : json(g.outcome)},
-         {"first_cause", nullptr}};
+         {"first_cause", nullptr},
+         {"lost", json::array()}};
+  for (const lost_process_report& one : g.lost)
+    j["lost"].push_back({{"rank", one.rank}, {"pid", one.pid < 0 ? json() : json(one.pid)}, {"end", one.end}, {"time", as_utc(one.time)}});
   if (g.first_cause) {
     j["first_cause"] = {{"rank", g.first_cause->rank},
                         {"host", g.first_cause->host},

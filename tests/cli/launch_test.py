@@ -523,8 +523,9 @@ device = "host"
         self.assertIn("pid %d" % lost, found[0]["text"])
         self.assertRegex(self.penstock("deaths", "--group", "slow")[1], r"lost at .*: rank 1 \(.*pid %d\): " % lost)
         self.wait_until(lambda: self.rank_pids(process).get(1, lost) != lost and self.delivered_by(1) > 0, "rank 1 is back")
-        signal_process(self.rank_pids(process)[0], signal.SIGKILL)
-        self.wait_until(lambda: self.penstock("deaths", "--group", "slow")[1].startswith("rank 0 was lost 1 time"),
+        first = self.rank_pids(process)[0]
+        signal_process(first, signal.SIGKILL)
+        self.wait_until(lambda: re.search(r"rank 1 \(pid %d\): SIGKILL\n.*: rank 0 \(pid %d\): SIGKILL\n" % (lost, first), self.penstock("deaths", "--group", "slow")[1]),
                         "the loss of rank 0 is known")
         process.send_signal(signal.SIGTERM)
         self.report_of(process, expect=EXIT_TERMINATED)
@@ -584,6 +585,32 @@ device = "host"
             self.check_sums(rank)
             self.assertEqual([epoch["from_batch"] for epoch in rank["epochs"]], [0, 0])
             self.assertEqual([epoch["batches"] for epoch in rank["epochs"]], [25, 25])
+
+    def lost_as_seen_by(self, rank):
+        return ((self.live_status("slow-rank%d" % rank) or {}).get("group") or {}).get("lost", [])
+
+    def losses_in_events_of_rank_0(self):
+        code, out, _ = self.penstock("events", "--session", "slow-rank0", "--json")
+        return [e["text"] for e in map(json.loads, out.splitlines() if code == EXIT_OK else []) if e["kind"] == "rank_lost"]
+
+    def test_the_signal_that_ended_a_rank_is_shown_afterwards(self):
+        process = self.start_sessions(self.slow_stream(samples=40000), ranks=2)
+        for rank, other, number in ((1, 0, signal.SIGSEGV), (0, 1, signal.SIGKILL)):
+            self.wait_until(lambda: self.delivered_by(rank) > 0, "rank %d has delivered" % rank)
+            pid = self.rank_pids(process)[rank]
+            signal_process(pid, number)
+            name = number.name
+            for each in (rank, other):
+                self.wait_until(lambda: any((one["pid"], one["end"]) == (pid, name) for one in self.lost_as_seen_by(each)), "rank %d knows the signal" % each)
+            said = r"pid %d\): its process has ended: %s" % (pid, name)
+            self.wait_until(lambda: any(re.search(said, text) for text in self.losses_in_events_of_rank_0()), "the event of rank %d's loss" % rank)
+        deaths = self.penstock("deaths", "--group", "slow")[1]
+        self.assertRegex(deaths, r"rank 1 \(pid \d+\): SIGSEGV\n.*rank 0 \(pid \d+\): SIGKILL\n")
+        self.assertIn("): SIGKILL\n", self.penstock("status", "--group", "slow")[1])
+        self.assertRegex(self.penstock("status", "--session", "slow-rank1")[1], r"started again 1 time: the previous process \(pid \d+\) was lost at .* UTC: SIGSEGV\n")
+        self.assertEqual(self.penstock("stop", "--group", "slow")[0], EXIT_OK)
+        report = self.report_of(process)
+        self.assertEqual([[one["signal"] for one in rank["process"]["earlier"]] for rank in report["ranks"]], [["SIGKILL"], ["SIGSEGV"]])
 
     def test_a_lost_session_ends_all_ranks_if_the_file_says_so(self):
         process = self.start_sessions(self.slow_stream(samples=4000), "--set", "group.on_lost_rank=fail", ranks=2)

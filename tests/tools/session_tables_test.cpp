@@ -3,10 +3,11 @@
 
 #include "runtime/base/death_words.hpp"
 #include "runtime/telemetry/report_json.hpp"
+#include "tools/penstock/group/group_tables.hpp"
 #include "tools/penstock/watch/death_stacks.hpp"
 #include "tools/penstock/watch/description.hpp"
-#include "tools/penstock/watch/why_text.hpp"
 #include "tools/penstock/watch/status_words.hpp"
+#include "tools/penstock/watch/why_text.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -27,8 +28,6 @@ session_status status_with(std::optional<std::vector<gpu_process>> processes) {
   return s;
 }
 
-std::string gpu_lines(const session_status& s) {
-  cli::target gpu;
 cli::target worker_target(std::uint32_t worker) {
   cli::target one;
   one.kind = cli::target_kind::worker;
@@ -36,6 +35,8 @@ cli::target worker_target(std::uint32_t worker) {
   return one;
 }
 
+std::string gpu_lines(const session_status& s) {
+  cli::target gpu;
   gpu.kind = cli::target_kind::gpu;
   return cli::status_for_people(telemetry::as_json(s), gpu, 200);
 }
@@ -334,8 +335,6 @@ TEST_CASE("in a pool and in a data loader a killed worker was running its job or
   CHECK(cli::death_in_a_cell(telemetry::as_json(d), work_kind::jobs) == "SIGSEGV in job 7");
 }
 
-TEST_CASE("why the session killed a worker is in the list of deaths, except that a hang needs only its sample") {
-  death_report d = killed_over(5, "cats/tom.jpg");
 TEST_CASE("a worker that was killed at a stop is listed with its sample and batch, and an owner without a reason with a dash") {
   death_report d;
   d.cause = death_cause::stopped;
@@ -363,6 +362,8 @@ TEST_CASE("a worker that was killed at a stop is listed with its sample and batc
             .find("    worked on       sample 17 (cats/tom.jpg), in batch 4 of epoch 2\n") != std::string::npos);
 }
 
+TEST_CASE("why the session killed a worker is in the list of deaths, except that a hang needs only its sample") {
+  death_report d = killed_over(5, "cats/tom.jpg");
   d.cause = death_cause::protocol;
   d.reason = "it closed its link but did not exit";
   const auto text_of = [&d] { return cli::deaths_for_people(nlohmann::ordered_json::array({telemetry::as_json(d)}), work_kind::samples, 0); };
@@ -398,8 +399,6 @@ TEST_CASE("workers that died with the same stack share one, and every frame is n
         "\nworker/1 incarnation 2, SIGSEGV:\n  named /lib/b.so+0x2\n");
 }
 
-TEST_CASE("without a width no line of the status is broken, and with one all are") {
-  session_status s = status_with(std::nullopt);
 TEST_CASE("a stack shows its newest frame and those of the user's code, and counts the others between them") {
   death_report d = killed_over(5, "");
   d.reason.clear();
@@ -424,6 +423,8 @@ TEST_CASE("a stack shows its newest frame and those of the user's code, and coun
   CHECK(cli::stack_lines(telemetry::as_json(d), same, cli::frames_shown::of_user).empty());
 }
 
+TEST_CASE("without a width no line of the status is broken, and with one all are") {
+  session_status s = status_with(std::nullopt);
   s.session = std::string(120, 's');
   s.gpu.name = std::string(120, 'g');
   const auto answer = telemetry::as_json(s);
@@ -478,6 +479,22 @@ TEST_CASE("a run whose bad samples were omitted reaches 100 %") {
   CHECK(telemetry::as_json(s).at("progress") == 1);
 }
 
+TEST_CASE("the status of a rank says how its previous process ended, and that of a group names all lost ones") {
+  session_status s = status_with(std::nullopt);
+  s.group.emplace();
+  s.group->group = "job/photos";
+  s.group->rank = 1;
+  s.group->world_size = 2;
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("started again") == std::string::npos);
+  const std::chrono::system_clock::time_point time{std::chrono::seconds(1'764'300'000)};
+  s.group->lost = {{1, 17, "SIGSEGV", time}, {0, 18, "SIGKILL", time}};
+  const auto status = telemetry::as_json(s);
+  CHECK(cli::status_for_people(status, {}, 0).find("\nstarted again 1 time: the previous process (pid 17) was lost at 11-28 03:20:00 UTC: SIGSEGV\n") != std::string::npos);
+  const nlohmann::ordered_json group{{"group", "photos"}, {"ranks", nlohmann::ordered_json::array({{{"rank", 0}, {"status", nullptr}}, {{"rank", 1}, {"status", status}}})}};
+  CHECK(cli::group_for_people(group, nullptr, 0, 0).find("\nlost at 11-28 03:20:00 UTC: rank 1 (pid 17): SIGSEGV\nlost at 11-28 03:20:00 UTC: rank 0 (pid 18): SIGKILL\n") !=
+        std::string::npos);
+}
+
 TEST_CASE("the progress of a resumed run is that of the whole stream") {
   session_status s = status_with(std::nullopt);
   s.samples_before = 3184;
@@ -505,6 +522,18 @@ TEST_CASE("a stalled pool says so in its status") {
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock describe gpu");
 }
 
+TEST_CASE("a session's age is rounded alike in status and in the list of sessions, and a remaining time up") {
+  session_status s = status_with(std::nullopt);
+  s.uptime_seconds = 4.9;
+  s.eta_seconds = 4.1;
+  const std::string text = cli::status_for_people(telemetry::as_json(s), {}, 0);
+  INFO(text);
+  CHECK(text.find("up for " + cli::age_in_words(4.9)) != std::string::npos);
+  CHECK(cli::age_in_words(4.9) == "4 s");
+  CHECK(cli::age_in_words(0.9) == "0 s");
+  CHECK(text.find("5 s left") != std::string::npos);
+}
+
 TEST_CASE("rate and remaining time are shown only while the stream makes progress") {
   session_status s = status_with(std::nullopt);
   s.rate = 62;
@@ -522,18 +551,6 @@ TEST_CASE("a paused stream has no rate and no remaining time") {
   s.state = "paused";
   const std::string text = cli::status_for_people(telemetry::as_json(s), {}, 200);
   CHECK(text.find("samples/s") == std::string::npos);
-TEST_CASE("a session's age is rounded alike in status and in the list of sessions, and a remaining time up") {
-  session_status s = status_with(std::nullopt);
-  s.uptime_seconds = 4.9;
-  s.eta_seconds = 4.1;
-  const std::string text = cli::status_for_people(telemetry::as_json(s), {}, 0);
-  INFO(text);
-  CHECK(text.find("up for " + cli::age_in_words(4.9)) != std::string::npos);
-  CHECK(cli::age_in_words(4.9) == "4 s");
-  CHECK(cli::age_in_words(0.9) == "0 s");
-  CHECK(text.find("5 s left") != std::string::npos);
-}
-
   CHECK(text.find(" left") == std::string::npos);
 }
 
@@ -685,10 +702,29 @@ TEST_CASE("Python's frames are found in a worker's last output, and the interpre
   CHECK(cli::frames_before_interpreter({}).empty());
 }
 
+TEST_CASE("the description of a worker has the stack of its death instead of the raw lines that it wrote") {
+  session_status s = status_with(std::nullopt);
+  worker_status w;
+  w.id = 3;
+  w.state = "ready";
+  w.last_death = killed_over(5, "");
+  s.workers = {w};
+  auto about = cli::description_of({{"status", telemetry::as_json(s)}, {"batches", nullptr}, {"waits_for", ""}}, worker_target(3));
+  about["workers"][0]["output"] = {"reading shard 7", "penstock-stack: #0 /lib/libc.so.6+0x1 in memcpy"};
+  about["workers"][0]["stack_lines"] = {"memcpy", "(2 frames of penstock and system libraries)"};
+  const std::string text = cli::description_for_people(about, 0);
+  INFO(text);
+  CHECK(text.find("output            reading shard 7\n") != std::string::npos);
+  CHECK(text.find("penstock-stack") == std::string::npos);
+  CHECK(text.find("    stack           memcpy\n                    (2 frames of penstock and system libraries)\n") != std::string::npos);
+}
+
 TEST_CASE("status, deaths and describe use the same words for the cost of deaths") {
   using json = nlohmann::ordered_json;
   CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 3}, {"waited_seconds", 1.25}}, work_kind::samples) ==
         "deaths cost no sample; 3 batches were loaded again; the stream waited 1.25 s because of them");
+  CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 8}, {"repetitions", 10}, {"waited_seconds", 0}}, work_kind::samples) ==
+        "deaths cost no sample; 8 batches were loaded again, 10 times in all; the stream did not wait");
   CHECK(cli::cost_of_deaths({{"quarantined", 1}, {"repeated", 0}, {"waited_seconds", 0}}, work_kind::samples) ==
         "deaths cost 1 sample, which is quarantined; the stream did not wait");
   CHECK(cli::cost_of_deaths({{"quarantined", 2}, {"repeated", 1}, {"waited_seconds", nullptr}}, work_kind::jobs) ==
@@ -710,6 +746,8 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
   death_report d;
   d.held = 2;
   CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again");
+  d.held_again = 1;
+  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again (1 of them had been lost before)");
   d.held = 0;
   CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples).empty());
 }
@@ -719,23 +757,6 @@ TEST_CASE("status does not advise limiting the time of a job that its time limit
   s.jobs.emplace();
   s.hung.push_back({"./job.sh", 501, {{0, 2, std::chrono::system_clock::time_point(std::chrono::hours(12)), true}}});
   s.workers.resize(1);
-TEST_CASE("the description of a worker has the stack of its death instead of the raw lines that it wrote") {
-  session_status s = status_with(std::nullopt);
-  worker_status w;
-  w.id = 3;
-  w.state = "ready";
-  w.last_death = killed_over(5, "");
-  s.workers = {w};
-  auto about = cli::description_of({{"status", telemetry::as_json(s)}, {"batches", nullptr}, {"waits_for", ""}}, worker_target(3));
-  about["workers"][0]["output"] = {"reading shard 7", "penstock-stack: #0 /lib/libc.so.6+0x1 in memcpy"};
-  about["workers"][0]["stack_lines"] = {"memcpy", "(2 frames of penstock and system libraries)"};
-  const std::string text = cli::description_for_people(about, 0);
-  INFO(text);
-  CHECK(text.find("output            reading shard 7\n") != std::string::npos);
-  CHECK(text.find("penstock-stack") == std::string::npos);
-  CHECK(text.find("    stack           memcpy\n                    (2 frames of penstock and system libraries)\n") != std::string::npos);
-}
-
   s.workers[0].current_sample = "./job.sh (job 501)";
   const auto told = [&s] { return cli::hung_for_people(telemetry::as_json(s).at("hung").at(0), work_kind::jobs); };
   CHECK(told() == "job 501 (./job.sh) hung 1 time: in worker/0 at 12:00:00 after 2 s, its time limit");
@@ -815,8 +836,6 @@ TEST_CASE("status and why say who paused a session, and how long a stop has last
   auto status = telemetry::as_json(s);
   status["paused_by"] = "the program";
   CHECK(cli::hint_after_status(status).empty());
-  CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 8}, {"repetitions", 10}, {"waited_seconds", 0}}, work_kind::samples) ==
-        "deaths cost no sample; 8 batches were loaded again, 10 times in all; the stream did not wait");
 }
 
 TEST_CASE("status says how to list quarantined samples") {
@@ -834,8 +853,6 @@ TEST_CASE("the hint after status names the process that holds up a stop, and the
   status["state"] = "stopping";
   status["stopping"] = {{{"target", "worker/64"}, {"text", "worker/64 (pid 7), which has not exited yet"}}};
   CHECK(cli::hint_after_status(status) == "penstock describe worker/64");
-  d.held_again = 1;
-  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again (1 of them had been lost before)");
   status["stopping"][0]["target"] = "program";
   CHECK(cli::hint_after_status(status).empty());
   s = status_with(std::nullopt);

@@ -218,6 +218,15 @@ struct group_cause_report {
   bool operator==(const group_cause_report&) const = default;
 };
 
+/// A process of a rank that `penstock launch` has lost.
+struct lost_process_report {
+  std::uint32_t rank = 0;
+  std::int32_t pid = 0;  ///< -1: it could not be started
+  std::string end;       ///< "SIGSEGV"
+  std::chrono::system_clock::time_point time;
+  bool operator==(const lost_process_report&) const = default;
+};
+
 /// Group state of a session that belongs to one (docs/groups.md).
 struct group_status {
   std::string group;
@@ -232,6 +241,7 @@ struct group_status {
   std::optional<std::uint64_t> stop_at{};  ///< the step at which a stopping group ends
   std::string outcome{};                   ///< finished, stopped, failed; empty: it continues
   std::optional<group_cause_report> first_cause{};
+  std::vector<lost_process_report> lost{};  ///< known from the launcher, oldest first: the last 64
   bool operator==(const group_status&) const = default;
 };
 
@@ -313,6 +323,9 @@ struct worker_status {
   /// The index of the sample that `current_sample` names, and the attempt at it; only over the control socket. Empty in a pool.
   std::optional<std::uint64_t> current_index{};
   std::optional<std::uint32_t> current_attempt{};
+  /// The batch with that sample; empty if it is not known, and in a pool.
+  std::optional<std::uint64_t> current_epoch{};
+  std::optional<std::uint64_t> current_sequence{};
 };
 
 /// Transfers from a loader host that were discarded, by kind.
@@ -323,9 +336,6 @@ struct refused_transfers {
 };
 
 /// A loader host (`penstock host`) that has joined.
-  /// The batch with that sample; empty if it is not known, and in a pool.
-  std::optional<std::uint64_t> current_epoch{};
-  std::optional<std::uint64_t> current_sequence{};
 struct host_status {
   std::string name;
   std::string address;

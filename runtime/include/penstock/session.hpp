@@ -25,7 +25,7 @@ namespace penstock {
 
 class Session;
 namespace session {
-std::optional<std::uint64_t> beats_of(const Session& session);
+struct launcher_access;
 }
 
 struct session_options {
@@ -170,7 +170,7 @@ class PENSTOCK_API Session {
 
  private:
   friend class Epoch;
-  friend std::optional<std::uint64_t> session::beats_of(const Session& session);  // for `penstock launch`
+  friend struct session::launcher_access;  // for `penstock launch`
   class body;
   [[nodiscard]] body& held() const;
   std::unique_ptr<body> body_;

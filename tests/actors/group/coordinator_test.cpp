@@ -3,6 +3,7 @@
 #include "support.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 using namespace penstock;
 using namespace penstock::testing;
@@ -24,6 +25,7 @@ class group_stage {
       return wire;
     };
     deps.listener = &news;
+    deps.ends = ends;
     actor = spawn_coordinator(world.system, std::move(deps));
     world.deliver();
   }
@@ -57,6 +59,18 @@ class group_stage {
       carry();
     }
   }
+  /// The texts of rank_lost so far.
+  [[nodiscard]] std::vector<std::string> losses() const {
+    std::vector<std::string> all;
+    for (const auto& [what, text] : news.events) {
+      if (what == event_kind::rank_lost) all.push_back(text);
+    }
+    return all;
+  }
+  void tell_end(told_end end) {
+    ends->put(std::move(end));
+    say(reports_arrived{});
+  }
   void begin() {
     zero.say(join_group{""});
     one.say(join_group{""});
@@ -69,6 +83,7 @@ class group_stage {
   deterministic_system world;
   std::shared_ptr<fake_coordinator_wire> wire = std::make_shared<fake_coordinator_wire>();
   told news;
+  std::shared_ptr<told_ends> ends = std::make_shared<told_ends>();
   rank_stage zero{world, card(0)};
   rank_stage one;
   std::set<const rank_stage*> cut;
@@ -133,6 +148,62 @@ TEST_CASE("when a process is known to have exited, the other ranks end at once")
   bool told = false;
   for (const auto& [what, text] : group.news.events) told = told || what == event_kind::rank_lost;
   CHECK(told);
+}
+
+TEST_CASE("the news of a lost process says how it ended, if the launcher tells that before or soon after the loss") {
+  group_stage group;
+  group.ends->expect();
+  group.begin();
+  SECTION("before") { group.tell_end({1, 4001, "SIGSEGV"}); }
+  group.say(member_process_ended{1});
+  group.carry();
+  CHECK(group.zero.news.outcome == group_outcome::failed);  // the loss itself does not wait
+  SECTION("after") {
+    CHECK(group.losses().empty());
+    group.tell_end({1, 4002, "SIGKILL"});  // of another process
+    CHECK(group.losses().empty());
+    group.tell_end({1, 4001, "SIGSEGV"});
+  }
+  REQUIRE(group.losses().size() == 1);
+  CHECK(group.losses()[0].ends_with("pid 4001): its process has ended: SIGSEGV"));
+}
+
+TEST_CASE("the news that a lost rank is back comes after the news of its loss, even if the launcher is slow") {
+  coordinator_driver driver({.world_size = 2, .process = card(0).process, .waits_for_lost = true}, "photos", steady_time(1h));
+  driver.expects_ends();
+  std::vector<std::string> texts;
+  const auto advance = [&] {
+    for (const auto& command : driver.advance(steady_time(1h))) {
+      if (const auto* news = std::get_if<coordinator_news>(&command)) texts.push_back(news->text);
+    }
+  };
+  member_report report;
+  report.card = card(1);
+  driver.reported(1, report, steady_time(1h));
+  driver.process_ended(1, steady_time(1h));
+  report.card.process += 1;
+  report.card.pid += 1;
+  report.card.starts = 1;
+  driver.reported(2, report, steady_time(1h));
+  advance();
+  REQUIRE(texts.size() == 1);  // it has arrived
+  driver.ended({1, 4001, "SIGSEGV"});
+  advance();
+  REQUIRE(texts.size() == 3);
+  CHECK(texts[1].ends_with("its process has ended: SIGSEGV"));
+  CHECK(texts[2].ends_with("takes its place"));
+}
+
+TEST_CASE("the news of a lost process waits for a silent launcher only for a moment, and for none not at all") {
+  group_stage group;
+  const bool expected = GENERATE(false, true);
+  if (expected) group.ends->expect();
+  group.begin();
+  group.say(member_process_ended{1});
+  CHECK(group.losses().size() == (expected ? 0 : 1));
+  group.pass(coordinator_driver::told_within + 1s);
+  REQUIRE(group.losses().size() == 1);
+  CHECK(group.losses()[0].ends_with("pid 4001): its process has ended"));
 }
 
 TEST_CASE("the final report of a process counts even if it arrives after news of its exit") {

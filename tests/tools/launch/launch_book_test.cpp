@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <random>
+#include <tuple>
 
 using namespace penstock;
 using namespace penstock::cli;
@@ -217,6 +218,26 @@ TEST_CASE("a killed session restarts alone, and at once if it had delivered batc
   REQUIRE(g.book.over());
   CHECK(g.book.outcome() == launch_outcome::finished);
   CHECK_FALSE(g.book.first_cause());
+}
+
+TEST_CASE("how each earlier process of a rank ended stays known after its restarts") {
+  group g(one_by_one(2));
+  g.begin();
+  pid_t pid = 201;
+  for (const int signal : {SIGSEGV, SIGKILL}) {
+    g.hear(1, 5);
+    g.now += 3s;
+    g.exit(1, by_signal(signal));
+    (void)g.go();
+    g.book.started(1, pid++);
+  }
+  CHECK(g.book.ranks()[0].earlier.empty());
+  const auto& earlier = g.book.ranks()[1].earlier;
+  REQUIRE(earlier.size() == 2);
+  CHECK(std::tuple(earlier[0].pid, earlier[0].end, earlier[0].signal) == std::tuple(101, "SIGSEGV", SIGSEGV));
+  CHECK(std::tuple(earlier[1].pid, earlier[1].end, earlier[1].signal) == std::tuple(201, "SIGKILL", SIGKILL));
+  CHECK(earlier[1].lived == 3s);
+  CHECK_FALSE(earlier[0].code);
 }
 
 TEST_CASE("the group continues while its only remaining rank waits for a restart") {

@@ -53,6 +53,20 @@ TEST_CASE("a rank's messages arrive unchanged") {
     CHECK(parse_progress(line_of(rank_progress{.group = word}))->group == word);
 }
 
+TEST_CASE("a rank hears which processes were lost, at its start and later, and ignores what it does not understand") {
+  const std::chrono::system_clock::time_point time{std::chrono::microseconds(1'764'300'000'123'456)};
+  const std::vector<lost_process_report> lost{{0, 17, "SIGSEGV", time}, {1, -1, "no such file", time}};
+  rank_start start;
+  start.lost = lost;
+  REQUIRE(parse_start(line_of(start)));
+  CHECK(parse_start(line_of(start))->lost == lost);
+  CHECK(parse_lost(line_of_lost(lost)).value() == lost);
+  CHECK(parse_lost(line_of(rank_start{})).value().empty());
+  CHECK(parse_lost("{\"lost\":[{\"rank\":1}]}").value().empty());
+  CHECK(parse_lost("{\"lost\":[1]}").value().empty());
+  CHECK_FALSE(parse_lost("x"));
+}
+
 TEST_CASE("a line that is not a rank's message is refused") {
   for (const char* line : {"", "x", "[]", "{\"state\":1}", "{\"state\":\"abc\"}", "{\"state\":\"zz\"}",
                            "{\"epochs\":1}", "{\"epochs\":[{}]}"})

@@ -147,7 +147,26 @@ json hosts_of(const json& group) {
   return all;
 }
 
+/// The losses that the launcher has told the ranks; each knows all of them.
+std::string losses_of(const json& group, std::size_t width) {
+  json lost = json::array();
+  for (const json& rank : group.at("ranks")) {
+    const json known = status_of(rank).is_object() ? list_in(status_of(rank).value("group", json()), "lost") : json::array();
+    if (known.size() > lost.size()) lost = known;
+  }
+  constexpr std::size_t shown = 5;
+  std::string text = lost.size() > shown ? fmt::format("{} were lost; `penstock deaths` lists them. The last:\n", counted(lost.size(), "process", "processes")) : "";
+  for (std::size_t i = lost.size() - std::min(shown, lost.size()); i < lost.size(); ++i)
+    text += wrapped(fmt::format("lost at {} UTC: {}", without_year(utc_for_people(lost[i].at("time"))), lost_process_in_words(lost[i])), width, 2) + "\n";
+  return text;
+}
+
 }  // namespace
+
+std::string lost_process_in_words(const json& lost) {
+  const std::string process = lost.at("pid").is_number() ? fmt::format(" (pid {})", text_of(lost.at("pid"))) : "";
+  return fmt::format("rank {}{}: {}", text_of(lost.at("rank")), process, text_of(lost.at("end")));
+}
 
 std::string group_for_people(const json& group, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
@@ -174,7 +193,7 @@ std::string group_for_people(const json& group, std::size_t width) {
                      {"WORKERS", column_side::right},
                      {"WAITS FOR", column_side::left, true}},
                     rows, width) +
-         hosts_for_people(hosts_of(group), width);
+         losses_of(group, width) + hosts_for_people(hosts_of(group), width);
 }
 
 bool all_well(const json& group) {

@@ -8,6 +8,7 @@
 #include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/full_screen.hpp"
+#include "tools/penstock/watch/host_tables.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 
 #include <unistd.h>
@@ -143,21 +144,23 @@ int show_group(const session_choice& choice, const live_group& group, bool check
 
 namespace {
 
-/// The lost ranks that rank 0 has seen. A new process of rank 0 has not seen earlier losses and begins
-/// another generation of the group.
+/// The lost ranks that the launcher of the first rank has told it, or else those that rank 0 has seen. A new process of rank 0 has not seen
+/// earlier losses and begins another generation of the group.
 struct lost_ranks {
   bool known = false;           // rank 0 has answered
-  json seen = json::array();    // {"time", "text"}
+  json seen = json::array();    // {"time", "text"}; from a launcher also "rank", "pid", "end"
   std::uint64_t of_rank_0 = 0;  // how many times rank 0 itself was lost
 };
 
 lost_ranks losses_in(const live_group& group) {
   lost_ranks lost;
   const live_rank& first = group.ranks.front();
-  if (first.rank != 0) return lost;
   const auto status = ask(first.session.socket, {{"verb", "status"}}, answer_deadline);
   if (!status || !status->value("ok", false)) return lost;
   const json facts = status->at("result").value("group", json());
+  for (json& one : list_in(facts, "lost")) lost.seen.push_back({{"time", one.at("time")}, {"text", lost_process_in_words(one)}, {"rank", one.at("rank")}, {"pid", one.at("pid")}, {"end", one.at("end")}});
+  lost.known = !lost.seen.empty();
+  if (lost.known || first.rank != 0) return lost;
   const std::uint64_t generation = facts.is_object() ? facts.value("generation", std::uint64_t{0}) : 0;
   lost.of_rank_0 = generation > 0 ? generation - 1 : 0;
   for (std::uint64_t after = 0;;) {

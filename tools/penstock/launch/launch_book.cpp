@@ -13,6 +13,8 @@ namespace penstock::cli {
 
 namespace {
 
+constexpr std::size_t earlier_kept = 64;  // of each rank
+
 supervision::hang_settings clocks_of(const launch_rules& rules) {
   return {.start_deadline = rules.start_deadline,
           .heartbeat_timeout = rules.lost_after,
@@ -76,10 +78,14 @@ void launch_book::start_all(steady_time now) {
 
 void launch_book::start_one(std::uint32_t rank, steady_time now) {
   rank_facts& r = ranks_[rank];
+  std::vector<ended_process> earlier = std::move(r.earlier);
+  if (r.starts > 0) earlier.push_back({r.pid, std::move(r.end), r.code, r.signal, r.ended - r.began});
+  if (earlier.size() > earlier_kept) earlier.erase(earlier.begin());
   const std::uint32_t starts = r.starts + 1;
   r = {};
   r.now = rank_state::starting;
   r.starts = starts;
+  r.earlier = std::move(earlier);
   r.began = now;
   rank_life& l = lives_[rank];
   l = {.policy = std::move(l.policy), .ending = {rules_.ending, now}, .knows_end = group_end_.has_value()};

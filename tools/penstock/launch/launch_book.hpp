@@ -80,6 +80,15 @@ struct launch_cause {
   std::string text;  ///< "exit code 3", "SIGSEGV"
 };
 
+/// A process of a rank that another one has replaced.
+struct ended_process {
+  pid_t pid = -1;               ///< -1: it could not start
+  std::string end;              ///< how it ended, as text
+  std::optional<int> code{};    ///< its exit code
+  std::optional<int> signal{};  ///< or the signal that ended it
+  nanoseconds lived{};
+};
+
 struct rank_facts {
   enum class state : std::uint8_t { waiting, starting, running, gone };
   state now = state::waiting;
@@ -93,6 +102,7 @@ struct rank_facts {
   bool left_behind = false;  ///< it survived SIGKILL
   /// When the rank restarts alone; `never`: it does not.
   steady_time restarts_at = never;
+  std::vector<ended_process> earlier{};  ///< its earlier processes, oldest first: the last 64
 };
 
 /// Whether the kernel's OOM killer explains a SIGKILL.

@@ -17,8 +17,37 @@
 namespace penstock::cli {
 namespace {
 
-double seconds_of(const rank_facts& rank) {
-  return std::chrono::duration<double>(rank.ended - rank.began).count();
+double seconds_of(nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+nlohmann::ordered_json code_of(const std::optional<int>& code) {
+  return code ? nlohmann::ordered_json(*code) : nlohmann::ordered_json();
+}
+
+nlohmann::ordered_json signal_of(const std::optional<int>& signal) {
+  return signal ? nlohmann::ordered_json(process::signal_name(*signal)) : nlohmann::ordered_json();
+}
+
+nlohmann::ordered_json pid_of(pid_t pid) {
+  return pid > 0 ? nlohmann::ordered_json(pid) : nlohmann::ordered_json();
+}
+
+nlohmann::ordered_json earlier_of(const rank_facts& rank) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const ended_process& one : rank.earlier) {
+    all.push_back({{"pid", pid_of(one.pid)}, {"exit", code_of(one.code)}, {"signal", signal_of(one.signal)}, {"end", one.end}, {"seconds", seconds_of(one.lived)}});
+  }
+  return all;
+}
+
+/// "exit code 0; before: SIGSEGV, SIGKILL".
+std::string end_cell(const rank_facts& rank) {
+  constexpr std::size_t ends_shown = 3;
+  std::string before;
+  for (std::size_t i = rank.earlier.size() - std::min(ends_shown, rank.earlier.size()); i < rank.earlier.size(); ++i)
+    before += (before.empty() ? (rank.earlier.size() > ends_shown ? "; before: .., " : "; before: ") : ", ") + rank.earlier[i].end;
+  return rank.end + before;
 }
 
 /// The samples that a session has delivered. Its totals cover only its last process; the entries of its epochs cover all
@@ -75,15 +104,16 @@ nlohmann::ordered_json group_report(const launch_work& work, const launch_result
     ordered_json one{
         {"rank", i},
         {"world_size", r.ranks.size()},
-        {"pid", rank.pid > 0 ? ordered_json(rank.pid) : ordered_json()},
+        {"pid", pid_of(rank.pid)},
         {"gpu", place.gpu ? ordered_json(place.gpu->uuid) : ordered_json()},
         {"cores", place.cores.empty() ? ordered_json() : ordered_json(process::core_list(place.cores))},
         {"starts", rank.starts},
-        {"exit", rank.code ? ordered_json(*rank.code) : ordered_json()},
-        {"signal", rank.signal ? ordered_json(process::signal_name(*rank.signal)) : ordered_json()},
+        {"exit", code_of(rank.code)},
+        {"signal", signal_of(rank.signal)},
         {"end", rank.end},
         {"left_behind", rank.left_behind},
-        {"seconds", seconds_of(rank)},
+        {"seconds", seconds_of(rank.ended - rank.began)},
+        {"earlier", earlier_of(rank)},
         {"last_lines", rank.code == 0 ? "" : printable(r.last_lines[i])}};
     const auto count = static_cast<std::uint32_t>(r.ranks.size());
     if (sessions != nullptr)
@@ -104,7 +134,7 @@ nlohmann::ordered_json group_report(const launch_work& work, const launch_result
     all["error_kind"] = "rank_failed";
     all["first_cause"] = {{"rank", r.cause->rank},
                           {"host", group::host_name()},
-                          {"pid", r.cause->pid > 0 ? ordered_json(r.cause->pid) : ordered_json()},
+                          {"pid", pid_of(r.cause->pid)},
                           {"cause", r.cause->text}};
   }
   return all;
@@ -123,7 +153,7 @@ std::string rank_table(const launch_work& work, const launch_result& r, const nl
     const auto samples = samples_of(report.at("ranks").at(i), rank.starts > 1);
     with_samples = with_samples || samples;
     rows.back().push_back(samples ? std::to_string(*samples) : "-");
-    rows.back().push_back(rank.end);
+    rows.back().push_back(end_cell(rank));
   }
   table_column samples{"SAMPLES", column_side::right};
   samples.shown = with_samples;  // unknown if the ranks are programs

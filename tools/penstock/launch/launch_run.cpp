@@ -3,7 +3,6 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/process/process_facts.hpp"
-#include "runtime/schedule/group_state.hpp"
 #include "tools/penstock/launch/stray_processes.hpp"
 
 #include <boost/asio/post.hpp>
@@ -24,6 +23,7 @@ using clock = std::chrono::steady_clock;
 constexpr auto strays_patience = std::chrono::milliseconds(1000);
 // The descriptor number of the channel in a rank.
 constexpr int channel_fd = 3;
+constexpr std::size_t lost_kept = 64;
 constexpr std::size_t lines_in_report = process::output_tail::lines_shown;
 
 struct pipe_ends {
@@ -162,6 +162,7 @@ result<unique_fd> launch_run::open_channel(const start_rank& order, unique_fd& t
   rank_start begin = again ? rank_start{history.state(), history.delivered()} : rank_start{work_.state, 0};
   begin.alone = order.alone;
   begin.files = work_.files;
+  begin.lost = lost_;
   const std::string line = line_of(begin);
   if (::send(ours.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
     return refuse_os(errc::system, errno, "sending a rank its first position");
@@ -270,11 +271,23 @@ void launch_run::tell_refused(std::uint32_t rank, const std::string& why) {
   tell_end(rank);
 }
 
-void launch_run::tell_end(std::uint32_t rank) const {
+/// Every rank shows in its status which processes were lost, and rank 0 completes its news of the loss.
+void launch_run::note_lost(std::uint32_t rank) {
+  const rank_facts& r = book_.ranks()[rank];
+  const lost_process_report lost{rank, r.pid, r.end, std::chrono::system_clock::now()};
+  if (lost_.size() >= lost_kept) lost_.erase(lost_.begin());
+  lost_.push_back(lost);
+  for (rank_process& one : ranks_) {
+    if (one.news && one.child && one.child->running()) one.news->send(line_of_lost({lost}));
+  }
+}
+
+void launch_run::tell_end(std::uint32_t rank) {
   const rank_facts& r = book_.ranks()[rank];
   const std::string what =
       r.pid > 0 ? fmt::format("(pid {}) ended", r.pid) : std::string("could not be started");
   if (r.restarts_at != never) {
+    note_lost(rank);
     const auto wait = std::max(r.restarts_at - clock::now(), steady_time::duration::zero());
     work_.tell(fmt::format("rank {} {}: {}; starting it again{}", rank, what, r.end,
                            wait > 10ms ? " in " + duration_for_people(wait) : ""));
@@ -282,6 +295,7 @@ void launch_run::tell_end(std::uint32_t rank) const {
   }
   const auto& cause = book_.first_cause();
   if (!cause || cause->rank != rank || r.code == 0 || cause->pid != r.pid) return;
+  note_lost(rank);  // the next round shows it
   work_.tell(fmt::format("rank {} {}: {}; ending the other ranks", rank, what, cause->text));
 }
 
@@ -296,32 +310,6 @@ void launch_run::clear_round() {
   if (const auto state = group_state_now(); state && !state->empty()) {
     for (rank_history& history : histories_) history.begin_from(*state);
   }
-}
-
-// ---- the group's state ------------------------------------------------------------------------------------
-
-result<std::vector<std::byte>> launch_run::group_state_now() const {
-  std::vector<schedule::stream_state> states;
-  for (const rank_history& history : histories_) {
-    if (history.state().empty()) return std::vector<std::byte>();
-    auto state = schedule::parse_state(history.state());
-    if (!state) return tl::unexpected(std::move(state.error()));
-    states.push_back(std::move(*state));
-  }
-  const auto common = schedule::group_state_of_slowest(std::move(states));
-  if (!common) return tl::unexpected(common.error());
-  return schedule::serialise(*common);
-}
-
-/// Runs on the thread in run(), because writing waits for the disk.
-void launch_run::save_state() {
-  std::promise<result<std::vector<std::byte>>> taken;
-  boost::asio::post(io_.context(), [&] { taken.set_value(group_state_now()); });
-  auto state = taken.get_future().get();
-  if (state && state->empty()) return;
-  state_trouble_.reset();
-  auto saved = state ? work_.state_file->write(std::move(*state)) : tl::unexpected(std::move(state.error()));
-  if (!saved) state_trouble_ = std::move(saved.error());
 }
 
 std::string launch_run::prefix_of(std::uint32_t rank) const {

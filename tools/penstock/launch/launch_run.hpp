@@ -100,7 +100,8 @@ class launch_run {
   [[nodiscard]] result<std::vector<std::byte>> group_state_now() const;
   void save_state();
   void tell_refused(std::uint32_t rank, const std::string& why);
-  void tell_end(std::uint32_t rank) const;
+  void tell_end(std::uint32_t rank);
+  void note_lost(std::uint32_t rank);
   void arm();
   [[nodiscard]] std::string prefix_of(std::uint32_t rank) const;
   [[nodiscard]] bool is_rank(pid_t pid) const;
@@ -113,6 +114,7 @@ class launch_run {
   std::vector<rank_process> ranks_;
   std::vector<std::string> last_lines_;
   std::vector<rank_history> histories_;
+  std::vector<lost_process_report> lost_;  // oldest first: the last 64
   process::oom_watch oom_;
   boost::asio::steady_timer timer_;
   steady_time look_at_{};     // when to poll the ranks next

@@ -1,5 +1,6 @@
 #include "tools/penstock/launch/launcher_link.hpp"
 
+#include "actors/session/launcher_news.hpp"
 #include "actors/session/pulse.hpp"
 #include "runtime/base/patient_deadline.hpp"
 #include "runtime/telemetry/report_json.hpp"
@@ -55,8 +56,8 @@ result<rank_start> launcher_link::where_to_begin() {
   const nanoseconds turn = look_interval(start_patience, start_patience);
   patient_deadline until(start_patience, turn);  // the launcher may have been suspended with this process
   until.restart(clock::now());
-  std::string line;
-  while (!line.ends_with('\n')) {
+  std::size_t end = 0;
+  while ((end = received_.find('\n')) == std::string::npos) {
     pollfd one{channel_.get(), POLLIN, 0};
     const int ready = ::poll(&one, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(turn).count()));
     if (ready <= 0 && !until.is_over(clock::now())) continue;
@@ -67,10 +68,22 @@ result<rank_start> launcher_link::where_to_begin() {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
       return refuse(errc::system, "the launcher ended before it sent the position at which this rank begins");
-    line.append(piece, static_cast<std::size_t>(n));
-    if (line.size() > progress_line_max) break;
+    received_.append(piece, static_cast<std::size_t>(n));
+    if (received_.size() > progress_line_max) break;
   }
+  const std::string line = received_.substr(0, end);
+  received_.erase(0, end == std::string::npos ? end : end + 1);
   return parse_start(line);
+}
+
+std::vector<lost_process_report> launcher_link::lost() {
+  char piece[4096];
+  for (ssize_t n = 0; (n = ::recv(channel_.get(), piece, sizeof piece, MSG_DONTWAIT)) > 0;) received_.append(piece, static_cast<std::size_t>(n));
+  std::vector<lost_process_report> all;
+  for (std::size_t end = 0; (end = received_.find('\n')) != std::string::npos; received_.erase(0, end + 1)) {
+    for (lost_process_report& one : parse_lost(received_.substr(0, end)).value_or(std::vector<lost_process_report>())) all.push_back(std::move(one));
+  }
+  return all;
 }
 
 bool launcher_link::send(const std::string& line) {
@@ -109,6 +122,7 @@ void position_teller::run() {
   std::unique_lock lock(mutex_);
   while (!over_) {
     lock.unlock();
+    if (const auto lost = launcher_.lost(); !lost.empty()) session::processes_lost(session_, lost);
     tell();
     lock.lock();
     wake_.wait_for(lock, pace, [this] { return over_; });

@@ -30,9 +30,12 @@ class launcher_link {
   /// Sends a line; waits while the launcher does not read, as for output. False: the launcher is gone and has
   /// sent us SIGHUP.
   bool send(const std::string& line);
+  /// Processes of ranks that the launcher has lost since the previous call. Does not wait.
+  [[nodiscard]] std::vector<lost_process_report> lost();
 
  private:
   unique_fd channel_;
+  std::string received_;  // lines that have not been read, and the beginning of the next one
 };
 
 /// A thread that reports the session's position to the launcher: every 50 ms if it has changed, otherwise

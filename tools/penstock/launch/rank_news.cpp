@@ -1,6 +1,7 @@
 #include "tools/penstock/launch/rank_news.hpp"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -58,6 +59,10 @@ void rank_news::take_lines() {
   if (good && text_.size() <= progress_line_max) return;
   text_.clear();
   channel_.close();
+}
+
+void rank_news::send(const std::string& line) {
+  if (channel_.is_open()) static_cast<void>(::send(channel_.native_handle(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 void rank_news::finish() {

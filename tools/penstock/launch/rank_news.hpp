@@ -20,6 +20,8 @@ class rank_news {
   rank_news(const rank_news&) = delete;
   rank_news& operator=(const rank_news&) = delete;
 
+  /// Sends the rank a line, unless it has not read the earlier ones or is gone.
+  void send(const std::string& line);
   /// The rank is gone: reads what it sent before.
   void finish();
 

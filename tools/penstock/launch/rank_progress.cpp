@@ -127,10 +127,48 @@ result<rank_progress> parse_progress(std::string_view line) {
   return progress;
 }
 
+namespace {
+
+ordered_json json_of(const std::vector<lost_process_report>& lost) {
+  ordered_json all = ordered_json::array();
+  for (const lost_process_report& one : lost) {
+    const auto time = std::chrono::duration_cast<std::chrono::microseconds>(one.time.time_since_epoch());
+    all.push_back({{"rank", one.rank}, {"pid", one.pid}, {"end", one.end}, {"time_us", time.count()}});
+  }
+  return all;
+}
+
+std::vector<lost_process_report> lost_in(const ordered_json& line) {
+  std::vector<lost_process_report> all;
+  for (const ordered_json& one : line.value("lost", ordered_json::array())) {
+    if (!one.is_object()) continue;
+    const ordered_json pid = one.value("pid", ordered_json());
+    const ordered_json end = one.value("end", ordered_json());
+    if (!pid.is_number_integer() || !end.is_string()) continue;
+    const std::chrono::microseconds time(static_cast<std::int64_t>(number_of(one, "time_us")));
+    all.push_back({static_cast<std::uint32_t>(number_of(one, "rank")), pid.get<std::int32_t>(), end.get<std::string>(),
+                   std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(time))});
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string line_of_lost(const std::vector<lost_process_report>& lost) {
+  return ordered_json{{"lost", json_of(lost)}}.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+result<std::vector<lost_process_report>> parse_lost(std::string_view line) {
+  const auto found = object_in(line);
+  if (!found) return tl::unexpected(found.error());
+  return lost_in(*found);
+}
+
 std::string line_of(const rank_start& start) {
   ordered_json line{{"state", hex_of(start.state)}, {"delivered", start.delivered}};
   if (start.alone) line["alone"] = true;
   if (!start.files.empty()) line["files"] = start.files;
+  if (!start.lost.empty()) line["lost"] = json_of(start.lost);
   return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -145,6 +183,7 @@ result<rank_start> parse_start(std::string_view line) {
   for (const auto& [kind, path] : files.items()) {
     if (path.is_string()) start.files[kind] = path.get<std::string>();
   }
+  start.lost = lost_in(*found);
   return start;
 }
 

@@ -1,9 +1,12 @@
 // The messages between a session under `penstock launch FILE` and its launcher: lines of JSON over an
-// inherited socket (docs/decisions/0022). First the launcher sends the position at which the rank begins.
+// inherited socket (docs/decisions/0022). First the launcher sends the position at which the rank begins, and later a line for each process
+// that it loses.
 // Then the rank sends its current position: 50 ms after each change, and otherwise every 500 ms. Pure.
 #pragma once
 
 #include "runtime/base/result.hpp"
+
+#include <penstock/report.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -41,12 +44,17 @@ struct rank_progress {
 /// Refuses (errc::protocol) anything else.
 [[nodiscard]] result<rank_progress> parse_progress(std::string_view line);
 
-/// The launcher's only line.
+/// The launcher's later lines: processes of ranks that it has lost.
+[[nodiscard]] std::string line_of_lost(const std::vector<lost_process_report>& lost);
+[[nodiscard]] result<std::vector<lost_process_report>> parse_lost(std::string_view line);
+
+/// The launcher's first line.
 struct rank_start {
   std::vector<std::byte> state{};  ///< to resume from; empty: the stream's beginning
   std::uint64_t delivered = 0;     ///< batches of this rank's earlier processes, up to the state
   bool alone = false;              ///< the group has finished: there is none to join
   std::map<std::string, std::string> files{};  ///< the files that the launcher writes, by kind: session_options::files
+  std::vector<lost_process_report> lost{};     ///< so far, oldest first
 };
 [[nodiscard]] std::string line_of(const rank_start& start);
 [[nodiscard]] result<rank_start> parse_start(std::string_view line);

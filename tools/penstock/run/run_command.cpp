@@ -2,6 +2,7 @@
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "actors/remote/hosts_setup.hpp"
 #include "actors/session/group_membership.hpp"
+#include "actors/session/launcher_news.hpp"
 #include "runtime/base/output_lock.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
@@ -269,7 +270,11 @@ int run(run_options o) {
     options.files.insert(begin->files.begin(), begin->files.end());
     Session session(settings, options);
     std::optional<position_teller> teller;
-    if (launcher.there()) teller.emplace(launcher, session, settings.group.lost_after);
+    if (launcher.there()) {
+      session::expect_lost_processes(session);
+      session::processes_lost(session, begin->lost);
+      teller.emplace(launcher, session, settings.group.lost_after);
+    }
     const auto left_behind = [file = state.file()] { return file->path().empty() ? position_not_saved("run") : file->left_behind(); };
     signals.listen([&](int times) { session.stop(time_to_end(times), signals.asked_by()); }, {.left_behind = left_behind});
     std::optional<failure> trouble;

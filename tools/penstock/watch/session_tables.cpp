@@ -115,6 +115,21 @@ std::string group_for_people(const json& g) {
   return text;
 }
 
+/// How the previous process of this rank ended, if `penstock launch` has replaced it.
+std::string predecessor_for_people(const json& g) {
+  json last;
+  std::uint64_t count = 0;
+  for (const json& one : g.value("lost", json::array())) {
+    if (one.at("rank") != g.at("rank")) continue;
+    last = one;
+    ++count;
+  }
+  if (count == 0) return "";
+  const std::string pid = last.at("pid").is_number() ? fmt::format(" (pid {})", text_of(last.at("pid"))) : "";
+  return fmt::format("started again {}: the previous process{} was lost at {} UTC: {}", counted(count, "time"), pid, without_year(utc_for_people(last.at("time"))),
+                     text_of(last.at("end")));
+}
+
 /// For a live session whose stream is over; otherwise empty.
 std::string held_for_people(const json& s) {
   if (s.value("outcome", "running") != "finished" || s.at("state") == "ended") return "";
@@ -139,7 +154,10 @@ void add_stream(std::string& out, const json& s, std::size_t width) {
                    counted(s.at("samples_delivered").get<std::uint64_t>(), "sample")) +
        (s.value("samples_before", std::uint64_t{0}) > 0 ? fmt::format(", {} before this run", text_of(s.at("samples_before"))) : ""));
   add_progress(out, s, width);
-  if (const json group = s.value("group", json()); group.is_object()) line(group_for_people(group));
+  if (const json group = s.value("group", json()); group.is_object()) {
+    line(group_for_people(group));
+    if (const std::string predecessor = predecessor_for_people(group); !predecessor.empty()) line(predecessor);
+  }
   if (const std::string stall = stall_for_people(s); !stall.empty()) line("stalled for " + stall);
   if (const std::string pause = pause_for_people(s); !pause.empty()) line(pause);
   if (const std::string held = held_for_people(s); !held.empty()) line(held);
