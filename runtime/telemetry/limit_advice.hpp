@@ -3,7 +3,7 @@
 
 #include "runtime/base/slow_samples.hpp"
 #include "runtime/base/work_kind.hpp"
-#include "runtime/telemetry/stream_limits.hpp"
+#include "runtime/telemetry/limit_reading.hpp"
 
 #include <penstock/config.hpp>
 #include <penstock/report.hpp>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
-#include "runtime/telemetry/stream_limits.hpp"
+#include "runtime/telemetry/limit_reading.hpp"
 
 #include <penstock/report.hpp>
 

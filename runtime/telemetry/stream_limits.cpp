@@ -1,8 +1,6 @@
 #include "runtime/telemetry/stream_limits.hpp"
 
 #include <algorithm>
-#include <array>
-#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -10,7 +8,6 @@ namespace penstock::telemetry {
 namespace {
 
 constexpr std::int64_t bucket_ns = 100'000'000;
-constexpr std::size_t loads_kept = 15;   // per worker
 constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // a wait must be settled within this time
 constexpr std::size_t known_max = 8192;  // passages; far more than any stream has in flight
 constexpr std::size_t pauses_max = 64;  // while the consumer waits for one batch
@@ -22,27 +19,11 @@ constexpr double stalled_seconds = 0.02;
 constexpr double usual_part = 1.5;
 // A worker counts as slow if it needs this many times as long as its peers.
 constexpr double slow_from = 2.5;
-constexpr std::size_t compared_from = 5;  // batches; the first ones of a new process say little
-// The worker is slow, not its samples, if this many of its last batches have a slow sample, all of them different, and at most a
-// quarter as many of its peers' batches have one.
-constexpr std::size_t slow_batches = 8;
+constexpr std::size_t known_from = 3;  // batches, until a worker's own time for a sample is known
 constexpr std::size_t slow_samples_kept = 3;
-// Workers that are busy for at least this share of their time do not count as idle.
-constexpr double busy_enough = 0.85;
-constexpr double measured_enough = 1;  // worker seconds
-// The link holds up a remote worker if it carries the worker's batches for this share of the time, and for longer than the worker works.
-constexpr double link_enough = 0.5;
-
-constexpr double noise = 0.05;              // smaller shares do not count as a limit
-constexpr double waits_that_matter = 0.15;  // share of the time in which the consumer waited
-constexpr double mostly = 0.5;
 
 std::int64_t ns_of(steady_time when) {
   return nanoseconds(when.time_since_epoch()).count();
-}
-
-double seconds_of(std::int64_t ns) {
-  return static_cast<double>(ns) * 1e-9;
 }
 
 /// One entry for each sample, at most slow_samples_kept.
@@ -59,70 +40,11 @@ void keep_slowest(std::vector<limit_reading::awaited_sample>& samples) {
   samples = std::move(kept);
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-/// Of a worker's last batches; without allocating, because each batch changes it.
-template <class Batches, class Value>
-double median_of(const Batches& last, Value value) {
-  std::array<double, loads_kept> values{};
-  const auto end = std::ranges::transform(last, values.begin(), value).out;
-  const auto middle = values.begin() + (end - values.begin()) / 2;
-  std::nth_element(values.begin(), middle, end);
-  return *middle;
-}
-
 std::int64_t stamp(const batch_passage& b, batch_stage s) {
   return b.time_of(s);
 }
 
-/// Seconds for a sample, without `left_out` nanoseconds of the batch.
-double seconds_a_sample(const batch_passage& b, std::int64_t left_out = 0) {
-  const std::int64_t busy = stamp(b, batch_stage::loaded) - stamp(b, batch_stage::begun);
-  return seconds_of(std::max<std::int64_t>(busy - left_out, 0)) / std::max<std::uint32_t>(b.samples, 1);
-}
-
 }  // namespace
-
-std::string_view name_of(limit l) noexcept {
-  constexpr std::array<std::string_view, limit_count> names{"storage", "decode",   "order", "wire",
-                                                            "convert", "consumer", "start"};
-  return names[static_cast<std::size_t>(l)];
-}
-
-double limit_reading::waited() const noexcept {
-  return std::accumulate(share.begin(), share.end(), 0.0) - of(limit::consumer);
-}
-
-bool limit_reading::in_bursts() const noexcept {
-  return of(limit::consumer) > mostly && waited() >= waits_that_matter && spare >= waited();
-}
-
-std::optional<limit> limit_reading::largest() const noexcept {
-  if ((waited() < waits_that_matter && of(limit::consumer) >= noise) || in_bursts()) return limit::consumer;
-  auto most = share;
-  if (waited() >= waits_that_matter) most[static_cast<std::size_t>(limit::consumer)] = 0;
-  const auto found = std::ranges::max_element(most);
-  if (*found < noise) return std::nullopt;
-  return static_cast<limit>(found - most.begin());
-}
-
-std::optional<limit_reading> limit_reading::after_beginning() const {
-  const double rest = 1 - beginning;
-  if (beginning <= 0 || rest < mostly) return std::nullopt;
-  limit_reading r = *this;
-  for (std::size_t i = 0; i < limit_count; ++i) r.share[i] = std::clamp((share[i] - share_of_beginning[i]) / rest, 0.0, 1.0);
-  for (double* const part : {&r.link, &r.slow_share, &r.no_core, &r.held, &r.spare, &r.owner_frozen, &r.owner_down}) *part = std::min(*part / rest, 1.0);
-  if (r.lost) r.lost->share = std::min(r.lost->share / rest, 1.0);
-  r.batches_per_second /= rest;
-  r.seconds *= rest;
-  r.beginning = 0;
-  r.share_of_beginning = {};
-  return r;
-}
 
 limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   // The first look after the end must still settle the last batches.
@@ -140,7 +62,8 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   note_pause(now, facts);
   note_outage(now, facts);
   if (!facts.jobs) note_lost(now, facts);
-  measure_workers(now, facts);
+  const bool owner_is_away = !outages_.empty() && outages_.back().to == now;
+  workers_.look(now, looked_, facts.workers, {.is_paused = facts.is_paused, .owner_is_away = owner_is_away});
   if (facts.jobs) {
     sample_jobs(now, facts);
     if (began_ == 0 && facts.jobs->any_ended) began_ = now;
@@ -161,7 +84,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
 void stream_limits::forget_until(std::int64_t now) {
   forget_batches();
   settled_.clear();
-  work_.clear();
+  workers_.forget_times();
   outages_.clear();
   looked_ = counted_from_ = now;
 }
@@ -232,7 +155,7 @@ void stream_limits::add_link(std::int64_t from, std::int64_t to) {
 
 /// `from` to `to` is the stalled part of the head's load. If its worker had no core, that part is not the head's fault.
 void stream_limits::add_stall(const limit_reading::stalled_head& head, std::int64_t from, std::int64_t to) {
-  const double starved = core_use_of(head.worker).starved;
+  const double starved = workers_.core_use_of(head.worker).starved;
   add(limit::order, from, to, 1 - starved);
   add_no_core(starved, from, to);
   add_to(&bucket::stalled, from, to, 1 - starved);
@@ -307,7 +230,7 @@ void stream_limits::note_lost(std::int64_t now, const limit_facts& facts) {
       if (lost->second.empty()) lost_.erase(lost);
     }
     if (is_noted || (lives && !was_tried_alone)) continue;
-    lost_[b.position].push_back({before, is_leased_again ? stamp(b, batch_stage::leased) : now, workers_[before.worker].reads, !lives});
+    lost_[b.position].push_back({before, is_leased_again ? stamp(b, batch_stage::leased) : now, workers_.was_reading(before.worker), !lives});
   }
 }
 
@@ -331,51 +254,6 @@ void stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
   outages_.push_back({looked_, now});
   if (down && !paused_ && (facts.owner_is_elsewhere || facts.waits_since)) down_ += seconds_of(now - looked_);
   (down ? at(now).owner_down : at(now).owner_frozen) += seconds_of(now - looked_);
-}
-
-/// Measures the workers of a stream or a pool.
-void stream_limits::measure_workers(std::int64_t now, const limit_facts& facts) {
-  bucket& b = at(now);
-  const double passed = looked_ > 0 ? seconds_of(now - looked_) : 0;
-  work_seen work{now, passed};
-  // The totals of a thread that has ended read as 0.
-  const auto grown = [passed](nanoseconds from, nanoseconds to) {
-    return std::clamp(seconds_of((to - from).count()), 0.0, passed);
-  };
-  for (const worker_look& w : facts.workers) {
-    worker_memory& before = workers_[w.id];
-    if (before.incarnation != w.incarnation) {
-      before = {};
-      before.incarnation = w.incarnation;
-      before.cpu = w.cpu;
-      before.core_wait = w.core_wait;
-      before.received = w.receiving;
-    }
-    const double had_no_core = grown(before.core_wait, w.core_wait);
-    if (passed > 0) before.starved += (had_no_core / passed - before.starved) * std::min(passed, 1.0);
-    if (passed > 0) before.running += (grown(before.cpu, w.cpu) / passed - before.running) * std::min(passed, 1.0);
-    if (passed > 0) before.receiving += (grown(before.received, w.receiving) / passed - before.receiving) * std::min(passed, 1.0);
-    before.working += ((w.busy ? 1 : 0) - before.working) * std::min(passed, 1.0);
-    if (w.ready && !facts.is_paused) {
-      b.ready += passed;
-      work.ready += passed;
-      if (w.busy) b.busy += passed;
-      if (w.busy) work.busy += passed;
-      b.cpu += grown(before.cpu, w.cpu);
-      b.core_wait += had_no_core;
-    }
-    if (w.starts) {
-      b.starting += passed;
-      b.start_core_wait += had_no_core;
-    }
-    before.cpu = w.cpu;
-    before.core_wait = w.core_wait;
-    before.received = w.receiving;
-    before.reads = w.reads;
-  }
-  while (!work_.empty() && work_.front().at < now - kept_ns) work_.pop_front();
-  const bool without_owner = !outages_.empty() && outages_.back().to == now;
-  if (work.ready > 0 && !without_owner) work_.push_back(work);
 }
 
 /// Records the progress of batches, and settles finished waits.
@@ -416,7 +294,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const bool is_known = taken_ != 0 && b.demanded != 0;
   const std::int64_t from = is_known ? std::clamp(b.demanded, earliest, to) : earliest;
   if (taken_ != 0) add(limit::consumer, earliest, from);
-  for (auto w = std::ranges::upper_bound(work_, from, {}, &work_seen::at); w != work_.end() && w->at <= to; ++w) w->waited = true;
+  workers_.consumer_waited(from, to);
   const auto part = [&](std::int64_t first, std::int64_t last, auto&& act) {
     first = std::max(first, from);
     last = std::min(last, to);
@@ -443,7 +321,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   } else {
     part(from, leased, is(limit::start));
   }
-  if (is_held_up_by_link(b.worker)) {
+  if (workers_.is_held_up_by_link(b.worker)) {
     part(leased, loaded, [&](std::int64_t first, std::int64_t last) { add_link(first, last); });
   } else {
     part(leased, begun, is(limit::order));
@@ -459,14 +337,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   part(copied, converted, is(limit::convert));
   if (converted > submitted && converted - submitted > copied - submitted)
     wire_part_ = static_cast<double>(copied - submitted) / static_cast<double>(converted - submitted);
-  worker_memory& w = workers_[b.worker];
-  w.loads.push_back({seconds_a_sample(b), seconds_a_sample(b, b.slow_ns), b.slowest});
-  if (w.loads.size() > loads_kept) w.loads.pop_front();
-  const bool slows = slows_all_samples(b.worker);
-  w.usual = median_of(w.loads, [slows](const worker_memory::load& one) { return slows ? one.with_slow : one.without_slow; });
-  w.readings.push_back(loaded > begun ? static_cast<double>(b.reading_ns) / static_cast<double>(loaded - begun) : 0);
-  if (w.readings.size() > loads_kept) w.readings.pop_front();
-  w.reading = median_of(w.readings, std::identity());
+  const bool slows = workers_.loaded(b);
   slow_batches_ += b.slow_ns > 0 && !slows ? 1 : 0;
   ++at(to).batches;
   at(to).samples += b.samples;
@@ -486,7 +357,7 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
   const double busy = seconds_of(loaded - begun);
   const double usual = typical_of(b.worker).value_or(busy) * std::max<std::uint32_t>(b.samples, 1);
   const auto sample = b.slowest_ns > 0 ? std::optional(b.slowest) : std::nullopt;
-  if (b.slow_ns > 0 && !slows_all_samples(b.worker))
+  if (b.slow_ns > 0 && !workers_.slows_all_samples(b.worker))
     add_slow({b.worker, seconds_of(b.slowest_ns), sample}, static_cast<double>(b.slow_ns) / static_cast<double>(loaded - begun), from, to);
   if (busy > stalled_from * usual && busy - usual > stalled_seconds &&
       others_are_ready(b, loaded - (to - from) / 2, facts)) {
@@ -495,16 +366,16 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
     add_work(b.worker, reading, from, stalls);
     return add_stall({b.worker, busy, sample}, stalls, to);
   }
-  if (const auto slowness = slowness_of(b.worker); slowness && *slowness >= slow_from) {
-    const double starved = workers_[b.worker].starved;
+  if (const auto slowness = workers_.slowness_of(b.worker); slowness && *slowness >= slow_from) {
+    const double starved = workers_.starved(b.worker);
     at(to).slow = {b.worker, *slowness, *slowness * (1 - starved) < slow_from ? starved : 0};
     return add_work(b.worker, reading, from, to);
   }
-  const double idle = idle_share();
+  const double idle = workers_.idle_share();
   const std::int64_t works = to - static_cast<std::int64_t>(static_cast<double>(to - from) * idle);
   add_work(b.worker, reading, from, works);
   // If workers lack cores while they work, so does the session, which should give them more.
-  const double starved = core_use_of(b.worker).starved;
+  const double starved = workers_.core_use_of(b.worker).starved;
   add(limit::order, works, to, 1 - starved);
   add_no_core(starved, works, to);
 }
@@ -513,27 +384,11 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
 /// The time in which the worker had no core counts as decoding, too, even if it was in the middle of a read.
 void stream_limits::add_work(std::uint32_t worker, double reading, std::int64_t from, std::int64_t to) {
   reading = std::clamp(reading, 0.0, 1.0);
-  reading = without_core_wait(worker, reading);
-  const double no_core = std::min(core_use_of(worker).starved, 1 - reading);
+  reading = workers_.without_core_wait(worker, reading);
+  const double no_core = std::min(workers_.core_use_of(worker).starved, 1 - reading);
   add(limit::storage, from, to, reading);
   add(limit::decode, from, to, 1 - reading - no_core);
   add_no_core(no_core, from, to);
-}
-
-/// A read includes the wait for a core after it. Waits for storage, time on a core and waits for one cannot overlap: what
-/// exceeds the whole was counted twice.
-double stream_limits::without_core_wait(std::uint32_t worker, double reading) const {
-  const auto [running, starved] = core_use_of(worker);
-  return reading - std::clamp(reading + running + starved - 1, 0.0, std::min(reading, starved));
-}
-
-/// Shares of the worker's busy time in the last second.
-stream_limits::core_use stream_limits::core_use_of(std::uint32_t worker) const {
-  const auto own = workers_.find(worker);
-  if (own == workers_.end()) return {};
-  const auto& [id, w] = *own;
-  const double busy = std::max(w.working, w.running + w.starved);
-  return busy < noise ? core_use{} : core_use{w.running / busy, w.starved / busy};
 }
 
 /// Attributes the time since the last batch was taken.
@@ -597,12 +452,12 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   }
   if (w == nullptr) return;
   from = std::max(from, leased);
-  if (is_held_up_by_link(head.worker)) return add_link(from, now);
+  if (workers_.is_held_up_by_link(head.worker)) return add_link(from, now);
   if (const auto usual = typical_of(head.worker)) {
     const auto usual_time = nanoseconds(static_cast<std::int64_t>(*usual * 1e9));
     if (is_slow_sample(w->sample_for, usual_time)) {
       const std::int64_t slow_since = std::max(from, now - (w->sample_for - usual_time).count());
-      add_slow({head.worker, seconds_of(w->sample_for.count()), {}}, 1 - core_use_of(head.worker).starved, slow_since, now);
+      add_slow({head.worker, seconds_of(w->sample_for.count()), {}}, 1 - workers_.core_use_of(head.worker).starved, slow_since, now);
     }
   }
   add_unfinished(head, from, now, w->reads, true, facts);
@@ -621,7 +476,8 @@ void stream_limits::add_unfinished(const batch_passage& b, std::int64_t from, st
   begun = std::min(begun, to);
   const double busy = seconds_of(to - begun);
   const double usual = typical_of(b.worker).value_or(busy) * std::max<std::uint32_t>(b.samples, 1);
-  const double reading = reads ? 1 : workers_[b.worker].reading;
+  const auto pace = workers_.pace_of(b.worker);
+  const double reading = reads ? 1 : pace ? pace->reading : 0;
   std::int64_t stalls = to;
   if (busy > stalled_from * usual && busy - usual > stalled_seconds && others_are_ready(b, to, facts)) {
     stalls = std::clamp(begun + static_cast<std::int64_t>(usual_part * usual * 1e9), from, to);
@@ -672,58 +528,13 @@ void stream_limits::add_slow_loads(const std::vector<slow_load>& latest) {
 
 /// Seconds that a worker usually needs for a sample. If it has loaded too little so far, that of all workers.
 std::optional<double> stream_limits::typical_of(std::uint32_t worker) const {
-  const auto own = workers_.find(worker);
-  if (own != workers_.end() && own->second.loads.size() >= 3) return own->second.usual;
-  std::vector<double> all;
-  for (const auto& [id, w] : workers_) {
-    for (const worker_memory::load& one : w.loads) all.push_back(one.without_slow);
-  }
+  if (const auto own = workers_.pace_of(worker); own && own->batches >= known_from) return own->seconds_a_sample;
+  std::vector<double> all = workers_.loads();
   for (const auto& [position, b] : known_) {
     if (stamp(b, batch_stage::taken) == 0 && stamp(b, batch_stage::loaded) != 0)
       all.push_back(seconds_a_sample(b, b.slow_ns));
   }
   return all.empty() ? std::nullopt : std::optional(median(std::move(all)));
-}
-
-bool stream_limits::is_held_up_by_link(std::uint32_t worker) const {
-  const auto own = workers_.find(worker);
-  return own != workers_.end() && own->second.receiving > link_enough && own->second.receiving > own->second.working;
-}
-
-/// A worker's time for a sample, divided by that of its peers.
-std::optional<double> stream_limits::slowness_of(std::uint32_t worker) const {
-  const auto own = workers_.find(worker);
-  if (own == workers_.end() || own->second.loads.size() < compared_from) return std::nullopt;
-  std::vector<double> peers;
-  for (const auto& [id, w] : workers_) {
-    if (id != worker && w.loads.size() >= compared_from) peers.push_back(w.usual);
-  }
-  if (peers.empty()) return std::nullopt;
-  const double theirs = median(std::move(peers));
-  return theirs > 0 ? std::optional(own->second.usual / theirs) : std::nullopt;
-}
-
-/// Whether the worker's slow samples are its own fault: samples that are slow by themselves are slow on its peers, too, or in each epoch.
-bool stream_limits::slows_all_samples(std::uint32_t worker) const {
-  const auto slow_of = [](const worker_memory& w) {
-    std::vector<std::uint64_t> slow;
-    for (const worker_memory::load& one : w.loads) {
-      if (one.without_slow < one.with_slow) slow.push_back(one.slow_sample);
-    }
-    return slow;
-  };
-  const auto own = workers_.find(worker);
-  if (own == workers_.end()) return false;
-  std::vector<std::uint64_t> slow = slow_of(own->second);
-  std::ranges::sort(slow);
-  if (slow.size() < slow_batches || std::ranges::adjacent_find(slow) != slow.end()) return false;
-  bool has_peers = false;
-  for (const auto& [id, w] : workers_) {
-    if (id == worker || w.loads.size() < compared_from) continue;
-    has_peers = true;
-    if (4 * slow_of(w).size() * own->second.loads.size() > slow.size() * w.loads.size()) return false;
-  }
-  return has_peers;
 }
 
 /// Whether at least half of the other workers' slots held loaded batches that waited for the head.
@@ -746,37 +557,11 @@ bool stream_limits::nothing_was_behind(const batch_passage& b) const {
   return next != known_.end() && stamp(next->second, batch_stage::leased) >= stamp(b, batch_stage::copied);
 }
 
-/// The idle share of the workers' time while the consumer waited; 0 if it is small. Workers also idle when all slots
-/// are full because the consumer asks for nothing, but that delays no batch.
-double stream_limits::idle_share() const {
-  double ready = 0;
-  double busy = 0;
-  for (const work_seen& w : work_) {
-    if (!w.waited || w.at < looked_ - nanoseconds(span).count()) continue;
-    ready += w.ready;
-    busy += w.busy;
-  }
-  if (ready < measured_enough || busy >= busy_enough * ready) return 0;
-  return 1 - busy / ready;
-}
-
-/// Seconds in which no worker worked because the consumer asked for nothing.
-double stream_limits::spare_seconds(std::int64_t first) const {
-  double seconds = 0;
-  for (const work_seen& w : work_) {
-    const bool waited = w.waited || (waits_from_ != 0 && w.at > waits_from_);
-    if (w.at > first && w.busy == 0 && !waited) seconds += w.seconds;
-  }
-  return seconds;
-}
-
 limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) const {
   limit_reading r;
   const std::int64_t span_ns = nanoseconds(span).count();
   const std::int64_t first = std::max({now - span_ns, ns_of(facts.begun), counted_from_});
   r.seconds = std::max(seconds_of(now - first), 1e-3);
-  double ready = 0;
-  double starting = 0;
   double stalled = 0;
   std::map<std::uint32_t, double> lost;
   for (const auto* all : {&settled_, &estimated_}) {
@@ -786,12 +571,6 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
           std::clamp(seconds_of((time + 1) * bucket_ns - (now - span_ns)) / seconds_of(bucket_ns), 0.0, 1.0);
       for (std::size_t i = 0; i < limit_count; ++i) r.share[i] += b.seconds[i] * inside;
       for (std::size_t i = 0; i < limit_count; ++i) r.share_of_beginning[i] += b.of_beginning[i] * inside;
-      ready += b.ready;
-      r.busy += b.busy;
-      r.cpu += b.cpu;
-      r.core_wait += b.core_wait;
-      starting += b.starting;
-      r.start_core_wait += b.start_core_wait;
       r.batches_per_second += static_cast<double>(b.batches);
       r.samples_a_batch += static_cast<double>(b.samples);
       r.held += b.held * inside;
@@ -808,7 +587,7 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
     }
   }
   // Compute the factor from the same times as `loads`: the one noted during the wait may be that of a process that has been replaced.
-  if (const auto slowness = r.slow ? slowness_of(r.slow->worker) : std::nullopt; slowness && *slowness >= slow_from) {
+  if (const auto slowness = r.slow ? workers_.slowness_of(r.slow->worker) : std::nullopt; slowness && *slowness >= slow_from) {
     r.slow->factor = *slowness;
   } else {
     r.slow.reset();
@@ -825,9 +604,10 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   if (!facts.jobs) r.lost_seconds = std::max(last_.lost_seconds.value_or(0), lost_seconds_ + lost_now_);
   r.slow_batches = slow_batches_;
   r.slow_seconds = slow_seconds_;
-  r.working = r.busy / r.seconds;
+  const worker_measures::time_spent workers = workers_.time();
+  r.working = workers.busy / r.seconds;
   for (double* share : {&r.held, &r.owner_frozen, &r.owner_down, &r.link, &r.slow_share, &r.no_core}) *share = std::min(*share / r.seconds, 1.0);
-  r.spare = facts.jobs ? 0 : std::min(spare_seconds(first) / r.seconds, 1.0);
+  r.spare = facts.jobs ? 0 : std::min(workers_.spare_seconds(first, waits_from_) / r.seconds, 1.0);
   const double sum = std::accumulate(r.share.begin(), r.share.end(), 0.0);
   if (sum > 1) {  // rounding at the window's edges
     for (double& share : r.share) share /= sum;
@@ -835,18 +615,17 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   }
   if (r.batches_per_second > 0) r.samples_a_batch /= r.batches_per_second;
   r.batches_per_second /= r.seconds;
-  for (double* value : {&r.busy, &r.cpu, &r.core_wait})
-    *value = ready > 0 ? std::min(*value / ready, 1.0) : 0;
+  const auto part = [](double seconds, double whole) { return whole > 0 ? std::min(seconds / whole, 1.0) : 0; };
+  r.cpu = part(workers.cpu, workers.ready);
   // `busy` is sampled, but the others are measured. A thread that runs or waits for a core counts as busy.
-  r.core_wait = std::min(r.core_wait, 1 - r.cpu);
-  r.busy = std::max(r.busy, r.cpu + r.core_wait);
-  r.start_core_wait = starting > 0 ? std::min(r.start_core_wait / starting, 1.0) : 0;
+  r.core_wait = std::min(part(workers.core_wait, workers.ready), 1 - r.cpu);
+  r.busy = std::max(part(workers.busy, workers.ready), r.cpu + r.core_wait);
+  r.start_core_wait = part(workers.start_core_wait, workers.starting);
   r.workers = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, &worker_look::ready));
   r.remote = static_cast<std::uint32_t>(std::ranges::count_if(facts.workers, [](const worker_look& w) { return w.ready && w.remote; }));
   for (const worker_look& w : facts.workers) {
-    const auto its = workers_.find(w.id);
-    if (!w.ready || its == workers_.end() || its->second.loads.empty()) continue;
-    r.loads.push_back({w.id, its->second.usual, without_core_wait(w.id, its->second.reading)});
+    const auto pace = workers_.pace_of(w.id);
+    if (w.ready && pace) r.loads.push_back({w.id, pace->seconds_a_sample, workers_.without_core_wait(w.id, pace->reading)});
   }
   return r;
 }

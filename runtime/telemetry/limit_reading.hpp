@@ -1,0 +1,95 @@
+// What limited a stream during the last 10 s, as a result. Made by stream_limits; read by the advice, status and the metrics.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::telemetry {
+
+/// The causes of a wait: see stream_limits.hpp.
+enum class limit : std::uint8_t { storage, decode, order, wire, convert, consumer, start };
+inline constexpr std::size_t limit_count = 7;
+/// "storage", ...
+[[nodiscard]] std::string_view name_of(limit l) noexcept;
+
+/// The last 10 s, or the time since the first demand if that is shorter.
+struct limit_reading {
+  double seconds = 0;  ///< length of that time
+  std::array<double, limit_count> share{};
+  double beginning = 0;  ///< share of the time before the first batch (in a pool, before the first job ended)
+  std::array<double, limit_count> share_of_beginning{};  ///< the part of `share` that falls into that time
+  /// Total time so far, including the wait in progress, that the stream waited for batches of workers that died while they
+  /// held them, and for dead owners; empty for a pool.
+  std::optional<double> lost_seconds{};
+  std::uint64_t slow_batches = 0;  ///< total so far: batches with slow samples
+  double slow_seconds = 0;         ///< total time so far, without the wait in progress, that the stream waited for slow samples
+
+  // Figures for the advice.
+  std::uint32_t workers = 0;  ///< workers that are ready now
+  double busy = 0;            ///< share of the workers' time in which they worked
+  double cpu = 0;             ///< share of a worker's time in which its thread used a core
+  double core_wait = 0;       ///< share of a worker's time in which it had no core
+  double start_core_wait = 0;  ///< the same for starting workers
+  double batches_per_second = 0;
+  double samples_a_batch = 0;
+  std::uint32_t remote = 0;  ///< those of `workers` that are on loader hosts
+  double working = 0;        ///< average number of workers that worked
+  double link = 0;           ///< share of the time in which batches were on their way from loader hosts; part of `wire`
+  double held = 0;  ///< share of the time in which the consumer asked, but held every device buffer (in a pool: all memory)
+  double spare = 0;         ///< share of the time in which no worker worked because the consumer asked for nothing
+  double owner_frozen = 0;  ///< share of the time in which the owner's process was suspended
+  double owner_down = 0;    ///< share of the time in which it was being replaced
+  struct stalled_head {
+    std::uint32_t worker = 0;
+    double seconds = 0;
+    std::optional<std::uint64_t> sample{};  ///< its slowest sample; empty: unknown, or the one that the worker is loading now
+    bool is_loading = false;                ///< it still stalls
+  };
+  std::optional<stalled_head> stall;  ///< the longest one, if most of `order` is stalls
+  struct awaited_sample {
+    std::uint32_t worker = 0;
+    double seconds = 0;                     ///< how long it took, or has taken so far
+    std::optional<std::uint64_t> sample{};  ///< empty: the one that the worker is loading now
+    std::string name{};                     ///< empty: limit_context knows it
+  };
+  double slow_share = 0;                      ///< share of the time in which the stream waited for slow samples; part of other shares
+  std::vector<awaited_sample> slow_samples;  ///< the slowest of them, the slowest first
+  double no_core = 0;                         ///< share of the time in which the next batch's worker had no core; part of `decode`
+  struct slow_worker {
+    std::uint32_t worker = 0;
+    double factor = 1;     ///< its time for a sample, divided by that of its peers
+    double core_wait = 0;  ///< share of its time in which it had no core, if that is why it is slow
+  };
+  std::optional<slow_worker> slow;
+  struct lost_batch {
+    std::uint32_t worker = 0;
+    double share = 0;  ///< share of the time that the stream waited for batches that this worker held when it died
+  };
+  std::optional<lost_batch> lost;  ///< the worker that cost the most time in this way
+  struct worker_load {
+    std::uint32_t worker = 0;
+    double seconds_a_sample = 0;  ///< without slow samples: median of its last batches
+    double reading = 0;           ///< share of that time in reads, from memory or storage, without waits for a core: median of the same batches
+  };
+  std::vector<worker_load> loads;  ///< for each worker that is ready and has loaded a batch
+
+  /// Share of the workers' time in which they worked, but neither ran nor waited for a core.
+  [[nodiscard]] double blocked() const noexcept { return busy > cpu + core_wait ? busy - cpu - core_wait : 0; }
+  [[nodiscard]] double of(limit l) const noexcept { return share[static_cast<std::size_t>(l)]; }
+  /// Share of the time in which the consumer waited.
+  [[nodiscard]] double waited() const noexcept;
+  /// Whether the consumer takes batches in bursts: between bursts it left all workers idle for longer than it waited during them.
+  [[nodiscard]] bool in_bursts() const noexcept;
+  /// What to change first: the largest cause of waits if the waits matter, otherwise the consumer. Empty: nothing was measured.
+  [[nodiscard]] std::optional<limit> largest() const noexcept;
+  /// The reading without the beginning, which says nothing about the rest of a short run. Empty: there is no beginning,
+  /// or it took most of the time.
+  [[nodiscard]] std::optional<limit_reading> after_beginning() const;
+};
+
+}  // namespace penstock::telemetry

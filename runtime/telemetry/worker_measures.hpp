@@ -1,0 +1,135 @@
+// How the workers of a run spend their time, and how long each needs for a sample. Measured from looks at the workers, and from the batches
+// that the consumer has taken. Used by stream_limits, which attributes waits to causes. Pure.
+#pragma once
+
+#include "runtime/base/batch_times.hpp"
+#include "runtime/base/clock.hpp"
+#include "runtime/base/worker_look.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace penstock::telemetry {
+
+[[nodiscard]] constexpr double seconds_of(std::int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
+/// Seconds for a sample, without `left_out` nanoseconds of the batch.
+[[nodiscard]] double seconds_a_sample(const batch_passage& b, std::int64_t left_out = 0);
+[[nodiscard]] double median(std::vector<double> values);
+
+/// Times are nanoseconds of the steady clock, and do not decrease from call to call. Not thread-safe.
+class worker_measures {
+ public:
+  /// time() and idle_share() are of the last 10 s.
+  static constexpr nanoseconds span = std::chrono::seconds(10);
+
+  struct circumstances {
+    bool is_paused = false;
+    bool owner_is_away = false;
+  };
+  /// `before`: when the last look was; 0: never.
+  void look(std::int64_t now, std::int64_t before, const std::vector<worker_look>& workers, circumstances with);
+  /// The consumer has taken this batch, which its worker has loaded. Returns whether the worker's slow samples are its own fault.
+  bool loaded(const batch_passage& b);
+  /// The consumer has waited from `from` to `to`.
+  void consumer_waited(std::int64_t from, std::int64_t to);
+  /// For time in which this process was suspended: it says nothing about the workers.
+  void forget_times();
+
+  // ---- one worker ----
+
+  /// Shares of the worker's busy time in the last second.
+  struct core_use {
+    double running = 0;
+    double starved = 0;  ///< it had no core
+  };
+  [[nodiscard]] core_use core_use_of(std::uint32_t worker) const;
+  /// Share of the last second, busy or not, in which it had no core.
+  [[nodiscard]] double starved(std::uint32_t worker) const;
+  /// `reading` is a share of the worker's time that includes waits for a core after a read; the result does not.
+  [[nodiscard]] double without_core_wait(std::uint32_t worker, double reading) const;
+  /// Whether it was reading at the last look.
+  [[nodiscard]] bool was_reading(std::uint32_t worker) const;
+  /// Whether its batches take longer to arrive from a loader host than to load.
+  [[nodiscard]] bool is_held_up_by_link(std::uint32_t worker) const;
+
+  /// Medians of its last batches.
+  struct pace {
+    double seconds_a_sample = 0;
+    double reading = 0;  ///< share of that time in reads
+    std::size_t batches = 0;
+  };
+  /// Empty: it has loaded none.
+  [[nodiscard]] std::optional<pace> pace_of(std::uint32_t worker) const;
+  /// Its time for a sample, divided by that of its peers. Empty: it or they have loaded too little.
+  [[nodiscard]] std::optional<double> slowness_of(std::uint32_t worker) const;
+  /// Whether its slow samples are its own fault: samples that are slow by themselves are slow on its peers, too, or in each epoch.
+  [[nodiscard]] bool slows_all_samples(std::uint32_t worker) const;
+
+  // ---- all workers ----
+
+  /// Seconds for a sample, without slow samples, in each of the last batches.
+  [[nodiscard]] std::vector<double> loads() const;
+  /// The idle share of the workers' time while the consumer waited; 0 if it is small. Workers also idle when all slots
+  /// are full because the consumer asks for nothing, but that delays no batch.
+  [[nodiscard]] double idle_share() const;
+  /// Seconds after `first` in which no worker worked because the consumer asked for nothing. `waits_from`: when the wait in progress
+  /// began; 0: there is none.
+  [[nodiscard]] double spare_seconds(std::int64_t first, std::int64_t waits_from) const;
+  /// Sums over the workers, in seconds.
+  struct time_spent {
+    double ready = 0;
+    double busy = 0;  ///< this and the next two: while they were ready
+    double cpu = 0;
+    double core_wait = 0;
+    double starting = 0;
+    double start_core_wait = 0;
+  };
+  [[nodiscard]] time_spent time() const;
+  /// How many entries a look and these questions go through: bounded, whatever happens.
+  [[nodiscard]] std::size_t entries() const noexcept { return work_.size() + times_.size(); }
+
+ private:
+  struct load {
+    double with_slow = 0;           // seconds per sample
+    double without_slow = 0;        // the same without what slow samples took longer than usual
+    std::uint64_t slow_sample = 0;  // if these differ: the slowest one
+  };
+  struct memory {
+    std::uint32_t incarnation = 0;
+    nanoseconds cpu{0};
+    nanoseconds core_wait{0};
+    nanoseconds received{0};
+    double starved = 0;    // share of the last second in which it had no core
+    double running = 0;    // the same for the time on a core
+    double receiving = 0;  // share of the last second in which its batches were on their way
+    double working = 0;    // share of the last second in which it worked
+    bool reads = false;    // at the last look
+    std::deque<load> loads;       // its last batches
+    double usual = 0;             // their median
+    std::deque<double> readings;  // share of reads in the same batches
+    double reading = 0;           // their median
+  };
+  /// The workers' time between two looks.
+  struct work_seen {
+    std::int64_t at = 0;
+    double seconds = 0;
+    double ready = 0;  // seconds of ready workers
+    double busy = 0;
+    bool waited = false;  // whether the consumer waited
+  };
+
+  [[nodiscard]] const memory* find(std::uint32_t worker) const;
+  static std::vector<std::uint64_t> slow_samples_of(const memory& worker);
+
+  std::map<std::uint32_t, memory> workers_;
+  std::deque<work_seen> work_;
+  std::map<std::int64_t, time_spent> times_;  // by tenths of a second
+  std::int64_t looked_ = 0;
+};
+
+}  // namespace penstock::telemetry
