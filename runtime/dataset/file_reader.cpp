@@ -42,7 +42,7 @@ const char* kind_of_file(unsigned mode) noexcept {
   if (S_ISFIFO(mode)) return "a FIFO";
   if (S_ISSOCK(mode)) return "a socket";
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
-  return "no regular file";
+  return "of an unknown type";
 }
 
 result<open_file> open_for_reading(const std::string& path) {

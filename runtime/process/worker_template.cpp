@@ -137,7 +137,7 @@ void worker_template::send_waiting() {
 
 void worker_template::execute() {
   book_.executing();
-  note("being executed");
+  note("starting with exec");
   auto ends = make_fork_sockets();
   std::array<int, 2> output{};
   const unique_fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -219,7 +219,7 @@ void worker_template::hear(received_answer&& got) {
       break;
     case kind::declined:
       log::warn("supervisor",
-                "workers are executed instead of forked: {}. With [loader] start_method = \"exec\" forking "
+                "workers start with exec instead of fork: {}. With [loader] start_method = \"exec\" forking "
                 "is not tried",
                 printable(got.answer.why.data()));
       return execute_workers();
@@ -278,12 +278,12 @@ void worker_template::plan_next(pid_t pid, const exit_report& report) {
   if (!next) {
     log::warn("supervisor",
               "the template of the workers (pid {}) ended: {}. It has ended too often ([loader.restart] "
-              "intensity), so from now on workers are executed, not forked",
+              "intensity), so from now on workers start with exec, not fork",
               pid, text_of(report));
     return execute_workers();
   }
   const auto wait = std::chrono::duration<double>(*next - std::chrono::steady_clock::now()).count();
-  log::warn("supervisor", "the template of the workers (pid {}) ended: {}; the next one is executed {}", pid,
+  log::warn("supervisor", "the template of the workers (pid {}) ended: {}; the next one starts {}", pid,
             text_of(report), wait >= 0.05 ? fmt::format("in {:.1f} s", wait) : "now");
   book_.execute_from(*next);
 }

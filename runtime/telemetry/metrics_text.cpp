@@ -112,13 +112,13 @@ void add_bad_samples(metrics_page& p, const run_report& r) {
     return named.size() < samples_named_max && named.insert(one.sample == not_numbered ? one.path.value_or("") : std::to_string(one.sample)).second;
   };
   const auto index_of = [](std::uint64_t sample) { return sample == not_numbered ? std::string() : std::to_string(sample); };
-  p.begin("penstock_sample_quarantined_info", "gauge", "1; a sample that is left out because it kills workers; the last 16.");
+  p.begin("penstock_sample_quarantined_info", "gauge", "1 for each of the last 16 samples that are left out because they kill workers.");
   for (auto q = r.quarantine.rbegin(); q != r.quarantine.rend(); ++q) {
     if (q->lifted || !is_news(*q)) continue;
     p.value({{"sample", name_of_sample(q->sample, q->path)}, {"index", index_of(q->sample)}, {"causes", causes_in_words(q->causes)}}, 1);
   }
   named.clear();
-  p.begin("penstock_sample_failed_info", "gauge", "1; a sample that could not be loaded, and why; the last 16.");
+  p.begin("penstock_sample_failed_info", "gauge", "1 for each of the last 16 samples that could not be loaded; a label gives the reason.");
   for (auto s = r.failures.rbegin(); s != r.failures.rend(); ++s) {
     if (!is_news(*s)) continue;
     p.value({{"sample", name_of_sample(s->sample, s->path)},
@@ -265,7 +265,7 @@ void add_jobs(metrics_page& p, const pool_statistics& jobs) {
 }
 
 void add_poisoned_jobs(metrics_page& p, const run_report& r) {
-  p.begin("penstock_job_poisoned_info", "gauge", "1; a job that is not tried again because it kills workers; the last 16.");
+  p.begin("penstock_job_poisoned_info", "gauge", "1 for each of the last 16 jobs that are not tried again because they kill workers.");
   const std::size_t first = r.quarantine.size() - std::min(r.quarantine.size(), samples_named_max);
   for (std::size_t i = r.quarantine.size(); i > first; --i) {
     const quarantine_report& q = r.quarantine[i - 1];

@@ -369,7 +369,7 @@ class Bench:
         config = self.write("recorder.toml", CHAOS.format(samples=20000, batch=16, epochs=1, dataset="", placement="embedded"))
         rates = sorted(self.json("run", config, "--workers", 1)[1]["totals"]["samples_per_second"] for _ in range(3))
         share = cost["publish_ns"] * 1e-9 * rates[1] + cost["beat_ns"] * 1e-9 * 20
-        self.row("flight recorder and heartbeat over the time of one worker at %.0f samples of 64 KiB a second" % rates[1], "<= 2 %",
+        self.row("share of a worker's time that flight recorder and heartbeat take, at %.0f samples of 64 KiB a second" % rates[1], "<= 2 %",
                  "%.0f ns a sample, %.0f ns a beat: %.3f %%" % (cost["publish_ns"], cost["beat_ns"], share * 100), share <= 0.02, "n = 10^6, median of 3",
                  "flight_cost")
 

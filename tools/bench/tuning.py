@@ -97,7 +97,7 @@ def main():
     parser.add_argument("photos")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2, 4, 8, 12, 14, 15, 16])
-    parser.add_argument("--seconds", type=float, default=8, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=8, help="length of each measurement")
     parser.add_argument("--consumer", type=float, default=2000, help="samples a second")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,7 @@ BARS = {
         ("loky", r"1 MB in, 1 MB out \| jobs/s \| 9470 \| loky \| (\d+)", svg.GREY),
         ("Ray", r"1 MB in, 1 MB out \| jobs/s \| 9470 \| Ray \| (\d+)", svg.GREY),
     ], "2 cores, Python 3.11."),
-    "chart-recovery.svg": ("From a death to work again", "milliseconds, median", [
+    "chart-recovery.svg": ("From a death until work resumes", "milliseconds, median", [
         ("a worker of a pool, killed", r"a replacement ready after a SIGKILL, p50 \| 15 ms \| ([\d.]+) ms", svg.BLUE),
         ("the GPU owner, killed (H200)", r"kill to uploading again p50 0\.(\d+) s", svg.BLUE),
     ], "The owner's time includes creating a CUDA context."),

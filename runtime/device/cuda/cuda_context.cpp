@@ -117,8 +117,8 @@ failure cuda_context::failure_from(cudaError_t status, std::string_view what) {
   if (is_capture_error(status)) return why;  // such an error says nothing about the context
   const bool lost = probe_memory_ != nullptr && !answers();
   // Errors of copies and kernels are returned by a later call, whichever it is.
-  if (lost && !what.ends_with(or_in_earlier_work))
-    why = cuda_failure(status, fmt::format("{}{}", what, or_in_earlier_work));
+  if (lost && !what.ends_with(or_an_earlier_operation))
+    why = cuda_failure(status, fmt::format("{}{}", what, or_an_earlier_operation));
   if (lost && why.code != errc::device_hardware) {
     why.code = errc::device_poisoned;
     why.message += "; the context is lost: only a new process can use the device again";

@@ -20,7 +20,7 @@
 namespace penstock::device {
 
 /// Part of the message of an asynchronous error, which a later call returned.
-inline constexpr std::string_view or_in_earlier_work = ", or in earlier work";
+inline constexpr std::string_view or_an_earlier_operation = ", or an earlier operation";
 
 /// From now on, the calling thread may make any call while other threads capture. Call it after the driver has been
 /// initialised (cudaGetDeviceCount does that); creates no context. Does nothing if the driver does not support captures.

@@ -66,7 +66,7 @@ class cuda_device final : public device {
     }
     cudaGetLastError();
     if (!context_.answers())
-      return tl::unexpected(failure_from(status, "page-locking memory, or in earlier work"));
+      return tl::unexpected(failure_from(status, "page-locking memory, or an earlier operation"));
     // Pageable memory is slower but correct.
     if (!has_.warned_pageable) {
       log::warn(
@@ -233,11 +233,11 @@ class cuda_device final : public device {
     // Not cudaMemcpy, which also waits for the embedding program's streams.
     if (auto ok = call(cudaMemcpyAsync(to.data(), ring_[buffer].data + offset, to.size(),
                                        cudaMemcpyDeviceToHost, read_stream_),
-                       "reading a batch back, or in earlier work");
+                       "reading a batch back, or an earlier operation");
         !ok) {
       return ok;
     }
-    return call(cudaStreamSynchronize(read_stream_), "reading a batch back, or in earlier work");
+    return call(cudaStreamSynchronize(read_stream_), "reading a batch back, or an earlier operation");
   }
 
   // A batch is handed out only after its events have completed, so later work on any stream sees it. Nothing needs to be done here.
@@ -260,7 +260,7 @@ class cuda_device final : public device {
     b.pending = 0;
     for (std::size_t i = 0; i < streams.size(); ++i) {
       const auto where = static_cast<cudaStream_t>(streams[i].native);
-      if (auto ok = call(cudaEventRecord(b.released[i], where), "releasing a batch, or in earlier work"); !ok)
+      if (auto ok = call(cudaEventRecord(b.released[i], where), "releasing a batch, or an earlier operation"); !ok)
         return ok;
     }
     b.pending = streams.size();
@@ -271,7 +271,7 @@ class cuda_device final : public device {
     const cuda_context::visit ours(context_);
     const auto where = static_cast<cudaStream_t>(stream.native);
     if (auto no = context_.refuse_during_capture(where, "waiting for the work"); !no) return no;
-    return call(cudaStreamSynchronize(where), "waiting for the work of a stream, or in earlier work");
+    return call(cudaStreamSynchronize(where), "waiting for the work of a stream, or an earlier operation");
   }
 
   result<stream_handle> enter_programs() override {
@@ -283,7 +283,7 @@ class cuda_device final : public device {
     const auto done = cudaStreamSynchronize(program_stream_);
     const auto left = cudaGetLastError();
     if (done != cudaSuccess)
-      return tl::unexpected(failure_from(done, "the work of a device program, or in earlier work"));
+      return tl::unexpected(failure_from(done, "the work of a device program, or an earlier operation"));
     return call(left, "an error that a call of the device program left behind");
   }
 
@@ -339,7 +339,7 @@ class cuda_device final : public device {
     const auto status = cudaEventQuery(event);
     if (status == cudaSuccess) return true;
     if (status == cudaErrorNotReady) return false;
-    return tl::unexpected(failure_from(status, "waiting for a copy or a kernel, or in earlier work"));
+    return tl::unexpected(failure_from(status, "waiting for a copy or a kernel, or an earlier operation"));
   }
 
   result<cudaEvent_t> take_event() {
@@ -373,12 +373,12 @@ class cuda_device final : public device {
   }
 
   result<void> end_group(group done) {
-    if (auto ok = call(cudaEventRecord(done.copied, copy_stream_), "recording an event, or in earlier work");
+    if (auto ok = call(cudaEventRecord(done.copied, copy_stream_), "recording an event, or an earlier operation");
         !ok)
       return ok;
     if (done.ready != nullptr) {
       if (auto ok = call(cudaStreamWaitEvent(compute_stream_, done.copied, 0),
-                         "ordering a kernel after its copy, or in earlier work");
+                         "ordering a kernel after its copy, or an earlier operation");
           !ok) {
         return ok;
       }
@@ -386,7 +386,7 @@ class cuda_device final : public device {
         if (auto ok = convert(ring_[job.buffer], job.rows, job.extents); !ok) return ok;
       }
       if (auto ok =
-              call(cudaEventRecord(done.ready, compute_stream_), "recording an event, or in earlier work");
+              call(cudaEventRecord(done.ready, compute_stream_), "recording an event, or an earlier operation");
           !ok)
         return ok;
     }
@@ -441,7 +441,7 @@ class cuda_device final : public device {
     b.pending_on_copy = std::exchange(b.pending, 0);
     for (std::size_t i = 0; i < b.pending_on_copy; ++i) {
       if (auto ok = call(cudaStreamWaitEvent(copy_stream_, b.released[i], 0),
-                         "ordering a copy after the consumer, or in earlier work");
+                         "ordering a copy after the consumer, or an earlier operation");
           !ok)
         return ok;
     }
@@ -464,13 +464,13 @@ class cuda_device final : public device {
     const auto status = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copy_stream_);
     if (status == cudaSuccess) return {};
     return tl::unexpected(failure_from(
-        status, fmt::format("copying {} to {}, or in earlier work", bytes_for_people(bytes), name_)));
+        status, fmt::format("copying {} to {}, or an earlier operation", bytes_for_people(bytes), name_)));
   }
 
   result<void> convert(const ring_buffer& b, std::uint32_t rows, const batch_extents& extents) {
     const stage_range range("transform");
     return call(queue_conversions(plan_, b.staging, b.data, rows, extents, compute_stream_),
-                "converting a batch, or in earlier work");
+                "converting a batch, or an earlier operation");
   }
 
   void look_again() {

@@ -105,7 +105,7 @@ result<bare_copies> measure_cuda_copies(const cuda_choice& choice, const slots_i
   const auto begin = std::chrono::steady_clock::now();
   while (bench.good() && std::chrono::steady_clock::now() - begin < time) copy_burst();
   bench.note(cudaStreamSynchronize(bench.stream));
-  if (!bench.good()) return refuse_cuda(bench.status, "measuring bare copies, or in earlier work");
+  if (!bench.good()) return refuse_cuda(bench.status, "measuring bare copies, or an earlier operation");
   result.bytes_per_second = static_cast<double>(copied * slot_bytes) / seconds_since(begin);
   return result;
 }
@@ -159,7 +159,7 @@ result<conversion_rates> measure_cuda_conversion(const cuda_choice& choice, cons
     bench.note(
         cudaMemcpyAsync(plain[i].data, plain[i].staging, half, cudaMemcpyDeviceToDevice, bench.stream));
   });
-  if (!bench.good()) return refuse_cuda(bench.status, "measuring the conversion, or in earlier work");
+  if (!bench.good()) return refuse_cuda(bench.status, "measuring the conversion, or an earlier operation");
   return rates;
 }
 

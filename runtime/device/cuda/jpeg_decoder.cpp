@@ -47,7 +47,7 @@ result<void> jpeg_decoder::prepare() {
   const auto fine = [](cudaError_t status) -> result<void> {
     if (status == cudaSuccess) return {};
     cudaGetLastError();
-    return refuse(errc::device_unavailable, "preparing to decode JPEGs on the GPU, or in earlier work: {}",
+    return refuse(errc::device_unavailable, "preparing to decode JPEGs on the GPU, or an earlier operation: {}",
                   cudaGetErrorString(status));
   };
   if (auto ok = fine(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); !ok) return ok;
@@ -175,15 +175,15 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::carry_out(const order& what) 
   }
   for (cudaEvent_t event : what.released)
     if (auto no =
-            cuda(cudaStreamWaitEvent(stream_, event, 0), "ordering a copy after the consumer, or in earlier work"))
+            cuda(cudaStreamWaitEvent(stream_, event, 0), "ordering a copy after the consumer, or an earlier operation"))
       return no;
-  if (auto no = cuda(copy_rows(what, headers), "copying a batch, or in earlier work")) return no;
+  if (auto no = cuda(copy_rows(what, headers), "copying a batch, or an earlier operation")) return no;
   if (auto no = decode(what, headers)) return no;
-  if (auto no = cuda(cudaEventRecord(what.copied, stream_), "recording an event, or in earlier work")) return no;
+  if (auto no = cuda(cudaEventRecord(what.copied, stream_), "recording an event, or an earlier operation")) return no;
   if (auto no = cuda(queue_conversions(plan_, what.staging, what.data, what.rows, {}, stream_),
-                     "converting a batch, or in earlier work"))
+                     "converting a batch, or an earlier operation"))
     return no;
-  return cuda(cudaEventRecord(what.ready, stream_), "recording an event, or in earlier work");
+  return cuda(cudaEventRecord(what.ready, stream_), "recording an event, or an earlier operation");
 }
 
 /// Copies all tensors but the encoded one, and the image's rows that workers have decoded.
@@ -248,7 +248,7 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::decode_part(const order& what
   const std::size_t in = std::exchange(next_lane_, (next_lane_ + 1) % lanes_.size());
   // The lane was used two parts ago, so this wait is usually short.
   if (const auto status = cudaEventSynchronize(lanes_[in].resized); status != cudaSuccess)
-    return trouble{status, errc::device_unavailable, "waiting for the resizing of pictures, or in earlier work"};
+    return trouble{status, errc::device_unavailable, "waiting for the resizing of pictures, or an earlier operation"};
   std::uint8_t* to = lanes_[in].pixels;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const encoded_picture& p = headers[rows[i]];
@@ -265,7 +265,7 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::decode_part(const order& what
   auto status = launch_resize(resize, stream_);
   if (status == cudaSuccess) status = cudaEventRecord(lanes_[in].resized, stream_);
   if (status != cudaSuccess)
-    return trouble{status, errc::device_unavailable, "resizing pictures, or in earlier work"};
+    return trouble{status, errc::device_unavailable, "resizing pictures, or an earlier operation"};
   return std::nullopt;
 }
 

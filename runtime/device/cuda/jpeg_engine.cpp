@@ -39,7 +39,7 @@ std::string out_of_memory() {
 result<void> fine(cudaError_t status) {
   if (status == cudaSuccess) return {};
   cudaGetLastError();
-  return refuse(errc::device_unavailable, "preparing to decode JPEGs on the GPU, or in earlier work: {}",
+  return refuse(errc::device_unavailable, "preparing to decode JPEGs on the GPU, or an earlier operation: {}",
                 cudaGetErrorString(status));
 }
 
@@ -99,7 +99,7 @@ result<void> jpeg_engine::decode(std::size_t lane, std::span<const picture> part
   if (status != nvjpeg_abi::success) return tl::unexpected(refused(status, "decoding a part of a batch"));
   const auto compared = launch_compare(in.reference, expected_, reference_pixel_bytes, differ_, stream_);
   if (compared == cudaSuccess) return {};
-  return refuse(errc::device_unavailable, "comparing a JPEG's pixels, or in earlier work: {}",
+  return refuse(errc::device_unavailable, "comparing a JPEG's pixels, or an earlier operation: {}",
                 cudaGetErrorString(compared));
 }
 
@@ -205,7 +205,7 @@ result<void> jpeg_engine::try_out(state& in, std::vector<std::uint8_t>& pixels) 
         cudaMemcpyAsync(pixels.data(), expected_, reference_pixel_bytes, cudaMemcpyDeviceToHost, stream_);
   if (status == cudaSuccess) status = cudaStreamSynchronize(stream_);
   if (status == cudaSuccess) return {};
-  return refuse(errc::device_unavailable, "decoding a plain JPEG on the GPU, or in earlier work: {}",
+  return refuse(errc::device_unavailable, "decoding a plain JPEG on the GPU, or an earlier operation: {}",
                 cudaGetErrorString(status));
 }
 
@@ -233,7 +233,7 @@ result<std::vector<std::uint8_t>> jpeg_engine::reference_of_cpu() {
   if (status != nvjpeg_abi::success)
     return tl::unexpected(refused(status, "decoding a plain JPEG on the CPU"));
   if (done != cudaSuccess)
-    return refuse(errc::device_unavailable, "reading back a JPEG's pixels, or in earlier work: {}",
+    return refuse(errc::device_unavailable, "reading back a JPEG's pixels, or an earlier operation: {}",
                   cudaGetErrorString(done));
   return pixels;
 }

@@ -352,7 +352,7 @@ TEST_CASE("an illegal access poisons the context", "[.poison]") {
     told = tl::unexpected(news.error());
   }
   CHECK(told.error().code == errc::device_poisoned);
-  CHECK(told.error().message.find("or in earlier work") != std::string::npos);
+  CHECK(told.error().message.find("or an earlier operation") != std::string::npos);
   CHECK(told.error().message.find("CUDA error 700") != std::string::npos);
   CHECK(told.error().message.find("only a new process can use the device again") != std::string::npos);
   // None of these calls may hang.

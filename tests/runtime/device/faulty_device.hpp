@@ -19,7 +19,7 @@ namespace penstock::device_test {
 struct fault {
   std::string call;  ///< open, attach, allocate, submit, poll
   int number = 1;    ///< counted from 1
-  failure why{errc::device_poisoned, "an illegal memory access was encountered, or in earlier work", 700};
+  failure why{errc::device_poisoned, "copying a batch, or an earlier operation: an illegal memory access was encountered", 700};
   bool sticky = true;
 };
 

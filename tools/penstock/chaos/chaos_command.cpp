@@ -299,7 +299,7 @@ void add_chaos_command(verb_table& verbs) {
        "Limits are lowered for the test: for leaks, [loader.limits] memory to twice the most that a worker "
        "used; the timeouts of [loader.hang] to five times the slowest sample, but not below 2s. The "
        "sacrificial worker is never hit, because a sample that kills its worker there is quarantined.\n\n"
-       "The time of --seconds begins after the undisturbed run. After it, the run in progress continues to its end without faults, because "
+       "The time of --seconds begins after the undisturbed run. When it is over, the run in progress continues to its end without faults, because "
        "only whole streams can be compared. This takes at most as long as one run.",
        {{"penstock chaos photos.toml --faults 200", "test your own pipeline"},
         {"penstock chaos photos.toml --kinds kill,stop --rate 5 --seconds 60s --seed 7 --json",

@@ -201,7 +201,7 @@ void add_wait_command(verb_table& verbs) {
        "Waits up to 3 s, or --timeout, for a session to appear. Exit code 3 if it ends without reaching that "
        "state, 6 if it is still running after the timeout, 5 if no session answers.\n\n"
        "--for=ended returns once the session has ended in any way, and says how; its exit code is then 0. If no such "
-       "session is running, it returns at once with the outcome of the last one that has ended, and 5 if there is none.",
+       "session is running, it returns at once with the outcome of the last one that has ended, and exits with 5 if there is none.",
        {{"penstock run photos.toml & penstock wait --for=ready --timeout 60s",
          "start a run and continue once it is ready"},
         {"penstock wait --for=finished", "wait until the last batch is delivered and the report written"},

@@ -189,7 +189,7 @@ void add_place_options(CLI::App& verb, place_options& o) {
   takes_whole_number(verb.add_option("--batch", o.batch, "which batch of the epoch, counted from 0"),
                      {0, count_max})
       ->capture_default_str();
-  takes_whole_number(verb.add_option("--rank", o.rank, "of which rank"), {0, 1048575});
+  takes_whole_number(verb.add_option("--rank", o.rank, "the rank whose batch is meant"), {0, 1048575});
   takes_whole_number(verb.add_option("--world", o.world, "how many ranks there are"), {1, 1048576});
   verb.add_flag("--json", o.as_json, "print JSON");
 }

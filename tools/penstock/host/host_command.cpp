@@ -107,7 +107,7 @@ void add_host_command(verb_table& verbs) {
        "load samples on this machine for a session on another one",
        "Joins a session whose config sets [loader.hosts] listen, and runs workers for it: they read and decode "
        "samples here, and the session receives finished batches. With --listen it waits instead until a session calls it "
-       "([loader.hosts] connect). Several sessions share its workers, with --listen or several --join. The stream is the same as without hosts. The "
+       "([loader.hosts] connect). Several sessions can share its workers: with --listen, or with several --join. The stream is the same as without hosts. The "
        "dataset must be here too, with the same contents; --data says where. Session and hosts need the same "
        "version of penstock and, over a network, the same secret.\n\n"
        "Started as `python -m penstock host`, it also runs the jobs and datasets of Python sessions, but only over "
@@ -143,7 +143,7 @@ void add_host_command(verb_table& verbs) {
       ->capture_default_str();
   verb.add_option("--name", o->settings.name, "its name in the session's status; by default the machine's")->type_name("NAME");
   auto* const secret =
-      verb.add_option("--secret-file", o->settings.secret_file, "file with the secret of the session's [loader.hosts] secret_file")
+      verb.add_option("--secret-file", o->settings.secret_file, "file with the same secret as the session's [loader.hosts] secret_file")
           ->type_name("FILE");
   verb.add_flag("--insecure", o->settings.insecure, "join or wait without a secret and without encryption")->excludes(secret);
   verb.add_option("--data", o->data,

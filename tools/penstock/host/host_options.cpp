@@ -22,7 +22,7 @@ CLI::Option* dataset_program_option::add_to(CLI::App& verb) {
   auto* const program =
       verb.add_option("--program", file, "this machine's copy of the worker program of \"custom\" datasets ([loader] command), which is run for any session")
           ->type_name("FILE");
-  verb.add_option("--program-argument", arguments, "an argument of it (may be repeated); as in [loader] command, but with the paths of this machine")
+  verb.add_option("--program-argument", arguments, "an argument of --program (may be repeated): as in [loader] command, but with the paths of this machine")
       ->type_name("ARGUMENT")
       ->needs(program);
   return program;
