@@ -117,7 +117,7 @@ class BadHostsTest(HostCase):
                 self.ends_or_tries_again(host)
 
     def ends_or_tries_again(self, host):
-        """A host ends if the session could tell it. Otherwise one without a place waits for a session, as before the first one, and logs why."""
+        """A host ends if the session could tell it to. Otherwise a host without a place waits for another session, and logs why."""
         lines = []
         while line := host.stderr.readline().decode():
             lines.append(line)

@@ -111,7 +111,7 @@ class BadSurroundingsTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("needs a slot of 1.00 MiB, but [loader] slot_bytes is 512 KiB", err)
 
-    def test_too_little_memory_is_an_error_of_one_sentence_and_not_a_kill(self):
+    def test_too_little_memory_is_reported_in_one_sentence_and_no_process_is_killed(self):
         config = self.write("m.toml", synthetic(bytes="1GiB", batch=64))
         code, _, err = self.penstock("run", config, "--workers", 8)
         self.assertEqual(code, EXIT_FAILED)

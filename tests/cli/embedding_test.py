@@ -59,7 +59,7 @@ class EmbeddingTest(PenstockTest):
         finally:
             signal_process(holder, signal.SIGKILL)
 
-    def test_a_program_executed_by_a_forked_child_inherits_no_descriptor_of_the_session(self):
+    def test_a_program_that_a_forked_child_executes_inherits_no_descriptor_of_the_session(self):
         said = self.embed("fork-exec")
         self.assertEqual(said["child"], "0")
         numbers = {int(n) for n in re.findall(r" (\d+) -> ", self.stderr)}

@@ -36,7 +36,7 @@ class HeadroomTest(PenstockTest):
         self.assertIn("about the last 10 s, and the feed was measured for less: to compare the two, give --seconds 20s", err)
         self.assertIn("nothing works on the batches", err)
 
-    def test_while_it_measures_it_is_listed_under_the_name_of_the_config_and_has_no_time_left(self):
+    def test_while_it_measures_it_is_listed_under_the_name_of_the_config_and_shows_no_remaining_time(self):
         process = self.start("headroom", self.write("photos.toml", synthetic(samples=1_000_000, dataset='wait = "2ms"')), "--workers", 1, "--seconds", 12)
         self.addCleanup(process.kill)
         status = self.wait_until(lambda: self.live_status("photos-headroom"), "a rate")
@@ -54,7 +54,7 @@ class HeadroomTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertNotIn("no progress for", err)
 
-    def test_its_pause_is_its_own_and_it_leaves_a_record_as_other_runs_do(self):
+    def test_the_pause_names_headroom_and_not_an_operator_and_the_run_leaves_a_record(self):
         process = self.start("headroom", self.write("photos.toml", synthetic(dataset='wait = "1ms"')), "--workers", 1, "--seconds", 6)
         paused = self.wait_until(lambda: self.paused("photos-headroom"), "the cached phase")
         self.assertEqual(paused["paused_by"], "`penstock headroom`, for its own measurement")

@@ -24,7 +24,7 @@ class LifeTest(PenstockTest):
     def ready(self, count):
         self.wait_until(lambda: len([w for w in self.workers() if w["state"] == "ready"]) == count, "%d ready workers" % count)
 
-    def test_a_life_full_of_operations_does_not_change_the_stream(self):
+    def test_operations_during_a_session_do_not_change_its_stream(self):
         config = self.write("life.toml", LIFE)
         undisturbed = self.run_json(config, "--workers", 3, "--digest")
         self.check_sums(undisturbed)
@@ -69,7 +69,7 @@ class LifeTest(PenstockTest):
         self.assertLess(report["workers"]["ended_unexpectedly"], len(report["workers"]["deaths"]))
         self.assertEqual(self.penstock("status")[0], EXIT_NO_SESSION)
 
-    def test_a_life_ended_by_stop_has_delivered_a_prefix_of_the_same_stream(self):
+    def test_a_session_ended_by_stop_has_delivered_a_prefix_of_the_same_stream(self):
         text = synthetic(samples=100000, batch=8, epochs=1, dataset='wait = "2ms"')
         config = self.write("short.toml", text)
         run = self.start("run", config, "--workers", 2, "--sink", "npy", "--out", "some", "--json", "--quiet")

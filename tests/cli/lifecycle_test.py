@@ -29,7 +29,7 @@ class LifecycleTest(PenstockTest):
 
     def test_no_worker_has_cuda_or_a_gpu_device_open(self):
         process = self.running(workers=8)
-        self.assertEqual(self.penstock("wait", "--for=ready", "--timeout", "20s")[0], EXIT_OK)  # exec sets the environment last
+        self.assertEqual(self.penstock("wait", "--for=ready", "--timeout", "20s")[0], EXIT_OK)  # until then a worker may lack the environment that identifies it
         for pid in self.workers_of(process):
             with open("/proc/%d/maps" % pid) as maps:
                 self.assertNotIn("libcuda", maps.read())

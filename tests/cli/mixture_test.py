@@ -60,7 +60,7 @@ class MixtureTest(PenstockTest):
             self.assertNotEqual(laps[0], sorted(laps[0]))
             self.assertNotEqual(laps[0][:len(laps[1])], laps[1])
 
-    def test_a_sequential_mixture_equals_a_model_in_four_lines(self):
+    def test_a_sequential_mixture_matches_a_model_of_four_lines(self):
         rows = [row for epoch in self.rows_of(self.config(sampler="epoch_samples = 100\nshuffle = false")) for row in epoch]
         taken = [0, 0, 0]
         for source, value in rows:
@@ -137,13 +137,13 @@ class MixtureTest(PenstockTest):
         expected = ["%s:%s.npy[%d]" % ("abc"[source], "abc"[source], value % 1000) for source, value in zip(sources, values)]
         self.assertEqual(planned["names"], expected)
 
-    def test_a_list_of_weights_has_one_for_each_epoch_and_the_last_one_stays(self):
+    def test_each_entry_of_a_list_of_weights_is_for_one_epoch_and_the_last_entry_also_for_all_later_ones(self):
         config = self.config(self.dataset("a", "[1, 0, 3]") + self.dataset("b", "[0, 1]"), sampler="epoch_samples = 40")
         rows = self.rows_of(config)
         self.assertEqual([[sum(source == which for source, _ in epoch) for which in (0, 1)] for epoch in rows], [[40, 0], [0, 40], [30, 10]])
         first = [value for _, value in rows[0]]
         later = [value for source, value in rows[2] if source == 0]
-        self.assertEqual(len(set(first + later[:10])), 50)  # b's epoch did not move a
+        self.assertEqual(len(set(first + later[:10])), 50)  # an epoch of b alone does not advance a
 
     def test_each_dataset_can_have_its_own_order(self):
         self.write("some.txt", "4\n5\n4\n")

@@ -389,7 +389,7 @@ class PicturesTest(ObjectsTest):
     def test_lists_of_pictures_give_the_stream_of_their_folders(self):
         server = self.serve()
         self.photos()
-        shutil.rmtree(os.path.join(self.data, "none"))  # a class that no list can name
+        shutil.rmtree(os.path.join(self.data, "none"))  # an empty class, which a list of pictures cannot contain
         os.remove(os.path.join(self.data, "beside.jpg"))
         self.write("served/bucket/data/list.txt", "".join(name + "\n" for name in self.names()))
         self.same_stream(self.config, [os.path.join(self.data, "list.txt"), "s3://bucket/data/list.txt", server.address + "/bucket/data/list.txt"])

@@ -133,7 +133,7 @@ class PastTest(PenstockTest):
         self.assertEqual((entry["sample"], entry["attempts"], entry["causes"]), (17, 3, ["SIGSEGV"] * 3))
         self.assertIn("3 x SIGSEGV", self.penstock("quarantine", "--last")[1])
 
-    def test_the_samples_that_ended_workers_loaded_add_up(self):
+    def test_the_sample_counts_of_ended_workers_add_up(self):
         self.run_json(self.write("sums.toml", synthetic(samples=200, epochs=1)), "--workers", 2)
         self.assertEqual(sum(worker["samples"] for worker in self.answer("status", "--last")["workers"]), 200)
 
@@ -244,7 +244,7 @@ class PastTest(PenstockTest):
         self.assertTrue(err.endswith("\nnext: penstock deaths --stacks --last --session crash\n"), err)
         code, out, _ = self.penstock("logs", "workers", "--json", "--tail", "3")
         self.assertEqual(json.loads(out)["error"]["next"], "penstock logs workers --tail 3 --last")
-        self.assertEqual(self.penstock(*json.loads(out)["error"]["next"].split()[1:])[0], EXIT_OK)  # as it stands
+        self.assertEqual(self.penstock(*json.loads(out)["error"]["next"].split()[1:])[0], EXIT_OK)  # the suggested command works unchanged
 
     def test_sessions_lists_the_ended_ones_and_each_can_be_selected_by_its_id(self):
         self.crash()
@@ -264,7 +264,7 @@ class PastTest(PenstockTest):
         self.answer("status", "--session", "crash@1", expect=EXIT_NO_SESSION)
         self.answer("status", "--last", "--session", "nobody", expect=EXIT_NO_SESSION)
 
-    def test_what_is_suggested_after_the_end_works_on_records(self):
+    def test_commands_suggested_after_the_end_read_the_record(self):
         self.crash()
         for follow in ("-f", "--follow"):
             err = self.penstock("logs", "workers", follow)[2]

@@ -25,7 +25,7 @@ device = "host"
 """
 
 SAMPLES = 40  # of each shard
-PATIENT = ("--set", "loader.hang.item_timeout='5m'")  # handshakes of a busy machine
+PATIENT = ("--set", "loader.hang.item_timeout='5m'")  # TLS handshakes take long on a busy machine
 
 
 class StorageTest(StoreTest):
@@ -68,7 +68,7 @@ class StorageTest(StoreTest):
                      "s3://bucket/shards/t-{000..002}.tar"):
             self.assertEqual(self.digests(self.config(path, epochs=2), "--workers", 2), expected, path)
         signed = ["Authorization" in headers for _, headers in server.requests]
-        self.assertTrue(any(signed) and not all(signed))  # the digests of s3:// are, those of http:// are not
+        self.assertTrue(any(signed) and not all(signed))  # those for s3:// are signed, those for http:// are not
 
     def test_a_session_suspended_while_a_store_answers_continues(self):
         server = self.serve()
@@ -397,7 +397,7 @@ class StorageTest(StoreTest):
         code, out, err = self.penstock("check-config", self.config("https://me:hidden@host/x.tar"))
         self.assertIn("a URL must not have a user name or password", out + err)
 
-    # ---- a server by others --------------------------------------------------------------------------------------------
+    # ---- an independent server -----------------------------------------------------------------------------------------
 
     def test_shards_in_a_bucket_of_moto_give_the_stream_of_the_same_shards_on_disk(self):
         client = self.serve_moto()

@@ -124,7 +124,7 @@ class SupervisionTest(PenstockTest):
         self.assertLess(death["lived_seconds"], 6)
 
     def test_a_stopped_worker_is_found_by_its_missing_heartbeat(self):
-        # With equal limits, the sample's could pass one poll before the heartbeat's.
+        # With equal limits, item_timeout could expire one poll before heartbeat_timeout.
         hang = '[loader.hang]\nitem_timeout = "30s"\nheartbeat_timeout = "1s"\n'
         text = synthetic(samples=400, dataset='wait = "5ms"', epochs=1, more=hang)
         process = self.live("stopped", text)
@@ -409,7 +409,7 @@ class SupervisionTest(PenstockTest):
             took = time.monotonic() - begin
             self.assertEqual(process.returncode, EXIT_INTERRUPTED)
             self.assertEqual(json.loads(out)["outcome"], "stopped")
-            self.assertGreater(took, 0.9, placement)  # workers had their share of the time
+            self.assertGreater(took, 0.9, placement)  # the workers were given their share of the time
             self.assertLess(took, 5, placement)
             # A process that was killed last may need some time for its end, which the session no longer waits for.
             self.wait_until(lambda: not [pid for pid in family if alive(pid)], lambda: [described(pid) for pid in family if alive(pid)])

@@ -163,7 +163,7 @@ class BatchBookTest(PackageTest):
         for _ in range(4):
             book.plan(None)
         for number in range(10):
-            planned = next(each for each in book.under_way if each.shard == 0)  # none of shard 1 ends
+            planned = next(each for each in book.under_way if each.shard == 0)  # no batch of shard 1 ends
             self.assertEqual(planned.first, number)
             book.took(planned, False, None)
             book.plan(None)

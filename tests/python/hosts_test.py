@@ -135,7 +135,7 @@ class HostsTest(LoaderCase):
         self.same(list(loader), self.local(dataset, batch_size=None))
 
     def listening_host(self):
-        """The address of the host."""
+        """Starts a host, and returns its address."""
         host = subprocess.Popen([sys.executable, "-m", "penstock", "host", "--listen", "127.0.0.1:0", "--workers", "2", "--secret-file", self.secret],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/")
         self.hosts.append(host)

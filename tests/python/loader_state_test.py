@@ -343,7 +343,7 @@ class LoaderStateTest(LoaderCase):
         for how in self.samplers(None):
             for owner in ("generator", "seed", "program"):
                 workers, persistent, last = draw.choice((0, 1, 2)), draw.random() < 0.7, draw.randrange(3)
-                if owner == "program":  # the usual one, for which a continued iterator draws fewer numbers than a new one
+                if owner == "program":  # torch's usual generator: from it, a continued iterator draws fewer numbers than a new one
                     workers, persistent, last = draw.choice((1, 2)), True, draw.choice((1, 2))
                 where = (how, owner, workers, persistent, last)
                 torch.manual_seed(9)
@@ -370,7 +370,7 @@ class LoaderStateTest(LoaderCase):
                     self.assertEqual([index for index, _ in comes], [index for index, _ in rest], where)
                     self.assertTrue(torch.equal(program, torch.default_generator.get_state()), "the program's generator was touched")
                     self.assertEqual(len(rows(other)), len(rows(before)) + len(rest))  # the next epoch is complete
-                loader.load_state_dict(state)  # the same in the loader whose state it is
+                loader.load_state_dict(state)  # the loader that returned the state resumes from it, too
                 self.assertEqual([index for index, _ in rows(loader)], [index for index, _ in rest], where)
 
     def test_batches_of_an_iterable_dataset_before_and_after_a_state_make_up_the_epoch(self):
@@ -409,7 +409,7 @@ class LoaderStateTest(LoaderCase):
                             self.assertEqual(comes, rest, where)
                         self.assertEqual(numbers(comes), numbers(rest), where)
                         self.assertEqual(sorted(numbers(plain(other))), sorted(numbers(earlier[0])), where)  # the next one is complete
-                    loader.load_state_dict(state)  # the same in the loader whose state it is
+                    loader.load_state_dict(state)  # the loader that returned the state resumes from it, too
                     self.assertEqual(numbers(plain(loader)), numbers(rest), where)
 
     def test_a_state_after_the_last_batch_of_an_iterable_dataset_resumes_with_the_next_epoch(self):

@@ -56,7 +56,7 @@ class PoolGpuTest(PackageTest):
         self.ran("import sys, torch\nsys.path[:0] = %r\n" % ([os.path.dirname(__file__), TOP + "/tests/cli"],) +
                  "import numpy, penstock\nfrom pool_gpu_test import *\ndevice = %r\n" % device + textwrap.dedent(text), timeout=100)
 
-    def test_the_second_half_runs_here_on_one_thread_with_separate_arrays(self):
+    def test_all_second_halves_run_on_one_thread_of_the_program_with_separate_arrays(self):
         threads = set()
         kept = []
 

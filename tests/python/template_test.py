@@ -1,4 +1,4 @@
-"""Workers that a template forks: they behave like executed ones, and where a fork is unsafe, workers are executed."""
+"""Workers that a template forks: they behave like workers started with exec, which is used where a fork is unsafe."""
 
 import contextlib
 import os
@@ -179,9 +179,9 @@ class TemplateTest(unittest.TestCase):
                 os.kill(template, signal.SIGKILL)
             wait_for(children, lambda found: found == {pid})
             replaced(pool, pid)
-            self.assertEqual({pool.submit(facts).result(60)[0]}, children(), "the worker is executed")
+            self.assertEqual({pool.submit(facts).result(60)[0]}, children(), "the worker started with exec")
 
-    def test_workers_are_executed_instead_of_forked_if_a_module_starts_a_thread(self):
+    def test_workers_start_with_exec_instead_of_fork_if_a_module_starts_a_thread(self):
         with tempfile.TemporaryDirectory() as folder:
             with open(os.path.join(folder, "starts_a_thread.py"), "w") as module:
                 module.write("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\ndef begin(): pass\n")
@@ -205,7 +205,7 @@ class TemplateTest(unittest.TestCase):
 
 
 class LoaderTest(unittest.TestCase):
-    def test_batches_match_those_of_executed_workers(self):
+    def test_batches_match_those_of_workers_started_with_exec(self):
         def batches(method):
             loader = penstock.torch.DataLoader(Numbers(), batch_size=8, num_workers=2, seed=5, shuffle=True, pool={"loader": {"start_method": method}})
             return torch.cat(list(loader))

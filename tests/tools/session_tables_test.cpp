@@ -320,7 +320,7 @@ TEST_CASE("a worker that another process killed while it was idle has the reason
   CHECK(cli::death_in_a_cell(listed[0], work_kind::samples) == "SIGKILL, sent by another process or by its own code");
 }
 
-TEST_CASE("in a pool and in a data loader a killed worker was running its job or loading its sample") {
+TEST_CASE("of a killed worker, the cell says which job of a pool it was running, or which sample of a data loader it was loading") {
   death_report d = killed_over(1, "");
   d.sample.reset();
   d.path.reset();
@@ -783,7 +783,7 @@ TEST_CASE("status names a sample that has hung before, and so does describe for 
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(words) == std::string::npos);  // the stall reports it
 }
 
-TEST_CASE("status advises on a sample that has hung only while a worker tries it again") {
+TEST_CASE("status gives advice about a sample that hung before only while a worker tries it again") {
   session_status s = status_with(std::nullopt);
   s.hung.push_back({"cats/tom.jpg", {}, {{0, 40, std::chrono::system_clock::time_point(std::chrono::hours(12))}}});
   const auto told = [&s] { return cli::status_for_people(telemetry::as_json(s), {}, 0); };
@@ -847,7 +847,7 @@ TEST_CASE("status says how to list quarantined samples") {
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("quarantine list") == std::string::npos);
 }
 
-TEST_CASE("the hint after status names the process that holds up a stop, and the last death rather than the first worker's") {
+TEST_CASE("the hint after status names the process that delays a stop, and otherwise the last death of any worker") {
   session_status s = pool_status();
   auto status = telemetry::as_json(s);
   status["state"] = "stopping";

@@ -20,7 +20,7 @@ penstock::loader_intensity_config at_most(std::uint32_t deaths) {
 
 }  // namespace
 
-TEST_CASE("a sample at which workers are struck whenever that is allowed is tried alone and never quarantined") {
+TEST_CASE("a sample whose workers are killed as often as allowed is tried alone and never quarantined") {
   for (const std::uint32_t max_attempts : {2U, 3U, 4U}) {
     victim_book victims(at_most(5), max_attempts);
     penstock::schedule::suspicion ledger(max_attempts);

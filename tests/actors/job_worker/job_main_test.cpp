@@ -154,7 +154,7 @@ TEST_CASE("the flight recorder names the running job and its limit") {
   CHECK(pool.hear_a<protocol::jobs_done>().rows == 1);
 }
 
-TEST_CASE("after a job ends its process, earlier jobs are finished and later ones have not started") {
+TEST_CASE("when a job ends its worker's process, earlier jobs have finished and later ones have not started") {
   struct fatal {
     const char* function;
     process::exit_report::how how;

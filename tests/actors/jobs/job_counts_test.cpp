@@ -64,7 +64,7 @@ TEST_CASE("statistics list the functions that were called, with their latest cou
 }
 
 TEST_CASE(
-    "where the program decides which jobs succeed, an ended job counts as running until then, and its tries once") {
+    "if the program decides whether a job succeeded, the job counts as running until then, and its attempts count once") {
   job_counts counts(true);
   counts.name_functions({"command"});
   for (int i = 0; i < 4; ++i) counts.submit();

@@ -72,7 +72,7 @@ TEST_CASE("destroying a result returns its slot, its loan and its memory") {
   CHECK(slots.gone.size() == 1);
 }
 
-TEST_CASE("a result that is set to count as a fixed size frees its slot or copy") {
+TEST_CASE("count_as() frees a result's slot or copy and counts the given size instead") {
   three_slots slots;
   auto lent = slots.result(0);
   CHECK(!lent->bytes().empty());

@@ -103,7 +103,7 @@ TEST_CASE("an idle loader that is woken runs the urgent lease, or stops if it wa
   CHECK(end_of(book.woken(true)) == "0");
 }
 
-TEST_CASE("CUDA in a worker ends it: for good after setup, and with a replacement after a sample") {
+TEST_CASE("CUDA ends its worker: setup that loads it also fails the run, and a sample that loads it costs one replacement") {
   loader_book book = described_book();
   REQUIRE(book.assign(slots_of()));
   CHECK(end_of(book.set_up(true, 77)) ==

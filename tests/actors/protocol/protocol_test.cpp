@@ -183,7 +183,7 @@ bool run_until(boost::asio::io_context& io, Predicate done) {
 
 }  // namespace
 
-TEST_CASE("what one end of a link sends the other receives, in order") {
+TEST_CASE("each end of a link receives the other's messages in order") {
   boost::asio::io_context io;
   auto ends = make_link_pair();
   REQUIRE(ends);

@@ -67,7 +67,7 @@ TEST_CASE("one folder of the host can stand for several folders of the session")
         "the host has worker arguments [\"/x/a\"], but the session has worker arguments [\"/y/a\"]");
 }
 
-TEST_CASE("with --data the files that a list names must be below its folders, too") {
+TEST_CASE("the files that a list names must also be below the folders of --data") {
   const string_map own{{"/data", "/mnt"}, {"s3://data", "s3://data"}};
   CHECK(check_list("/mnt/list.txt", "# all\r\n\r\na.tar\n/mnt/{000..127}.tar\ns3://data/c.tar", own));
   for (const char* outside : {"../a.tar", "/etc/passwd", "/mnt/../etc/passwd", "{a,../../b}.tar", "{.,x}./a.tar", ".{,}./a.tar", "s3://other/a.tar", "/mntx/a.tar"}) {

@@ -124,7 +124,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the epoch that a group's state entered begins there again, and in full after an earlier one") {
+TEST_CASE("an epoch resumed midway starts there each time, but starts at its beginning after an earlier epoch") {
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> times;
   // One batch of epoch 1: 13 + 1 batches.
   const auto state = run_group({1, 8}, {}, 14, times).state;

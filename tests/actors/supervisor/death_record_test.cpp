@@ -115,7 +115,7 @@ TEST_CASE("a worker that an operator kills is reported with its work and how lon
   CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::samples) + supervisor::history_text(d, work_kind::samples) == "was killed on request");
 }
 
-TEST_CASE("how long a worker hung is measured when it was found to hang, however long it took to end") {
+TEST_CASE("a hang's duration is measured when the hang is detected, however long the worker then takes to end") {
   supervision::termination ending({}, start);
   ending.hang(start + 40s, death_cause::hang, "it has been working on 'cat.jpg' for 40 s");
   static_cast<void>(ending.advance(start + 40s));

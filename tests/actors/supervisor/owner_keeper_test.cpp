@@ -191,7 +191,7 @@ TEST_CASE("acknowledgements reach the scheduler in order; one out of order fence
   CHECK(s.failures.empty());
 }
 
-TEST_CASE("batches acknowledged in one message have the times at which the sink took them") {
+TEST_CASE("batches acknowledged in one message keep the times at which the sink took them") {
   stage s;
   told_owner owner;
   s.be_ready(1, owner);

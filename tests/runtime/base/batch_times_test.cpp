@@ -76,7 +76,7 @@ TEST_CASE("a worker's busy time is limited to its lease") {
   CHECK(times.under_way().at(0).time_of(batch_stage::begun) == b.time_of(batch_stage::loaded));
 }
 
-TEST_CASE("the time of reads is limited to the load time, and a new lease clears it and the demand") {
+TEST_CASE("read time never exceeds load time, and a new lease clears the read time and the demand") {
   batch_times times(4);
   times.lease(batch(1), at(0ms));
   times.note_loaded(1, {10ms, 4ms}, at(20ms));

@@ -28,7 +28,7 @@ TEST_CASE("a file of sealed size keeps its size, and its contents can still be c
   CHECK(second.bytes()[0] == std::byte{7});
 }
 
-TEST_CASE("a file with sealed contents can be read and not written") {
+TEST_CASE("a file with sealed contents can be read but not written") {
   const auto file = create_memory_file("test", "a file");
   REQUIRE(file);
   REQUIRE(::write(file->get(), "abcd", 4) == 4);

@@ -60,7 +60,7 @@ TEST_CASE("a name from another loader gets a hint with our name for it, or the r
             .find("did you mean PENSTOCK__LOADER__WORKERS?") != std::string::npos);
 }
 
-TEST_CASE("every name of other loaders maps to an existing key, and is no key of that table or one above") {
+TEST_CASE("each known name from another loader maps to an existing key, and is not itself a key of that table or its parents") {
   for (const foreign_name& one : foreign_names()) {
     CHECK((one.key.empty() ? !one.note.empty() : key_table::get().find(one.key) != nullptr));
     std::istringstream names{std::string(one.names)};

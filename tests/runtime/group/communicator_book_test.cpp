@@ -70,7 +70,7 @@ TEST_CASE("an abort waits for open scopes, and no new scope can open") {
   CHECK(last_told(book.advance(begin_of_time + 1s)) == progress::aborted);
 }
 
-TEST_CASE("a scope that stays open longer than abort_timeout costs its owner's process") {
+TEST_CASE("the owner is replaced if a scope stays open longer than abort_timeout") {
   communicator_book book = made_one();
   REQUIRE(book.open_scope());
   book.abort(1, begin_of_time);
@@ -81,7 +81,7 @@ TEST_CASE("a scope that stays open longer than abort_timeout costs its owner's p
   CHECK(book.advance(begin_of_time + 11s).empty());
 }
 
-TEST_CASE("an abort that does not return costs its owner's process") {
+TEST_CASE("the owner is replaced if an abort does not return") {
   communicator_book book = made_one();
   book.abort(1, begin_of_time);
   REQUIRE(only<begin_abort>(book.advance(begin_of_time)).size() == 1);

@@ -162,7 +162,7 @@ TEST_CASE(
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
-TEST_CASE("agreed steps are handed out again without a communicator") {
+TEST_CASE("a restarted rank may deliver agreed steps again without a communicator") {
   small_group g(2, true, true);
   g.begin();
   g.run();

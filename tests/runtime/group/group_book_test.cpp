@@ -370,7 +370,7 @@ TEST_CASE("a repeated or late report changes nothing") {
   CHECK(g.book->view().outcome == group_outcome::failed);  // rank 1 was silent all the time
 }
 
-TEST_CASE("a new coordinator that does not know the group yet returns no lapsed permission") {
+TEST_CASE("a new coordinator that does not know the group yet renews no lapsed permission") {
   small_group g(3, true);
   g.begin();
   g.run();
@@ -385,7 +385,7 @@ TEST_CASE("a new coordinator that does not know the group yet returns no lapsed 
   CHECK(g.handing_out() == ranks{2});
 }
 
-TEST_CASE("a lapsed permission returns at once if a launcher never has two processes of a rank") {
+TEST_CASE("a lapsed permission is renewed at once if the launcher never runs two processes of one rank") {
   const bool one_at_a_time = GENERATE(false, true);
   small_group g(2, true);
   for (auto& rank : g.cards) rank.card.one_at_a_time = one_at_a_time;

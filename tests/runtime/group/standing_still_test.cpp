@@ -82,7 +82,7 @@ TEST_CASE("a replaced process that gives up does not end the group") {
   CHECK(g.handing_out() == ranks{0, 1});
 }
 
-TEST_CASE("a suspended rank names itself if the group has closed its link meanwhile") {
+TEST_CASE("a suspended rank names itself as the cause if the group has closed its link meanwhile") {
   small_group g(2);
   g.begin();
   g.now += 1h;

@@ -194,7 +194,7 @@ TEST_CASE("a session that has called and does not return is forgotten") {
   CHECK(shares.offer(1) == 2);
 }
 
-TEST_CASE("workers that rest for one session go to the others, except one, and come back when it is scaled up") {
+TEST_CASE("all but one of the workers that rest for a session go to the others, and come back when it is scaled up") {
   shared_host host(8);
   host.set(1, 100);
   host.set(2, 100);

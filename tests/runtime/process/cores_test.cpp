@@ -42,7 +42,7 @@ TEST_CASE("lists of cores are read and written in the kernel's format") {
   CHECK(core_list({}).empty());
 }
 
-TEST_CASE("a cgroup with half a core leaves half a core, in either version, whichever of its ancestors sets the quota") {
+TEST_CASE("a cgroup's quota of half a core is found in both versions of cgroups, whichever ancestor sets it") {
   const std::pair half{0.5, 1U};
   CHECK(usable_with({{"proc/self/cgroup", "0::/job\n"}, {"sys/fs/cgroup/job/cpu.max", "50000 100000\n"}}) == half);
   CHECK(usable_with({{"proc/self/cgroup", "0::/job/inner\n"},

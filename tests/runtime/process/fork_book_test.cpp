@@ -1,5 +1,5 @@
-// Model test of the orders to a template in a simulated world: workers that start and are given up; a template that can be executed or
-// not, prepares, declines, forks, answers, and dies between any two of these; and a socket that soon fills up. A failing script is
+// Model test of the orders to a template in a simulated world: workers that start and are given up; a template whose start works or fails,
+// and that prepares, declines, forks, answers, and dies between any two of these; and a socket that soon fills up. A failing script is
 // shrunk and printed.
 #include "runtime/process/fork_book.hpp"
 
@@ -31,7 +31,7 @@ using stage = fork_book::stage;
 
 struct world_settings {
   std::size_t socket_room = 2;
-  int ends_max = 3;              // after that many counted ends, workers are executed
+  int ends_max = 3;              // after that many counted ends, workers start with exec
   bool forgets_answers = false;  // an injected bug: answers that arrive with the end are not read
 };
 
@@ -60,7 +60,7 @@ class world {
     std::uint64_t child = 0;
   };
   struct template_here {
-    bool running = false;   // its program was executed
+    bool running = false;   // its exec has succeeded
     bool prepared = false;  // it has said ready or declined
     bool has_declined = false;
     std::deque<number> has;   // orders in its socket
@@ -133,7 +133,7 @@ class world {
     if (!here_ || here_->running) return;
     here_.reset();
     for (const number order : book_.not_executed()) over(order);
-    require(waits_.empty(), "a worker waits for a template that could not be executed");
+    require(waits_.empty(), "a worker waits for a template that could not be started");
   }
 
   void prepare(answer_kind what) {
@@ -179,7 +179,7 @@ class world {
     }
     unknown_.erase(got.child);  // given to its place, or killed
     require((meaning == fork_book::meaning::given_up) == given_up_.contains(got.order),
-            "a start that was given up has got its worker, or another has not");
+            "the answer to a start that was given up was not recognised, or that to another start was taken for one");
     if (meaning == fork_book::meaning::awaited) over(got.order), ++tried.started;
     if (meaning == fork_book::meaning::given_up) ++tried.unwanted;
   }
@@ -218,8 +218,8 @@ class world {
 
   void settle() {
     if (book_.must_execute(now_)) {
-      require(!here_, "a second template was executed");
-      require(now_ >= earliest_, "a template was executed too early");
+      require(!here_, "a second template was started");
+      require(now_ >= earliest_, "a template was started too early");
       book_.executing();
       here_.emplace();
     }

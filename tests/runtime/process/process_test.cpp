@@ -141,7 +141,7 @@ std::optional<child> reuse_pid(pid_t wanted) {
 
 }  // namespace
 
-TEST_CASE("a dying process says which process sent the signal, and an earlier stack does not count") {
+TEST_CASE("the report of a dying process names the sender of the signal and ignores earlier stacks") {
   const std::string sent = "penstock-stack: signal 11, thread 5, sent by process 4711\npenstock-stack: #0 main+0x1\n";
   const std::string raised = "penstock-stack: signal 11, thread 5\npenstock-stack: #0 main+0x1, sent by process 3\n";
   CHECK(process::sender_in("reading\n" + sent, SIGSEGV) == 4711);

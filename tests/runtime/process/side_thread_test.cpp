@@ -65,7 +65,7 @@ TEST_CASE(
   CHECK(thread.wait_until_idle(550ms));  // less than the suspension
 }
 
-TEST_CASE("tasks of a side thread run in order, and all of them before it counts as idle") {
+TEST_CASE("a side thread runs its tasks in order, and is idle only after the last one") {
   side_thread thread("test");
   const auto order = std::make_shared<std::vector<int>>();
   for (int i = 0; i < 100; ++i) CHECK(thread.post([order, i] { order->push_back(i); }));

@@ -43,7 +43,7 @@ TEST_CASE("kept results are ordered while there is room, and the very first one 
   CHECK(jobs_of(queue.take_orders(2, 5)) == std::vector<std::uint64_t>{6});
 }
 
-TEST_CASE("an answer counts once, and an unordered or repeated answer is late") {
+TEST_CASE("an answer counts once; a repeated one, and one to an order that was never given, are late") {
   device_queue queue;
   queue.add(3, true);
   static_cast<void>(queue.take_orders());
@@ -282,7 +282,7 @@ const penstock::testing::model<act, world_settings> the_model{
 }  // namespace
 
 TEST_CASE(
-    "whatever owners and callers do, every job leaves the device once, and no slot does while an owner may read it") {
+    "whatever owners and callers do, every job leaves the device once, and no slot is freed while an owner may read it") {
   CHECK(penstock::testing::explore(the_model) > 0);
 }
 

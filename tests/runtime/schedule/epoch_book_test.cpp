@@ -502,7 +502,7 @@ TEST_CASE("the rest of an entered epoch may be too small for a batch") {
 }
 
 TEST_CASE(
-    "with several ranks a state contains [sampler] uneven, and a state of a version without it means allow") {
+    "with several ranks a state contains [sampler] uneven, and a state from before that key existed counts as allow") {
   stream_identity two = ours;
   two.world_size = 2;
   stream_identity padded = two;
@@ -515,7 +515,7 @@ TEST_CASE(
   CHECK(no.error().message == "the saved state belongs to another stream: uneven was allow and is pad");
 }
 
-TEST_CASE("a state of a stream with one rank is written as before groups existed") {
+TEST_CASE("a stream with one rank writes its state in the format from before groups existed") {
   const auto bytes = serialise(half_way());
   CHECK(std::memcmp(bytes.data(), "PSSTATE2", 8) == 0);
   stream_state grouped = half_way();

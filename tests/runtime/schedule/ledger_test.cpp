@@ -234,7 +234,7 @@ TEST_CASE(
   CHECK(uploads_without(books, {}) == std::vector<stream_position>{3, 4});
 }
 
-TEST_CASE("a worker may hold more leases even if its last one ends with a sample to replace") {
+TEST_CASE("a worker may hold more leases even if the last sample of its last lease must be replaced") {
   const small_plan plan(64, 1);
   ledger books({3, 8, bad_sample_rule::replace}, plan, {0, 64});
   books.worker_joined(a1, 16);

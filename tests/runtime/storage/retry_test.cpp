@@ -7,7 +7,7 @@
 using namespace penstock;
 using namespace std::chrono_literals;
 
-TEST_CASE("only an error that can pass by itself is transient") {
+TEST_CASE("only an error that may go away by itself is transient") {
   for (const int status : {408, 429, 500, 502, 503, 504}) CHECK(is_transient_status(status));
   for (const int status : {200, 206, 301, 400, 401, 403, 404, 405, 412, 416, 501, 505}) CHECK_FALSE(is_transient_status(status));
 }

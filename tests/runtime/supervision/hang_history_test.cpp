@@ -71,7 +71,7 @@ TEST_CASE("each hang of a sample counts its earlier hangs, and not those of othe
 }
 
 TEST_CASE(
-    "an early restart or a crash at a sample that hung before is no hang") {
+    "an early restart or a crash at a sample that hung before is not a hang") {
   std::vector<hung_work> known;
   death_report first = restarted_at("tom.jpg", 40);
   note_hang(known, first);

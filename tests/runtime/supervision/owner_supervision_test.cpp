@@ -296,7 +296,7 @@ TEST_CASE(
     s.die(exited(0));
     CHECK(s.all<owner_closed>().size() == 1);
   }
-  SECTION("it does not exit, so it is killed, and the error of the run names it") {
+  SECTION("it does not exit, so it is killed, and the run fails with an error that says so") {
     s.pass(8s);
     CHECK(s.signals() == std::vector{SIGKILL});
     s.die(signalled(SIGKILL));

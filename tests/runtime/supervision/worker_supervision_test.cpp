@@ -395,7 +395,7 @@ TEST_CASE("no event reports a worker that stops in time when the session closes"
   CHECK(s.all<workers_closed>().size() == 1);
 }
 
-TEST_CASE("no event reports a worker that leaves with its host, but one reports a restart there") {
+TEST_CASE("a worker that leaves with its host is not an event, but the restart of a remote worker is") {
   constexpr std::uint32_t place = 65;
   for (const bool restarts : {false, true}) {
     stage s;

@@ -177,7 +177,7 @@ TEST_CASE("slow samples are named with the remedy, and neither a worker nor the 
   }
 }
 
-TEST_CASE("a slow sample that stalls its batch is a slow sample from the beginning, when earlier waits are still in the shares") {
+TEST_CASE("a slow sample that stalls its batch is named as slow at once, while the shares still include earlier waits") {
   limit_reading r = mostly(limit::order, 0.12);
   r.share[static_cast<std::size_t>(limit::decode)] = 0.11;
   r.share[static_cast<std::size_t>(limit::storage)] = 0.1;

@@ -253,7 +253,7 @@ TEST_CASE(
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // over the whole run
 }
 
-TEST_CASE("all the time that workers hung on the awaited batch before they were killed counts as the cost of their deaths, at once and to the end") {
+TEST_CASE("the time that workers hung on the awaited batch counts as the cost of their deaths, from the first kill to the end of the run") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.workers = {{0, 1, true, false, true, false, {}, {}}, {1, 1, true, false, true, false, {}, {}}};
@@ -420,7 +420,7 @@ TEST_CASE("deaths of a worker and of the owner at the same time cost no more tha
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(7).margin(0.21));
 }
 
-TEST_CASE("a look costs no more after hours without a batch than after seconds") {
+TEST_CASE("after hours without a batch, look() takes no longer than after seconds") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.workers = {{0, 1, true, false, true, false, {}, {}}};
@@ -531,7 +531,7 @@ TEST_CASE("a worker slower than its peers makes decoding the limit, and is named
   CHECK(r.slow->factor > 8);
 }
 
-TEST_CASE("how slow a worker is follows from the shown times, and a new process is not compared at once") {
+TEST_CASE("a worker's slowness is the ratio of the shown times, and a new process is not compared at once") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t worker, std::uint64_t batch) {
     return made_up_load{worker == 2 ? (batch < 500 ? 120ms : 60ms) : 10ms, 0ns};

@@ -682,7 +682,7 @@ TEST_CASE("if files of a result cannot be written, the run ends") {
   CHECK(b.abandoned);
 }
 
-TEST_CASE("a run whose output is not read ends when it must hurry") {
+TEST_CASE("a run whose output is not read still ends when told to hurry") {
   bench b;
   b.input(std::string(200, 'x') + "\n" + std::string(200, 'y') + "\n");
   std::array<int, 2> ends{};

@@ -207,7 +207,7 @@ TEST_CASE("a window order has each sample once an epoch, displaced by less than 
   }
 }
 
-TEST_CASE("a window order crosses block edges, so no position separates samples for every seed") {
+TEST_CASE("a window order moves samples across block edges, and no position is an edge for every seed") {
   std::vector<bool> crossed(99);
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const auto all = epoch_of(*window_order(100, 10), seed, 0);

@@ -172,7 +172,7 @@ TEST_CASE("many samples with members in any order are grouped as by a plain map"
   CHECK((samples_of(find(folder.path()).index, folder.path()) == wanted));
 }
 
-TEST_CASE("an index is built once, then found next to the shards, and equal to the built one") {
+TEST_CASE("an index is built once and then read from next to the shards, with equal contents") {
   const temporary_folder folder;
   folder.write("a.tar", archive_of({{"1.jpg", "x"}}));
   const found_index first = find(folder.path());
@@ -221,7 +221,7 @@ TEST_CASE("an index of an earlier version is built again, and its version is rep
   CHECK(numbers_in(found.index) == std::vector<std::string>{"1: 7"});
 }
 
-TEST_CASE("the index has the numbers in members, wherever reading ends and whatever the order of keys") {
+TEST_CASE("the index contains the numbers read from members, wherever a read ends and whatever the order of keys") {
   const temporary_folder folder;
   const auto shard = [](bool ascends, std::size_t picture) {
     testing::named_contents members;
@@ -260,7 +260,7 @@ TEST_CASE("the index has the numbers in members, wherever reading ends and whate
   }
 }
 
-TEST_CASE("members that are no number, or no plain file, or long, have none in the index") {
+TEST_CASE("the index has no number for a member that is not a number, not a plain file, or too long") {
   const temporary_folder folder;
   std::string archive;
   append_typed(archive, '2', "a.cls");
