@@ -12,7 +12,7 @@
 namespace penstock::gpu_owner {
 namespace {
 
-// The most entries in one message: more processes than can have contexts on a GPU.
+// The maximum number of entries in one message: fewer processes can have contexts on a GPU.
 constexpr std::size_t gpu_processes_max = 256;
 
 // Keeps this process's messages within a frame. Lists of copied uploads are split (fit.hpp); everything else

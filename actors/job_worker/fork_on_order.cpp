@@ -1,6 +1,6 @@
 // The loop of a template: waits for orders, and forks a worker for each (<penstock/job.hpp>).
 //
-// A forked worker must be the session's own child, like an executed one: only then do waiting, exit codes, death
+// A forked worker must be the session's own child, like one started with exec: only then do waiting, exit codes, death
 // signals and process groups work the same way. That takes CLONE_PARENT, which fork() does not offer. So this
 // calls clone, and does by hand what glibc's fork() does in a process with one thread: correct the thread id in
 // the thread's descriptor, and register the list of robust mutexes.
@@ -69,7 +69,7 @@ bool answer_forked(int socket, std::uint64_t order, pid_t pid, int pidfd) {
   return process::send_answer(socket, answer, pidfd);
 }
 
-/// In the forked worker: does what spawn() does for an executed one.
+/// In the forked worker: does what spawn() does for one started with exec.
 void take_place(int socket, process::received_order& order) {
   // The template may have been killed before its answer. Until the session is certain to know this process, it stays
   // in the template's group, where the session finds it.

@@ -56,7 +56,7 @@ class BatchJobs:
             while not self.of[planned].wait(0.002):
                 self._tell_of_wait(planned)
                 look_around()
-                # From the last to the first: a shard's batches end in order, so one that ends meanwhile is not passed by a later one.
+                # From the last to the first: a shard's batches end in order, so one that ends during this loop is not overtaken.
                 ended = [other for other in reversed(under_way) if other not in self.of or self.of[other].done()]
                 if ended:
                     return ended[-1]

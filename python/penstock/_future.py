@@ -101,7 +101,7 @@ class Future(concurrent.futures.Future[T]):
                 raised = None if outcome[0] == "ok" else error_of(*outcome, job=number)
                 if isinstance(raised, job_cancelled_error):
                     pool._life.setup.explain(raised)
-            except BaseException as broken:  # the result cannot be unpickled here, whatever its class raises
+            except BaseException as broken:  # unpickling the result failed: its class may raise anything
                 value, raised = None, broken
             if raised is not None:
                 self.set_exception(raised)

@@ -70,7 +70,7 @@ def _parts_of(path: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _methods_of(path: str, kind: type) -> list[tuple[str, Any]]:
-    """A class of the program is pickled together with its functions."""
+    """The functions in a class's body: a class of the program is pickled together with them."""
     return [(f"{path}.{name}", each) for name, each in vars(kind).items() if isinstance(each, types.FunctionType)]
 
 

@@ -1,4 +1,4 @@
-"""The program of worker processes: `python -m penstock.worker`, executed by a Pool, or forked by one that was (_template.py).
+"""The program of worker processes: `python -m penstock.worker`, started by a Pool with exec, or forked by a template (_template.py).
 
 It needs no `if __name__ == "__main__"` in the caller's program: functions of __main__ are sent by value. It sees no GPU,
 its thread pools use one thread, and it loads neither a session nor CUDA.

@@ -52,7 +52,7 @@ class slowed_down {
   steady_time until_;
 };
 
-/// Copies large tensors past the caches, because this core reads neither side again.
+/// Copies large tensors bypassing the caches, because this core reads neither side again.
 void copy(std::span<std::byte> to, std::span<const std::byte> from) noexcept {
   constexpr std::size_t streamed_min = 256 * KiB;
   if (from.size() >= streamed_min) return streaming_copy(to, from);

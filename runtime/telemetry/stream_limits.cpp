@@ -179,8 +179,8 @@ void stream_limits::add_slow(const limit_reading::awaited_sample& sample, double
   keep_slowest(at(to).slow_samples);
 }
 
-/// For time in which the stream waited for a batch that workers lost one after the other. While a worker had it, the time counts as
-/// work, whatever became of it, and then, until it was leased `again`, as start. Each worker that died is charged from its own lease on.
+/// For time in which the stream waited for a batch that workers lost one after the other. The time in which a worker had it counts
+/// as work, and the time after that, until it was leased `again`, as start. Each worker that died is charged from its own lease on.
 void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t again, std::int64_t to,
                              const limit_facts& facts) {
   std::uint32_t charged = held.front().of.worker;
@@ -197,7 +197,7 @@ void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_
   }
 }
 
-/// What deaths cost of a wait: unlike the shares, all of it counts but pauses, however long it is.
+/// The seconds of a wait that deaths cost. Unlike in the shares, the whole wait counts, without pauses, however long it is.
 double stream_limits::cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const {
   const interval all{std::max({from, stamp(held.front().of, batch_stage::leased), counted_from_}), to};
   const auto within = [&all](const interval& part) { return std::max<std::int64_t>(std::min(part.to, all.to) - std::max(part.from, all.from), 0); };

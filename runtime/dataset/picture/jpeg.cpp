@@ -150,7 +150,7 @@ void run(session& s) {
   const pixel_box& window = s.request->window;
   const bool whole = s.request->rule == decode_rule::whole_file;
   const std::uint32_t first_column = whole ? 0 : crop_columns(s);
-  // Misaligned on purpose: libjpeg-turbo writes aligned rows past the cache (movntdq), and the resampler
+  // Misaligned on purpose: libjpeg-turbo writes aligned rows with stores that bypass the cache (movntdq), and the resampler
   // would then wait for memory on every row. Measured: a third of the whole pipeline's time.
   constexpr std::size_t misalignment = 4;
   std::uint8_t* const row =
@@ -174,7 +174,7 @@ void run(session& s) {
   if (jpeg_input_complete(&codec) != FALSE || codec.unread_marker == JPEG_EOI) return;
   const auto rest = s.file.last(codec.src->bytes_in_buffer);
   constexpr std::array end_of_image{std::byte{0xff}, std::byte{JPEG_EOI}};
-  // Search from the end: intact files have it there.
+  // Search from the end: intact files have the marker there.
   if (std::find_end(rest.begin(), rest.end(), end_of_image.begin(), end_of_image.end()) == rest.end()) {
     fail(s, "truncated: no end-of-image marker");
   }

@@ -55,7 +55,7 @@ transcoding& transcoding_of(j_common_ptr codec) {
   std::longjmp(t.failed, 1);
 }
 
-/// Like in jpeg.cpp, a warning after which libjpeg would continue with grey is an error.
+/// As in jpeg.cpp, a warning after which libjpeg would continue with grey is an error.
 void on_transcoding_message(j_common_ptr codec, int level) {
   if (level >= 0) return;
   switch (codec->err->msg_code) {
