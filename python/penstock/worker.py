@@ -191,7 +191,7 @@ def call_with_each(
         first: the index of the chunk's first input.
         begin: called with the index of each input, before it is run.
     """
-    values = []
+    values: list[Any] = []
     for each in inputs:
         if begin is not None:
             begin(first + len(values))

@@ -47,6 +47,7 @@ json description_of(const json& pipeline, const target& meant) {
     about["jobs"] = s.at("jobs");
     if (kind_of(s) == work_kind::batches) {
       for (const char* key : {"epoch", "batches_delivered"}) about[key] = s.value(key, json());
+      about["slowest_samples"] = pipeline.value("slowest_samples", json::array());
     }
   }
   if (meant.means(target_kind::scheduler) && !pool) {
@@ -172,6 +173,11 @@ void add_state(fields& f, const json& about) {
   if (const std::string stall = stall_for_people(about); !stall.empty()) f.add("stalled for", stall);
 }
 
+void add_slow_samples(fields& f, const json& of) {
+  const char* label = "slow samples";
+  for (const json& one : of.value("slowest_samples", json::array())) f.add(std::exchange(label, ""), slow_sample_in_words(one));
+}
+
 void add_scheduler(fields& f, const json& about, const json& s) {
   f.heading(fmt::format("scheduler of {}", text_of(about.at("session"))));
   add_state(f, about);
@@ -189,8 +195,7 @@ void add_scheduler(fields& f, const json& about, const json& s) {
                                text_of(b.at("ready")), text_of(b.at("in_use"))));
   if (s.value("slots_per_worker", 0U) > 0) f.add("slots", text_of(s.at("slots_per_worker")) + " for each worker");
   f.add("the device waits", "for " + text_of(s.at("waits_for")));
-  const char* label = "slow samples";
-  for (const json& one : s.value("slowest_samples", json::array())) f.add(std::exchange(label, ""), slow_sample_in_words(one));
+  add_slow_samples(f, s);
 }
 
 void add_jobs(fields& f, const json& about, const json& jobs) {
@@ -204,6 +209,7 @@ void add_jobs(fields& f, const json& about, const json& jobs) {
   if (kind == work_kind::jobs) f.add("arguments", bytes_for_people(jobs.at("argument_bytes").get<std::uint64_t>()));
   f.add(kind == work_kind::jobs ? "results kept" : "batches kept",
         bytes_for_people(jobs.at("result_bytes").get<std::uint64_t>()) + fmt::format(" by {}, in addition to the slots", kind == work_kind::jobs ? "callers" : "the program"));
+  add_slow_samples(f, about);
   for (const json& one : functions_shown(jobs)) {
     f.add(("  " + text_of(one.at("name"))).c_str(),
           fmt::format("{} waiting, {} running, {} ok, {} failed", text_of(one.at("waiting")),
