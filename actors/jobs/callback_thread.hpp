@@ -4,8 +4,11 @@
 
 #include "runtime/schedule/job_bounds.hpp"
 
+#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 namespace penstock::jobs {

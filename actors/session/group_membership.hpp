@@ -11,6 +11,7 @@
 #include <penstock/config.hpp>
 #include <penstock/session.hpp>
 
+#include <cstdint>
 #include <string>
 
 namespace penstock::session {

@@ -27,6 +27,7 @@
 #include <penstock/report.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace penstock::supervisor {

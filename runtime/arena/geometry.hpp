@@ -9,6 +9,7 @@
 
 #include "runtime/base/units.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace penstock::arena {

@@ -14,6 +14,7 @@
 #include "runtime/nccl/rank_communicator.hpp"
 #include "runtime/process/side_thread.hpp"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>

@@ -5,6 +5,9 @@
 #include <penstock/report.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace penstock::supervision {

@@ -10,6 +10,7 @@
 #include "runtime/base/clock.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>

@@ -6,6 +6,7 @@
 #include "runtime/dataset/picture/box.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace penstock {

@@ -5,6 +5,7 @@
 #include "runtime/base/zstd.hpp"
 #include "runtime/dataset/tar/seek_table.hpp"
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -2,6 +2,7 @@
 // the sequences, and by workers, which fill them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>

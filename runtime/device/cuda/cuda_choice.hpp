@@ -6,6 +6,8 @@
 #include "runtime/device/cuda/cuda_device.hpp"
 #include "runtime/device/device.hpp"
 
+#include <string>
+
 namespace penstock::device {
 
 struct selected_gpu {

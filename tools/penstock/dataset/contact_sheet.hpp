@@ -4,6 +4,7 @@
 
 #include "runtime/base/result.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

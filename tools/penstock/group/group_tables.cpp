@@ -25,7 +25,7 @@ const json& status_of(const json& rank) {
   return at != rank.end() && at->is_object() ? *at : none;
 }
 
-std::uint64_t whole_number(const json& status, const char* field) {
+std::uint64_t count_in(const json& status, const char* field) {
   const auto at = status.find(field);
   return at != status.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0;
 }
@@ -36,11 +36,11 @@ bool has_ended(const json& status) {
 
 /// Progress through the whole stream: a restarted rank only has the rest of it to deliver.
 std::string progress_of(const json& status) {
-  const std::uint64_t before = whole_number(status, "samples_before");
-  const std::uint64_t expected = whole_number(status, "samples_expected");
+  const std::uint64_t before = count_in(status, "samples_before");
+  const std::uint64_t expected = count_in(status, "samples_expected");
   if (expected == 0) return "-";
   const double part =
-      static_cast<double>(before + whole_number(status, "samples_done")) / static_cast<double>(before + expected);
+      static_cast<double>(before + count_in(status, "samples_done")) / static_cast<double>(before + expected);
   return percent_of(part);
 }
 
@@ -75,9 +75,9 @@ std::vector<std::string> row_of(const json& rank) {
   const auto rate = rate_of(s);
   return {number_of_rank,
           has_ended(s) ? s.value("outcome", "ended") : s.value("state", "?"),
-          std::to_string(whole_number(s, "pid")),
-          std::to_string(whole_number(s, "epoch")),
-          std::to_string(whole_number(s, "batches_delivered")),
+          std::to_string(count_in(s, "pid")),
+          std::to_string(count_in(s, "epoch")),
+          std::to_string(count_in(s, "batches_delivered")),
           progress_of(s),
           rate ? rate_text(*rate) : "-",
           workers_of(s),
