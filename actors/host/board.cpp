@@ -292,10 +292,10 @@ bool board::ended_if_running(run_outcome how, steady_time now, const std::string
   return true;
 }
 
-bool board::paused(bool is_paused, std::string_view by) {
+bool board::paused(bool is_paused, pauser by) {
   const std::lock_guard hold(mutex_);
-  if (is_paused == !paused_by_.empty()) return false;
-  paused_by_ = is_paused ? by : "";
+  if (is_paused == paused_by_.has_value()) return false;
+  paused_by_ = is_paused ? std::optional(by) : std::nullopt;
   return true;
 }
 

@@ -4,6 +4,7 @@
 
 #include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/base/clock.hpp"
+#include "runtime/base/pauser.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/telemetry/metrics_text.hpp"
 
@@ -79,7 +80,7 @@ class board {
   /// `why_failed`: why the program failed; empty if it did not.
   bool ended_if_running(run_outcome how, steady_time now, const std::string& why_failed = {});
   /// `by`: who asked for it.
-  bool paused(bool is_paused, std::string_view by);
+  bool paused(bool is_paused, pauser by);
   /// The name that verbs use. It differs from the configured name if another session has that.
   void is_called(std::string name) {
     const std::lock_guard hold(mutex_);
@@ -100,7 +101,7 @@ class board {
   [[nodiscard]] std::optional<steady_time> waits_since() const;
   [[nodiscard]] telemetry::limit_reading limits() const;
   /// Who asked for the pause; empty: the session is not paused.
-  [[nodiscard]] std::string paused_by() const;
+  [[nodiscard]] std::optional<pauser> paused_by() const;
   /// When the consumer first asked for work; `never` before that.
   [[nodiscard]] steady_time begun_at() const;
   /// Whether the device has reported that it reads the slots by DMA.
@@ -129,7 +130,7 @@ class board {
   std::vector<lost_process_report> lost_processes_;
   telemetry::limit_reading limits_;
   bool degraded_ = false;
-  std::string paused_by_;  // empty: it is not paused
+  std::optional<pauser> paused_by_;  // empty: it is not paused
   bool stopping_ = false;
 };
 

@@ -22,7 +22,7 @@ std::optional<steady_time> board::waits_since() const {
   return waits_since_;
 }
 
-std::string board::paused_by() const {
+std::optional<pauser> board::paused_by() const {
   const std::lock_guard hold(mutex_);
   return paused_by_;
 }
@@ -42,7 +42,7 @@ session_status board::status() const {
   session_status now = status_;
   now.state = report_.outcome == run_outcome::failed ? "failed"
               : stopping_                            ? "stopping"
-              : !paused_by_.empty()                  ? "paused"
+              : paused_by_                           ? "paused"
               : degraded_                            ? "degraded"
                                                      : "ok";
   now.outcome = report_.outcome;

@@ -88,7 +88,8 @@ void mark_sacrificial(json& list, const char* id, const session_controls& contro
 }
 
 json paused_by(const session_status& status, const session_controls& controls) {
-  return status.state == "paused" && controls.paused_by ? json(controls.paused_by()) : json();
+  const auto who = status.state == "paused" && controls.paused_by ? controls.paused_by() : std::nullopt;
+  return who ? json(words_of(*who)) : json();
 }
 
 json as_json(const session_status& status, const session_controls& controls) {
@@ -304,7 +305,8 @@ control::answer answer_request(const json& request, bool last_call, const sessio
   }
   if (verb == "pause" || verb == "resume") {
     const json by = request.value("by", json());
-    const bool changed = controls.pause(verb == "pause", by.is_string() && by != "" ? printable(by.get<std::string>()) : "`penstock " + verb + "`");
+    const auto who = by.is_string() ? pauser_of(by.get_ref<const std::string&>()) : std::nullopt;
+    const bool changed = controls.pause(verb == "pause", who.value_or(pauser::operator_));
     return control::good_answer({{"paused", verb == "pause"}, {"changed", changed}, {"drained", workers_drained(controls.status())}});
   }
   if (verb == "scale") return scale(request, controls);

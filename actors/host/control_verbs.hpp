@@ -3,6 +3,7 @@
 
 #include "runtime/base/batch_times.hpp"
 #include "runtime/base/clock.hpp"
+#include "runtime/base/pauser.hpp"
 #include "runtime/base/work_kind.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/process/log_store.hpp"
@@ -49,8 +50,8 @@ struct session_controls {
   /// sample is not quarantined.
   std::function<bool(std::uint64_t sample, bool for_good)> lift_quarantine;
   std::function<void(bool at_once)> stop;
-  std::function<bool(bool paused, std::string_view by)> pause;  ///< false: it was in that state already
-  std::function<std::string()> paused_by{};                     ///< empty: it is not paused
+  std::function<bool(bool paused, pauser by)> pause;     ///< false: it was in that state already
+  std::function<std::optional<pauser>()> paused_by{};    ///< empty: it is not paused
   std::function<void(std::optional<std::uint32_t> workers)> scale;  ///< none: tune the number
   std::function<void(std::uint32_t worker, bool at_once)> restart;
   std::function<void()> restart_owner;  ///< empty if the owner is not a separate process

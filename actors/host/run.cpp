@@ -109,11 +109,12 @@ bool run::close_workers(nanoseconds at_most) {
 
 // ---- commands ---------------------------------------------------------------------------------------------
 
-bool run::pause(bool paused, std::string_view by) {
+bool run::pause(bool paused, pauser by) {
   const bool changes = board_.paused(paused, by);
   if (changes) {
+    const std::string_view who = by == pauser::operator_ && !paused ? "`penstock resume`" : words_of(by);
     tell(event_of(paused ? event_kind::paused : event_kind::resumed,
-                  fmt::format("{}, as requested by {}", paused ? "no new work is handed out" : "work is handed out again", by)));
+                  fmt::format("{}, as requested by {}", paused ? "no new work is handed out" : "work is handed out again", who)));
   }
   const std::lock_guard hold(mutex_);
   if (running() != nullptr) pause_scheduler(paused);
@@ -235,7 +236,7 @@ session_controls run::controls() {
     if (at_once) return stop(std::chrono::milliseconds(0), "`penstock stop --now`");
     stop(std::nullopt, "`penstock stop`");
   };
-  c.pause = [this](bool paused, std::string_view by) { return pause(paused, by); };
+  c.pause = [this](bool paused, pauser by) { return pause(paused, by); };
   c.paused_by = [this] { return board_.paused_by(); };
   c.scale = [this](std::optional<std::uint32_t> workers) { workers ? scale(*workers) : scale_automatically(); };
   c.tuning = [this] { return tuning_.as_json(board_.begun_at()); };

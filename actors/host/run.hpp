@@ -22,6 +22,7 @@
 #include "actors/supervisor/worker_processes.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/base/home_process.hpp"
+#include "runtime/base/pauser.hpp"
 #include "runtime/base/work_kind.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/process/io_thread.hpp"
@@ -72,7 +73,7 @@ class run : public supervisor::supervisor_listener {
     stop(at_most, why);
   }
   /// False: it was in that state already. `by`: who asked.
-  bool pause(bool paused, std::string_view by = "the program");
+  bool pause(bool paused, pauser by = pauser::program);
   /// Also switches tuning off.
   void scale(std::uint32_t workers);
   /// Tunes the number of workers from now on.

@@ -135,7 +135,7 @@ class Session::body::session_listener final : public host::owner_reports,
   void group_event(event_kind what, std::string text) override {
     session_.tell(host::event_of(what, std::move(text)));
     // The other ranks wait until this one has delivered the common step.
-    if (what == event_kind::group_stopping) session_.pause(false, "its group, which stops");
+    if (what == event_kind::group_stopping) session_.pause(false, pauser::group);
   }
 
   void joined() override { actors::tell(engine_.session, session::device_ready{}); }

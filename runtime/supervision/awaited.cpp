@@ -241,8 +241,9 @@ awaited workers_of(const progress_facts& f) {
 }
 
 awaited end_of_pause(const progress_facts& f, std::string_view what) {
-  const bool by_operator = f.paused_by.empty() || f.paused_by == "`penstock pause`";
-  return {stall_kind::operator_, fmt::format("{} paused the {}; `penstock resume` ends the pause", by_operator ? "an operator, who" : f.paused_by + ", which", what)};
+  const pauser by = f.paused_by.value_or(pauser::operator_);
+  const std::string who = by == pauser::operator_ ? "an operator, who" : fmt::format("{}, which", words_of(by));
+  return {stall_kind::operator_, fmt::format("{} paused the {}; `penstock resume` ends the pause", who, what)};
 }
 
 bool runs(const worker_status& w, std::uint64_t job) {

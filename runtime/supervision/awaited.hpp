@@ -4,6 +4,7 @@
 
 #include "runtime/base/batch_times.hpp"
 #include "runtime/base/clock.hpp"
+#include "runtime/base/pauser.hpp"
 
 #include <penstock/pool.hpp>
 #include <penstock/report.hpp>
@@ -40,7 +41,7 @@ struct progress_facts {
   std::uint32_t sacrificial_place = 0;
   nanoseconds worker_start_deadline{0};
   nanoseconds owner_start_deadline{0};
-  std::string paused_by{};                        ///< who paused it; empty: an operator, if it is paused
+  std::optional<pauser> paused_by{};              ///< empty: an operator, if it is paused
   bool consumer_waits = false;                    ///< it is asking for a batch right now
   bool owner_is_elsewhere = false;                ///< placement = "process": its sink is the consumer
   bool owner_is_frozen = false;                   ///< its process is suspended

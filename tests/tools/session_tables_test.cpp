@@ -2,6 +2,7 @@
 #include "tools/penstock/watch/session_tables.hpp"
 
 #include "runtime/base/death_words.hpp"
+#include "runtime/base/pauser.hpp"
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/group/group_tables.hpp"
 #include "tools/penstock/watch/death_stacks.hpp"
@@ -828,6 +829,9 @@ TEST_CASE("status and why say who paused a session, and how long a stop has last
   why["state"] = "paused";
   why["paused_by"] = "`penstock pause`";
   CHECK(cli::why_for_people(why, 0, " --session a") == "An operator has paused the session.\n  `penstock resume --session a` ends the pause.\n");
+  for (const pauser one : {pauser::program, pauser::headroom, pauser::group}) CHECK(pauser_of(words_of(one)) == one);
+  why["paused_by"] = "a part of a later version";
+  CHECK(cli::why_for_people(why, 0).starts_with("The session was paused by a part of a later version.\n"));
   why["paused_by"] = "the program";
   CHECK(cli::why_for_people(why, 0) == "The session was paused by the program.\n  `penstock resume` would end the pause, too.\n");
   session_status s = status_with(std::nullopt);

@@ -39,14 +39,14 @@ TEST_CASE("a stall that ended before the run is forgotten, and one cut short by 
 
 TEST_CASE("a paused session knows who paused it, also if someone else asks for the same") {
   host::board board("loader", "embedded");
-  CHECK(board.paused_by().empty());
-  CHECK_FALSE(board.paused(false, "the program"));
-  CHECK(board.paused(true, "the program"));
-  CHECK_FALSE(board.paused(true, "`penstock pause`"));
+  CHECK_FALSE(board.paused_by());
+  CHECK_FALSE(board.paused(false, pauser::program));
+  CHECK(board.paused(true, pauser::program));
+  CHECK_FALSE(board.paused(true, pauser::operator_));
   CHECK(board.status().state == "paused");
-  CHECK(board.paused_by() == "the program");
-  CHECK(board.paused(false, "`penstock resume`"));
-  CHECK(board.paused_by().empty());
+  CHECK(board.paused_by() == pauser::program);
+  CHECK(board.paused(false, pauser::operator_));
+  CHECK_FALSE(board.paused_by());
   CHECK(board.status().state == "ok");
 }
 

@@ -160,9 +160,9 @@ TEST_CASE("after a pause of the session or a drain of every worker, the operator
   SECTION("paused") {
     f.status.state = "paused";
     CHECK(find_blocker(f).text == "an operator, who paused the session; `penstock resume` ends the pause");
-    f.paused_by = "`penstock pause`";
+    f.paused_by = pauser::operator_;
     CHECK(find_blocker(f).text.starts_with("an operator, who "));
-    f.paused_by = "the program";
+    f.paused_by = pauser::program;
     CHECK(find_blocker(f).text == "the program, which paused the session; `penstock resume` ends the pause");
   }
   SECTION("drained") {

@@ -1,6 +1,7 @@
 // headroom: compares a program's rate on the session's real feed with its rate if it never waited for data.
 #include "actors/gpu_owner/batch_sink.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/pauser.hpp"
 #include "runtime/config/limits.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
@@ -127,7 +128,7 @@ json ask_own_session(const json& request) {
 
 /// Without a pause the session would report that the program takes no batch. Over the socket, because that says whose pause it is.
 void set_paused(Session& session, bool paused) {
-  const json answer = ask_own_session({{"verb", paused ? "pause" : "resume"}, {"by", "`penstock headroom`, for its own measurement"}});
+  const json answer = ask_own_session({{"verb", paused ? "pause" : "resume"}, {"by", words_of(pauser::headroom)}});
   if (answer.is_null()) paused ? session.pause() : session.resume();
 }
 

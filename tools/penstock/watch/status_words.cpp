@@ -2,6 +2,7 @@
 
 #include "runtime/base/batch_work.hpp"
 #include "runtime/base/counted.hpp"
+#include "runtime/base/pauser.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 
@@ -64,7 +65,7 @@ std::string state_in_words(const json& answer) {
 
 bool is_paused_by_operator(const json& answer) {
   const json by = answer.value("paused_by", json());
-  return answer.at("state") == "paused" && (!by.is_string() || by == "`penstock pause`");
+  return answer.at("state") == "paused" && (!by.is_string() || pauser_of(by.get_ref<const std::string&>()) == pauser::operator_);
 }
 
 std::string without_way_out(std::string text) {
