@@ -2,7 +2,7 @@
 // system takes longer than most handlers. Only for actors whose handlers neither block nor call the sender.
 //
 // CAF passes every message to the actor's own queue (caf::actor_companion), in the order of arrival. A thread
-// that calls tell_and_run() and finds the actor idle handles its message itself, and no other. A second actor,
+// that calls tell_and_run() and finds the actor idle handles its own message, and only that one. A second actor,
 // on the system's threads, handles all other messages. Like any actor, a shared actor runs on one thread at a
 // time.
 #pragma once

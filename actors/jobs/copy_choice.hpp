@@ -1,4 +1,4 @@
-// Chooses the cheaper kind of copy for large arguments: plain, or past the caches (streaming_copy). Each
+// Chooses the cheaper kind of copy for large arguments: plain, or one that bypasses the caches (streaming_copy). Each
 // thread that copies them has one. Pure: times are arguments.
 //
 // A plain copy leaves the argument in the cache, where the worker finds it if it runs on the same core, or on

@@ -77,7 +77,7 @@ class host_program {
   /// Null: jobs mark nothing.
   [[nodiscard]] const job_marks* marks() const noexcept { return marks_.get(); }
   [[nodiscard]] host_files& files() noexcept { return files_; }
-  /// On the io thread. Null: workers are executed.
+  /// On the io thread. Null: workers start with exec.
   [[nodiscard]] host_template* forker();
 
  private:

@@ -28,7 +28,7 @@ class hosted_jobs {
   void started(unique_fd parcels) { parcels_ = std::move(parcels); }
   void assigned(arena::slots_view slots) { slots_.emplace(std::move(slots)); }
 
-  /// Receives a job's argument. Returns what to send to the worker. Refuses as host_stream does, and (errc::system).
+  /// Receives a job's argument. Returns what to send to the worker. Refuses what host_stream and the kernel (errc::system) refuse.
   result<protocol::to_worker> take(host_stream& from, const job_follows& job);
   void offered(const file_offered& news) { offered_.push_back(news.number); }
   result<void> take_file(host_stream& from, const file_follows& news);

@@ -1,4 +1,4 @@
-// memcpy past the caches, for large blocks that this core does not read again. Used by the threads that copy
+// A memcpy that bypasses the caches, for large blocks that this core does not read again. Used by the threads that copy
 // large arguments into slots, the host device and the synthetic dataset.
 #pragma once
 

@@ -1,8 +1,8 @@
-// Which workers wait for a template, which orders it has, and when a template is executed: the decisions of
+// Which workers wait for a template, which orders it has, and when a template is started: the decisions of
 // worker_template. Pure: the time is an argument, and orders are numbers.
 //
 //            executed            ready                  declined (it must not fork, and says why)
-//   absent ----------> preparing -----> ready ---+----------------------------------> declined: workers are executed
+//   absent ----------> preparing -----> ready ---+----------------------------------> declined: workers start with exec
 //      ^                  |               |      |
 //      +---- it ends -----+---------------+      forks a worker for each order
 //
@@ -56,7 +56,7 @@ class fork_book {
   void executing() noexcept { at_ = stage::executing; }
   /// False: no worker waits for the template any more, so kill it.
   [[nodiscard]] bool executed() noexcept;
-  /// The template could not be executed. Returns the orders, which have ended.
+  /// The template could not be started. Returns the orders, which have ended.
   std::vector<number> not_executed();
   void ready() noexcept;
 
@@ -66,7 +66,7 @@ class fork_book {
     repeated   ///< the order was answered before: template and worker both answer
   };
   [[nodiscard]] meaning answered(number order, steady_time now);
-  /// Returns the orders whose workers must now be executed.
+  /// Returns the orders whose workers must now start with exec.
   std::vector<number> declined();
 
   /// The template has ended and all its answers are known.
@@ -75,7 +75,7 @@ class fork_book {
     bool counts = true;        ///< the end counts as a failure of the template, not only of its workers
   };
   ending ended();
-  /// Call after an end: sets when the next template may be executed.
+  /// Call after an end: sets when the next template may be started.
   void execute_from(steady_time when) noexcept { next_ = when; }
 
  private:
@@ -92,8 +92,8 @@ class fork_book {
   stage at_ = stage::absent;
   number last_ = 0;
   steady_time silent_since_{};  // while orders are sent and not answered: the last answer, or when the first was sent
-  steady_time next_{};     // when the next may be executed
-  bool replace_ = false;   // its end counted: execute the next one before a worker needs it
+  steady_time next_{};     // when the next may be started
+  bool replace_ = false;   // its end counted: start the next one before a worker needs it
   bool unneeded_ = false;  // it was killed because no worker waited for it
 };
 

@@ -42,7 +42,7 @@ struct child {
 class start_control {
  public:
   /// Refuses the start as soon as possible: a child that waits in the kernel for the program's file gets
-  /// SIGKILL. No effect once the program is executed. Does not wait; from any thread.
+  /// SIGKILL. No effect once exec has succeeded. Does not wait; from any thread.
   void give_up();
   [[nodiscard]] bool given_up() const noexcept { return given_up_; }
 
@@ -59,7 +59,7 @@ class start_control {
 ///  - gets SIGHUP when the calling *thread* ends (PR_SET_PDEATHSIG): call from a thread that lives as long as
 ///    the session,
 ///  - has default signal dispositions, an empty signal mask and, of our descriptors, only those in `fds`.
-/// Returns when the program is executed, which takes as long as its file system takes to respond, or when the
+/// Returns when exec has succeeded, which takes as long as its file system takes to respond, or when the
 /// start is given up through `control`. Refuses with errc::worker_program when the program cannot be
 /// executed, errc::system for anything else.
 result<child> spawn(const spawn_request& request, start_control* control = nullptr);

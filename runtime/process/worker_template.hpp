@@ -1,4 +1,4 @@
-// The template of a pool's workers: one executed process that imports what they need, and then forks them. A start
+// The template of a pool's workers: a process that imports what they need, and then forks them. A start
 // costs milliseconds instead of these imports. Used by actors/supervisor (worker_processes), on the io thread only. Nothing here waits:
 // orders go over a socket, answers come back as events. fork_book decides what happens when.
 #pragma once
@@ -29,11 +29,11 @@ class worker_template {
     /// The template has ended before it forked this worker.
     std::function<void(std::uint32_t worker, pid_t, const exit_report&, const output_tail&)> ended_for;
     std::function<void()> ready;
-    /// The template has ended. Returns when the next one may be executed; empty: workers are executed from now on.
+    /// The template has ended. Returns when the next one may start; empty: from now on workers start with exec.
     std::function<std::optional<steady_time>()> ended;
   };
 
-  /// `program`: how the template is executed, without descriptors.
+  /// `program`: how the template is started, without descriptors.
   worker_template(io_thread& io, spawn_request program, callbacks calls);
   /// Kills the template. Calls nothing more.
   ~worker_template();
@@ -75,9 +75,9 @@ class worker_template {
   callbacks calls_;
   fork_book book_;
   std::map<fork_book::number, waiting_worker> waiting_;                // by order
-  std::map<std::uint32_t, std::shared_ptr<start_control>> executing_;  // workers that are executed instead of forked
+  std::map<std::uint32_t, std::shared_ptr<start_control>> executing_;  // workers that start with exec, not fork
   std::unique_ptr<child_process> process_;
-  std::shared_ptr<start_control> control_;  // while it is being executed
+  std::shared_ptr<start_control> control_;  // until its exec has succeeded
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer next_;  // when to look again
   std::string text_;

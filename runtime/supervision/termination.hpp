@@ -76,7 +76,7 @@ class termination {
   termination(const termination_settings& settings, steady_time now)
       : settings_(settings), polls_(settings.late_look, now) {}
 
-  /// Its program is being executed, which takes as long as its file system takes to respond. If started() is
+  /// Its exec is in progress, which takes as long as its file system takes to respond. If started() is
   /// not called within `deadline`, the start is killed (rule W2).
   void starting(steady_time now, nanoseconds deadline);
   /// What its start waits for, as part of the reason: "executing '/mnt/worker'".

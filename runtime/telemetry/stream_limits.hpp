@@ -109,7 +109,7 @@ class stream_limits {
   void spread(std::int64_t from, std::int64_t to, Act act) const;
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
   void add_to(double bucket::*figure, std::int64_t from, std::int64_t to, double weight = 1);
-  /// Then the cause belongs to the beginning: after_beginning() could not tell it apart.
+  /// If so, the cause belongs to the beginning: after_beginning() could not separate it later.
   [[nodiscard]] bool is_settling_the_first() const noexcept { return began_ == 0 && into_ == &settled_; }
   void add_held(std::int64_t from, std::int64_t to);
   void add_stall(const limit_reading::stalled_head& head, std::int64_t from, std::int64_t to);

@@ -44,7 +44,7 @@ struct hand_over_settings {
   std::uint32_t slots_each = 3;
   std::uint64_t jobs = 4000;
   placement where = placement::free;
-  bool streaming = false;  ///< the first copy stores past the caches, as a pool does
+  bool streaming = false;  ///< the first copy bypasses the caches, as in a pool
 };
 /// Each pair is a thread of this process that copies arguments into slots of shared memory, and a child that copies each
 /// within its slot. Forks: call without other threads.

@@ -27,7 +27,7 @@ struct lost_sample {
   std::string reason;          ///< why it failed
   std::uint32_t attempts = 0;  ///< how many attempts a quarantined sample had
   std::vector<std::string> causes;
-  std::uint64_t alike = 0;  ///< of a failed sample: how many have failed for this reason, with this one
+  std::uint64_t alike = 0;  ///< of a failed sample: how many have failed for this reason, including this one
 };
 
 /// The sample, if any, that a worker's death is blamed on.

@@ -28,7 +28,7 @@ class written_files {
 
   /// {"files": {"report": PATH}}; files that are missing, or older, are in "not_written".
   [[nodiscard]] nlohmann::ordered_json as_json() const;
-  /// The positions in those that were written, by kind: position_in_file().
+  /// The positions in the files that were written, by kind: see position_in_file().
   [[nodiscard]] nlohmann::ordered_json positions() const;
   /// files_for_people() of as_json().
   [[nodiscard]] std::string for_people() const;
