@@ -240,6 +240,8 @@ void add_batches(metrics_page& p, const metrics_facts& f) {
   p.gauge("penstock_epoch", "The epoch being delivered, counted from 0.", f.status.epoch);
   p.counter("penstock_batches_delivered_total", "Batches delivered to the consumer.", f.status.batches_delivered);
   p.counter("penstock_samples_delivered_total", "Samples delivered to the consumer.", f.status.samples_delivered);
+  p.counter("penstock_samples_failed_total", "Samples that could not be loaded.", f.status.failed);
+  p.gauge("penstock_samples_quarantined", "Samples left out because they kill workers.", f.status.quarantined);
   p.counter("penstock_consumer_wait_seconds_total", "Time that the consumer waited for batches.", f.totals.device_waited_seconds);
 }
 

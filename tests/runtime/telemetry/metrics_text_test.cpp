@@ -97,6 +97,18 @@ TEST_CASE(
   CHECK(metrics_text(facts, "1").find(R"(sample="sample 5",index="5"} 1)") != std::string::npos);
 }
 
+TEST_CASE("a data loader counts its samples that failed or were quarantined, and another pool has no such series") {
+  telemetry::metrics_facts facts;
+  facts.status.jobs.emplace();
+  facts.status.failed = 3;
+  facts.status.quarantined = 2;
+  CHECK(metrics_text(facts, "1").find("penstock_samples_failed_total") == std::string::npos);
+  facts.status.jobs->of_batches = true;
+  const std::string page = metrics_text(facts, "1");
+  CHECK(has_line(page, "penstock_samples_failed_total 3"));
+  CHECK(has_line(page, "penstock_samples_quarantined 2"));
+}
+
 TEST_CASE("the last death in a pool names its job") {
   telemetry::metrics_facts facts;
   facts.status.jobs.emplace();
