@@ -52,6 +52,7 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   facts.device_ready = run.status.gpu_state == "ready";
   facts.owner_is_elsewhere = run.owner_is_elsewhere;
   facts.owner_is_frozen = run.owner_is_frozen;
+  facts.owner_deaths = run.status.owners_ended_unexpectedly;
   facts.is_paused = run.status.state == "paused";
   facts.seeks = run.seeks;
   facts.is_over = run.status.outcome != run_outcome::running || run.status.state == "stopping";

@@ -92,7 +92,7 @@ void stream_limits::forget_until(std::int64_t now) {
 /// A wait for them is never settled, but what deaths have cost of it so far still counts.
 void stream_limits::forget_batches() {
   lost_seconds_ = last_.lost_seconds.value_or(0);
-  down_ = 0;
+  down_ = frozen_ = 0;
   lost_.clear();
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
 }
@@ -250,9 +250,13 @@ void stream_limits::note_pause(std::int64_t now, const limit_facts& facts) {
 void stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
   const bool down = !facts.device_ready && !facts.owner_is_frozen;
   while (!outages_.empty() && outages_.front().to < now - kept_ns) outages_.pop_front();
+  const double frozen = std::exchange(frozen_, 0);
+  if (std::exchange(owner_deaths_, facts.owner_deaths) != facts.owner_deaths) down_ += frozen;
   if (facts.jobs || taken_ == 0 || looked_ == 0 || facts.is_over || (!down && !facts.owner_is_frozen)) return;
   outages_.push_back({looked_, now});
-  if (down && !paused_ && (facts.owner_is_elsewhere || facts.waits_since)) down_ += seconds_of(now - looked_);
+  const double costs = !paused_ && (facts.owner_is_elsewhere || facts.waits_since) ? seconds_of(now - looked_) : 0;
+  if (down) down_ += costs;
+  if (facts.owner_is_frozen) frozen_ = frozen + costs;
   (down ? at(now).owner_down : at(now).owner_frozen) += seconds_of(now - looked_);
 }
 

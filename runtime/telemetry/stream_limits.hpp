@@ -53,6 +53,7 @@ struct limit_facts {
   std::uint32_t slots_per_worker = 1;
   bool device_ready = true;
   bool owner_is_frozen = false;  ///< its process is suspended
+  std::uint64_t owner_deaths = 0;  ///< unexpected ones, so far
   bool owner_is_elsewhere = false;  ///< its timestamps arrive only when a batch is delivered
   bool is_paused = false;
   bool is_over = false;
@@ -155,7 +156,9 @@ class stream_limits {
   std::int64_t began_ = 0;     // when the beginning ended; 0: it has not
   double lost_seconds_ = 0;    // limit_reading::lost_seconds, without the wait in progress
   double lost_now_ = 0;        // of the wait in progress
-  double down_ = 0;            // seconds of the wait in progress in which the owner was being replaced
+  double down_ = 0;            // seconds of the wait in progress in which the owner was being replaced, or was suspended until it was killed
+  double frozen_ = 0;          // seconds for which the owner has been suspended
+  std::uint64_t owner_deaths_ = 0;
   std::uint64_t slow_batches_ = 0;  // limit_reading::slow_batches
   double slow_seconds_ = 0;         // limit_reading::slow_seconds
   std::uint64_t seeks_ = 0;

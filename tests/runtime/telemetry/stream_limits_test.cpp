@@ -3,6 +3,7 @@
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -418,6 +419,30 @@ TEST_CASE("deaths of a worker and of the owner at the same time cost no more tha
     f.passages = {b};
   }
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(7).margin(0.21));
+}
+
+TEST_CASE("the time in which the owner was suspended counts as the cost of its death, and costs nothing if it continues") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.owner_is_elsewhere = true;
+  f.workers = {{0, 1, true, false, true, false, {}, {}}};
+  batch_passage first;
+  first.incarnation = 1;
+  first.samples = 4;
+  first.demanded = made_up_pipeline::start_ns;
+  for (nanoseconds::rep& stage : first.at) stage = made_up_pipeline::start_ns + nanoseconds(1s).count();
+  f.passages = {first};
+  const bool dies = GENERATE(true, false);
+  stream_limits limits;
+  limit_reading r;
+  for (nanoseconds t = 1s; t <= 14s; t += 200ms) {
+    f.owner_is_frozen = t > 3s && t <= 13s;
+    f.owner_deaths = dies && t > 13s ? 1 : 0;  // its successor is ready before the next look
+    r = limits.look(f.begun + t, f);
+    f.passages = {};
+    if (t <= 13s) CHECK(r.lost_seconds == 0.0);
+  }
+  CHECK(r.lost_seconds.value_or(-1) == Catch::Approx(dies ? 10 : 0).margin(0.21));
 }
 
 TEST_CASE("after hours without a batch, look() takes no longer than after seconds") {
