@@ -25,6 +25,7 @@ std::string text_of_end(const Report& d) {
   }
   if (d.cause == death_cause::stopped) return "was stopped on request";
   if (d.cause == death_cause::signal && d.signal && !d.reason.empty()) return fmt::format("ended: {} ({})", *d.signal, d.reason);
+  if (d.cause == death_cause::memory && !d.reason.empty()) return "was stopped: " + d.reason;
   if (!d.reason.empty()) return "was killed: " + d.reason;
   if (d.cause == death_cause::signal && d.signal) return "ended: " + *d.signal;
   if (d.cause == death_cause::exit && d.code) return fmt::format("ended: exit {}", *d.code);

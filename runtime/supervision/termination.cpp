@@ -45,8 +45,8 @@ failure termination::why_not_started(failure why) const {
   return why;
 }
 
-void termination::retire(death_cause why) {
-  if (!cause_) cause_ = why;
+void termination::retire(death_cause why, std::string reason) {
+  if (!cause_) begin(why, std::move(reason));
 }
 
 void termination::stop(steady_time now, nanoseconds patience) {
@@ -169,7 +169,8 @@ std::string termination::cause_text(const process::exit_report& end) const {
 }
 
 std::string termination::fault(const process::exit_report& end) const {
-  return cause_ && cause_ == cause_of(end) && is_unexpected(*cause_) && cause_ != death_cause::oom ? reason_ : std::string();
+  const bool has_reason = cause_ && (is_unexpected(*cause_) || cause_ == death_cause::memory) && cause_ != death_cause::oom;
+  return has_reason && cause_ == cause_of(end) ? reason_ : std::string();
 }
 
 bool termination::killed_from_outside(const process::exit_report& end) const {

@@ -87,7 +87,7 @@ class termination {
 
   /// It will be replaced or removed for this reason (stopped or memory) once it has finished its leases. Sets
   /// no deadline yet.
-  void retire(death_cause why);
+  void retire(death_cause why, std::string reason = {});
   /// It was asked to stop and has `patience` to exit. Later calls can only shorten that.
   void stop(steady_time now, nanoseconds patience);
   /// It hangs: SIGABRT, then SIGKILL. Does nothing if it is already being terminated.
@@ -137,7 +137,8 @@ class termination {
   [[nodiscard]] bool killed_here(const process::exit_report& end) const {
     return killed_ && end.ended_by(SIGKILL);
   }
-  /// Why this session killed it, if that was for a fault: "no heartbeat for 10 s". Otherwise empty.
+  /// Why this session killed it, if that was for a fault ("no heartbeat for 10 s"), or how much memory it used, if that was more than
+  /// its limit. Otherwise empty.
   [[nodiscard]] std::string fault(const process::exit_report& end) const;
   /// Whether it died of a SIGKILL that this session did not send.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;

@@ -1,6 +1,7 @@
 #include "runtime/supervision/worker_supervision.hpp"
 
 #include "runtime/base/exit_codes.hpp"
+#include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
 
@@ -281,7 +282,8 @@ void worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, s
   if (!may_recycle(who)) return;
   child& c = children_.at(who.worker);
   if (rules_.memory_max_bytes > 0 && private_bytes > rules_.memory_max_bytes) {
-    c.ending.retire(death_cause::memory);
+    c.ending.retire(death_cause::memory, fmt::format("it used {} of private memory, but [loader.limits] memory allows {}",
+                                                     bytes_for_people(private_bytes), bytes_for_people(rules_.memory_max_bytes)));
     outbox_.emplace_back(memory_exceeded{who, c.pid.value_or(-1), private_bytes});
     pool_.recycle(who);
   } else if (rules_.recycle_after_samples > 0 && samples_done >= rules_.recycle_after_samples) {

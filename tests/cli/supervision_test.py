@@ -194,6 +194,9 @@ class SupervisionTest(PenstockTest):
         self.assertEqual((death["cause"], death["code"], death["sample"]), ("memory", 0, None))
         self.assertEqual(report["epochs"][0]["delivered"], 300)
         self.assertGreater(death["rss_bytes"], 60 << 20)
+        self.assertRegex(death["reason"], r"^it used \d+\.\d MiB of private memory, but \[loader\.limits\] memory allows 60\.0 MiB$")
+        event = self.penstock("events", "--last")[1]
+        self.assertIn("(pid %d) was stopped: %s" % (death["pid"], death["reason"]), event)
 
     def test_a_worker_that_outgrows_its_limit_leaves_its_other_leases_to_its_successor(self):
         # Its leases are 3 batches of 2 s each; it finishes the current one.

@@ -126,6 +126,13 @@ TEST_CASE("a hang's duration is measured when the hang is detected, however long
   CHECK(as_report(w, ending, decision, work_kind::samples, start + 42s).worked_seconds == 40.0);
 }
 
+TEST_CASE("the text about a worker that was replaced because of its memory says how much it used") {
+  supervision::termination ending({}, start);
+  ending.retire(death_cause::memory, "it used 70.0 MiB of private memory");
+  CHECK(supervisor::end_text(as_report(died_of(SIGKILL, ""), ending, {}, work_kind::samples, start)) ==
+        "was stopped: it used 70.0 MiB of private memory");
+}
+
 TEST_CASE("a worker that got no time to stop is not reported as late") {
   const death_report d = as_report(died_of(SIGKILL, "cat.jpg"), stopped_but_did_not(100ms), {}, work_kind::samples, start + 3s);
   CHECK(d.path == "cat.jpg");

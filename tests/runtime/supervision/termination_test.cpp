@@ -247,6 +247,13 @@ TEST_CASE("a worker that hangs while it finishes its work before a stop died of 
   CHECK(t.cause() == death_cause::hang);
 }
 
+TEST_CASE("the reason for the end of a worker that used too much memory is kept until it exits") {
+  termination t({}, begin);
+  t.retire(death_cause::memory, "it used 70.0 MiB");
+  t.stop(begin, 10s);
+  CHECK(t.fault(exited(0)) == "it used 70.0 MiB");
+}
+
 TEST_CASE("a SIGKILL that we did not send counts as a kill from outside") {
   termination t({}, begin);
   CHECK(t.killed_from_outside(signalled(SIGKILL)));
