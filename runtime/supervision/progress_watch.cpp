@@ -102,6 +102,14 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
   const awaited why = find_blocker(facts);
   if (!stalled_ && now - last_movement_ < why.usual) return news::none;
   const std::string before = stalled_ ? stalled_->kind : std::string();
+  const bool was_held = before == name_of(stall_kind::operator_);
+  const bool is_held = why.kind == stall_kind::operator_;
+  if (is_held && !was_held) held_since_ = stalled_ ? now : last_movement_;
+  if (was_held && !is_held) last_movement_ += now - held_since_;  // a pause or drain is over, and does not count
+  if (now - last_movement_ < patience_) {
+    stalled_.reset();
+    return news::none;
+  }
   stalled_ = stall_report{name_of(why.kind), "waiting for " + why.text,
                           std::chrono::duration<double>(now - last_movement_).count(), why.worker, why.sample, why.hung_before};
   return before == stalled_->kind ? news::none : news::stalled;

@@ -224,6 +224,38 @@ TEST_CASE("no progress is required while no batch is owed") {
   CHECK_FALSE(watch.stalled());
 }
 
+TEST_CASE("the end of a pause ends its stall, and a stall that follows counts from there") {
+  progress_watch watch;
+  progress_facts f = asking();
+  f.under_way = {batch_at(0, batch_stage::leased)};
+  f.status.state = "paused";
+  watch.look(start, f);
+  CHECK(watch.look(start + 60s, f) == news::stalled);
+  CHECK(watch.stalled()->kind == "operator");
+  f.status.state = "ok";
+  CHECK(watch.look(start + 61s, f) == news::none);
+  CHECK_FALSE(watch.stalled());
+  CHECK(watch.look(start + 65s, f) == news::none);
+  CHECK(watch.look(start + 66s, f) == news::stalled);
+  CHECK(watch.stalled()->seconds == 5);
+}
+
+TEST_CASE("a stall goes on after a pause in its middle, and the pause does not count") {
+  progress_watch watch;
+  progress_facts f = asking();
+  f.under_way = {batch_at(0, batch_stage::leased)};
+  watch.look(start, f);
+  CHECK(watch.look(start + 10s, f) == news::stalled);
+  f.status.state = "paused";
+  CHECK(watch.look(start + 11s, f) == news::stalled);
+  CHECK(watch.look(start + 61s, f) == news::none);
+  CHECK(watch.stalled()->seconds == 61);
+  f.status.state = "ok";
+  CHECK(watch.look(start + 62s, f) == news::stalled);
+  CHECK(watch.stalled()->kind == "worker");
+  CHECK(watch.stalled()->seconds == 11);
+}
+
 TEST_CASE("a change in what is awaited is another stall") {
   progress_watch watch;
   progress_facts f = asking();
