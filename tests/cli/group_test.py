@@ -298,6 +298,8 @@ device = "host"
         ranks = [self.start_rank(r, *self.endless(), world=2) for r in range(2)]
         self.wait_for_steps(3, range(2))
         ranks[0].send_signal(signal.SIGSTOP)  # the suspended rank cannot agree on a step
+        self.wait_until(lambda: state_and_parent(ranks[0].pid)[0] == "T", "a suspended rank")
+        self.assertRegex(self.penstock("status", "--group", "stamps")[1], r" 0 +no answer .*`kill -CONT %d` resumes it" % ranks[0].pid)
         ranks[1].send_signal(signal.SIGTERM)
         self.wait_until(lambda: self.status_of("stamps-rank1").get("state") == "stopping", "rank 1 stops")
         self.signal_again(ranks[1], signal.SIGTERM)

@@ -71,10 +71,12 @@ TEST_CASE("a restarted rank's progress includes earlier deliveries") {
   CHECK_THAT(group_for_people(group_of({again}), 200), ContainsSubstring("62 %"));
 }
 
-TEST_CASE("an unresponsive rank is marked") {
+TEST_CASE("an unresponsive rank is marked, with the reason") {
   json silent = rank(1, 0);
   silent["status"] = nullptr;
-  CHECK_THAT(group_for_people(group_of({rank(0, 10), silent}), 200), ContainsSubstring("   1  no answer"));
+  silent["error"] = "suspended since yesterday";
+  CHECK_THAT(group_for_people(group_of({rank(0, 10), silent}), 200),
+             ContainsSubstring("   1  no answer") && ContainsSubstring("suspended since yesterday"));
 }
 
 TEST_CASE("a group is healthy if every rank answers, is ok and makes progress") {

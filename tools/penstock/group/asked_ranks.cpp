@@ -64,7 +64,8 @@ std::vector<rank_answer> ask_ranks(const live_group& group, const json& question
       auto answer = ask(r.session.socket, question, deadline);
       if (!answer) {
         const int code = answer.error().code == errc::timed_out ? exit_timed_out : exit_no_session;
-        return {r.rank, r.session.name, std::nullopt, answer.error().message, code};
+        const std::string suspended = suspension_of(r.session.socket);
+        return {r.rank, r.session.name, std::nullopt, suspended.empty() ? answer.error().message : suspended, code};
       }
       if (answer->value("ok", false)) return {r.rank, r.session.name, std::move(answer->at("result")), {}};
       const json why = answer->value("error", json::object());

@@ -71,7 +71,7 @@ std::string remark_of(const json& status) {
 std::vector<std::string> row_of(const json& rank) {
   const std::string number_of_rank = rank.at("rank").dump();
   const json& s = status_of(rank);
-  if (!s.is_object()) return {number_of_rank, "no answer", "-", "-", "-", "-", "-", "-", ""};
+  if (!s.is_object()) return {number_of_rank, "no answer", "-", "-", "-", "-", "-", "-", rank.value("error", std::string())};
   const auto rate = rate_of(s);
   return {number_of_rank,
           has_ended(s) ? s.value("outcome", "ended") : s.value("state", "?"),
