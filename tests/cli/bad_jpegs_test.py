@@ -126,7 +126,7 @@ class BadJpegsTest(PenstockTest):
 
 class UnusableNvjpegTest(PenstockTest):
     @unittest.skipIf(DEVICE != "cuda", "PENSTOCK_TEST_DEVICE=cuda")
-    def test_with_an_old_or_missing_nvjpeg_gpu_is_refused_and_under_hybrid_the_workers_decode_everything(self):
+    def test_without_a_recent_nvjpeg_the_decoder_gpu_is_refused_and_hybrid_decodes_in_the_workers(self):
         make_photos(os.path.join(self.folder, "good"), GOOD)
         config = self.write("good.toml", CONFIG.format(folder="good"))
         wanted = self.digests(config, "--set", "image.decoder=cpu")

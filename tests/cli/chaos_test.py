@@ -57,7 +57,7 @@ class ChaosTest(PenstockTest):
         self.assertGreaterEqual(owner["recovery_seconds"]["n"], 40 - v["rounds"])
         self.assertEqual(v["workers"]["deaths"], 0)
 
-    def test_the_time_for_faults_also_passes_between_short_runs_and_kills_are_named(self):
+    def test_the_fault_schedule_continues_between_short_runs_and_kills_are_named(self):
         config = self.write("s.toml", synthetic(samples=100, batch=8, dataset='wait = "1ms"', epochs=1, more=FAST))
         began = time.monotonic()
         code, out, err = self.penstock("chaos", config, "--workers", 2, "--kinds", "kill,owner-kill", "--rate", 20, "--seconds", "2s", "--seed", 8)

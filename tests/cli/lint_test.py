@@ -40,7 +40,7 @@ class LintTest(PenstockTest):
         self.assertEqual(self.lint(), "")
         self.assertEqual(self.lint(path="/nonexistent"), "")
 
-    def test_a_stop_of_a_walk_that_is_missing_in_the_code_is_a_violation(self):
+    def test_a_walk_that_names_a_function_missing_from_the_code_is_a_violation(self):
         self.file("runtime/base/there.cpp", "void here() {}\n")
         with open(os.path.join(self.tree, "docs", "ARCHITECTURE.md"), "a") as file:
             file.write("| `base/there.cpp: here` | `base/there.cpp: gone` | `base/moved.cpp: here` |\n")

@@ -105,7 +105,7 @@ class TokensTest(ObjectsTest):
         pattern = "/{m-*,m-more/deep}.bin"
         self.same_stream(self.config, ["s3://bucket/data" + pattern], local=self.data + pattern, more="")
 
-    def test_documents_of_an_index_and_of_eos_are_those_on_disk(self):
+    def test_documents_in_a_store_end_where_those_on_disk_do_by_index_and_by_eos(self):
         server = self.serve()
         self.megatron()
         self.flat(files=2)

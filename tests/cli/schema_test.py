@@ -52,7 +52,7 @@ class SchemaTest(PenstockTest):
         self.assertEqual(tomllib.loads(answer["effective"])["dataset"]["samples"], 17)
         self.assertIn("[loader.hang]", answer["explanation"])
 
-    def test_both_reject_bad_files_except_for_mistakes_that_no_schema_can_express(self):
+    def test_the_schema_and_the_program_reject_the_same_files_except_where_no_schema_can(self):
         decided = 0
         for path in glob.glob(os.path.join(CORPUS, "bad", "*.toml")):
             with open(path, "rb") as file:

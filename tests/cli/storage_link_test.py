@@ -68,11 +68,11 @@ class StorageLinkTest(PenstockTest):
         self.addCleanup(server.kill)
         return "http://127.0.0.1:%d/l-{000..%03d}.%s" % (int(server.stdout.readline()), self.count - 1, ending)
 
-    def test_shards_give_the_stream_of_the_disk_and_stalls_are_hidden(self):
+    def test_shards_in_a_store_give_the_same_stream_as_on_disk_and_hide_stalls(self):
         self.write_shards()
         self.compare(TAR, "tar")
 
-    def test_token_files_give_the_stream_of_the_disk_and_stalls_are_hidden(self):
+    def test_token_files_in_a_store_give_the_same_stream_as_on_disk_and_hide_stalls(self):
         self.write_tokens()
         self.compare(TOKENS, "bin")
 

@@ -130,7 +130,7 @@ class WhyTest(PenstockTest):
     def test_a_stalled_sample_is_named_with_its_index(self):
         self.assertIn("sample 100 of worker/", self.plant(FEW[2])["verdict"])
 
-    def test_slow_samples_are_named_and_neither_their_workers_nor_cores(self):
+    def test_slow_samples_are_named_instead_of_their_workers_or_cores(self):
         why = self.plant(FEW[7])
         self.assertRegex(why["verdict"], r"^Slow samples limit you: sample (5|40) of worker/\d took 2\.\d s")
         self.assertNotIn("restart", why["verdict"] + " ".join(why["more"]))

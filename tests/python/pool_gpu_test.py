@@ -127,7 +127,7 @@ class PoolGpuTest(PackageTest):
         thread.join(30)
         self.assertEqual((ended, future.result(0)), ([True], 3))
 
-    def test_the_error_about_a_result_that_does_not_fit_its_slot_says_what_to_raise(self):
+    def test_the_error_about_a_result_that_does_not_fit_its_slot_says_which_limit_to_increase(self):
         with self.pool(1, loader={"slot_bytes": "64KiB"}) as pool:
             with self.assertRaisesRegex(penstock.job_too_large_error, "slot_bytes"):
                 pool.submit(numpy.zeros, 100_000, gpu=len).result(30)
@@ -153,7 +153,7 @@ class PoolGpuTest(PackageTest):
             for key in here: same(there[key], here[key])
             """)
 
-    def test_with_torch_functions_that_need_bytes_get_them_and_arrays_stay_tensors(self):
+    def test_functions_that_need_bytes_get_bytes_and_arrays_stay_tensors_if_torch_is_there(self):
         self.with_torch("""
             with penstock.Pool(1, gpu=True, control_socket=False, **{"gpu.device": device}) as pool:
                 holder, array = pool.submit(held, gpu=lambda value: value).result(60)
