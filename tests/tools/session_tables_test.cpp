@@ -492,7 +492,7 @@ TEST_CASE("the status of a rank says how its previous process ended, and that of
   const auto status = telemetry::as_json(s);
   CHECK(cli::status_for_people(status, {}, 0).find("\nstarted again 1 time: the previous process (pid 17) was lost at 11-28 03:20:00 UTC: SIGSEGV\n") != std::string::npos);
   const nlohmann::ordered_json group{{"group", "photos"}, {"ranks", nlohmann::ordered_json::array({{{"rank", 0}, {"status", nullptr}}, {{"rank", 1}, {"status", status}}})}};
-  CHECK(cli::group_for_people(group, nullptr, 0, 0).find("\nlost at 11-28 03:20:00 UTC: rank 1 (pid 17): SIGSEGV\nlost at 11-28 03:20:00 UTC: rank 0 (pid 18): SIGKILL\n") !=
+  CHECK(cli::group_for_people(group, 0).find("\nlost at 11-28 03:20:00 UTC: rank 1 (pid 17): SIGSEGV\nlost at 11-28 03:20:00 UTC: rank 0 (pid 18): SIGKILL\n") !=
         std::string::npos);
 }
 
