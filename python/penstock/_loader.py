@@ -183,7 +183,7 @@ class Pass(Ahead):
         super()._reset(loader, first_iter)
 
     def resumed_behind_end(self) -> bool:
-        """"""Whether this resumes an iterable dataset at the end of an epoch,
+        """Whether this resumes an iterable dataset at the end of an epoch,
         with no batches left. Waits for the dataset's next batch to find out."""
         return False
 

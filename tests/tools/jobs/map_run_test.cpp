@@ -392,7 +392,7 @@ TEST_CASE("a failed job is reported with its line and does not end the run") {
   REQUIRE(run.run());
   CHECK(b.column("status") == strings{"ok", "poisoned", "ok"});
   REQUIRE(b.told.size() == 1);
-  CHECK(b.told[0] == "line 2: poisoned: it killed three workers");
+  CHECK(b.told[0] == "line 2 (index 1): poisoned: it killed three workers");
 }
 
 TEST_CASE("a job is retried as often as requested, and its attempts add up") {
