@@ -1,19 +1,75 @@
 // The session actor gives workers their first slots before it has allocated the memory of all slots.
 #include "actors/session/session_actor.hpp"
+#include "actors/caf/caf.hpp"
+#include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/tensors.hpp"
-#include "tests/actors/support/deterministic.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <future>
+#include <memory>
+#include <mutex>
 #include <optional>
-#include <thread>
+#include <variant>
 #include <vector>
 
 using namespace penstock;
 
 namespace {
+
+/// An actor that records its messages. The session actor sends them from its own thread, so any thread may read them.
+template <class Heard>
+class listener;
+
+template <class... Messages>
+class listener<protocol::hears<Messages...>> {
+ public:
+  using handle = typename protocol::hears<Messages...>::actor;
+
+  explicit listener(actors::actor_system& system)
+      : actor(system.of_caf().spawn([log = log_]() -> typename handle::behavior_type {
+          return {[log](const Messages& message) { log->add(message); }...};
+        })) {}
+  ~listener() { actors::stop(actor); }
+  listener(const listener&) = delete;
+  listener& operator=(const listener&) = delete;
+
+  /// Waits until it has at least this many messages of the type, for 20 s at most.
+  template <class Message>
+  [[nodiscard]] std::vector<Message> all(std::size_t count) const {
+    std::unique_lock hold(log_->mutex);
+    log_->more.wait_for(hold, std::chrono::seconds(20), [&] { return log_->template of<Message>().size() >= count; });
+    return log_->template of<Message>();
+  }
+
+ private:
+  struct log {
+    std::mutex mutex;
+    std::condition_variable more;
+    std::vector<std::variant<Messages...>> messages;
+
+    template <class Message>
+    void add(const Message& message) {
+      const std::lock_guard hold(mutex);
+      messages.emplace_back(message);
+      more.notify_all();
+    }
+    template <class Message>
+    [[nodiscard]] std::vector<Message> of() const {
+      std::vector<Message> found;
+      for (const auto& one : messages) {
+        if (const auto* message = std::get_if<Message>(&one)) found.push_back(*message);
+      }
+      return found;
+    }
+  };
+  std::shared_ptr<log> log_ = std::make_shared<log>();
+
+ public:
+  handle actor;
+};
 
 /// Two workers describe themselves before the session actor has handled the first description.
 class stage final : session::stream_listener {
@@ -28,25 +84,25 @@ class stage final : session::stream_listener {
     deps.order = sampling{};
     deps.memory = memory;
     deps.listener = this;
-    const auto actor = session::spawn_session(world.system, std::move(deps));
+    const auto actor = session::spawn_session(system_, std::move(deps));
     actors::tell(actor, protocol::meet{{owner.actor, scheduler.actor, supervisor.actor, actor}});
     const std::vector<tensor_spec> tensors{{.name = "x", .type = dtype::uint8, .shape = {mebibytes_a_slot << 20U}}};
     const protocol::dataset_described numbers{"numbers", 100, protocol::as_wire(tensors), "ab12"};
     for (const std::uint32_t w : {0U, 1U}) actors::tell(actor, session::worker_described{{w, 1}, numbers});
     both_described_.set_value();
-    while (!failed_ && owner.all<gpu_owner::attach_partition>().size() < 2) {
-      std::this_thread::yield();
-      world.deliver();
-    }
-    REQUIRE_FALSE(failed_);
+    attached = owner.all<gpu_owner::attach_partition>(2);
     actors::tell(actor, session::leave{});
   }
 
-  testing::deterministic_system world;
-  testing::recorder<gpu_owner::heard> owner{world.system};
-  testing::recorder<scheduler::heard> scheduler{world.system};
-  testing::recorder<supervisor::heard> supervisor{world.system};
+ private:
+  actors::actor_system system_{1, protocol::local_messages};
+
+ public:
+  listener<gpu_owner::heard> owner{system_};
+  listener<scheduler::heard> scheduler{system_};
+  listener<supervisor::heard> supervisor{system_};
   std::shared_ptr<arena::arena> memory = std::make_shared<arena::arena>(arena::arena::create().value());
+  std::vector<gpu_owner::attach_partition> attached;
 
  private:
   void planned(std::shared_ptr<const plan>, std::shared_ptr<const device::transfer_plan>, schedule::stream_range,
@@ -54,9 +110,8 @@ class stage final : session::stream_listener {
     both_described_.get_future().wait();
   }
   void quarantine_known(const std::vector<quarantine_report>&) override {}
-  void gave_up(const failure&) override { failed_ = true; }
+  void gave_up(const failure&) override {}
 
-  std::atomic<bool> failed_{false};
   std::promise<void> both_described_;
 };
 
@@ -66,27 +121,27 @@ struct prepared {
   bool operator==(const prepared&) const = default;
 };
 
-std::vector<prepared> told_to_scheduler(stage& s) {
-  s.world.deliver();
+std::vector<prepared> told_to_scheduler(const stage& s, std::size_t count) {
   std::vector<prepared> all;
-  for (const auto& one : s.scheduler.all<scheduler::place_prepared>()) all.push_back({one.worker, one.slots});
+  for (const auto& one : s.scheduler.all<scheduler::place_prepared>(count)) all.push_back({one.worker, one.slots});
   return all;
 }
 
 }  // namespace
 
 TEST_CASE("all workers get slots before the first of them has memory for all of its slots") {
-  stage s(10, 4);
-  CHECK(told_to_scheduler(s) == std::vector<prepared>{{0, 3}, {1, 3}, {0, std::nullopt}, {1, std::nullopt}});
-  const auto given = s.supervisor.all<supervisor::partition_prepared>();
+  const stage s(10, 4);
+  CHECK(told_to_scheduler(s, 4) == std::vector<prepared>{{0, 3}, {1, 3}, {0, std::nullopt}, {1, std::nullopt}});
+  const auto given = s.supervisor.all<supervisor::partition_prepared>(2);
   REQUIRE(given.size() == 2);
   for (const auto& one : given) CHECK(one.slots.value().slots == 10);
-  for (const auto& one : s.owner.all<gpu_owner::attach_partition>())
-    CHECK(one.memory->bytes().size() == s.memory->shape().partition_bytes());
+  REQUIRE(s.attached.size() == 2);
+  for (const auto& one : s.attached) CHECK(one.memory->bytes().size() == s.memory->shape().partition_bytes());
 }
 
 TEST_CASE("a worker with few slots gets the memory of all of them at once") {
-  stage s(3, 4);
-  CHECK(told_to_scheduler(s).empty());
-  CHECK(s.supervisor.all<supervisor::partition_prepared>().size() == 2);
+  const stage s(3, 4);
+  CHECK(s.attached.size() == 2);
+  CHECK(s.supervisor.all<supervisor::partition_prepared>(2).size() == 2);
+  CHECK(told_to_scheduler(s, 0).empty());
 }
