@@ -93,7 +93,7 @@ class device_result {
   int cuda_device_ = -1;
 };
 
-/// How a job ended: ("ok", result), ("device", device_result) or (status, type, text, traceback, causes,
+/// How a job ended: ("ok", result), ("on_device", device_result) or (status, type, text, traceback, causes,
 /// attempts). Results of fewer than `copied_below` bytes are copied, so that they do not occupy slots when
 /// the caller keeps them; larger ones are read in place.
 nb::tuple outcome_of(Job& job, std::size_t copied_below) {
@@ -104,7 +104,7 @@ nb::tuple outcome_of(Job& job, std::size_t copied_below) {
                           why->attempts);
   }
   Result result = job.get();
-  if (result.on_device()) return nb::make_tuple("device", device_result(std::move(result)));
+  if (result.on_device()) return nb::make_tuple("on_device", device_result(std::move(result)));
   const auto bytes = result.bytes();
   if (bytes.size() >= copied_below) return nb::make_tuple("ok", new kept(std::move(result)));
   memory_block copy{block_cache::of_process().take(bytes.size()), bytes.size()};

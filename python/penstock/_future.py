@@ -84,16 +84,16 @@ class Future(concurrent.futures.Future[T]):
             self.set_running_or_notify_cancel()  # from now on cancel() has no effect
         self._job = None
         pool, self._pool = self._pool, None
-        if outcome[0] != "device":
+        if outcome[0] != "on_device":
             pool._life.futures.discard(self)
-        if self._gpu is not None and outcome[0] != "device":
+        if self._gpu is not None and outcome[0] != "on_device":
             self._gpu = None
             pool._life.half_done()
         try:
             if by_us:
                 self._cancelled()
                 return
-            if outcome[0] == "device":
+            if outcome[0] == "on_device":
                 self._continue_on_device(outcome[1], pool)
                 return
             try:

@@ -132,6 +132,17 @@ class PoolGpuTest(PackageTest):
             with self.assertRaisesRegex(penstock.job_too_large_error, "slot_bytes"):
                 pool.submit(numpy.zeros, 100_000, gpu=len).result(30)
 
+    def test_a_job_whose_device_is_missing_fails_with_that_reason(self):
+        try:
+            pool = self.pool(1, **{"gpu.device": "uuid:GPU-00000000-0000-0000-0000-000000000000"})
+        except penstock.error as refused:
+            self.assertIn("CUDA", str(refused))  # this build has no such kind of device
+            return
+        with pool:
+            with self.assertRaisesRegex(penstock.job_device_error, "GPU-00000000|CUDA|driver"):
+                pool.submit(int, 3, gpu=lambda three: three).result(60)
+            self.assertEqual(pool.submit(int, 3).result(60), 3)
+
     def test_with_torch_the_arrays_are_tensors_of_the_same_values(self):
         self.with_torch("""
             with penstock.Pool(1, gpu=True, control_socket=False, **{"gpu.device": device}) as pool:
