@@ -93,6 +93,14 @@ TEST_CASE("a state and a report are listed with the position that they contain")
   fs::remove_all(folder);
 }
 
+TEST_CASE("a position in a group's epoch includes what all ranks had delivered when they divided the rest") {
+  schedule::stream_state at;
+  at.start = 1200;
+  CHECK(cli::position_in_words(at) == "epoch 0, 1200 samples delivered by all ranks");
+  at.delivered = 30;
+  CHECK(cli::position_in_words(at) == "epoch 0, 1200 samples delivered by all ranks, then 30 by this one");
+}
+
 TEST_CASE("a position at the end of an epoch names that epoch") {
   schedule::stream_state at;
   CHECK(cli::position_in_words(at) == "epoch 0, 0 samples delivered");
