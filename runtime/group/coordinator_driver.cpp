@@ -115,7 +115,7 @@ void coordinator_driver::note_loss(group_event&& event, steady_time now) {
   if (known != told_.end()) {
     loss.news.text += ": " + known->how;
     told_.erase(known);
-  } else if (expects_ends_ && loss.news.text.ends_with(process_has_ended)) {
+  } else if (expects_ends_ && event.has_ended) {
     loss.until = now + told_within;
   }
   waiting_.push_back(std::move(loss));

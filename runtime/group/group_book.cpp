@@ -245,7 +245,7 @@ void group_book::gone(std::uint64_t process, const std::string& why, steady_time
     if (!s.latest || s.latest->card.process != process) continue;
     s.ended = true;
     s.vacant_from = {};
-    lose(s, why, now);
+    lose(s, why, now, true);
   }
 }
 
@@ -262,13 +262,13 @@ void group_book::held(std::uint64_t process, steady_time now) {
   }
 }
 
-void group_book::lose(place& s, const std::string& why, steady_time now) {
+void group_book::lose(place& s, const std::string& why, steady_time now, bool has_ended) {
   if (!s.present) return;
   s.present = false;
   s.cleared = false;
   s.missing_since = now;
   s.why_lost = why;
-  note(group_event::kind::lost, rank_of(s), fmt::format("{}: {}", name_of(*s.latest), why), s.latest->card.pid);
+  outbox_.push_back(group_event{group_event::kind::lost, rank_of(s), fmt::format("{}: {}", name_of(*s.latest), why), s.latest->card.pid, has_ended});
   communicator_.break_off();
   // A rank that has delivered everything has nothing left to lose.
   if (settings_.waits_for_lost || s.latest->stream_over) return;
@@ -292,8 +292,8 @@ void group_book::end(group_outcome how, std::optional<group_cause> cause) {
        view_.cause ? view_.cause->cause : std::string());
 }
 
-void group_book::note(group_event::kind what, std::uint32_t rank, std::string text, std::int32_t pid) {
-  outbox_.push_back(group_event{what, rank, std::move(text), pid});
+void group_book::note(group_event::kind what, std::uint32_t rank, std::string text) {
+  outbox_.push_back(group_event{what, rank, std::move(text)});
 }
 
 }  // namespace penstock::group

@@ -102,7 +102,8 @@ struct group_event {
   kind what = kind::joined;
   std::uint32_t rank = 0;
   std::string text{};
-  std::int32_t pid = 0;  ///< of a lost process
+  std::int32_t pid = 0;       ///< of a lost process
+  bool has_ended = false;     ///< it is lost because it is known to be gone
 };
 
 using group_command = std::variant<send_order, draw_communicator_id, group_event>;
@@ -183,10 +184,10 @@ class group_book {
   [[nodiscard]] bool fits(const member_report& report, steady_time now);
   /// An empty reason means that it must wait.
   void refuse(const member_report& report, std::string why);
-  void lose(place& s, const std::string& why, steady_time now);
+  void lose(place& s, const std::string& why, steady_time now, bool has_ended = false);
   void fail(const member_report& whose, std::string cause);
   void end(group_outcome how, std::optional<group_cause> cause);
-  void note(group_event::kind what, std::uint32_t rank, std::string text, std::int32_t pid = 0);
+  void note(group_event::kind what, std::uint32_t rank, std::string text);
   [[nodiscard]] static std::string started_twice(const member_report& one, const member_report& other);
 
   // group_decisions.cpp: what advance() decides.
