@@ -31,7 +31,7 @@ TEST_CASE("the wait for a batch with a slow sample is for that sample as far as 
   CHECK(one.sample.name == "sample 37");
 }
 
-TEST_CASE("a slow sample that nobody waited for takes no part of another batch's wait") {
+TEST_CASE("a slow sample that nobody waited for is not charged with the wait for another batch") {
   jobs::awaited_by_consumer waits;
   waits.wait(5, {}, start);
   waits.came(start + 3s);

@@ -1,75 +1,18 @@
 // The session actor gives workers their first slots before it has allocated the memory of all slots.
 #include "actors/session/session_actor.hpp"
-#include "actors/caf/caf.hpp"
-#include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/tensors.hpp"
+#include "tests/actors/support/deterministic.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <chrono>
-#include <condition_variable>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <variant>
 #include <vector>
 
 using namespace penstock;
 
 namespace {
-
-/// An actor that records its messages. The session actor sends them from its own thread, so any thread may read them.
-template <class Heard>
-class listener;
-
-template <class... Messages>
-class listener<protocol::hears<Messages...>> {
- public:
-  using handle = typename protocol::hears<Messages...>::actor;
-
-  explicit listener(actors::actor_system& system)
-      : actor(system.of_caf().spawn([log = log_]() -> typename handle::behavior_type {
-          return {[log](const Messages& message) { log->add(message); }...};
-        })) {}
-  ~listener() { actors::stop(actor); }
-  listener(const listener&) = delete;
-  listener& operator=(const listener&) = delete;
-
-  /// Waits until it has at least this many messages of the type, for 20 s at most.
-  template <class Message>
-  [[nodiscard]] std::vector<Message> all(std::size_t count) const {
-    std::unique_lock hold(log_->mutex);
-    log_->more.wait_for(hold, std::chrono::seconds(20), [&] { return log_->template of<Message>().size() >= count; });
-    return log_->template of<Message>();
-  }
-
- private:
-  struct log {
-    std::mutex mutex;
-    std::condition_variable more;
-    std::vector<std::variant<Messages...>> messages;
-
-    template <class Message>
-    void add(const Message& message) {
-      const std::lock_guard hold(mutex);
-      messages.emplace_back(message);
-      more.notify_all();
-    }
-    template <class Message>
-    [[nodiscard]] std::vector<Message> of() const {
-      std::vector<Message> found;
-      for (const auto& one : messages) {
-        if (const auto* message = std::get_if<Message>(&one)) found.push_back(*message);
-      }
-      return found;
-    }
-  };
-  std::shared_ptr<log> log_ = std::make_shared<log>();
-
- public:
-  handle actor;
-};
 
 /// Two workers describe themselves before the session actor has handled the first description.
 class stage final : session::stream_listener {
@@ -98,9 +41,9 @@ class stage final : session::stream_listener {
   actors::actor_system system_{1, protocol::local_messages};
 
  public:
-  listener<gpu_owner::heard> owner{system_};
-  listener<scheduler::heard> scheduler{system_};
-  listener<supervisor::heard> supervisor{system_};
+  testing::recorder<gpu_owner::heard> owner{system_};
+  testing::recorder<scheduler::heard> scheduler{system_};
+  testing::recorder<supervisor::heard> supervisor{system_};
   std::shared_ptr<arena::arena> memory = std::make_shared<arena::arena>(arena::arena::create().value());
   std::vector<gpu_owner::attach_partition> attached;
 

@@ -7,7 +7,10 @@
 #include "actors/protocol/local/actors.hpp"
 #include "tests/actors/support/scripted_system.hpp"
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <variant>
 #include <vector>
 
@@ -38,7 +41,7 @@ class deterministic_system {
   actors::actor_system system{script_.system()};
 };
 
-/// An actor that records the messages in the list.
+/// An actor that records the messages in the list. In a real actor system other threads send them: pass all() the number to wait for.
 template <class Heard>
 class recorder;
 
@@ -50,23 +53,40 @@ class recorder<protocol::hears<Messages...>> {
 
   explicit recorder(actors::actor_system& system)
       : actor(system.of_caf().spawn([log = log_]() -> typename handle::behavior_type {
-          return {[log](const Messages& message) { log->emplace_back(message); }...};
+          return {[log](const Messages& message) { log->add(message); }...};
         })) {}
   ~recorder() { actors::stop(actor); }
   recorder(const recorder&) = delete;
   recorder& operator=(const recorder&) = delete;
 
+  /// Those of this type. Waits until there are at least this many, for 20 s at most.
   template <class Message>
-  [[nodiscard]] std::vector<Message> all() const {
+  [[nodiscard]] std::vector<Message> all(std::size_t at_least = 0) const {
+    std::unique_lock hold(log_->mutex);
     std::vector<Message> found;
-    for (const heard& one : *log_) {
-      if (const auto* message = std::get_if<Message>(&one)) found.push_back(*message);
-    }
+    log_->more.wait_for(hold, std::chrono::seconds(20), [&] {
+      found.clear();
+      for (const heard& one : log_->messages) {
+        if (const auto* message = std::get_if<Message>(&one)) found.push_back(*message);
+      }
+      return found.size() >= at_least;
+    });
     return found;
   }
 
  private:
-  std::shared_ptr<std::vector<heard>> log_ = std::make_shared<std::vector<heard>>();
+  struct log {
+    std::mutex mutex;
+    std::condition_variable more;
+    std::vector<heard> messages;
+
+    void add(const auto& message) {
+      const std::lock_guard hold(mutex);
+      messages.emplace_back(message);
+      more.notify_all();
+    }
+  };
+  std::shared_ptr<log> log_ = std::make_shared<log>();
 
  public:
   handle actor;
