@@ -276,7 +276,7 @@ class remote_traceback(Exception):
         return f'\n"""\n{self.tb}"""'
 
 
-# Only the kinds that C++ knows have a code of their own.
+# Only the kinds that C++ knows have their own codes.
 _BY_CODE: dict[str, type[error]] = {kind.code: kind for name in __all__ if "code" in vars(kind := globals()[name])}
 
 

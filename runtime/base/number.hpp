@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-/// Nothing for text with other characters, also blanks and '+', and for a number that does not fit the type.
+/// Nothing if the text contains anything but the number, such as a blank or '+', or if the number does not fit the type.
 template <class Number>
 [[nodiscard]] std::optional<Number> whole_number(std::string_view text, int base = 10) noexcept {
   Number number{};

@@ -44,6 +44,16 @@ double sum_of(const limit_reading& r) {
   return std::accumulate(r.share.begin(), r.share.end(), 0.0);
 }
 
+/// Demanded at the beginning, and taken 1 s later.
+batch_passage first_batch() {
+  batch_passage first;
+  first.incarnation = 1;
+  first.samples = 4;
+  first.demanded = made_up_pipeline::start_ns;
+  for (nanoseconds::rep& stage : first.at) stage = made_up_pipeline::start_ns + nanoseconds(1s).count();
+  return first;
+}
+
 }  // namespace
 
 TEST_CASE("if workers use their cores, decoding is the limit") {
@@ -398,11 +408,7 @@ TEST_CASE("deaths of a worker and of the owner at the same time cost no more tha
   f.begun = made_up_pipeline::start();
   f.device_ready = true;
   f.workers = {{0, 1, true, false, true, false, {}, {}}};
-  batch_passage first;
-  first.incarnation = 1;
-  first.samples = 4;
-  first.demanded = made_up_pipeline::start_ns;
-  for (nanoseconds::rep& stage : first.at) stage = made_up_pipeline::start_ns + nanoseconds(1s).count();
+  const batch_passage first = first_batch();
   batch_passage b;
   b.position = 1;
   b.samples = 4;
@@ -426,11 +432,7 @@ TEST_CASE("the time in which the owner was suspended counts as the cost of its d
   f.begun = made_up_pipeline::start();
   f.owner_is_elsewhere = true;
   f.workers = {{0, 1, true, false, true, false, {}, {}}};
-  batch_passage first;
-  first.incarnation = 1;
-  first.samples = 4;
-  first.demanded = made_up_pipeline::start_ns;
-  for (nanoseconds::rep& stage : first.at) stage = made_up_pipeline::start_ns + nanoseconds(1s).count();
+  const batch_passage first = first_batch();
   f.passages = {first};
   const bool dies = GENERATE(true, false);
   stream_limits limits;
