@@ -4,7 +4,7 @@ set -eu
 export LC_ALL=C.UTF-8 XDG_RUNTIME_DIR=/tmp
 cd /penstock
 for compiler in cc gcc g++ clang cmake nvcc; do
-  if command -v $compiler; then echo "this tree is not bare: it has $compiler"; exit 1; fi
+  if command -v $compiler; then echo "this tree is not bare: it has $compiler, from a run without --release; remove the tree's folder and run again"; exit 1; fi
 done
 glibc=$(ldd --version | sed -n '1s/.* //p')
 
