@@ -92,20 +92,21 @@ class job_runner::described_room final : public JobCall::room {
   void describe(std::string_view work) override {
     if (!has_forked()) runner_.notes_.describe(work, clock::now());
   }
-  /// Without a look for a fork, which would take longer than the rest: a child that goes on loading samples names them, too.
-  void sample(std::uint64_t index, std::string_view name) override { runner_.notes_.sample(index, name, clock::now()); }
+  void sample(std::uint64_t index, std::string_view name) override {
+    if (!has_forked()) runner_.notes_.sample(index, name, clock::now());
+  }
   JobCall::slow_load slow_samples() override { return has_forked() ? JobCall::slow_load() : runner_.notes_.slow_samples(clock::now()); }
 
  private:
   /// Whether the function has forked, and this is the child.
-  [[nodiscard]] bool has_forked() const { return ::getpid() != runner_.process_; }
+  [[nodiscard]] bool has_forked() const { return runner_.process_.left(); }
 
   job_runner& runner_;
   current_lease& lease_;
 };
 
 job_runner::job_runner(const job_context& context)
-    : context_(context), arguments_(context.parcels), notes_(context.flight), process_(::getpid()) {
+    : context_(context), arguments_(context.parcels), notes_(context.flight) {
   if (cuda_.found()) why_ = child::cuda_text(context_.me.worker, {});
 }
 
@@ -236,7 +237,7 @@ job_runner::ending job_runner::call(const arena::job_reading& job, std::span<con
     how.how = row_state::failed;
     how.error = thrown();
   }
-  if (::getpid() != process_) {
+  if (process_.left()) {
     // This is a child that the function forked and that returned from the function. It must not touch
     // anything that the session sees.
     static_cast<void>(

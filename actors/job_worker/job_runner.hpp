@@ -20,6 +20,7 @@
 #include "actors/protocol/parcels.hpp"
 #include "runtime/arena/arena.hpp"
 #include "runtime/arena/flight_recorder.hpp"
+#include "runtime/base/home_process.hpp"
 
 #include <penstock/job.hpp>
 
@@ -88,7 +89,7 @@ class job_runner {
   argument_parcels arguments_;
   work_notes notes_;
   child::cuda_watch cuda_{child::cuda_watch::sign::initialised};
-  pid_t process_;
+  const home_process process_;
   std::uint64_t unsettled_ = 0;  // the job after which settings are not restored yet; 0: none
   std::string why_;
 };

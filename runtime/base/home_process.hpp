@@ -1,30 +1,34 @@
 // Tells whether an object is used in the process that made it or in a forked child, where its threads do not
-// exist and its locks may be held forever. Used by sessions, pools, groups, and the handles that they give out.
+// exist and its locks may be held forever. Used by sessions, pools, groups, the handles that they give out, and
+// workers that run jobs.
 #pragma once
 
-#include <penstock/error.hpp>
-
 #include <sys/types.h>
-#include <unistd.h>
 
-#include <string>
+#include <atomic>
 #include <string_view>
 
 namespace penstock {
 
-/// Each query costs one getpid. pthread_atfork would miss clone() and libraries loaded later.
+/// A query costs one load: the process keeps its id in a page that the kernel clears in each child
+/// (MADV_WIPEONFORK). Children of clone() are recognised, too; pthread_atfork would miss them. A child that shares
+/// its parent's memory (vfork) counts as the parent.
 class home_process {
  public:
-  [[nodiscard]] bool left() const noexcept { return ::getpid() != pid_; }
+  /// Throws std::bad_alloc.
+  home_process();
+
+  [[nodiscard]] bool left() const noexcept { return here_->load(std::memory_order_relaxed) != pid_; }
   /// Throws error (errc::usage) in a forked child. `what`: the kind of object, for the message.
   void require(std::string_view what) const {
-    if (!left()) return;
-    throw error({errc::usage,
-                 "this " + std::string(what) + " belongs to process " + std::to_string(pid_) + ", from which this one was forked", 0});
+    if (left()) refuse(what);
   }
 
  private:
-  const pid_t pid_ = ::getpid();
+  [[noreturn]] void refuse(std::string_view what) const;
+
+  pid_t pid_;
+  const std::atomic<pid_t>* here_;  // the id of the process that reads it; 0 in a child that has made no home_process yet
 };
 
 }  // namespace penstock

@@ -1,0 +1,40 @@
+#include "runtime/base/home_process.hpp"
+
+#include <penstock/error.hpp>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <new>
+#include <string>
+
+namespace penstock {
+namespace {
+
+static_assert(std::atomic<pid_t>::is_always_lock_free);
+
+/// Throws std::bad_alloc without memory for a page.
+std::atomic<pid_t>& mark_of_this_process() {
+  static std::atomic<pid_t>* const mark = [] {
+    const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    void* const page = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED || ::madvise(page, bytes, MADV_WIPEONFORK) != 0) throw std::bad_alloc();
+    return new (page) std::atomic<pid_t>(0);
+  }();
+  return *mark;
+}
+
+}  // namespace
+
+home_process::home_process() : pid_(::getpid()) {
+  std::atomic<pid_t>& mark = mark_of_this_process();
+  mark.store(pid_, std::memory_order_relaxed);
+  here_ = &mark;
+}
+
+void home_process::refuse(std::string_view what) const {
+  throw error({errc::usage,
+               "this " + std::string(what) + " belongs to process " + std::to_string(pid_) + ", from which this one was forked", 0});
+}
+
+}  // namespace penstock
