@@ -57,14 +57,6 @@ result<open_file> open_for_reading(const std::string& path) {
   return made;
 }
 
-result<unique_fd> open_listed(const std::string& path, std::uint64_t bytes) {
-  auto opened = open_for_reading(path);
-  if (!opened) return tl::unexpected(std::move(opened.error()));
-  if (opened->bytes != bytes)
-    return refuse(errc::io, "has {} bytes, but had {} when it was listed", opened->bytes, bytes);
-  return std::move(opened->fd);
-}
-
 result<void> read_exactly(int fd, std::uint64_t at, std::span<std::byte> into) {
   const read_part got = read_at(fd, at, into);
   if (got.error != 0) return refuse_os(errc::io, got.error, "cannot be read");

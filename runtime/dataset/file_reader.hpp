@@ -37,9 +37,6 @@ struct open_file {
 /// anything but a regular file.
 result<open_file> open_for_reading(const std::string& path);
 
-/// The same for a file that had `bytes` when it was listed. Refuses (errc::io) a file whose size has changed.
-result<unique_fd> open_listed(const std::string& path, std::uint64_t bytes);
-
 /// Fills `into` from byte `at` of a file. Refuses (errc::io) a failed read, with errno, and a file that ends too early.
 result<void> read_exactly(int fd, std::uint64_t at, std::span<std::byte> into);
 
