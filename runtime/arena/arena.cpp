@@ -109,8 +109,8 @@ result<slots_view> slots_view::map(int fd, const geometry& shape, std::uint32_t 
                   "the arena has {} bytes and the seals {:#x}, but the session announced {} sealed bytes",
                   facts.st_size, ::fcntl(fd, F_GET_SEALS), shape.bytes());
   }
-  // First map the whole range without access, then each slot over it: the remaining pages are the guard
-  // pages.
+  // First reserve the whole range without access, then map each
+  // slot over it. The pages left over are the guard pages.
   void* range =
       ::mmap(nullptr, shape.partition_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED)

@@ -19,8 +19,8 @@ namespace penstock::arena {
 /// after the first worker has described the dataset. Not thread-safe.
 class arena {
  public:
-  /// An empty memfd, close-on-exec. `node`: the memory node that reserve() prefers. Refuses (errc::system) when the kernel
-  /// does.
+  /// An empty memfd, close-on-exec. `node`: the memory node that
+  /// reserve() prefers. Fails with errc::system if the kernel refuses.
   static result<arena> create(std::optional<int> node = {});
 
   /// Sets the size and seals it: the file can no longer shrink or grow, so touching a mapping never raises
@@ -31,7 +31,7 @@ class arena {
   /// Allocates the pages of slots, so that writing them later cannot fail. Takes about 0.3 s per GiB.
   /// Idempotent.
   result<void> reserve(const slot_range& slots);
-  /// The same for all slots of a partition.
+  /// Allocates the pages of all slots of a partition.
   result<void> reserve(std::uint32_t partition) { return reserve({partition, 0, shape_.slots}); }
 
   [[nodiscard]] int fd() const noexcept { return file_.get(); }

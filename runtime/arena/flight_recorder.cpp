@@ -21,11 +21,11 @@ struct flight_page {
   std::atomic<std::uint64_t> samples_done{0};
   std::atomic<std::uint64_t> rss_bytes{0};
   std::atomic<std::int32_t> thread{0};
-  // Written before `word` is released, so a reader that sees the word sees its name. While the worker lives,
-  // a reader may see the next name half written; it is used only in messages.
+  // Written before the release store to `word`, so a reader that sees the word also sees its name. While the worker
+  // lives, a reader may see the next name half written; it is used only in messages.
   std::atomic<std::int64_t> since_ns{0};  // steady clock, shared by all processes
   std::atomic<std::int64_t> limit_ns{0};
-  std::atomic<std::int64_t> waited_ns{0};       // without the wait in progress
+  std::atomic<std::int64_t> waited_ns{0};       // excludes the wait in progress
   std::atomic<std::int64_t> waits_since_ns{0};  // 0: not waiting
   std::atomic<std::int64_t> reads_since_ns{0};  // 0: not reading
   std::atomic<std::uint32_t> name_bytes{0};
@@ -97,8 +97,8 @@ result<flight_recorders> flight_recorders::create(std::uint32_t workers) {
 
 namespace {
 
-/// The time limit of the work in the word that was read. 0 if the worker has moved on: that work did not exceed its
-/// limit. A reader that loads the next work's limit also sees that the word has changed (publish).
+/// The time limit of the work in `word`. Returns 0 if the worker has moved on, because that work then stayed
+/// within its limit. A reader that loads the next work's limit also sees that the word has changed (publish).
 nanoseconds limit_of(const flight_page& p, const flight_reading& seen) {
   if (seen.state.at != phase::loading) return nanoseconds(0);
   const nanoseconds limit(p.limit_ns.load(std::memory_order_acquire));
@@ -151,7 +151,7 @@ flight_reading flight_recorders::read(std::uint32_t worker) const {
   now.thread = p.thread.load(std::memory_order_relaxed);
   now.rss_bytes = p.rss_bytes.load(std::memory_order_relaxed);
   now.samples_done = p.samples_done.load(std::memory_order_relaxed);
-  // Read in this order, a wait that ends meanwhile may be missed, but is never counted twice: see wait_ends().
+  // With this order of reads, a wait that ends meanwhile may be missed, but is never counted twice: see wait_ends().
   now.waited = nanoseconds(p.waited_ns.load(std::memory_order_acquire));
   if (const std::int64_t since = p.waits_since_ns.load(std::memory_order_relaxed); since != 0)
     now.waits_since = steady_time(nanoseconds(since));

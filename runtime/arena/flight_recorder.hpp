@@ -19,10 +19,10 @@ namespace penstock::arena {
 enum class phase : std::uint8_t {
   idle,       ///< waiting for a lease; a death in this phase is not blamed on a sample
   setup,      ///< Dataset::setup
-  loading,    ///< Dataset::load of the row's sample, or the function of the row's job
-  checking,   ///< after the sample or job: whether it loaded CUDA, and what else it changed
-  collating,  ///< Dataset::collate; the row is the last one of the batch
-  opening,    ///< the worker program's factory makes the dataset
+  loading,    ///< in Dataset::load of the row's sample, or in the function of the row's job
+  checking,   ///< checking whether the sample or job loaded CUDA, and what else it changed
+  collating,  ///< in Dataset::collate; the row is the last one of the batch
+  opening,    ///< the worker program's factory is making the dataset
   describing  ///< Dataset::describe
 };
 [[nodiscard]] std::string_view name_of(phase p) noexcept;
@@ -35,7 +35,7 @@ enum class phase : std::uint8_t {
 struct flight_state {
   phase at = phase::idle;
   std::uint32_t slot = 0;        ///< below 2^10
-  std::uint32_t row = 0;         ///< below 2^22; among the lease's samples
+  std::uint32_t row = 0;         ///< index among the lease's samples, below 2^22
   std::uint32_t generation = 0;  ///< <= generation_mask
 
   bool operator==(const flight_state&) const = default;
@@ -52,7 +52,7 @@ struct flight_sample {
 
 /// A copy of a worker's page at one moment.
 struct flight_reading {
-  std::uint64_t word = 0;  ///< compare two of these to see progress
+  std::uint64_t word = 0;  ///< a change between two looks means progress
   flight_state state;
   std::uint64_t heartbeats = 0;
   std::uint64_t samples_done = 0;
@@ -63,7 +63,7 @@ struct flight_reading {
   steady_time since{};          ///< when that sample was started; meaningless when idle
   std::optional<steady_time> named_since{};  ///< when this name was published: later than `since` if the job has renamed
                                              ///< itself; empty when idle or for a worker on another machine
-  nanoseconds limit{0};         ///< time limit of this sample or job; 0: none of its own. Only while loading.
+  nanoseconds limit{0};         ///< this sample's or job's own time limit; 0: none. Only while loading.
   nanoseconds waited{0};        ///< total of finished waits for work
   std::optional<steady_time> waits_since{};  ///< the wait in progress
   std::optional<steady_time> reads_since{};  ///< the read from storage in progress, as of the last heartbeat
@@ -73,7 +73,7 @@ struct flight_reading {
   [[nodiscard]] nanoseconds waited_until(steady_time now) const noexcept;
 };
 
-/// The page itself. Lives in shared memory: only lock-free atomics and bytes.
+/// The page itself. It lives in shared memory, so it consists of lock-free atomics and bytes only.
 struct flight_page;
 
 /// The session's side: all pages.
@@ -85,7 +85,7 @@ class flight_recorders {
   [[nodiscard]] flight_reading read(std::uint32_t worker) const;
   /// Call before a new incarnation is started, so that no record of the old one is attributed to it.
   void clear(std::uint32_t worker);
-  /// Copies into a page what was read of a worker on another machine. Each page has one writing thread.
+  /// Fills a page with a view received from a worker on another machine. Only one thread may write to a page.
   void mirror(std::uint32_t worker, const flight_reading& seen);
 
  private:
@@ -107,10 +107,10 @@ class flight_writer {
   /// job gets another name now.
   void publish(const flight_state& state, std::string_view sample_name, nanoseconds limit = nanoseconds(0),
                steady_time since = std::chrono::steady_clock::now(), std::optional<steady_time> named_since = {}) noexcept;
-  /// The same for a sample. `now`: the current time, if the caller has it already.
+  /// Publishes a sample. `now`: the current time, if the caller has it already.
   void publish(const flight_state& state, std::string_view sample_name, const flight_sample& sample,
                steady_time now = std::chrono::steady_clock::now()) noexcept;
-  /// Same sample, new phase.
+  /// The same sample enters another phase.
   void publish(phase at) noexcept;
   /// Call between leases: the worker is idle.
   void rest() noexcept;

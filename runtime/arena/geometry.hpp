@@ -14,12 +14,12 @@
 
 namespace penstock::arena {
 
-inline constexpr std::uint64_t page_bytes = 4096;  // x86-64; checked against sysconf where memory is mapped
+inline constexpr std::uint64_t page_bytes = 4096;  // that of x86-64; checked against sysconf before memory is mapped
 
 struct geometry {
   std::uint64_t slot_bytes = 0;  ///< bytes that a batch may use
   std::uint32_t slots = 0;       ///< per partition
-  std::uint32_t partitions = 0;  ///< one per worker place, and one for the sacrificial worker
+  std::uint32_t partitions = 0;  ///< one per worker place, including the sacrificial worker's
 
   [[nodiscard]] constexpr std::uint64_t slot_mapped_bytes() const { return round_up(slot_bytes, page_bytes); }
   [[nodiscard]] constexpr std::uint64_t slot_stride() const { return slot_mapped_bytes() + page_bytes; }

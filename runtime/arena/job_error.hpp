@@ -30,8 +30,8 @@ struct job_exception_text {
 /// further, the traceback first. Empty if not even the lengths fit.
 [[nodiscard]] std::vector<std::byte> as_bytes(const job_exception_text& from, std::size_t room);
 
-/// Refuses (errc::protocol) bytes that as_bytes() would not write. Empty input means that there was no room for the
-/// error.
+/// Refuses (errc::protocol) bytes that as_bytes() cannot have
+/// written. Empty input means that there was no room for the error.
 [[nodiscard]] result<job_exception_text> job_exception_from(std::span<const std::byte> bytes);
 
 }  // namespace penstock::arena

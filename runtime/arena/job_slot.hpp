@@ -55,9 +55,9 @@ struct job_reading {
   std::uint64_t argument_offset = 0;
   std::uint64_t argument_bytes = 0;
   std::uint64_t result_offset = 0;
-  std::uint64_t result_bytes = 0;  ///< for a failed or too_large row: size of the error (job_error.hpp)
+  std::uint64_t result_bytes = 0;  ///< if the row is failed or too_large: the size of its error (job_error.hpp)
   steady_time begun{};             ///< meaningless while waiting
-  nanoseconds busy{0};             ///< run time; only of finished rows
+  nanoseconds busy{0};             ///< run time; only for finished rows
 };
 
 /// Size of the guard word, which follows each result directly, without alignment.
@@ -69,7 +69,7 @@ inline constexpr std::uint64_t job_guard_bytes = 8;
 /// Bytes that a lease with these arguments takes before the first result. An argument in a memfd counts 0.
 [[nodiscard]] std::uint64_t job_bytes_before_results(std::span<const std::uint64_t> argument_bytes) noexcept;
 
-/// The offset of the argument after one of `bytes` bytes. The first argument follows the table
+/// The offset of the argument that follows one of `bytes` bytes. The first argument follows the table
 /// (job_table_bytes).
 [[nodiscard]] std::uint64_t job_next_argument(std::uint64_t argument_offset, std::uint64_t bytes) noexcept;
 

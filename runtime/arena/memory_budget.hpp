@@ -18,7 +18,7 @@ struct memory_need {
   std::uint64_t file_bytes = 0;      ///< size of the arena's file, holes included
   std::uint64_t mapped_bytes = 0;    ///< address space in this process
   std::string explanation;           ///< how the number is computed: "4 workers x 3 slots x 18.4 MiB"
-  std::string remedy;                ///< what to lower
+  std::string remedy;                ///< what the user can lower
 };
 
 /// One upper bound on memory and where it comes from.

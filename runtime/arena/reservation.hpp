@@ -1,4 +1,4 @@
-// In which order slots get their memory. A partition's first slots get it at once, so that its worker can begin; the
+// The order in which slots get their memory. A partition's first slots get it at once, so that its worker can begin; the
 // others follow in parts, because allocating them takes 0.3 s per GiB. Pure; used by the session actor.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace penstock::arena {
 struct slot_range {
   std::uint32_t partition = 0;
   std::uint32_t first = 0;
-  std::uint32_t end = 0;  ///< after the last one
+  std::uint32_t end = 0;  ///< one past the last slot
 
   bool operator==(const slot_range&) const = default;
 };
@@ -35,7 +35,7 @@ class reservation {
     return first;
   }
 
-  /// The next part of the partition that began first; none: all partitions that began have their memory.
+  /// The next part of the partition that began first. Empty if all partitions that began have their memory.
   [[nodiscard]] std::optional<slot_range> next() {
     if (rest_.empty()) return std::nullopt;
     slot_range& rest = rest_.front();
@@ -45,7 +45,7 @@ class reservation {
     return part;
   }
 
-  /// With it, the partition has all its memory.
+  /// Whether the partition has all its memory once it has this part.
   [[nodiscard]] bool is_last(const slot_range& part) const { return part.end == shape_.slots; }
 
  private:

@@ -24,7 +24,7 @@ constexpr std::array<std::int64_t, 15> bounds_ns{10'000,        30'000,         
                                                  3'000'000,     10'000'000,     30'000'000,     100'000'000,   300'000'000,
                                                  1'000'000'000, 3'000'000'000,  10'000'000'000, 30'000'000'000, 100'000'000'000};
 
-/// By the number of bits in a time: the bucket of the shortest such time.
+/// Maps the number of bits in a time to the bucket of the shortest time with that many bits.
 constexpr auto first_bucket = [] {
   std::array<std::uint8_t, 64> buckets{};
   for (std::size_t bits = 1; bits < buckets.size(); ++bits) {
@@ -33,7 +33,7 @@ constexpr auto first_bucket = [] {
   return buckets;
 }();
 
-/// Without a search, because the GPU owner's thread calls it for every span of every batch.
+/// Does not search, because the GPU owner's thread calls it for every span of every batch.
 std::size_t bucket_of(std::int64_t ns) noexcept {
   const std::size_t bucket = first_bucket[static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(ns)))];
   return bucket < bounds_ns.size() && ns > bounds_ns[bucket] ? bucket + 1 : bucket;
@@ -43,7 +43,7 @@ std::int64_t as_ns(steady_time when) noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
 }
 
-/// Only one thread writes, so a locked addition is not needed.
+/// Only one thread writes, so no atomic addition is needed.
 template <class Number>
 void add(std::atomic<Number>& to, Number more) noexcept {
   to.store(to.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
@@ -213,7 +213,7 @@ std::vector<batch_passage> batch_times::released_after(std::uint64_t number, std
     if (ring_[i].number.load(std::memory_order_acquire) <= number) continue;
     if (auto b = read(ring_[i]); b && b->number > number) found.push_back(*b);
   }
-  // In strict order, only the place where the ring begins is out of order.
+  // The ring is in strict order except where it wraps around.
   std::ranges::rotate(found, std::ranges::is_sorted_until(found, {}, &batch_passage::number));
   if (!std::ranges::is_sorted(found, {}, &batch_passage::number)) std::ranges::sort(found, {}, &batch_passage::number);
   if (found.size() > limit) found.resize(limit);

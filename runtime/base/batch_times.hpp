@@ -1,6 +1,6 @@
 // When each batch reached each stage: a bounded ring, written by the scheduler and the GPU owner, read by
 // `penstock trace`, `top` and the metrics. A timestamp costs one store, and takes no
-// lock. It also keeps the slowest samples, which takes a lock for each of a batch's slowest ones.
+// lock. It also keeps the slowest samples; recording one takes a lock.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -47,11 +47,11 @@ struct batch_passage {
   std::int64_t demanded = 0;    ///< when the consumer asked for it, on the same clock; 0: not (yet) known
   std::int64_t reading_ns = 0;  ///< the part of its load spent waiting for storage
   std::int64_t slow_ns = 0;     ///< how much longer than usual its slow samples took
-  std::int64_t slowest_ns = 0;  ///< how long its slowest sample took; 0: not worth naming
+  std::int64_t slowest_ns = 0;  ///< how long its slowest sample took; 0: no sample was slow
   std::uint64_t slowest = 0;    ///< that sample
 
   [[nodiscard]] std::int64_t time_of(batch_stage s) const noexcept { return at[static_cast<std::size_t>(s)]; }
-  /// The last stage with a timestamp.
+  /// The last stage that has a timestamp.
   [[nodiscard]] batch_stage reached() const noexcept;
 };
 
@@ -94,13 +94,14 @@ class batch_times {
   /// Records when the batch reached a stage. Ignored if the batch has left the ring. Call each stage from one
   /// thread; different stages may use different threads. `released` must come last.
   void note(stream_position position, batch_stage stage, steady_time when) noexcept;
-  /// The worker's report arrived. Limits its times to what is possible, and returns how long the batch took, limited in the same way.
+  /// The worker's report arrived. Clamps its times to what is possible. Returns how long the batch took, clamped in
+  /// the same way.
   nanoseconds note_loaded(stream_position position, const load_times& times, steady_time when) noexcept;
   /// One of the slowest samples of a batch. Takes a lock.
   void note_sample(const timed_sample& sample, std::uint32_t worker, steady_time when) { slowest_.note(sample, worker, when); }
   /// The consumer asked for the batch that it got. Call before `taken`, from the same thread.
   void note_demanded(stream_position position, steady_time when) noexcept;
-  /// For a seek: drops the batches in flight. Call from the thread that calls lease().
+  /// Drops the batches in flight, for a seek. Call from the thread that calls lease().
   void forget() noexcept;
   /// How often forget() was called.
   [[nodiscard]] std::uint64_t seeks() const noexcept { return seeks_.load(std::memory_order_acquire); }

@@ -1,5 +1,5 @@
 // What a worker of a data loader is doing, as _loading.py describes it: "sample 37", "batch at position 8 of epoch 0", "dataset setup",
-// "collate_fn, with the samples [4, 5]". Words for it in log, status and stall.
+// "collate_fn, with the samples [4, 5]". Log, status and stall reports show it.
 #pragma once
 
 #include "runtime/base/number.hpp"

@@ -14,8 +14,8 @@ namespace penstock {
 
 }  // namespace penstock
 
-/// PENSTOCK_CHECK(slot < slots, "slot {} of {}", slot, slots): the format is evaluated only when the check
-/// fails.
+/// PENSTOCK_CHECK(slot < slots, "slot {} of {}", slot, slots):
+/// formats the message only if the check fails.
 #define PENSTOCK_CHECK(condition, ...)                                                           \
   do {                                                                                           \
     if (!(condition)) [[unlikely]]                                                               \

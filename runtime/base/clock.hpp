@@ -1,4 +1,4 @@
-// Points in time for decisions. Pure cores take them as arguments; only actors and OS code read the clock.
+// Points in time, as used in decisions. Pure cores take them as arguments; only actors and OS code read the clock.
 #pragma once
 
 #include <chrono>

@@ -12,7 +12,7 @@ namespace penstock {
 [[nodiscard]] inline std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
-/// Forms the regular plural.
+/// Only regular plurals.
 [[nodiscard]] inline std::string counted(std::uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }

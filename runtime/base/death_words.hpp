@@ -27,18 +27,20 @@ template <class Death>
 
 /// Stands for the sender of a signal that the session did not send, if nothing identifies it.
 inline constexpr std::string_view unknown_sender = "sent by another process or by its own code";
-/// The reason for a death by such a signal. `details`: "no OOM kill was counted"; may be empty.
+/// The reason for a death by a signal that the session did not send. `details`: "no OOM kill was counted"; may be empty.
 [[nodiscard]] inline std::string reason_of_sent_signal(std::string_view details) {
   return fmt::format("{}, not by the session{}{}", unknown_sender, details.empty() ? "" : "; ", details);
 }
 
-/// Who sent the signal that ended a process, without details: "sent by penstock chaos". `reason`: that of its death. Empty if the signal
-/// was not sent, but raised by a fault. In that case the work in hand caused the death; after a sent signal, the cause is unknown.
+/// Who sent the signal that ended a process, without details: "sent by penstock chaos". `reason`: the reason for its
+/// death. Empty if the signal was not sent, but raised by a fault. In that case the work in hand caused the death;
+/// after a sent signal, the cause is unknown.
 [[nodiscard]] inline std::string_view sender_in(bool ended_by_signal, std::string_view reason) {
   return ended_by_signal ? reason.substr(0, reason.find(", not by ")) : std::string_view();
 }
 
-/// A cause of death as the list of a bad sample's or job's deaths has it: "SIGSEGV", "SIGKILL (sent by penstock chaos)".
+/// A cause of death, as shown in the list of a bad sample's or job's deaths: "SIGSEGV", "SIGKILL (sent by penstock
+/// chaos)".
 [[nodiscard]] inline std::string cause_with_sender(std::string_view cause, std::string_view sender) {
   return sender.empty() ? std::string(cause) : fmt::format("{} ({})", cause, sender);
 }
@@ -46,7 +48,7 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
   return cause.find(" (sent by ") != std::string_view::npos;
 }
 
-/// Equal causes in a row are written once: "SIGSEGV, 2 x SIGABRT".
+/// Consecutive equal causes are counted: "SIGSEGV, 2 x SIGABRT".
 [[nodiscard]] inline std::string causes_in_words(const std::vector<std::string>& causes) {
   std::string text;
   for (auto from = causes.begin(); from != causes.end();) {
@@ -59,8 +61,8 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
   return text;
 }
 
-/// How a sample or job is related to these deaths: "it killed 3 workers", or "3 workers died while loading it" if a signal was sent to
-/// one of them.
+/// What a sample or job has to do with these deaths: "it killed 3 workers", or "3 workers died while loading it" if a
+/// signal was sent to one of them.
 [[nodiscard]] inline std::string deaths_over_work(std::string_view it, const std::vector<std::string>& causes, std::uint64_t deaths,
                                                   work_kind kind = work_kind::samples) {
   if (std::ranges::none_of(causes, has_sender)) return fmt::format("{} killed {}", it, counted(deaths, "worker"));
@@ -98,7 +100,7 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
   return fmt::format("{}:{}", counted(hung.hangs.size(), "time"), text);
 }
 
-/// The same, and what helps: for work that is being tried again.
+/// The same list, followed by advice: for work that is being tried again.
 [[nodiscard]] inline std::string hangs_and_way_out(const hung_work& hung, work_kind kind) {
   const std::string_view way_out = way_out_of_hangs(kind, std::ranges::any_of(hung.hangs, &hung_work::hang::timed_out));
   return fmt::format("{}{}{}", hangs_in_words(hung), way_out.empty() ? "" : "; ", way_out);

@@ -1,5 +1,5 @@
-// A JPEG in a slot, for the device to decode: the header of a row of a tensor of role `encoded`. Written by the picture
-// pipeline in a worker, read by the device.
+// The header of a JPEG that the device decodes: it begins each row of a tensor with role `encoded`. Written by the
+// picture pipeline in a worker, read by the device.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct encoded_picture {
   std::uint32_t reserved = 0;
 };
 
-/// The size of a row: the header, then the file. Workers decode larger files.
+/// The size of a row: the header, then the file. Workers decode files that do not fit.
 inline constexpr std::uint32_t encoded_row_bytes = 192U << 10U;
 inline constexpr std::uint32_t encoded_file_bytes_max = encoded_row_bytes - sizeof(encoded_picture);
 /// Workers also decode pictures beyond these limits: device memory is allocated once, for the largest picture allowed, and the device's

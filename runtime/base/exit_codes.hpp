@@ -1,5 +1,5 @@
-// The exit codes of penstock's processes. Children of a session (penstock-worker, penstock-gpu, programs that
-// call worker_main) exit with the codes of the second half, which the supervisor interprets. The command line
+// The exit codes of penstock's processes. Children of a session (penstock-worker, penstock-gpu, programs
+// that call worker_main) use the second half of the codes, which the supervisor interprets. The command line
 // uses `configuration` and its own codes (tools/penstock/output.hpp). docs: `penstock help exit-codes`,
 // docs/semantics/ (rule D20).
 #pragma once
@@ -7,7 +7,7 @@
 namespace penstock::exit_codes {
 
 inline constexpr int finished = 0;  ///< stopped on request, or had nothing left to do
-inline constexpr int failed = 1;    ///< anything without its own code
+inline constexpr int failed = 1;    ///< any failure without its own code
 
 // From sysexits.h, where the meaning fits.
 inline constexpr int temporary = 75;      ///< a new process may succeed; restarts of an owner do not count (rule D18)
@@ -27,7 +27,7 @@ inline constexpr int refused = 7;
 /// The child exited between clone and exec: it never ran its program. Seen only by spawn().
 inline constexpr int not_executed = 127;
 
-/// Whether a restarted child would exit the same way: the run then fails with the child's own reason.
+/// Whether a restarted child would exit the same way. If so, the run fails with the child's own reason.
 [[nodiscard]] constexpr bool is_permanent(int code) noexcept {
   return code == permission || code == configuration || code == protocol;
 }

@@ -5,7 +5,7 @@
 namespace penstock {
 
 void unique_fd::reset(int fd) noexcept {
-  // EINTR is not retried: on Linux the descriptor is gone either way.
+  // Do not retry after EINTR: Linux has closed the descriptor even then.
   if (fd_ >= 0) ::close(fd_);
   fd_ = fd;
 }

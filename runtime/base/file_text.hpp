@@ -1,4 +1,4 @@
-// Reads small files whole.
+// Reads small files as a whole.
 #pragma once
 
 #include <filesystem>

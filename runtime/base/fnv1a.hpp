@@ -1,5 +1,5 @@
-// A hash with the same value in every build and on every host, for names derived from other names. Not
-// cryptographic: do not use it for anything worth forging.
+// A hash with the same value in every build and on every host, for names derived from
+// other names. Not cryptographic: do not use it where someone could gain from a collision.
 #pragma once
 
 #include <cstdint>

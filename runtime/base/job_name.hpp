@@ -1,4 +1,5 @@
-// What a pool's worker is doing, as a text: "thumbnail (job 17)". The worker writes it (job_runner), the pool reads it.
+// The text that says what a pool's worker is doing: "thumbnail (job 17)". The worker writes it (job_runner), the pool
+// reads it.
 #pragma once
 
 #include "runtime/base/number.hpp"
@@ -14,7 +15,7 @@ struct named_job {
   std::uint64_t job = 0;
 };
 
-/// Empty if this is not the name of a job.
+/// Empty if the text is not the name of a job.
 [[nodiscard]] inline std::optional<named_job> job_named(std::string_view name) {
   constexpr std::string_view before_number = " (job ";
   const std::size_t end = name.rfind(before_number);

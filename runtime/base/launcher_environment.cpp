@@ -15,7 +15,7 @@ namespace {
 struct launcher {
   std::string name;  // for people
   std::string rank, size, local_rank, local_size, starts;
-  std::vector<std::string> job;  // the first one that is set, followed by the others
+  std::vector<std::string> job;  // the values of those that are set, joined
   std::string also{};            // must be set too
   std::string each{};            // set only in each rank; without it the program may run once for all
   bool one_at_a_time = false;    // as in launcher_place
@@ -47,7 +47,7 @@ const std::array<launcher, 6>& launchers() {
        "OMPI_COMM_WORLD_LOCAL_SIZE",
        {},
        {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
-      // srun sets PMI_RANK for some MPIs as well, but not this one.
+      // srun also sets PMI_RANK for some MPIs, but never MPI_LOCALRANKID.
       {"mpiexec (Hydra)",
        "PMI_RANK",
        "PMI_SIZE",
@@ -64,7 +64,7 @@ const std::array<launcher, 6>& launchers() {
        "SLURM_RESTART_COUNT",
        {"SLURM_JOB_ID", "SLURM_STEP_ID"},
        {},
-       "SLURM_STEP_ID"},  // a batch script also has the variables above, and runs once
+       "SLURM_STEP_ID"},  // a batch script also has the variables above, but runs only once
       {"Kubernetes",
        "JOB_COMPLETION_INDEX",
        "WORLD_SIZE",

@@ -21,11 +21,11 @@
 
 namespace penstock {
 
-/// Looks a variable up; empty: it is not set.
+/// Looks up a variable. Empty if it is not set.
 using variable_lookup = std::function<std::optional<std::string>(const std::string& name)>;
 
 struct launcher_place {
-  std::string launcher;  ///< "torchrun", "srun", ...; for people
+  std::string launcher;  ///< "torchrun", "srun", ...; for messages
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
   std::optional<std::uint32_t> local_rank{};
@@ -35,7 +35,7 @@ struct launcher_place {
                                                     ///< starts the next
   /// False: this may be a script that runs once for all ranks and also has their variables.
   bool runs_in_each_rank = true;
-  std::string job{};                  ///< distinguishes groups of one user; empty: nothing does
+  std::string job{};                  ///< tells groups of one user apart; empty: the launcher sets nothing that does
   std::string rank_variable{};        ///< the variable with the rank
   std::string size_variable{};        ///< the variable with the world size
   std::string local_rank_variable{};  ///< the variable that would have the local rank

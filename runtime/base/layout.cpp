@@ -59,7 +59,7 @@ result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t
   for (tensor_place& place : layout.tensors) {
     if (place.spec.length != length_rule::exact) place.lengths = lengths++;
   }
-  // Small rows first: the unused part of a short batch is then almost entirely after its last used byte. Encoded
+  // Small rows come first. Then nearly all of the unused space of a short batch is after its last used byte. Encoded
   // pictures come last: they are not copied with the others.
   std::vector<std::size_t> order(layout.tensors.size());
   std::iota(order.begin(), order.end(), 0);

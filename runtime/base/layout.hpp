@@ -26,7 +26,7 @@ struct tensor_place {
   [[nodiscard]] std::uint64_t entry_bytes() const noexcept { return row_bytes / spec.shape.front(); }
 };
 
-/// Suits DMA and vector loads; costs at most 255 bytes per tensor.
+/// Suits DMA and vector loads. Wastes at most 255 bytes per tensor.
 inline constexpr std::uint64_t layout_alignment = 256;
 
 struct batch_layout {

@@ -48,7 +48,7 @@ int line_file::cut(std::uint64_t bytes) {
   return 0;
 }
 
-/// False if the file does not end with `written`.
+/// Returns false if the file does not end with `written`.
 bool line_file::take_back(std::string_view written) const {
   struct stat facts {};
   return last_bytes(fd(), written.size()) == written && ::fstat(fd(), &facts) == 0 &&

@@ -1,4 +1,4 @@
-// Appends lines to a file; neither a full disk nor a crash leaves a garbled line. Used for every append-only
+// Appends lines to a file so that neither a full disk nor a crash leaves a garbled line. Used for every append-only
 // file of lines: the journal sink, the journal and the job log of `penstock map`, the quarantine.
 #pragma once
 

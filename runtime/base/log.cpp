@@ -51,11 +51,11 @@ constexpr int patience_ms = 100;
 
 class stderr_gate {
  public:
-  /// False: the line is dropped, and counted.
+  /// Returns false if the line is dropped; it is then counted.
   bool opens() {
     pollfd out{STDERR_FILENO, POLLOUT, 0};
     const bool blocked = blocked_.load(std::memory_order_relaxed);
-    // If stderr is closed or broken, the write itself fails at once.
+    // If stderr is closed or broken, do not wait: the write fails at once.
     const bool ready = ::poll(&out, 1, blocked ? 0 : patience_ms) != 0;
     blocked_.store(!ready, std::memory_order_relaxed);
     if (!ready) dropped_.fetch_add(1, std::memory_order_relaxed);

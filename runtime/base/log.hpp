@@ -17,7 +17,7 @@ enum class level { debug, info, warn, error, off };
 void set_level(level lowest);
 [[nodiscard]] level current_level() noexcept;
 
-/// From now on receives every line that passes the level; an empty function restores stderr.
+/// The function that receives every line that passes the level from now on. An empty function restores stderr.
 using sink = std::function<void(level, std::string_view part, std::string_view line)>;
 void set_sink(sink taker);
 

@@ -41,15 +41,15 @@ struct file_range {
 };
 
 /// Maps a range of a file for reading and writing, shared with other mappings. The descriptor may be
-/// closed afterwards. Empty with errno set when the kernel refuses.
+/// closed afterwards. Empty, with errno set, if the kernel refuses.
 [[nodiscard]] mapping map_shared(int fd, file_range range) noexcept;
-/// Maps a range of a file for reading. Private, because before Linux 6.7 a memory file sealed against writing
-/// could not be mapped shared at all. Empty with errno set when the kernel refuses.
+/// Maps a range of a file for reading. The mapping is private, because before Linux 6.7 a memory file
+/// sealed against writing could not be mapped shared at all. Empty, with errno set, if the kernel refuses.
 [[nodiscard]] mapping map_read_only(int fd, file_range range) noexcept;
 /// Maps a range of a file, sealed or not, copy-on-write: a page that is written to becomes private to this
-/// mapping. Empty with errno set when the kernel refuses.
+/// mapping. Empty, with errno set, if the kernel refuses.
 [[nodiscard]] mapping map_copy_on_write(int fd, file_range range) noexcept;
-/// Zeroed private memory. Empty with errno set when the kernel refuses.
+/// Zeroed private memory. Empty, with errno set, if the kernel refuses.
 [[nodiscard]] mapping map_anonymous(std::size_t bytes) noexcept;
 
 /// What sealing a memory file makes permanent, for every holder of its descriptor.
@@ -59,8 +59,8 @@ enum class seal { size, size_and_contents };
 /// message (errc::system): "creating the arena: ...".
 result<unique_fd> create_memory_file(const char* name, std::string_view what);
 
-/// Cannot be undone. Once the size is sealed, touching a mapping never raises SIGBUS. Refuses (errc::system)
-/// when the kernel does, for example because the contents are mapped writable.
+/// Cannot be undone. Once the size is sealed, touching a mapping never raises SIGBUS. Fails with
+/// errc::system if the kernel refuses, for example because the contents are mapped writable.
 result<void> seal_memory_file(int fd, seal how, std::string_view what);
 
 /// Whether a descriptor is a memory file with at least this seal. False for anything else.

@@ -23,10 +23,10 @@ enum class member_kind : std::uint8_t {
 struct member_choice {
   std::string tensor;
   member_kind kind = member_kind::bytes;
-  std::vector<std::string> extensions;  ///< in lower case; the first that a sample has is taken
+  std::vector<std::string> extensions;  ///< in lower case; the first one that a sample has is used
 };
 
-/// Decided by the last part of the extension: "seg.png" is a picture.
+/// The last part of the extension decides: "seg.png" is a picture.
 member_kind kind_of_extension(std::string_view extension) noexcept;
 
 /// Parses one entry: extensions separated by ';', ignoring blanks around them and a leading dot. Refuses (errc::config)
@@ -34,11 +34,11 @@ member_kind kind_of_extension(std::string_view extension) noexcept;
 /// of letters, digits and '_'. The message's second line says what to do instead.
 result<member_choice> parse_member_choice(std::string_view tensor, std::string_view extensions);
 
-/// All entries in the order of their names; image and label if there are none. Refuses like parse_member_choice.
+/// All entries in the order of their names; image and label if there are none. Refuses what parse_member_choice refuses.
 result<std::vector<member_choice>> member_choices(const string_map& members);
 
-/// The member whose number is a sample's class: that of the tensor 'label', otherwise the only number. Null if that leaves
-/// the choice open.
+/// The member whose number is a sample's class: that of the tensor 'label', otherwise
+/// the only number. Null if there is no 'label' and not exactly one number.
 const member_choice* class_among(const std::vector<member_choice>& choices) noexcept;
 
 }  // namespace penstock

@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-/// Nothing if the text contains anything but the number, such as a blank or '+', or if the number does not fit the type.
+/// Empty if the text contains anything but the number, such as a blank or '+', or if the number does not fit the type.
 template <class Number>
 [[nodiscard]] std::optional<Number> whole_number(std::string_view text, int base = 10) noexcept {
   Number number{};

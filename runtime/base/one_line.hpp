@@ -1,4 +1,4 @@
-// Texts of several lines, such as an exception's, as one line that is safe to show: for tables, events and labels.
+// Joins a text of several lines, such as an exception's, into one line that is safe to show in tables, events and labels.
 #pragma once
 
 #include "runtime/base/text.hpp"
@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-/// As printable(): "first; second"; of more than three lines "first ... last".
+/// Escapes like printable(). Gives "first; second", and for more than three lines "first ... last".
 [[nodiscard]] inline std::string one_line(std::string_view raw) {
   constexpr std::string_view blanks = " \t\r";
   constexpr std::size_t shown_whole = 3;

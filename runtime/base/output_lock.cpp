@@ -19,7 +19,7 @@
 namespace penstock {
 namespace {
 
-// A further try is needed only when another run has removed the file since the last one.
+// Another try is needed only if another run has removed the file since the previous one.
 constexpr int lock_tries = 100;
 
 std::optional<pid_t> holder_of(int fd) {
@@ -47,7 +47,7 @@ bool is_still_there(const std::string& path, int fd) {
          by_path.st_dev == by_fd.st_dev;
 }
 
-/// Two names of a file, one of them a link, share a lock. Empty: no regular file can be there.
+/// A link and the file that it points to share a lock. Empty if no regular file can be there.
 std::string lock_file_of(const std::string& path) {
   if (path.empty()) return {};
   std::error_code unknown;
@@ -72,7 +72,7 @@ std::optional<pid_t> lock_holder_in(std::string_view proc_locks, const locked_fi
   const std::string place = fmt::format("{:02x}:{:02x}:{}", file.major, file.minor, file.inode);
   std::istringstream lines{std::string(proc_locks)};
   for (std::string line; std::getline(lines, line);) {
-    // "3: FLOCK  ADVISORY  WRITE 4711 fe:00:10977574 0 EOF"; a process that waits has "->" behind the number.
+    // "3: FLOCK  ADVISORY  WRITE 4711 fe:00:10977574 0 EOF"; the line of a waiting process has "->" after the number.
     std::istringstream words(line);
     std::string number, kind, rule, access, pid, at;
     if (!(words >> number >> kind >> rule >> access >> pid >> at) || kind == "->" || at != place) continue;
@@ -105,7 +105,7 @@ output_lock& output_lock::operator=(output_lock&& other) noexcept {
 output_lock::~output_lock() {
   if (!fd_ || owner_ != ::getpid()) return;  // a forked child: the lock is its parent's
   struct stat facts {};
-  // Before unlocking: afterwards another run may have locked it. A file that is not empty is not ours.
+  // Remove it before unlocking: afterwards another run may have locked it. A file that is not empty is not ours.
   if (!file_.empty() && is_still_there(file_, fd_.get()) && ::fstat(fd_.get(), &facts) == 0 && facts.st_size == 0) ::unlink(file_.c_str());
   ::flock(fd_.get(), LOCK_UN);  // forked children share the lock
 }

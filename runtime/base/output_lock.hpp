@@ -15,7 +15,7 @@
 
 namespace penstock {
 
-/// Which file a lock is on, as /proc/locks spells it.
+/// The file that a lock is on, as /proc/locks spells it.
 struct locked_file {
   unsigned major = 0;
   unsigned minor = 0;
@@ -29,8 +29,8 @@ struct locked_file {
 /// file systems have no locks; runs there work without one.
 [[nodiscard]] result<void> lock_output(int fd, std::string_view what);
 
-/// An advisory lock that ends with the object, or with the process even if it is killed. Programs that this process
-/// executes do not inherit it; children that it forks keep it after a SIGKILL of this process. Readers need no
+/// An advisory lock that is released with the object, or when the process ends, even by a kill. Programs that this
+/// process executes do not inherit it; children that it forks keep it after a SIGKILL of this process. Readers need no
 /// lock.
 class output_lock {
  public:
@@ -51,7 +51,7 @@ class output_lock {
   output_lock(unique_fd fd, std::string file);
 
   unique_fd fd_;
-  std::string file_;  // to remove at the end; empty: none
+  std::string file_;  // the file to remove at the end; empty: none
   pid_t owner_ = 0;
 };
 

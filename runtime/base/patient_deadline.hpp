@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-/// How often a thread that waits for up to `limit` should look: eight times, and at least every `longest`.
+/// How often a thread that waits for up to `limit` should check: eight times, and at least every `longest`.
 [[nodiscard]] constexpr nanoseconds look_interval(nanoseconds limit, nanoseconds longest) {
   return std::clamp<nanoseconds>(limit / 8, std::chrono::milliseconds(1), longest);
 }
@@ -24,7 +24,7 @@ class patient_deadline {
   constexpr patient_deadline(nanoseconds limit, nanoseconds look_every)
       : limit_(limit), counted_a_look_max_(2 * look_every) {}
 
-  /// Restarts the timeout: what is watched has started or made progress.
+  /// Restarts the timeout, because the watched work has started or made progress.
   constexpr void restart(steady_time now) {
     counted_ = nanoseconds(0);
     looked_ = now;

@@ -35,7 +35,7 @@ template <class Future>
   return comes_within(at_most, [&](nanoseconds turn) { return answer.wait_for(turn) == std::future_status::ready; });
 }
 
-/// As changed.wait_for(hold, at_most, done).
+/// Like changed.wait_for(hold, at_most, done).
 template <class Done>
 [[nodiscard]] bool is_done_within(std::condition_variable& changed, std::unique_lock<std::mutex>& hold, nanoseconds at_most, Done done) {
   return comes_within(at_most, [&](nanoseconds turn) { return changed.wait_for(hold, turn, done); });

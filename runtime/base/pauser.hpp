@@ -1,4 +1,4 @@
-// Who paused or resumed a session. Decided by whoever passes the request on; shown in words by status, why and events.
+// Who paused or resumed a session. Set by the code that passes the request on; status, why and events show it in words.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ enum class pauser : std::uint8_t {
   operator_,
   program,   ///< that embeds the session
   headroom,  ///< `penstock headroom`, in whose process the session runs
-  group,     ///< of the session: it only resumes
+  group,     ///< in the session; it only resumes
 };
 
 inline constexpr std::array pausers_in_words{
@@ -24,11 +24,11 @@ inline constexpr std::array pausers_in_words{
     std::pair{pauser::group, std::string_view("its group, which stops")},
 };
 
-/// As `paused_by` of status has it.
+/// The text of `paused_by` in status.
 [[nodiscard]] constexpr std::string_view words_of(pauser who) {
   return std::ranges::find(pausers_in_words, who, [](const auto& one) { return one.first; })->second;
 }
-/// The reverse. Empty: the words are those of another version.
+/// The reverse. Empty if another version wrote the text.
 [[nodiscard]] constexpr std::optional<pauser> pauser_of(std::string_view words) {
   const auto* const found = std::ranges::find(pausers_in_words, words, [](const auto& one) { return one.second; });
   return found == pausers_in_words.end() ? std::nullopt : std::optional(found->first);

@@ -16,7 +16,7 @@ constexpr std::string_view own_files = "/penstock/_";
 
 /// `File "data.py", line 12, in load` as "data.py:12, in load"; empty for other lines.
 std::string frame_of(std::string_view line) {
-  const std::size_t name = line.find_first_not_of(" |");  // the bar: in a group of exceptions
+  const std::size_t name = line.find_first_not_of(" |");  // the bar is printed within a group of exceptions
   if (name == 0 || name == std::string_view::npos || !line.substr(name).starts_with(file_mark)) return "";
   line.remove_prefix(name + file_mark.size());
   const std::size_t end = line.find(line_mark);
@@ -30,7 +30,7 @@ std::string frame_of(std::string_view line) {
   return frame;
 }
 
-/// Shortens a frame from the left: its end says where in the file.
+/// Shortens a frame from the left, because its end gives the line and the function.
 std::string bounded_frame(const std::string& frame) {
   std::string shown = printable(frame);
   if (shown.size() <= raised_frame_bytes_max) return shown;

@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-/// Bounds of a raised_exception: it is kept for each failed sample.
+/// Limits the size of a raised_exception, because one is kept for each failed sample.
 inline constexpr std::size_t raised_frames_max = 10;
 inline constexpr std::size_t raised_frame_bytes_max = 200;
 inline constexpr std::size_t raised_message_bytes_max = 500;

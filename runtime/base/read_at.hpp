@@ -8,12 +8,12 @@
 namespace penstock {
 
 struct read_part {
-  std::size_t bytes = 0;  ///< fewer than wanted with error 0: the file ends there
-  int error = 0;          ///< errno of the call that failed after them; 0: none did
+  std::size_t bytes = 0;  ///< fewer than requested, with error 0: the file ends there
+  int error = 0;          ///< errno of the call that failed after them; 0: no call failed
 };
 
-/// Reads from byte `at` of the file until `into` is full, the file ends or a call fails. Leaves the file's
-/// position alone.
+/// Reads from byte `at` of the file until `into` is full, the
+/// file ends or a call fails. Does not move the file's position.
 [[nodiscard]] read_part read_at(int fd, std::uint64_t at, std::span<std::byte> into) noexcept;
 
 }  // namespace penstock

@@ -20,7 +20,7 @@ class timed_read {
   steady_time began_;
 };
 
-/// All finished reads of this process.
+/// The total time of this process's finished reads.
 [[nodiscard]] nanoseconds time_spent_reading() noexcept;
 /// When the newest read in progress began. Empty: none is in progress.
 [[nodiscard]] std::optional<steady_time> reads_since() noexcept;

@@ -5,7 +5,7 @@
 
 namespace penstock {
 
-/// Whether it begins with s3://, http:// or https://.
+/// Whether the path begins with s3://, http:// or https://.
 constexpr bool is_url(std::string_view path) noexcept {
   return path.starts_with("s3://") || path.starts_with("http://") || path.starts_with("https://");
 }

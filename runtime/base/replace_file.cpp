@@ -17,13 +17,13 @@
 namespace penstock {
 namespace {
 
-constexpr mode_t mode_of_new_files = 0666;  // less the umask
+constexpr mode_t mode_of_new_files = 0666;  // the umask applies
 
-// Names left over from killed processes with the same pid; more than this many are implausible.
+// Killed processes with the same pid may have left files of these names. More than this many are implausible.
 constexpr int names_tried = 100;
 
 struct replaced {
-  std::string path;             // no symbolic link
+  std::string path;             // not a symbolic link
   std::optional<mode_t> keeps;  // permissions of the existing file
 };
 

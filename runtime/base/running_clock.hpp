@@ -15,8 +15,8 @@ class running_clock {
   constexpr running_clock(steady_time now, nanoseconds look_every)
       : counted_a_look_max_(2 * look_every), looked_(now), ran_(now) {}
 
-  /// Call on every event. Returns the running time so far. Of the time since the last look, at most two
-  /// intervals count: during the rest the process did not run.
+  /// Call on every event. Returns the running time so far. At most two intervals count
+  /// of the time since the previous call: during the rest the process was not running.
   constexpr steady_time look(steady_time now) {
     const nanoseconds passed = std::max<nanoseconds>(now - looked_, nanoseconds(0));
     const nanoseconds counted = std::min(passed, counted_a_look_max_);
@@ -25,7 +25,7 @@ class running_clock {
     stood_still_ += passed - counted;
     return ran_;
   }
-  /// As of the last look.
+  /// The running time at the last look().
   [[nodiscard]] constexpr steady_time ran() const noexcept { return ran_; }
   /// The total time that was not counted.
   [[nodiscard]] constexpr nanoseconds stood_still() const noexcept { return stood_still_; }

@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-/// Replaces the number of a data loader's sample whose index is not a number; its name identifies it.
+/// Replaces the number of a data loader's sample whose index is not a number. Its name identifies the sample.
 inline constexpr std::uint64_t not_numbered = ~std::uint64_t{0};
 
 [[nodiscard]] inline std::string default_sample_name(std::uint64_t sample) {
@@ -22,7 +22,7 @@ inline constexpr std::uint64_t not_numbered = ~std::uint64_t{0};
   if (!name.empty() && name != text) text += fmt::format(" ({})", name);
   return text;
 }
-/// For a name without its number: "sample 'cats/tom.jpg'"; a default name stays as it is.
+/// For a name whose number is unknown: "sample 'cats/tom.jpg'". A default name stays as it is.
 [[nodiscard]] inline std::string sample_for_people(std::string_view name) {
   constexpr std::string_view start = "sample ";
   const bool is_default = name.size() > start.size() && name.starts_with(start) &&

@@ -9,7 +9,7 @@
 namespace penstock {
 namespace {
 
-/// Programs with sanitizers cannot prefer the library's own symbols.
+/// Sanitizers do not support RTLD_DEEPBIND, which prefers the library's own symbols.
 int flags_for(shared_library::symbols which) {
   constexpr int usual = RTLD_NOW | RTLD_LOCAL;
   const bool sanitized =

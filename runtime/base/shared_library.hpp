@@ -10,10 +10,10 @@ class shared_library {
  public:
   enum class symbols {
     as_found,
-    own_first,  ///< prefers its own functions to the program's functions of the same names
+    own_first,  ///< the library prefers its own functions to the program's functions of the same names
   };
 
-  /// `file`: a path, or a name that the dynamic loader looks up. It stays loaded.
+  /// `file`: a path, or a name that the dynamic loader looks up. The library stays loaded.
   explicit shared_library(const std::string& file, symbols which = symbols::as_found);
   /// Stands for a library that could not be opened.
   static shared_library missing(std::string trouble);

@@ -1,4 +1,4 @@
-// Words as a POSIX shell reads them, for commands that people paste or another shell runs.
+// Quotes words for a POSIX shell, in commands that people paste or that a remote shell runs.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-/// In single quotes, if a shell would otherwise read something else.
+/// Puts the word in single quotes if a shell would otherwise change it.
 [[nodiscard]] std::string shell_word(std::string_view word);
 /// Separated by spaces.
 [[nodiscard]] std::string shell_words(std::span<const std::string> words);

@@ -1,5 +1,5 @@
-// The slowest samples. A worker finds those of each batch, and the session keeps the slowest of the last minutes, which
-// `penstock why` and `describe` show.
+// The slowest samples. A worker finds the slowest samples of each batch. The
+// session keeps the slowest of the last minutes for `penstock why` and `describe`.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -29,31 +29,32 @@ struct timed_sample {
 /// A worker's times. Pure; not thread-safe.
 class sample_times {
  public:
-  static constexpr std::size_t named_max = 3;                             ///< of each batch
-  static constexpr nanoseconds named_from = std::chrono::milliseconds(1);  ///< faster samples are never named
+  static constexpr std::size_t named_max = 3;                             ///< per batch
+  static constexpr nanoseconds named_from = std::chrono::milliseconds(1);  ///< faster samples are never reported
 
   void note(std::uint64_t index, const std::string& name, nanoseconds took);
 
   struct of_batch {
     std::vector<timed_sample> slowest;  ///< the slowest first
     nanoseconds slow{0};                ///< how much longer than usual its slow samples took together
-    nanoseconds usual{0};               ///< how long a sample usually takes; 0: not needed, because none took long
+    nanoseconds usual{0};               ///< how long a sample usually takes; 0: not computed, because none took long
   };
-  /// The batch is complete: what was noted since the last call. The usual time is the median of this worker's last samples.
+  /// The batch is complete. Returns what was noted since the last call. The usual time is the median of this worker's
+  /// last samples.
   [[nodiscard]] of_batch take();
 
  private:
   static constexpr std::size_t recent_max = 64;
 
-  std::deque<nanoseconds> recent_;  // of earlier batches, too
-  std::vector<nanoseconds> batch_;  // those of this batch that may be slow
+  std::deque<nanoseconds> recent_;  // includes earlier batches
+  std::vector<nanoseconds> batch_;  // samples of this batch that may be slow
   std::vector<timed_sample> slowest_;
 };
 
 struct slow_sample {
-  timed_sample sample;  ///< with the longest time that it took
+  timed_sample sample;  ///< with its longest time
   std::uint32_t worker = 0;
-  std::uint32_t times = 1;  ///< how often it took at least half as long
+  std::uint32_t times = 1;  ///< how many times it took at least half as long
   steady_time when{};       ///< when it last did
 };
 
@@ -74,7 +75,7 @@ class slowest_samples {
   static constexpr nanoseconds memory = std::chrono::minutes(5);
 
   void note(const timed_sample& sample, std::uint32_t worker, steady_time now);
-  /// Those of the last minutes, the slowest first.
+  /// The slow samples of the last minutes, the slowest first.
   [[nodiscard]] std::vector<slow_sample> at(steady_time now) const;
 
  private:

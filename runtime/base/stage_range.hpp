@@ -1,4 +1,4 @@
-// NVTX ranges: make the stages of a batch visible by name in Nsight Systems. Used by every stage;
+// NVTX ranges, which show the stages of a batch by name in Nsight Systems. Used by every stage;
 // docs/operating.md lists the names.
 #pragma once
 

@@ -21,16 +21,16 @@ namespace penstock {
 
 /// The part of an epoch that one rank delivers.
 struct epoch_share {
-  std::uint64_t start = 0;  ///< position in the epoch's order; the samples from here on are divided among the ranks
+  std::uint64_t start = 0;  ///< where in the epoch's order it begins; the ranks divide the samples from here on
   /// The number of its first batch. An epoch entered in the middle has fewer batches, but its last batch has
   /// the usual number, so stream positions need no special case.
   std::uint64_t first_batch = 0;
   std::uint64_t expected = 0;  ///< samples when nothing fails
-  std::uint64_t padded = 0;    ///< how many of these are repeats, which give all ranks the same number
+  std::uint64_t padded = 0;    ///< how many of these are repeats, added so that all ranks have equally many samples
   bool operator==(const epoch_share&) const = default;
 };
 
-/// All epochs are alike, except for at most one: the epoch in which a group's state was resumed.
+/// All epochs have the same shape, except for at most one: the epoch in which a group's state was resumed.
 struct stream_shape {
   std::uint64_t batches_per_epoch = 0;
   epoch_share usual;

@@ -13,7 +13,7 @@ namespace penstock {
 
 namespace {
 
-constexpr std::size_t line_bytes = 64;  // stores that fill a whole line are written together
+constexpr std::size_t line_bytes = 64;  // stores that fill a cache line are written to memory together
 
 void stream_line(std::byte* to, const std::byte* from) noexcept {
   const auto* const source = reinterpret_cast<const __m128i*>(from);
@@ -39,7 +39,7 @@ void streaming_copy(std::span<std::byte> to, std::span<const std::byte> from) no
   for (; from.size() - done >= line_bytes; done += line_bytes)
     stream_line(to.data() + done, from.data() + done);
   std::memcpy(to.data() + done, from.data() + done, from.size() - done);
-  _mm_sfence();  // otherwise such stores are not ordered before later ones
+  _mm_sfence();  // without the fence, these stores are not ordered before later ones
 }
 
 #else

@@ -15,7 +15,7 @@ std::string printable(std::string_view raw) {
   while (!raw.empty()) {
     const std::size_t length = utf8_length(raw);
     const auto lead = static_cast<std::uint8_t>(raw.front());
-    // C0, DEL and C1 (U+0080..U+009F, in UTF-8 c2 80..c2 9f) move cursors and change colours.
+    // Control characters can move the cursor and change colours: C0, DEL, and C1 (U+0080..U+009F, in UTF-8 c2 80..c2 9f).
     const bool control = lead < 0x20 || lead == 0x7f ||
                          (length == 2 && lead == 0xc2 && static_cast<std::uint8_t>(raw[1]) < 0xa0);
     if (length == 0 || control) {
@@ -39,7 +39,7 @@ std::string shortened(std::string_view text, std::size_t limit) {
 }
 
 std::size_t edit_distance(std::string_view from, std::string_view to) {
-  // Optimal string alignment: three rows of the usual table.
+  // Optimal string alignment; keeps only three rows of the usual table.
   std::vector<std::size_t> before(to.size() + 1);
   std::vector<std::size_t> above(to.size() + 1);
   std::vector<std::size_t> row(to.size() + 1);

@@ -37,7 +37,7 @@ std::string thrown_type() {
   const std::unique_ptr<char, void (*)(void*)> name(
       abi::__cxa_demangle(type->name(), nullptr, nullptr, &status), std::free);
   std::string text = status == 0 ? name.get() : type->name();
-  // The exception of std::throw_with_nested() derives from the type that its caller named.
+  // std::throw_with_nested() throws a type derived from the one that its caller named.
   constexpr std::string_view nested = "std::_Nested_exception<";
   if (text.starts_with(nested) && text.ends_with('>'))
     text = text.substr(nested.size(), text.size() - nested.size() - 1);

@@ -11,8 +11,8 @@ namespace penstock {
 /// The type of the current exception as C++ spells it: "std::out_of_range". Call it inside a handler.
 [[nodiscard]] std::string thrown_type();
 
-/// "std::out_of_range: map::at". Omits the type where it says nothing: for std::runtime_error and penstock's
-/// own exceptions, whose text is written for people. Call it inside a handler.
+/// "std::out_of_range: map::at". Omits the type where it adds nothing: for std::runtime_error,
+/// and for penstock's own exceptions, whose text is written for people. Call it inside a handler.
 [[nodiscard]] std::string thrown_text();
 
 /// "what: why" without repetition: users' texts often contain the text of their cause, or already say what was being done.

@@ -16,7 +16,7 @@ inline constexpr std::uint64_t GiB = 1024 * MiB;
 
 using std::chrono::nanoseconds;
 
-/// Rounds up to a multiple of `step` (a power of two is not required; step > 0).
+/// Rounds up to a multiple of `step`, which must be > 0 but need not be a power of two.
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t step) noexcept {
   return (value + step - 1) / step * step;
 }
@@ -25,7 +25,7 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t step) noexce
 /// Refuses a bare number, a negative one, an unknown unit and anything beyond 2^63 - 1 bytes.
 result<std::uint64_t> parse_bytes(std::string_view text);
 
-/// "250ms", "1.5s", "10m", "2h", "100us", "5ns", "1d". Refuses like parse_bytes.
+/// "250ms", "1.5s", "10m", "2h", "100us", "5ns", "1d". Refuses what parse_bytes refuses.
 result<nanoseconds> parse_duration(std::string_view text);
 
 /// "64 MiB", "1.5 GiB", "812 B": three significant digits at most, binary units.

@@ -1,5 +1,5 @@
-// What several folders do with UNIX sockets: abstract names, which no file system knows and the kernel frees when their process ends,
-// and descriptors in a message.
+// Helpers for UNIX sockets: abstract names, which are not in the file system and
+// which the kernel frees when their process ends, and descriptors in a message.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -22,7 +22,7 @@ class abstract_address {
   explicit abstract_address(std::string_view name) {
     address_.sun_family = AF_UNIX;
     const std::size_t length = std::min(name.size(), sizeof address_.sun_path - 1);
-    std::memcpy(address_.sun_path + 1, name.data(), length);  // after a zero byte: it is not a file
+    std::memcpy(address_.sun_path + 1, name.data(), length);  // a leading zero byte makes the name abstract
     size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
   }
 

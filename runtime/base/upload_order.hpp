@@ -18,17 +18,17 @@ struct job_upload {
   std::uint64_t bytes = 0;             ///< size of the result; 0 is valid
   std::uint32_t program = no_program;  ///< its index in [jobs] programs, sorted by name
   bool kept = false;                   ///< the buffer goes to the caller
-  std::string function;                ///< the function that made it; for people
+  std::string function;                ///< the function that made it; for messages
 };
 
 struct upload_order {
   std::uint64_t upload = 0;  ///< identifies it in acknowledgements; increasing, never reused
   std::uint64_t era = 0;     ///< how many owners had been lost when this was ordered
   std::uint64_t seek_number =
-      0;  ///< the session's, when this was ordered: batches of earlier seeks are dropped
-  stream_position position = 0;  ///< the batch's; for a job's result, the job's number
+      0;  ///< the session's seek when this was ordered: batches of earlier seeks are dropped
+  stream_position position = 0;  ///< the batch's position; for a job's result, the job's number
   std::uint64_t epoch = 0;
-  std::uint64_t sequence = 0;  ///< of the batch within its epoch
+  std::uint64_t sequence = 0;  ///< the batch's index within its epoch
   std::uint32_t partition = 0;
   std::uint32_t slot = 0;
   std::vector<std::uint64_t> samples;  ///< of the rows, in order

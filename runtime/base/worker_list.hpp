@@ -1,4 +1,4 @@
-// Lists the existing workers, at the end of a message that says that a worker does not exist. Used by the control
+// Lists the existing workers, for the end of a message about a worker that does not exist. Used by the control
 // socket and the CLI.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What a worker is doing at one moment. Read once for both the limits (telemetry) and the tuning (supervision).
+// What a worker is doing at one moment. Read once and used twice: for the limits (telemetry) and for the tuning
+// (supervision).
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -12,7 +13,7 @@ struct remote_times {
   nanoseconds cpu{0};        ///< of its working thread, like core_wait
   nanoseconds core_wait{0};
   nanoseconds receiving{0};  ///< time in which its batches or results were on their way here
-  bool rests = false;        ///< now: the transfer in progress has taken longer than loading the next batch takes
+  bool rests = false;        ///< whether the transfer in progress has already taken longer than loading the next batch takes
 };
 
 /// Times are running totals of the worker's working thread; samples are those of this incarnation.
@@ -20,11 +21,11 @@ struct worker_look {
   std::uint32_t id = 0;
   std::uint32_t incarnation = 0;
   bool ready = false;
-  bool starts = false;  ///< it is starting, or waits for its restart
-  bool busy = false;    ///< it is working on a sample or job
+  bool starts = false;  ///< the worker is starting, or waits for its restart
+  bool busy = false;    ///< the worker has a sample or job in progress
   bool reads = false;   ///< a read from storage is in progress
   nanoseconds cpu{0};
-  nanoseconds core_wait{0};  ///< time in which it could run but had no core
+  nanoseconds core_wait{0};  ///< time in which its thread was ready to run but had no core
   std::uint64_t samples = 0;
   bool remote = false;       ///< on a loader host
   nanoseconds receiving{0};  ///< if remote: time in which its batches were on their way here

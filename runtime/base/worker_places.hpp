@@ -1,5 +1,6 @@
-// The numbers of worker places, in this order: local loaders, the sacrificial worker, workers on other machines. Used by
-// everything that has one entry for each place: arena, flight recorders, leases, the owner's partitions.
+// How worker places are numbered: first the local loaders, then the sacrificial worker, then workers on other
+// machines. Used by everything that has one entry for each place: arena, flight recorders, leases, the owner's
+// partitions.
 #pragma once
 
 #include <penstock/config.hpp>

@@ -13,7 +13,7 @@ namespace penstock {
 inline constexpr std::uint32_t slots_at_least = 3;
 inline constexpr std::uint32_t slots_at_most = 8;
 inline constexpr std::uint64_t automatic_slot_bytes = 8 * MiB;
-inline constexpr std::uint32_t slots_max = 1024;  // as many as a flight mark has room for
+inline constexpr std::uint32_t slots_max = 1024;  // the most that fit in a flight mark
 
 /// [loader] slots_per_worker = "auto": as many as fit in 8 MiB, 3 to 8 (rule M9). Small batches load faster than messages
 /// arrive, so workers with few slots would wait. For large batches, more slots would only cost memory.
@@ -32,7 +32,7 @@ inline constexpr std::uint32_t slots_max = 1024;  // as many as a flight mark ha
   return std::min(slots_for_batches(loader, slot_bytes) + (loader.hedge ? 1U : 0U), slots_max);
 }
 
-/// No worker has more: for bounds that are needed before the size of a slot is known.
+/// The most slots that a worker can have, for bounds that are needed before the size of a slot is known.
 [[nodiscard]] inline std::uint32_t most_slots_of_a_worker(const loader_config& loader) noexcept {
   return slots_of_a_worker(loader, 0);
 }

@@ -14,7 +14,7 @@ written_part write_what_fits(int fd, std::span<const std::byte> bytes) noexcept 
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) {
       pollfd room{fd, POLLOUT, 0};
-      static_cast<void>(::poll(&room, 1, -1));  // write() reports what is wrong
+      static_cast<void>(::poll(&room, 1, -1));  // if poll() failed, write() reports why
       continue;
     }
     if (written < 0) return {done, errno};

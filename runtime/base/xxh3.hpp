@@ -1,4 +1,5 @@
-// The digest of batches, blocks and lines: XXH3 with 64 bits and seed 0, as XXH3_64bits() of xxhash.h computes it.
+// Computes the digest of batches, blocks and lines: XXH3 with 64 bits and seed 0, as XXH3_64bits() of xxhash.h
+// computes it.
 #pragma once
 
 #include <array>

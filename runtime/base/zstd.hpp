@@ -18,15 +18,16 @@ class zstd_codec {
   zstd_codec(zstd_codec&& other) noexcept;
   zstd_codec& operator=(zstd_codec&& other) noexcept;
 
-  /// The largest frame that this many bytes can become.
+  /// The largest possible frame for this many bytes.
   [[nodiscard]] static std::size_t bound(std::size_t bytes) noexcept { return bytes + bytes / 256 + 1024; }
-  /// Returns how much of `to` it has filled; 0: the frame does not fit.
+  /// Returns the number of bytes written to `to`; 0 if the frame does not fit.
   std::size_t compress(std::span<const std::byte> bytes, std::span<std::byte> to, int level);
-  /// Returns how much of `to` it has filled. Refuses (errc::io), in zstd's words, a damaged frame, and one that needs more room.
+  /// Returns the number of bytes written to `to`. Refuses (errc::io, with zstd's message) a damaged frame, and one
+  /// that needs more room.
   result<std::size_t> decompress(std::span<const std::byte> frame, std::span<std::byte> to);
 
  private:
-  // As in zstd.h, whose functions have kept these types since zstd 1.0.
+  // The types of zstd.h, unchanged since zstd 1.0.
   struct functions {
     void* (*make_compressor)() = nullptr;
     void* (*make_decompressor)() = nullptr;
@@ -40,7 +41,7 @@ class zstd_codec {
   explicit zstd_codec(const functions& with) noexcept : with_(with) {}
 
   functions with_;
-  void* compressor_ = nullptr;  // made when first needed: most users need one of the two
+  void* compressor_ = nullptr;  // made when first needed, because most users need only one of the two
   void* decompressor_ = nullptr;
 };
 

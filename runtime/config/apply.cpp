@@ -41,7 +41,7 @@ class applier {
     references.variables = into_.values.vars;
     for (const std::string& path : into_.broken) {
       if (path.starts_with("vars.")) references.broken_variables.insert(path.substr(5));
-      // [vars] itself is not a table.
+      // [vars] has no keys of its own to check.
       if (path == variables_key) references.all_variables_known = false;
     }
     for (const std::string& name : references.broken_variables) references.variables.erase(name);

@@ -11,7 +11,7 @@
 
 namespace penstock::config_file {
 
-/// The place of the value in effect.
+/// Where the effective value is written.
 struct value_place {
   span key;
   span value;
@@ -20,7 +20,7 @@ struct value_place {
 struct applied {
   penstock::config values;
   std::map<std::string, value_place> places;  ///< by path: keys, entries of maps, "dataset.faults[2].sample"
-  std::map<std::string, span> tables;         ///< names of tables, where they were written last
+  std::map<std::string, span> tables;         ///< names of tables, at their last place in the texts
   std::set<std::string> broken;  ///< keys with a wrong value: follow-up errors about them are suppressed
 };
 

@@ -20,8 +20,8 @@ bool is_broken(const applied& made, const std::string& path) {
   return false;
 }
 
-/// Whether a mistake in [[datasets]] has left the config without its datasets. Rules would then ask for [dataset], which
-/// is not missing.
+/// Whether a mistake in [[datasets]] has left the config without its
+/// datasets. Rules would then ask for a [dataset] that nobody left out.
 bool lacks_mixture(const applied& made) {
   return made.broken.contains("datasets");
 }
@@ -41,8 +41,8 @@ std::string parent_of(const std::string& path) {
   return dot == std::string::npos ? std::string() : path.substr(0, dot);
 }
 
-/// The place to point at for a missing key: the value that requires it, else its table, else the beginning of
-/// the file.
+/// The place to show for a missing key: the value that requires
+/// it, else its table, else the beginning of the file.
 span place_of_missing(const applied& made, const contradiction& rule, const source& main) {
   if (const auto asking = place_of(made, rule.other)) return asking->value;
   const std::string parent = parent_of(rule.key);
@@ -113,13 +113,13 @@ void complain_of_contradictions(const applied& made, const source& main, config_
     if (rule.doubtful) one.level = level_of_warnings;
     if (rule.missing) {
       one.at = key ? key->value : place_of_missing(made, rule, main);
-      // At the beginning of the file there is nothing for the label to refer to.
+      // The beginning of the file gets no label: there is nothing to describe.
       if (one.at.begin == one.at.end) one.label.clear();
     } else if (key) {
       one.at = key->value;
       if (other) one.related.push_back(excerpt_of(other->value, "contradicts this"));
     } else {
-      // Only the other key was given: it contradicts a default.
+      // Only the other key was set, and it contradicts a default.
       const key_info* const by_default = key_table::get().find(rule.key);
       one.at = other ? other->value : span{&main, 0, 0};
       if (by_default != nullptr) {
@@ -131,7 +131,7 @@ void complain_of_contradictions(const applied& made, const source& main, config_
 }
 
 void complain_of_unused(const applied& made, severity level_of_warnings, complaints& found) {
-  if (lacks_mixture(made)) return;  // which keys it would have used is unknown
+  if (lacks_mixture(made)) return;  // the keys that it would have used are unknown
   for (const key_info& key : key_table::get().keys()) {
     if (in_array(key) || key.is_default(&made.values)) continue;
     const std::optional<unused_because> because = unused(key.use, made.values);

@@ -9,7 +9,8 @@
 
 namespace penstock::config_file {
 
-/// Takes rank = "auto" from the launcher's variables, and records them as the source of rank and world size.
+/// Replaces rank = "auto" by the rank in the launcher's variables, and records these as the source of rank and world
+/// size.
 void adopt_rank(applied& made, const environment_list& environment, severity level_of_warnings,
                 std::map<std::string, provenance>& sources, complaints& found);
 

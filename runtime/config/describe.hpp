@@ -12,7 +12,7 @@ namespace penstock::config_file {
 
 /// JSON Schema, draft-07, of the file. It accepts what load() accepts and rejects what a schema can see:
 /// unknown keys, types, ranges of numbers, spellings of enums, the form of durations and sizes. It cannot see
-/// contradictions between keys, ranges of durations, or what a ${...} will be. Ends with a newline.
+/// contradictions between keys, ranges of durations, or the value of a ${...}. Ends with a newline.
 std::string json_schema();
 
 /// docs/config.md: every table and key with type, default, limits and meaning.
@@ -26,7 +26,7 @@ std::string explain();
 /// contain, are shown as \xNN and do not survive.)
 std::string print_effective(const loaded_config& loaded);
 
-/// Like print_effective(), without the sources of the values.
+/// Like print_effective(), but without the sources of the values.
 std::string print_values(const config& settings);
 
 /// The keys whose values must be equal in all ranks of a group, as TOML: those that define the stream, and

@@ -13,11 +13,11 @@ enum class severity : std::uint8_t { warning, error };
 /// A place in a text together with its line, so that it can be shown after the text is freed.
 struct excerpt {
   std::string origin;  ///< "photos.toml", "--set", "environment"; for a config built in code the key's path
-  std::uint32_t line = 0;  ///< from 1; 0: the origin has no lines
-  /// From 1, in characters (code points, a tab is one); 0: the whole origin is meant.
+  std::uint32_t line = 0;  ///< counted from 1; 0: the origin has no lines
+  /// Counted from 1, in characters (code points; a tab is one). 0: the diagnostic is about the whole origin.
   std::uint32_t column = 0;
   std::uint32_t length = 0;         ///< in characters, within this line
-  std::uint32_t source_column = 1;  ///< of the first character of source_line: more than 1 in very long lines
+  std::uint32_t source_column = 1;  ///< column of the first character of source_line; more than 1 if a very long line was cut
   std::string source_line;
   std::string label;  ///< a few words shown after the caret
 
@@ -37,9 +37,9 @@ struct diagnostic {
 
 enum class colour : std::uint8_t { off, on };
 
-/// For people, the way rustc writes: message, place, line, caret. Ends with a newline; empty for no
-/// diagnostics. Control characters and bytes that are not UTF-8 are shown as \xNN, tabs as four spaces, long
-/// lines as the part around the caret.
+/// For people, in the style of rustc: message, place, line, caret. Ends with a newline; empty for no
+/// diagnostics. Control characters and bytes that are not UTF-8 are shown as \xNN,
+/// and tabs as four spaces. Of a long line, only the part around the caret is shown.
 std::string render(const std::vector<diagnostic>& diagnostics, colour colours);
 
 /// A JSON array with one object for each diagnostic: {"severity", "message", "key", "file", "line", "column",

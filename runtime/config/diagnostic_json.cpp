@@ -17,7 +17,7 @@ json number_or_null(std::uint32_t number) {
 }
 
 json place(const excerpt& where) {
-  // Tabs are not escaped here: length and column count characters of this very line.
+  // Tabs are not replaced here, because length and column count the characters of this line.
   std::string line = where.source_line;
   return {{"file", text_or_null(where.origin)},
           {"line", number_or_null(where.line)},
@@ -43,7 +43,7 @@ std::string to_json(const std::vector<diagnostic>& diagnostics) {
     made["related"] = std::move(related);
     all.push_back(std::move(made));
   }
-  // Bytes that are not UTF-8 become U+FFFD, one for one.
+  // Each byte that is not UTF-8 becomes one U+FFFD.
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

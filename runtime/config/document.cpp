@@ -16,7 +16,7 @@ namespace {
 /// Our deepest key has 4 parts (loader.restart.intensity.max). toml++ recurses once per part, so this also
 /// bounds its stack.
 constexpr std::size_t key_parts_max = 16;
-/// Limits the work: each section requires another parse of the whole text.
+/// A limit, because each section requires another parse of the whole text.
 constexpr std::size_t sections_max = 8;
 
 /// Converts toml++'s tree into ours. Its positions are lines and columns of a text that starts with `shift`
@@ -58,7 +58,7 @@ class converter {
     std::vector<member> members;
     for (const auto& [name, value] : table) {
       member made{std::string(name.str()), place(name.source()), convert(value)};
-      // A table written with a header has the header's place, or the place of its last line.
+      // The place of a table with a header is that of the header, or of its last line.
       if (!inline_value(value)) made.value.at = made.key;
       members.push_back(std::move(made));
     }

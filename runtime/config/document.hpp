@@ -24,7 +24,7 @@ struct node {
   double number = 0;            ///< also set for an integer
   std::string text;             ///< a string's content, escapes resolved
   std::vector<node> elements;   ///< of an array
-  std::vector<member> members;  ///< a table's, in the order of the text
+  std::vector<member> members;  ///< of a table, in the order of the text
 
   [[nodiscard]] const member* find(std::string_view name) const;
 };
@@ -39,8 +39,8 @@ struct member {
 std::string_view name_of(node_kind kind) noexcept;
 
 struct document {
-  /// Usually one tree. A table that is written twice adds another tree, so that its contents are
-  /// checked.
+  /// Usually one tree. A table that is written twice adds
+  /// another tree, so that its contents are checked, too.
   std::vector<node> trees;
   bool complete = true;  ///< false: a syntax error ended it
 };

@@ -68,7 +68,7 @@ std::string canonical(std::string_view name) {
   return made;
 }
 
-/// Whether `word` is one of `words`, which have a blank after each but the last.
+/// Whether `word` is one of `words`, which are separated by blanks.
 bool is_among(std::string_view words, std::string_view word) {
   return word.find(' ') == std::string_view::npos && fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
 }

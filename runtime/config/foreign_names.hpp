@@ -8,8 +8,8 @@
 namespace penstock::config_file {
 
 struct foreign_name {
-  std::string_view names;  ///< in lower case, with '_'; a blank after each but the last
-  std::string_view key;    ///< path of the key that does the same here; empty: there is none; see `note`
+  std::string_view names;  ///< in lower case, with '_', separated by blanks
+  std::string_view key;    ///< path of our key that does the same; empty: there is none, see `note`
   std::string_view note;   ///< a sentence for the help line; may be empty
 };
 
@@ -21,8 +21,8 @@ const foreign_name* foreign_key(std::string_view name);
 /// The dtype that "fp16", "half" or "long" means; empty if unknown.
 std::string_view foreign_dtype(std::string_view name);
 
-/// "true" or "false" for what Python, YAML or a shell call that: "True", "yes", "on", "1". Empty for other
-/// words.
+/// Translates the booleans of Python, YAML and shells ("True",
+/// "yes", "on", "1") to "true" or "false". Empty for other words.
 std::string_view foreign_boolean(std::string_view word);
 
 /// Whether the word stands for "no value" elsewhere: "None", "null", "nil".

@@ -18,7 +18,7 @@ struct reference_values {
   std::map<std::string, std::string> variables;  ///< [vars], themselves resolved
   /// Variables whose own value is wrong: references to them are follow-up errors and are not reported.
   std::set<std::string> broken_variables;
-  /// False: a file could not be parsed, so a missing variable proves nothing.
+  /// False: a file could not be parsed, so a missing variable may have been set there.
   bool all_variables_known = true;
 };
 
@@ -39,7 +39,7 @@ struct reference_error {
 
 struct expansion {
   std::string text;
-  bool sound = true;  ///< false: `text` is not to be used, whether or not there are errors to report
+  bool sound = true;  ///< false: do not use `text`, even if there are no errors to report
   std::vector<reference_error> errors;
 };
 

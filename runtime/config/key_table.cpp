@@ -123,7 +123,7 @@ const key_table& key_table::get() {
       const void* defaults = &config_defaults;
       if (key.table == faults_table) defaults = &fault_defaults;
       if (key.table == datasets_table) defaults = &mixed_defaults;
-      // Only after all keys are registered: printing a list of faults uses the keys of a fault.
+      // This comes after all keys are registered, because printing a list of faults uses the keys of a fault.
       key.default_text = key.value->write(key.locate_in(defaults));
     }
     return made;

@@ -16,8 +16,8 @@
 
 namespace penstock::config_file {
 
-/// When a changed value takes effect: at the next start of a session; `worker`: in every worker that starts
-/// later, too.
+/// When a changed value takes effect: at the next start of a session,
+/// and with `worker` also in every worker that starts later.
 enum class effect_time : std::uint8_t { session, worker };
 
 /// What other keys must say for a key to have an effect.
@@ -26,12 +26,12 @@ enum class used_with : std::uint8_t {
   for_stored,  ///< every dataset type but synthetic
   for_synthetic,
   for_raw_or_synthetic,
-  for_typed,  ///< raw, tokens, synthetic: types whose files need not say what their elements are
+  for_typed,  ///< raw, tokens, synthetic: types whose files need not state their element type
   for_tokens,
   for_custom,
   for_objects,  ///< types that read from object storage
   for_members,  ///< tar and npy
-  for_images,   ///< image-folder, tar, and custom, which may have images
+  for_images,   ///< types that may have images: image-folder, tar and custom
   for_random_resized_crop,
   for_centre_crop,
   for_float_images,       ///< images, gpu.dtype not uint8
@@ -113,7 +113,7 @@ inline constexpr std::string_view datasets_table = "datasets[]";
   return key.name == "faults" ? faults_table : datasets_table;
 }
 
-/// Whether the key is in an array of tables (a key of a fault). Its root is then not the config.
+/// Whether the key is in an array of tables, like the keys of a fault. Its root is then not the config.
 bool in_array(const key_info& key) noexcept;
 
 /// Why a key has no effect in this config: the key that it depends on, and the values that key would
@@ -123,7 +123,7 @@ struct unused_because {
   std::string wanted;           ///< "\"synthetic\""
 };
 std::optional<unused_because> unused(used_with use, const penstock::config& values);
-/// For the docs: each key that decides, and the values that it must have; empty: always used.
+/// For the docs: the keys that decide, each with the values that it must have. Empty if the key is always used.
 std::vector<std::pair<std::string_view, std::string>> conditions_of(used_with use);
 
 /// The complaint about a key or table that is not in the table, with the nearest name.

@@ -85,7 +85,7 @@ void check_listen_address(std::string_view address, std::vector<breach>& found) 
        "write HOST:PORT, as in \"127.0.0.1:9464\"; an empty string disables it"});
 }
 
-/// "s3" of "s3://bucket/x"; empty if the text is no URL.
+/// "s3" for "s3://bucket/x"; empty if the text is not a URL.
 std::string_view scheme_of(std::string_view text) {
   const std::size_t end = text.find("://");
   const auto allowed = [](unsigned char c) {
@@ -97,7 +97,7 @@ std::string_view scheme_of(std::string_view text) {
   return is_scheme ? text.substr(0, end) : std::string_view();
 }
 
-/// `urls`: whether it may be a URL of object storage.
+/// `urls`: whether the path may be a URL of object storage.
 void check_path(std::string_view path, bool urls, std::vector<breach>& found) {
   if (urls && is_url(path)) return;
   const std::string_view scheme = scheme_of(path);

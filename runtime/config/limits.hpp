@@ -26,7 +26,7 @@ struct value_form {
   scalar element = scalar::text;
   arity count = arity::one;
   std::size_t length = 0;
-  std::uint64_t highest = 0;  ///< what the C++ type of an integer can hold
+  std::uint64_t highest = 0;  ///< the range of the integer's C++ type
   std::vector<std::string_view> choices = {};
   std::string_view absent = "auto";  ///< for `optional`: the word for no value
 };
@@ -34,7 +34,7 @@ struct value_form {
 enum class limit_kind : std::uint8_t {
   any,
   range,           ///< limits on each element
-  path,            ///< relative to the file that contains it; no URL
+  path,            ///< relative to the file that contains it; not a URL
   location,        ///< a path, or a URL of object storage
   command,         ///< a program and its arguments; not empty
   device,          ///< auto, host, cuda, cuda:N, uuid:GPU-...
@@ -68,10 +68,10 @@ std::string expectation(const value_form& form, bool element);
 /// "between 1ms and 1h", "at least 16MiB"; empty if there are none.
 std::string limits_text(const value_form& form, const value_limits& limits);
 
-/// The value as limits_text writes it.
+/// Prints a number in the format of limits_text.
 std::string scalar_text(scalar kind, double value);
 
-/// Whether a number is within the limits; the breach says which limit it broke.
+/// Checks that a number is within the limits. The breach says which limit it exceeds.
 bool within(const value_form& form, const value_limits& limits, double value, std::size_t element,
             std::vector<breach>& found);
 
@@ -87,8 +87,8 @@ bool is_session_name(std::string_view name) noexcept;
 /// Turns any text into a session name: other characters become '-'.
 std::string as_session_name(std::string_view text);
 
-/// The name that was probably meant: a typing error, another case, or a longer or shorter ending. Empty if
-/// none is close.
+/// The name that was probably meant. Recognises typing errors, another
+/// case, and a longer or shorter ending. Empty if none is close.
 std::string_view meant_name(std::string_view word, const std::vector<std::string_view>& names);
 
 /// "a, b or c", each in double quotes.

@@ -15,7 +15,7 @@ std::size_t utf8_size(unsigned long code_point) noexcept {
   return code_point < 0x10000 ? 3 : 4;
 }
 
-/// The line break at `at` ("\n" or "\r\n") in bytes, 0 if there is none.
+/// The length of the line break at `at` in bytes ("\n" or "\r\n"); 0 if there is none.
 std::size_t line_break(std::string_view text, std::size_t at) noexcept {
   if (text.substr(at).starts_with("\r\n")) return 2;
   return text.substr(at).starts_with('\n') ? 1 : 0;
@@ -47,7 +47,7 @@ std::vector<std::size_t> literal_offsets(std::string_view written) {
       offsets.insert(offsets.end(), utf8_size(std::strtoul(code.c_str(), nullptr, 16)), at);
       at += 2 + digits;
     } else if (std::isspace(static_cast<unsigned char>(escaped)) != 0) {
-      // A backslash at the end of a line swallows all white space up to the next character.
+      // A backslash at the end of a line removes all white space up to the next character.
       ++at;
       while (at < end && std::isspace(static_cast<unsigned char>(written[at])) != 0) ++at;
     } else {

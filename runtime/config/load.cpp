@@ -32,7 +32,7 @@ tl::expected<loaded_config, rejection> load(const source_request& request) {
   complaints found;
   layer_stack stack;
   reference_values references;
-  // Like getenv, takes the first of several values of a name.
+  // Like getenv, returns the first value if a name occurs several times.
   for (const auto& [name, value] : request.environment) references.environment.emplace(name, value);
 
   add_files(stack, request, references, found);
@@ -107,7 +107,7 @@ environment_list process_environment() {
 
 failure as_failure(const rejection& refused) {
   std::string message = render(refused.diagnostics, colour::off);
-  constexpr std::string_view prefix = "error: ";  // for the command line; here the exception says so
+  constexpr std::string_view prefix = "error: ";  // for the command line; an exception needs no such prefix
   if (message.starts_with(prefix)) message.erase(0, prefix.size());
   while (message.ends_with('\n')) message.pop_back();
   return {refused.code, std::move(message), refused.os_code};

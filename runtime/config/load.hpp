@@ -25,14 +25,14 @@ namespace penstock::config_file {
 /// quotes.
 struct override_text {
   std::string assignment;
-  /// How messages and provenance call it: "--workers" for `penstock run --workers 4`.
+  /// Its name in messages and provenance: "--workers" for `penstock run --workers 4`.
   std::string origin = "--set";
 };
 
 using environment_list = std::vector<std::pair<std::string, std::string>>;
 
 struct source_request {
-  std::filesystem::path file;  ///< empty: only the environment and overrides
+  std::filesystem::path file;  ///< empty: reads only the environment and overrides
   /// Later ones win.
   std::vector<override_text> overrides;
   /// The only source of PENSTOCK__TABLE__KEY settings, ${env:NAME} and rank = "auto".
@@ -49,7 +49,7 @@ enum class provenance_kind : std::uint8_t { fallback, file, include, environment
 /// Where a value came from.
 struct provenance {
   provenance_kind kind = provenance_kind::fallback;
-  std::string origin;      ///< file, variable or option; for derived values what they were derived from
+  std::string origin;      ///< file, variable or option; for a derived value, its source
   std::uint32_t line = 0;  ///< 0: the origin has no lines
 
   /// "default", "photos.toml:12", "include base.toml:3", "environment PENSTOCK__LOADER__WORKERS", "--set",
@@ -82,7 +82,7 @@ struct rejection {
 /// files.
 tl::expected<loaded_config, rejection> load(const source_request& request);
 
-/// The environment of this process. Not safe against a setenv in another thread, as getenv is not.
+/// The environment of this process. Like getenv, not safe while another thread calls setenv.
 environment_list process_environment();
 
 /// A rejection as the failure that the public API throws: all diagnostics, without colour.

@@ -22,7 +22,7 @@ std::string path_of(std::size_t which, std::string_view key) {
   return fmt::format("datasets[{}].{}", which, key);
 }
 
-/// "the dataset 'web' of [[datasets]]", or its number before it has a name.
+/// "the dataset 'web' of [[datasets]]"; with its number if it has no name.
 std::string called(const penstock::config& values, std::size_t which) {
   const std::string& name = values.datasets[which].name;
   return name.empty() ? fmt::format("number {} of [[datasets]]", which + 1)
@@ -61,7 +61,7 @@ void check_name(const penstock::config& values, std::size_t which, std::map<std:
        .label = "names must differ"});
 }
 
-/// False: they cannot be used.
+/// Returns false if the weights cannot be used.
 bool check_weights(const penstock::config& values, std::size_t which, found_list& found) {
   const std::vector<double>& weights = values.datasets[which].weight;
   const auto refuse = [&](std::string message, std::string label) {
@@ -131,7 +131,7 @@ void check_own_sampler(const penstock::config& values, std::size_t which, found_
   }
 }
 
-/// Call with weights that can be used.
+/// Requires weights that can be used.
 void check_epochs(const penstock::config& values, found_list& found) {
   std::size_t changes = 1;
   for (const mixed_dataset_config& one : values.datasets) changes = std::max(changes, one.weight.size());

@@ -29,7 +29,7 @@ struct destination {
   const key_info* key = nullptr;
   bool entry = false;
 
-  /// Whether the key is a string: then 4 and true are strings, too.
+  /// Whether the key is a string. If it is, 4 and true are strings, too.
   [[nodiscard]] bool wants_string() const {
     return key != nullptr && key->form.element == scalar::text && (entry || key->form.count == arity::one);
   }

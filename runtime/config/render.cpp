@@ -134,7 +134,7 @@ class renderer {
 
   void excerpts(const char* accent) {
     if (what_.where.origin.empty()) return;
-    // The places of one text are shown together, in the order of its lines.
+    // Places in the same text are shown together, in the order of its lines.
     std::vector<std::pair<const excerpt*, bool>> together{{&what_.where, true}};
     std::vector<const excerpt*> elsewhere;
     for (const excerpt& other : what_.related) {

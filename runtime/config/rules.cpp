@@ -34,7 +34,7 @@ void check_members(const string_map& members, found_list& found) {
 
 void check_tokens(const dataset_config& dataset, found_list& found) {
   using enum dtype;
-  // uint8 is the default: files that name their type themselves need no other.
+  // uint8 is the default, and files that state their type need no other.
   if (const dtype given = dataset.dtype;
       given != uint8 && given != uint16 && given != uint32 && given != int32 && given != int64) {
     found.push_back(
@@ -276,7 +276,7 @@ void check_group(const group_config& group, const gpu_config& gpu, const schedul
                  found_list& found) {
   if (group.communicator == communicator_kind::none) return;
   const std::string what = fmt::format("'communicator' \"{}\" in [group]", spelling(group.communicator));
-  // PENSTOCK_NCCL may name a library for tests, which works on host memory.
+  // PENSTOCK_NCCL may name the tests' library, which works on host memory.
   if (gpu.device == "host" && std::getenv("PENSTOCK_NCCL") == nullptr) {
     found.push_back({.key = "group.communicator",
                      .other = "gpu.device",

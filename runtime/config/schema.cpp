@@ -17,7 +17,7 @@ json reference() {
   return {{"type", "string"}, {"pattern", "\\$"}};
 }
 
-/// Accepts the value, which is not a string, or a string that is a reference.
+/// Accepts either the value, which is not a string, or a string with a reference.
 json or_reference(json value) {
   return {{"anyOf", json::array({std::move(value), json{{"type", "string"}, {"pattern", "\\$\\{"}}})}};
 }
@@ -87,7 +87,7 @@ json value_schema(const key_info& key) {
   switch (key.form.count) {
     case arity::one: return element;
     case arity::optional: {
-      json options = element["anyOf"];  // all types that may be absent have it
+      json options = element["anyOf"];  // every type that may be absent has this word
       options.push_back({{"const", key.form.absent}});
       return {{"anyOf", std::move(options)}};
     }

@@ -148,7 +148,7 @@ void complaints::add(complaint one) {
                   excerpt_of(one.at, shortened(one.label, 300)),
                   std::move(one.related),
                   shortened(one.help, 1000)};
-  // Diagnostics about the whole source come first: everything + 1 is 0.
+  // Diagnostics about the whole source come first, because everything + 1 wraps around to 0.
   entries_.push_back({order, one.at.begin + 1, std::move(what)});
 }
 

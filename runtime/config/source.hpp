@@ -39,7 +39,7 @@ class source {
   [[nodiscard]] text_position position_of(std::size_t offset) const;
   /// The offset of a character, or of the end of its line if the line is shorter.
   [[nodiscard]] std::size_t offset_of(text_position position) const;
-  /// Without its line end.
+  /// The text of a line, without its line end.
   [[nodiscard]] std::string_view line_at(std::size_t offset) const;
 
  private:
@@ -57,7 +57,7 @@ class source {
 
 /// Bytes [begin, end) of a source. Borrows it.
 struct span {
-  /// As `begin`: the source as a whole.
+  /// As the value of `begin`: the source as a whole.
   static constexpr std::size_t everything = static_cast<std::size_t>(-1);
   const source* in = nullptr;
   std::size_t begin = 0;
@@ -85,7 +85,7 @@ class complaints {
   void add(complaint one);
   [[nodiscard]] bool has_errors() const noexcept { return errors_ > 0; }
   [[nodiscard]] std::size_t error_count() const noexcept { return errors_; }
-  /// True: further complaints are only counted, so the caller need not format them.
+  /// Whether further complaints are only counted. The caller then need not format them.
   [[nodiscard]] bool full() const noexcept;
   /// Sorted by text and place; identical complaints about one place appear once.
   [[nodiscard]] std::vector<diagnostic> sorted() const;

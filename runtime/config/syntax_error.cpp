@@ -48,7 +48,7 @@ std::string sentence(const parts& said) {
   return fmt::format("in {} {}, {}", vowel ? "an" : "a", said.where, what);
 }
 
-/// The part on this line of the value around the place: from after '=', ',' or '[' to the next delimiter.
+/// The part of the value at this place that is on this line: from after '=', ',' or '[' to the next delimiter.
 std::optional<span> value_around(const source& text, std::size_t offset) {
   const std::string_view all = text.text();
   const std::size_t line_begin = offset == 0 ? 0 : all.rfind('\n', offset - 1) + 1;
@@ -79,7 +79,7 @@ const key_info* key_at(const toml_keys& keys, std::size_t offset) {
   return key != nullptr ? key : key_table::get().find(path.substr(0, path.rfind('.')));
 }
 
-/// True, yes, None: values of other languages. Returns whether this is one, and then completes the complaint.
+/// Recognises the values of other languages: True, yes, None. If this is one, completes the complaint and returns true.
 bool is_value_of_another_language(std::string_view written, const key_info* key, complaint& made) {
   const bool wants_text = key != nullptr && key->form.element == scalar::text;
   if (wants_text) return false;
@@ -106,7 +106,7 @@ bool looks_like_text(std::string_view value) {
   return begins_so && std::find(words.begin(), words.end(), value) == words.end();
 }
 
-/// 30s, 64MiB: a number followed by a unit.
+/// Recognises a number followed by a unit: 30s, 64MiB.
 bool looks_like_quantity(std::string_view value) {
   const std::size_t unit = value.find_first_not_of("0123456789.");
   return unit != npos && unit > 0 &&

@@ -7,7 +7,7 @@
 
 namespace penstock::config_file {
 
-/// Thrown through toml++ when one of its assumptions does not hold.
+/// Thrown out of toml++ when one of its assumptions does not hold.
 struct assumption_broken {};
 
 [[noreturn]] inline void break_assumption() {

@@ -99,7 +99,7 @@ class scanner {
       std::string name;
       if (here() == '"' || here() == '\'') {
         const std::size_t end = string_end(text_, at_);
-        // Two spellings of a key that differ in escapes count as two keys here; toml++ finds the duplicate.
+        // Here, two spellings of a key that differ only in escapes are two keys; toml++ reports the duplicate.
         if (end < at_ + 2) return false;
         name = text_.substr(at_ + 1, end - at_ - 2);
         at_ = end;
@@ -218,14 +218,14 @@ class scanner {
   std::size_t at_ = 0;
   std::size_t depth_ = 0;
   path table_;
-  std::map<path, std::size_t> elements_;  ///< how many elements each array of tables has so far
+  std::map<path, std::size_t> elements_;  ///< the number of elements of each array of tables so far
   toml_keys found_;
 };
 
-/// How a path was defined so far.
+/// How a path has been defined so far.
 struct maker {
   const key_place* place = nullptr;
-  /// Only as a parent of another table: a later [header] may still define it.
+  /// Defined only as a parent of another table, so a later [header] may still define it.
   bool passed_through = false;
 };
 
@@ -238,7 +238,7 @@ toml_keys scan_keys(std::string_view text) {
 std::vector<clash> clashes_of(const toml_keys& found) {
   std::unordered_map<std::string, maker> made;
   std::vector<clash> all;
-  // Keys inside a clashing table or value are not reported again.
+  // Do not also report the keys inside a clashing table or value.
   bool in_dropped_table = false;
   std::size_t dropped_until = 0;
   for (const key_place& key : found.keys) {
@@ -249,7 +249,7 @@ std::vector<clash> clashes_of(const toml_keys& found) {
     std::string way;
     // No parent may be a value or, for dotted keys, a table with its own header.
     for (std::size_t length = 1; length < key.path.size() && earlier == nullptr; ++length) {
-      way.append(key.path[length - 1]).push_back('\n');  // no key contains a line break as written
+      way.append(key.path[length - 1]).push_back('\n');  // an unescaped key cannot contain a line break
       const auto [at, is_new] = made.try_emplace(way, maker{&key, true});
       if (is_new || at->second.passed_through) continue;
       const bool own_table = length + key.dotted <= key.path.size();

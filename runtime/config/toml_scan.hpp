@@ -12,15 +12,15 @@ namespace penstock::config_file {
 
 enum class key_kind : std::uint8_t { value, inline_value, table, table_array };
 
-/// No key that is written without escapes contains it.
+/// A key that is written without escapes cannot contain it.
 inline constexpr char element_mark = '\x01';
 
 /// One key in the text: `name` in `name = 1`, `c` in `[a.b.c]`.
 struct key_place {
-  /// From the root. Elements of arrays are the array's name, element_mark and the index.
+  /// The path from the root. An element of an array is the array's name, element_mark and the index.
   std::vector<std::string> path;
   key_kind kind = key_kind::value;
-  std::uint32_t dotted = 1;  ///< how many parts the key was written with
+  std::uint32_t dotted = 1;  ///< the number of parts in the key as written
   std::size_t begin = 0;     ///< the last part of the key, quotes included
   std::size_t end = 0;
   /// The whole `a.b = value` or `[a.b]`; for inline values with the comma before.
@@ -40,7 +40,7 @@ toml_keys scan_keys(std::string_view text);
 struct clash {
   key_place first;
   key_place again;
-  bool same_kind = true;  ///< the same key twice; false: a table and a value, a table and an array of tables
+  bool same_kind = true;  ///< true: the same key twice; false: a table and a value, or a table and an array of tables
 };
 
 std::vector<clash> clashes_of(const toml_keys& found);

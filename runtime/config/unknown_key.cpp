@@ -17,7 +17,7 @@ std::string upper(std::string_view text) {
   return made;
 }
 
-/// The tables that do have a key of this name: it may just be in the wrong table.
+/// The tables that have a key of this name: the user may have put it into the wrong table.
 std::string other_tables(std::string_view name) {
   std::vector<std::string> places;
   for (const key_info& key : key_table::get().keys()) {

@@ -1,4 +1,4 @@
-// The values of other keys with which a key has an effect.
+// The values that other keys need for a key to have an effect.
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/config/key_table.hpp"
 
@@ -27,7 +27,7 @@ struct condition {
     std::erase_if(others, [&](std::string_view name) {
       return std::find(names.begin(), names.end(), name) != names.end();
     });
-    // "All but one" is shorter than all of them.
+    // "All but one" is shorter than a list of all the others.
     return names.size() > 3 && others.size() == 1 ? fmt::format("anything but \"{}\"", others[0])
                                                   : quoted_list(names);
   }
@@ -117,7 +117,7 @@ std::optional<unused_because> unused(used_with use, const penstock::config& valu
     const auto uses = [&](const mixed_dataset_config& one) { return wanted.holds(one.dataset.type); };
     if (!wanted.wanted.empty() && std::ranges::none_of(values.datasets, uses))
       return unused_because{wanted.key, wanted.text()};
-    if (use == used_with::for_weighted_or_balanced) return std::nullopt;  // the key sets the length of a mixture's epochs
+    if (use == used_with::for_weighted_or_balanced) return std::nullopt;  // for a mixture, the key sets the length of epochs
   } else if (auto no = check(wanted_types(use), values.dataset.type)) {
     return no;
   }

@@ -22,8 +22,8 @@ std::vector<diagnostic> validate(const penstock::config& values,
                                  config_purpose purpose = config_purpose::stream);
 
 /// For rank = nullopt: takes rank and world size from the launcher's variables
-/// (runtime/base/launcher_environment.hpp says which and in which order). Returns their two names, or a
-/// message why not; `sampler` is then unchanged.
+/// (runtime/base/launcher_environment.hpp says which and in which order). Returns the names
+/// of the two variables. On failure returns a message and leaves `sampler` unchanged.
 tl::expected<std::vector<std::string>, std::string> adopt_launcher_rank(sampler_config& sampler,
                                                                         const environment_list& environment);
 

@@ -17,7 +17,7 @@ bool refers(const node& from) {
   return from.kind == node_kind::text && from.text.find("${") != std::string::npos;
 }
 
-/// The shown line does not contain the value of a reference, so the message must contain it.
+/// The source line shows a reference and not its value, so the message must contain the value.
 bool refuse_found(value_reader& reader, const node& from, const std::string& text) {
   return reader.refuse(from.at, reader.expected(),
                        fmt::format("found \"{}\"", printable(shortened(text, 60))));

@@ -31,7 +31,7 @@ inline value_form form_of(type_tag<std::uint32_t>) {
   return {.element = scalar::integer, .highest = std::numeric_limits<std::uint32_t>::max()};
 }
 inline value_form form_of(type_tag<std::uint64_t>) {
-  // What TOML can write, not what the type can hold.
+  // The range of TOML's integers, not of the C++ type.
   return {.element = scalar::integer, .highest = std::numeric_limits<std::int64_t>::max()};
 }
 inline value_form form_of(type_tag<double>) {
@@ -166,7 +166,7 @@ void check(const Enum& value, const value_form&, const value_limits&, std::size_
 
 // Types made of scalars.
 
-/// The word for "no value" in a file: "auto" has a number chosen automatically, "none" means no time limit.
+/// The word for "no value" in a file: "auto" lets penstock choose a number, "none" means no time limit.
 template <class T>
 inline constexpr std::string_view word_for_absent = std::is_same_v<T, nanoseconds> ? "none" : "auto";
 
@@ -217,7 +217,7 @@ inline constexpr std::size_t any_length = static_cast<std::size_t>(-1);
 bool begin_elements(value_reader& reader, const node& from, std::size_t length);
 bool read_element(value_reader& reader, const node& from, const value_functions& type, void* into);
 
-// Every element is read, so that every mistake is found.
+// Read every element, so that every mistake is found.
 template <class T>
 bool read(value_reader& reader, const node& from, std::vector<T>& into) {
   if (!begin_elements(reader, from, any_length)) return false;

@@ -24,7 +24,7 @@ std::filesystem::path absolute_below(const std::filesystem::path& folder, const 
   return whole;
 }
 
-/// Makes paths absolute. It happens here, because here the file that contains them is known.
+/// Makes paths absolute. This is the place where the file that contains them is known.
 void anchor_paths(const key_info& key, const node& from, void* value) {
   if (from.at.in == nullptr) return;
   const std::filesystem::path& folder = from.at.in->folder();
@@ -61,7 +61,8 @@ std::string_view beyond_64_bits(std::string_view text) {
                              : "must be at most 9223372036854775807";
 }
 
-/// What to write instead of a value of the wrong type. Empty if that is unclear, or would be refused too.
+/// What to write instead of a value of the wrong type. Empty if that is unclear, or if the new value would be
+/// refused, too.
 std::string remedy(const value_form& form, const value_limits& limits, bool element, const node& from) {
   const std::string written(from.at.text());
   const bool single = element || form.count == arity::one || form.count == arity::optional ||
@@ -82,7 +83,7 @@ std::string remedy(const value_form& form, const value_limits& limits, bool elem
     case scalar::size: {
       if (from.kind != node_kind::integer || !positive) return {};
       if (!allowed(from.number >= 1024 ? from.number : from.number * (1 << 20))) return {};
-      // Large numbers are probably bytes, small ones megabytes.
+      // A large number is probably meant in bytes, a small one in megabytes.
       return from.integer >= 1024
                  ? fmt::format("did you mean \"{}\"?", scalar_text(scalar::size, from.number))
                  : fmt::format("did you mean \"{}MiB\"?", written);

@@ -39,7 +39,7 @@ class value_reader {
   /// One entry of a map.
   bool read_entry(const member& from, string_map& into);
 
-  // For the overloads of read().
+  // The rest is for the overloads of read().
   [[nodiscard]] const key_info& key() const noexcept { return key_; }
   [[nodiscard]] const reading& how() const noexcept { return how_; }
   /// A string with its references expanded.

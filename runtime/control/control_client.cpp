@@ -29,8 +29,8 @@ constexpr std::size_t deaths_answer_max = 2 * deaths_kept * kept_bytes * json_gr
 constexpr std::size_t answer_bytes_max = std::max(logs_answer_max, deaths_answer_max);
 constexpr std::chrono::milliseconds connect_again_after{5};
 
-/// The deadline of the whole request, if it has one. Time in which this process does not run does not count:
-/// the session may be suspended together with it.
+/// The deadline of the whole request, if it has one. Time in which this process is
+/// suspended does not count, because the session may be suspended together with it.
 class answer_deadline {
  public:
   explicit answer_deadline(std::optional<std::chrono::milliseconds> limit) {
@@ -39,7 +39,7 @@ class answer_deadline {
     until_.emplace(*limit, *turn_).restart(std::chrono::steady_clock::now());
   }
   [[nodiscard]] bool is_over() { return until_ && until_->is_over(std::chrono::steady_clock::now()); }
-  /// For poll(): when to look again.
+  /// The timeout for poll(): when to check the deadline again.
   [[nodiscard]] int turn_ms() const {
     return turn_ ? static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(*turn_).count()) : -1;
   }
@@ -66,7 +66,7 @@ result<json> ask(const std::filesystem::path& socket, json request,
                  std::optional<std::chrono::milliseconds> deadline) {
   answer_deadline until(deadline);
   auto connected = connect_to(socket);
-  // A full backlog: the session is stopped or very busy.
+  // The backlog is full: the session is stopped or very busy.
   while (!connected && connected.error().code == errc::timed_out && !until.is_over()) {
     std::this_thread::sleep_for(connect_again_after);
     connected = connect_to(socket);

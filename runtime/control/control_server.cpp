@@ -23,7 +23,7 @@ using boost::asio::local::stream_protocol;
 using json = nlohmann::ordered_json;
 
 constexpr auto late_look = 1s;
-constexpr auto request_deadline = 10s;  // how long a client may take to send a whole line, and to read the answer
+constexpr auto request_deadline = 10s;  // how long a client may take to send a whole line, and again to read the answer
 constexpr auto ask_again_after = 20ms;
 constexpr std::size_t connections_max = 64;  // limits memory: each has up to request_bytes_max and one answer
 
@@ -84,7 +84,7 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
 
  private:
   /// Makes room for a new connection: drops the one that has been quiet longest, preferring connections that
-  /// never sent a request. So stalling clients cannot lock operators out.
+  /// never sent a request. This way, stalling clients cannot lock operators out.
   void end_the_quietest() {
     const auto quietest = std::ranges::min_element(
         connections_, {}, [](const auto& c) { return std::pair(c->asked_anything(), c->last_heard()); });
@@ -185,15 +185,15 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
       timer_.expires_after(request_deadline);
       timer_.async_wait([self = shared_from_this()](const boost::system::error_code& status) {
         const auto late = std::chrono::steady_clock::now() - self->timer_.expiry();
-        // The timer was set again meanwhile, because there was progress.
+        // The timer was set again after this wait ended, because there was progress.
         if (status || self->over_ || late < 0s) return;
-        // This thread did not run: it has not read yet what the client sent meanwhile.
+        // This thread did not run for a while, and has not read yet what the client sent meanwhile.
         if (late > late_look) return self->expect_progress();
         self->end();
       });
     }
 
-    listener& owner_;  // outlives this connection: it closes its connections first
+    listener& owner_;  // outlives this connection, because it closes its connections first
     stream_protocol::socket peer_;
     boost::asio::steady_timer timer_;
     std::string received_;  // at most request_bytes_max

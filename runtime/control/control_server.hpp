@@ -36,7 +36,7 @@ inline constexpr std::size_t other_fields_max = 1024;  // version, verb, target 
 inline constexpr std::size_t request_bytes_max = 64 * 1024;
 static_assert(log_sources_max * seen_entry_max + other_fields_max <= request_bytes_max);
 
-/// An answer, or nothing yet: the handler is then called again every 20 ms until it returns one.
+/// An answer, or empty if there is none yet. The handler is then called again every 20 ms until it returns one.
 using answer = std::optional<nlohmann::ordered_json>;
 /// Called on the io thread; must not block. `last_call`: the session is ending, so no further call
 /// follows.

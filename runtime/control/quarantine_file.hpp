@@ -25,7 +25,7 @@ struct quarantine_entry {
 struct quarantine_list {
   std::vector<quarantine_entry>
       entries;                       ///< the last entry of each sample of any dataset, unless released
-  std::vector<std::string> notices;  ///< about lines that are not entries and were skipped
+  std::vector<std::string> notices;  ///< about skipped lines that are not entries
 };
 
 /// A missing file is an empty list. Ignores a last line without a line end, which a crash cut off. Refuses

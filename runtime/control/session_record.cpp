@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 constexpr std::string_view record_suffix = ".record";
 constexpr int names_tried = 100;  // sessions that start in the same millisecond
 
-/// The path of a record until it is complete enough to be found: readers do not look there.
+/// The path of a record that is not yet ready to be found. Readers do not look there.
 fs::path unfinished(const fs::path& record) {
   return record.native() + ".new";
 }
@@ -33,7 +33,7 @@ tl::unexpected<failure> no(int code, const fs::path& path) {
                    fmt::format("writing the session's record '{}'", printable(path.native())));
 }
 
-/// Created exclusively and locked by us.
+/// A new file, created exclusively and locked by this process.
 result<unique_fd> new_file(const fs::path& path) {
   unique_fd file(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return no(errno, path);
@@ -73,7 +73,7 @@ result<session_record> session_record::create(const std::string& session, int pi
       ::unlink(beside.c_str());
       if (code == 0) return session_record(std::move(path), std::move(*file));
     }
-    // Another process has the name, or is removing unfinished records at this moment.
+    // Another process has the name, or is just removing unfinished records.
     if ((code != EEXIST && code != ENOENT && code != EWOULDBLOCK) || tries == names_tried) return no(code, path);
   }
 }
@@ -171,7 +171,7 @@ std::size_t prune_records() {
         ++of_name[r.session] <= records_kept_of_a_name && kept <= records_kept && bytes <= records_bytes_kept;
     if (!stays && ::unlink(r.path.c_str()) == 0) ++removed;
   }
-  // Left by processes that were killed while they made a record.
+  // Processes that were killed while creating a record leave these files.
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(socket_folder(), ignored)) {
     if (entry.path().native().ends_with(unfinished(record_suffix).native()) && !is_written(entry.path()))

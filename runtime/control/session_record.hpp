@@ -39,13 +39,13 @@ class session_record {
   session_record& operator=(session_record&&) noexcept = default;
   ~session_record() = default;
 
-  /// Appends whole lines; if the disk is full, none of them.
+  /// Appends whole lines, or none of them if the disk is full.
   result<void> append(std::string_view lines);
   /// Replaces the contents; readers see either the old or the new.
   result<void> rewrite(std::string_view lines);
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// Updates the file's time without writing. That time tells when the session was last alive.
+  /// Updates the file's time without writing. Readers take that time as the last one at which the session was alive.
   void touch() noexcept;
   /// The session has ended. From now on, a copy of the descriptor in a forked child has no effect.
   void finish() noexcept;

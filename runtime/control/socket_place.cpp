@@ -47,7 +47,7 @@ result<unique_fd> new_socket() {
   return made;
 }
 
-/// While held, no other process of this user searches for, removes or creates sockets.
+/// While this lock is held, no other process of this user searches for, removes or creates sockets.
 result<unique_fd> lock_folder(const fs::path& folder) {
   unique_fd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!lock) return refuse_os(errc::io, errno, fmt::format("locking '{}'", folder.string()));
@@ -206,7 +206,7 @@ pid_t process_in_record(const fs::path& socket) {
   for (const found_record& r : find_records()) {
     if (!r.live || r.path.parent_path() != socket.parent_path()) continue;
     const std::string pid = r.id.substr(r.id.rfind('-') + 1);
-    const std::string renamed = r.session + "-" + pid;  // the socket of a session whose name was in use
+    const std::string renamed = r.session + "-" + pid;  // named NAME-PID, because the session's name was in use
     const bool is_its = name == r.session ? !fs::exists(socket.parent_path() / (renamed + std::string(suffix)))
                                           : name == renamed || name.starts_with(renamed + "-");
     if (is_its) return static_cast<pid_t>(std::atol(pid.c_str()));

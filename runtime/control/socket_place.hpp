@@ -20,8 +20,8 @@ namespace penstock::control {
 [[nodiscard]] std::filesystem::path socket_folder();
 
 /// Like socket_folder(), but creates the folder if it is missing. Refuses a folder that belongs to another
-/// user, that others may enter, or that is a link: its owner could intercept the connection between session and
-/// CLI.
+/// user, that others may enter, or that is a link: another user
+/// could then intercept the connection between session and CLI.
 result<std::filesystem::path> make_socket_folder();
 
 /// The rank and the launch of a session, stored next to the socket in NAME.rank. The note distinguishes even
@@ -36,7 +36,7 @@ struct rank_note {
 struct bound_socket {
   unique_fd listener;  ///< listening, non-blocking, close-on-exec
   std::filesystem::path path;
-  bool renamed = false;  ///< a live session has the name; this session is NAME-PID, or NAME-PID-2 and so on
+  bool renamed = false;  ///< a live session has the name, so this session is NAME-PID, or NAME-PID-2 and so on
 };
 
 /// How long to wait while another process locks the folder. It holds the lock only for a bind or an unlink,
