@@ -27,7 +27,7 @@
 namespace penstock {
 namespace {
 
-/// A dataset type that the session lists and workers read through the sealed list.
+/// A dataset type whose files the session lists; workers read them through the sealed list.
 struct listed_dataset {
   dataset_type type;
   result<listing> (*list)(const config&, const listing_progress&);
@@ -86,7 +86,7 @@ result<const listed_dataset*> find(dataset_type type) {
   return refuse(errc::config, "a dataset of type {} has no list of files", name_of(type));
 }
 
-/// The index of one dataset, which says everything about it that its files do.
+/// The index of one dataset. It has everything that can be learnt from the dataset's files.
 struct dataset_index {
   unique_fd file;
   std::vector<std::string> notices;
@@ -215,7 +215,7 @@ result<dataset_index> make_index(const config& settings, const std::function<voi
   }
 }
 
-/// Describes the index as every worker does, so that the descriptions are equal.
+/// Describes the dataset from its index, as every worker does, so that the descriptions are equal.
 result<prepared_dataset> describe(const config& settings, int index_fd, decoder_rule by) {
   switch (settings.dataset.type) {
     case dataset_type::synthetic: {
@@ -357,7 +357,7 @@ class kept_stream {
  private:
   [[nodiscard]] bool is_same(const config& other) const {
     image_config image = other.image;
-    image.decoder = settings_.image.decoder;  // the decoder is compared as `by` instead
+    image.decoder = settings_.image.decoder;  // compared as `by` instead
     return settings_.dataset == other.dataset && settings_.datasets == other.datasets && settings_.sampler == other.sampler &&
            settings_.storage == other.storage && settings_.image == image;
   }
@@ -405,7 +405,7 @@ result<prepared_dataset> prepare_stream(const config& settings,
   for (const prepared_dataset& part : all->parts) {
     parts.push_back(part.description);
     orders.push_back(part.order);
-    orders.back().notices.clear();  // already among the part's own notices
+    orders.back().notices.clear();  // already among the notices of the part
   }
   auto order = sampling_of_mixture(settings, parts, orders);
   if (!order) return tl::unexpected(std::move(order.error()));

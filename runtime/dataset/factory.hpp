@@ -25,17 +25,17 @@ struct prepared_dataset {
   unique_fd
       index;  ///< for the workers; get() < 0 for synthetic, and for a mixture, whose parts have one each
   unique_fd
-      checked;  ///< checked_files, for the workers of an image folder that the device decodes; else none
+      checked;  ///< checked_files, for an image folder that the device decodes; otherwise none
   dataset_description description;
   sampling order;                       ///< set by prepare_stream only
   std::vector<std::string> notices;     ///< for the log
   std::vector<prepared_dataset> parts;  ///< the datasets of a mixture; otherwise empty
-  bool in_store = false;                ///< its files, or those of one of its parts, are objects behind URLs
+  bool in_store = false;                ///< whether its files, or those of one of its parts, are objects behind URLs
 
   /// The descriptors that make_dataset needs in a worker: an index for each dataset, -1 for one without; if there is
   /// only one dataset, `checked` may follow.
   [[nodiscard]] std::vector<int> descriptors() const;
-  /// Those that exist, in the order of the datasets.
+  /// The descriptors that exist, in the order of the datasets.
   [[nodiscard]] std::vector<int> indexes() const;
 };
 
@@ -51,8 +51,8 @@ result<prepared_dataset> prepare_dataset(const config& settings,
                                          const std::function<void(const index_progress&)>& told = {},
                                          decoder_rule by = decoder_rule::cpu);
 
-/// prepare_dataset and read_sampling, for callers that need the plan. `made`: the indexes() of another process with the
-/// same datasets; they are then not listed again, and there are no notices about their files.
+/// Calls prepare_dataset and read_sampling, for callers that need the plan. `made`: the indexes() of another process
+/// with the same datasets; they are then not listed again, and there are no notices about their files.
 result<prepared_dataset> prepare_stream(const config& settings,
                                         const std::function<void(const index_progress&)>& told = {},
                                         decoder_rule by = decoder_rule::cpu, std::vector<unique_fd> made = {});

@@ -21,7 +21,7 @@ class file_reader {
   /// The file's bytes, valid until the next call. Refuses what open_for_reading and read_exactly refuse, and a file
   /// that is larger than `bytes_max`.
   result<std::span<const std::byte>> read(const std::string& path, std::uint64_t bytes_max);
-  /// The same for an open file, or an object.
+  /// Reads an open file, or an object, in the same way.
   result<std::span<const std::byte>> read(readable& file, std::uint64_t bytes_max);
 
  private:

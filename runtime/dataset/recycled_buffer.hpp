@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-/// Move-only owner of anonymous pages. Every take() may lose the contents.
+/// Move-only owner of anonymous pages. Any take() may discard the contents.
 class recycled_buffer {
  public:
   /// At least `bytes` bytes, page-aligned, valid until the next call. Throws std::bad_alloc when the kernel

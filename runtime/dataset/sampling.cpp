@@ -214,7 +214,7 @@ result<sampling> shuffle_neighbours(const sampler_config& sampler, const config&
 
 result<sampling> read_sampling(const config& settings, const dataset_description& dataset, int index_fd) {
   const sampler_config& sampler = settings.sampler;
-  if (dataset.samples == 0) return sampling{};  // the plan refuses it
+  if (dataset.samples == 0) return sampling{};  // the plan will refuse it
   switch (sampler.kind) {
     case sampler_kind::shuffle:
     case sampler_kind::sequential: return sampling{};

@@ -15,7 +15,7 @@ namespace penstock {
 /// Creates an empty file for an index of `bytes`. `of`: what it indexes, for messages ("12 files"). Refuses
 /// (errc::out_of_memory) a size above RLIMIT_FSIZE: writing beyond it would raise SIGXFSZ.
 result<unique_fd> create_index(std::string_view of, std::uint64_t bytes);
-/// Seals the file once its contents are written: they can no longer change.
+/// Seals the file once its contents are written. After that, they can no longer change.
 result<void> seal_index_file(int fd);
 
 /// Maps an index. `what` is its name in messages ("the dataset's index"). Refuses (errc::protocol) a file that is not

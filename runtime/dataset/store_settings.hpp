@@ -1,4 +1,4 @@
-// How a dataset reads from object storage, from the config. Used by the datasets and the tools.
+// Reads from the config how a dataset uses object storage. Used by the datasets and the tools.
 #pragma once
 
 #include "runtime/base/remote_path.hpp"

@@ -36,7 +36,7 @@ void alarm::set(steady_time at) {
 
 void alarm::start_timer(steady_time at) {
   timer_ends_ = at;
-  // Zero would disarm the timer.
+  // A time of zero would disarm the timer.
   const auto since_boot = std::max<nanoseconds>(at.time_since_epoch(), nanoseconds(1));
   itimerspec when{};
   when.it_value.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(since_boot).count();

@@ -20,8 +20,8 @@ class alarm {
   alarm(const alarm&) = delete;
   alarm& operator=(const alarm&) = delete;
 
-  /// Fires once, at that time or slightly later; at once if the time has passed. Replaces the previous time. Postponing
-  /// costs no system call, so it can be done often.
+  /// Fires once, at that time or slightly later, or at once if the time has passed. Replaces the previous time.
+  /// Postponing costs no system call, so it can be done often.
   void set(steady_time at);
   /// Sets the function to call on the alarm's thread. Once this returns, the previous function is no longer called.
   void on_ring(std::function<void()> call);
@@ -35,7 +35,7 @@ class alarm {
   wake_event stop_;
   std::mutex times_;  // guards the next two members
   steady_time due_ = never;
-  steady_time timer_ends_ = never;  // not after due_
+  steady_time timer_ends_ = never;  // never later than due_
   std::mutex calling_;
   std::function<void()> call_;
   std::thread thread_;

@@ -11,8 +11,8 @@ namespace penstock::device {
 
 struct decoder_choice {
   decoder_rule by = decoder_rule::cpu;
-  std::string decoder;  ///< the device's: "nvJPEG 13.0.1 on NVIDIA H200". Pixels depend on it (rule S43)
-  std::string notice;   ///< for the log: why `by` is not what the config says
+  std::string decoder;  ///< the device's decoder, on which pixels depend (rule S43): "nvJPEG 13.0.1 on NVIDIA H200"
+  std::string notice;   ///< for the log: why `by` differs from the config
 };
 
 /// Whether [image] decoder lets a device decode this dataset, if the machine has one that can.

@@ -1,5 +1,5 @@
 // A device that batches are copied to: the CUDA device, or the host device, which copies to host memory.
-// Driven by the GPU owner actor, the only caller of everything but the consumer's part.
+// Driven by the GPU owner actor. Only this actor calls anything outside the consumer's part.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -29,7 +29,7 @@ struct identity {
 struct upload_job {
   std::uint64_t upload = 0;       ///< identifies the job in `progress`
   std::uint32_t buffer = 0;       ///< index in the ring; must be free
-  std::uint32_t partition = 0;    ///< of the slot; must be attached
+  std::uint32_t partition = 0;    ///< partition of the slot; must be attached
   std::uint64_t slot_offset = 0;  ///< in the partition
   std::uint32_t rows = 0;
   batch_extents extents = {};  ///< set for a batch of variable size
@@ -42,7 +42,7 @@ enum class stage : std::uint8_t {
 struct progress {
   std::uint64_t upload = 0;
   stage reached = stage::copied;
-  /// Set with `copied` by a device that converts straight from the slot: when copying ended and conversion began.
+  /// When copying ended and conversion began. Set with `copied`, by a device that converts straight from the slot.
   std::optional<steady_time> converts_since = {};
 };
 
@@ -57,8 +57,8 @@ class device {
 
   /// Selects the device and creates its context and streams. Refuses with errc::device_*.
   virtual result<identity> open() = 0;
-  /// Registers memory with slots; the memory must stay mapped until close(). True if the device's DMA engine
-  /// can read it directly (page-locked); false: copies are slower but correct.
+  /// Registers memory with slots; the memory must stay mapped until close(). Returns true if the
+  /// device's DMA engine can read it directly (page-locked). If false, copies are slower but correct.
   virtual result<bool> attach(std::uint32_t partition, std::span<std::byte> memory) = 0;
   /// Allocates a ring of buffers for batches of this plan. Refuses with errc::device_out_of_memory, naming
   /// requested and free bytes; the device stays usable.
@@ -67,10 +67,10 @@ class device {
   /// together: many small ones in one call are cheaper than many calls.
   virtual result<void> submit(std::span<const upload_job> jobs) = 0;
   /// Progress since the last call. An asynchronous error of a copy or kernel is reported here or by any later
-  /// call: it happened at or before that call.
+  /// call: the failed work is any that was started before that call.
   virtual result<std::vector<progress>> poll() = 0;
   /// Whether the oldest job in flight cannot start because the consumer's stream has not reached the release of its
-  /// buffer. Tells a slow consumer from a copy that never ends.
+  /// buffer. Distinguishes a slow consumer from a copy that never ends.
   [[nodiscard]] virtual bool waits_for_consumer() const { return false; }
   /// Sets the function that is called, from any thread, when poll() has progress to report. `waker` may only send a
   /// message. Set it before the first submit; once this returns, the previous waker is no longer called.
@@ -99,12 +99,12 @@ class device {
   /// stream that is being captured.
   virtual result<void> finish(stream_handle stream) = 0;
 
-  // For device programs of jobs: all calls after open(), from one thread of ours that is not the owner's.
+  // For device programs of jobs. All calls come after open(), from one penstock thread that is not the owner's.
 
   /// Makes the calling thread the programs' thread. Returns the stream on which they queue their work; nothing else uses that stream.
   virtual result<stream_handle> enter_programs() = 0;
   /// Waits until the work on that stream is done. Refuses with an error left behind by that work or by one of the
-  /// program's calls on this thread, and clears it: the next program does not see it.
+  /// program's calls on this thread, and clears it, so that the next program does not see it.
   virtual result<void> finish_program() = 0;
   /// Device memory outside the ring. Refuses (errc::device_out_of_memory, naming requested and free bytes);
   /// the device stays usable.

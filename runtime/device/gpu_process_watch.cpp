@@ -22,7 +22,7 @@ struct gpu_process_watch::shared {
   bool stopping = false;
   bool ended = false;
 
-  /// Sleeps. False: a stop was requested.
+  /// Sleeps. Returns false if a stop was requested.
   bool rest(nanoseconds time) {
     std::unique_lock hold(mutex);
     return !changed.wait_for(hold, time, [&] { return stopping; });

@@ -27,7 +27,8 @@ class gpu_process_watch {
   gpu_process_watch(std::string uuid, teller tell)
       : gpu_process_watch(std::move(uuid), std::move(tell), rhythm(), nvml_library_name) {}
   gpu_process_watch(std::string uuid, teller tell, rhythm when, std::string library);
-  /// Afterwards, `tell` is not called again. Waits at most 1 s; a thread that hangs in the driver is abandoned.
+  /// Stops the thread. Afterwards, `tell` is not called again. Waits at most 1 s; a thread that hangs in the driver
+  /// is abandoned.
   ~gpu_process_watch();
   gpu_process_watch(const gpu_process_watch&) = delete;
   gpu_process_watch& operator=(const gpu_process_watch&) = delete;

@@ -144,7 +144,7 @@ struct avx2_lines {
                                            std::uint32_t channels, std::uint8_t* to) {
     std::uint32_t x = 0;
     if (channels == 3) {
-      // Five pixels and the byte before them. The next store overwrites the extra byte after these pixels.
+      // The vector has five pixels and the byte before them. The next store overwrites the extra byte after these pixels.
       const __m128i reversed = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
       for (; width - x >= 6; x += 5) {
         const __m128i five = load_16(from + std::size_t{width - x - 5} * 3 - 1);
@@ -261,7 +261,7 @@ void convert_rows_avx2(const convert_step& step, const std::byte* slot, std::byt
 
 void convert_avx2(const convert_step& step, const std::byte* slot, std::byte* buffer, std::uint32_t rows) {
   if (step.type == dtype::uint8) return move_rows<avx2_lines>(step, slot, buffer, rows);
-  // With finite factors no result is a NaN, which the vector instructions would round differently.
+  // The vector instructions round a NaN differently. With finite factors no result is a NaN.
   const auto finite = [](float factor) { return std::isfinite(factor); };
   if (!std::all_of(step.scale.begin(), step.scale.end(), finite) ||
       !std::all_of(step.shift.begin(), step.shift.end(), finite)) {

@@ -73,8 +73,8 @@ class host_memory {
   static constexpr std::align_val_t alignment{layout_alignment};
 };
 
-/// Memory of a buffer of the ring: on huge pages if the system provides them, and fully allocated from the
-/// start, so that no copy waits for page faults.
+/// Memory of a buffer of the ring. It is on huge pages if the system provides them,
+/// and fully allocated from the start, so that no copy waits for page faults.
 class host_buffer {
  public:
   /// Null when there is too little memory.

@@ -1,5 +1,5 @@
-// The host device: device memory is host memory, the copy engine is a thread. Same interface, same order,
-// same bits as the CUDA device, so everything can be run and tested without a GPU.
+// The host device: device memory is host memory, the copy engine is a thread. It has the interface of the CUDA
+// device and gives the same results in the same order, so everything can be run and tested without a GPU.
 #pragma once
 
 #include "runtime/device/device.hpp"

@@ -14,7 +14,7 @@ struct cuda_choice {
   std::optional<std::string> uuid;  ///< "GPU-..."; an unambiguous prefix is enough
 };
 
-/// The host device if there is no `cuda`.
+/// No `cuda` means the host device.
 struct device_choice {
   std::optional<cuda_choice> cuda;
 };

@@ -25,7 +25,7 @@ struct unique_id {
   char bytes[id_bytes];  // passed by value, like NCCL's own
 };
 enum status : int { success = 0, in_progress = 7 };
-/// The beginning of ncclConfig_t; `size` says how much of it is present, and the rest gets NCCL's defaults.
+/// The beginning of ncclConfig_t. `size` tells NCCL how much of it is present; NCCL uses its defaults for the rest.
 struct settings {
   std::size_t size;
   unsigned int magic;
@@ -51,7 +51,7 @@ class nccl_library {
   [[nodiscard]] std::string path() const { return library_.path(); }
   /// Whether this is the stand-in for tests, which works on host memory.
   [[nodiscard]] bool works_on_host() const;
-  /// Creates the id of a new communicator. This process must live until all ranks have joined the communicator.
+  /// Creates the id of a new communicator. This process must keep running until all ranks have joined the communicator.
   result<std::string> draw_id() const;
   /// Null if the library has no such function.
   [[nodiscard]] void* function(const char* name) const;
@@ -84,7 +84,8 @@ class nccl_communicator {
   /// Frees nothing: without abort(), the communicator lives until the process ends.
   ~nccl_communicator() = default;
 
-  /// True: created, or the last call was accepted. False: in progress. Refuses (errc::group_failed) with NCCL's error.
+  /// True: the communicator exists, or the last call was accepted. False: still in progress. Refuses
+  /// (errc::group_failed) with NCCL's error.
   [[nodiscard]] result<bool> state() const;
   [[nodiscard]] ncclComm* handle() const noexcept { return handle_; }
   /// Stops the work that uses the communicator, and frees it. May hang. No call of the program may be in progress.

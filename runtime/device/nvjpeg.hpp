@@ -46,7 +46,7 @@ class nvjpeg_library {
   [[nodiscard]] std::string path() const { return library_.path(); }
   [[nodiscard]] std::string version_text() const;
   [[nodiscard]] static std::string text_of(int status);
-  /// For a lack of device memory: the sizes in bytes, and what to lower.
+  /// The message for a lack of device memory: the sizes in bytes, and what to lower.
   [[nodiscard]] static std::string out_of_memory(std::uint64_t requested, std::uint64_t free, std::uint64_t total);
 
   // Arguments as in nvjpegCreateEx etc.

@@ -37,7 +37,7 @@ class nvml {
   /// displayed, never acted on.
   [[nodiscard]] std::optional<std::vector<gpu_process>> processes_on(gpu which) const;
 
-  /// Calls a function of NVML; false if it is missing or fails.
+  /// Calls a function of NVML. Returns false if it is missing or fails.
   template <class... Arguments>
   bool ask(const char* name, Arguments... arguments) const {
     int (*function)(Arguments...) = nullptr;
@@ -49,7 +49,8 @@ class nvml {
   bool started_ = false;
 };
 
-/// A single query, including the start of NVML: takes about 100 ms, or as long as the driver hangs. Empty if NVML cannot answer.
+/// A single query, including the start of NVML: takes about 100 ms, or longer if the driver hangs. Empty if NVML
+/// cannot answer.
 std::optional<std::vector<gpu_process>> processes_on_gpu(const std::string& uuid);
 
 /// "pid 4127 (python3, 512 MiB)". The name is that of the process with this pid in our pid namespace, if there is one.

@@ -1,5 +1,5 @@
-// A JPEG whose pixels reveal which decoder made them: every decoder accepts it, but they differ in rounding and in the
-// upsampling of chroma. Used by the JPEG decoder of the CUDA device.
+// A JPEG whose pixels show which decoder made them: every decoder accepts it, but decoders differ
+// in rounding and in the upsampling of chroma. Used by the JPEG decoder of the CUDA device.
 #pragma once
 
 #include <cstddef>

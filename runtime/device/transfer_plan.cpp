@@ -161,11 +161,11 @@ std::uint16_t to_float16(float value) noexcept {
   if (magnitude > 0x7f80'0000U) return sign | 0x7e00U;   // NaN
   if (magnitude >= 0x4780'0000U) return sign | 0x7c00U;  // 65536 and up: infinity
   if (magnitude < 0x3880'0000U) {
-    // Below 2^-14 the result is subnormal: a multiple of 2^-24. Adding 0.5 in float32 rounds there, to even.
+    // Below 2^-14 the result is subnormal: a multiple of 2^-24. Adding 0.5 in float32 rounds to such a multiple, to even.
     const float rounded = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(rounded) - 0x3f00'0000U));
   }
-  // Drop 13 bits of the mantissa, to nearest even; a carry into the exponent is correct.
+  // Drop 13 bits of the mantissa, rounding to nearest even. A carry into the exponent is correct.
   const std::uint32_t rebased = magnitude - 0x3800'0000U;
   return static_cast<std::uint16_t>(sign | ((rebased + 0xfffU + ((rebased >> 13U) & 1U)) >> 13U));
 }

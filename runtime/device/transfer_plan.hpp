@@ -82,7 +82,7 @@ struct transfer_plan {
   bool staged = false;             ///< the raw slot is also copied to the device, for the kernel to read
 
   [[nodiscard]] std::uint64_t staging_bytes() const noexcept {
-    if (decode) return decode->from;  // encoded pictures are last in the slot, and are read from there
+    if (decode) return decode->from;  // encoded pictures are last in the slot, and the decoder reads them from there
     return staged ? slot.bytes : 0;
   }
 
@@ -106,7 +106,7 @@ result<transfer_plan> plan_transfer(const batch_layout& slot, const image_settin
 /// slot is the result itself, and its extents are {bytes of the result}.
 transfer_plan plan_of_results(std::uint64_t bytes_max);
 
-/// The only implementation of the formula; it also fills the conversion tables of the host device.
+/// The only implementation of the formula. It also fills the conversion tables of the host device.
 [[nodiscard]] float normalised(std::uint8_t x, float scale, float shift) noexcept;
 
 /// Rounds to nearest, ties to even; infinities and NaN as IEEE says. Returns the bits of the result.

@@ -20,7 +20,7 @@ double seconds_since(steady_time begin) {
 bare_copies measure_memcpy(const slots_in_memory& memory, std::uint32_t buffers, nanoseconds time) {
   const std::size_t slot_bytes = memory.slots.front().size();
   std::vector<std::vector<std::byte>> ring(buffers, std::vector<std::byte>(slot_bytes));
-  // The first access to new memory is slow (page faults).
+  // Touch the memory first, because the first access is slow (page faults).
   for (std::vector<std::byte>& buffer : ring) std::memset(buffer.data(), 1, slot_bytes);
   for (const std::span<const std::byte> slot : memory.slots)
     std::memcpy(ring.front().data(), slot.data(), slot_bytes);

@@ -65,7 +65,7 @@ bool is_npz(std::string_view path) {
   return path.size() > end.size() && path.ends_with(end);
 }
 
-/// The files of a dataset; for objects, also their versions.
+/// The files of a dataset, and the versions of objects.
 struct opened_files {
   std::vector<std::shared_ptr<readable>> files;
   std::vector<std::string> tags;
@@ -285,7 +285,7 @@ struct array_index_writer {
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       if (!arrays[i].deflated) continue;
       arrays[i].index_at = round_up(end, 64);
-      // The whole .npy, including its header.
+      // The index contains the whole .npy, including its header.
       entries[i].data_at = arrays[i].index_at + arrays[i].header.data_at;
       end = arrays[i].index_at + arrays[i].deflated->bytes;
     }

@@ -27,10 +27,10 @@ namespace penstock {
 std::string path_of_array(const std::string& path, std::string_view file);
 
 /// Lists the arrays. Each member of a .npz becomes a tensor with the member's name. With [dataset] members only the
-/// listed members are read, under the names given there. In a folder, members name the files. Refuses (errc::dataset,
-/// errc::io, errc::out_of_memory), naming file and member, whatever read_zip_directory, inflate and parse_npy_header
-/// refuse; arrays with different numbers of samples; names that no tensor can have; and deflated arrays that would take
-/// more than half of the machine's memory.
+/// listed members are read, under the names given there. In a folder, members name the files. Refuses
+/// (errc::dataset, errc::io, errc::out_of_memory; the message names file and member) whatever
+/// read_zip_directory, inflate and parse_npy_header refuse; arrays with different numbers of samples; names
+/// that no tensor can have; and deflated arrays that would take more than half of the machine's memory.
 result<unique_fd> seal_array_index(const dataset_config& dataset, const store_options& options = {});
 
 struct indexed_array {

@@ -59,7 +59,7 @@ result<directory_place> find_directory(const archive_reader& read, std::uint64_t
   std::size_t end = tail.size() - end_bytes + 1;
   while (end > 0) {
     --end;
-    // The comment fills the rest exactly.
+    // The comment must fill the rest of the file exactly.
     if (number_at<std::uint32_t>(tail, end) == end_magic &&
         number_at<std::uint16_t>(tail, end + 20) == tail.size() - end - end_bytes)
       break;
@@ -87,7 +87,7 @@ result<directory_place> find_directory(const archive_reader& read, std::uint64_t
   return place;
 }
 
-/// An extra field contains the sizes and offsets that do not fit in 32 bits, and only these, in this order.
+/// An extra field contains only those sizes and offsets that do not fit in 32 bits, in this order.
 bool take_zip64(bytes_view extra, zip_member& member) {
   const auto is_elsewhere = [](std::uint64_t value) { return value == 0xffffffffU; };
   while (extra.size() >= 4) {

@@ -26,8 +26,8 @@ struct zip_member {
 using archive_reader = std::function<result<void>(std::uint64_t at, std::span<std::byte> into)>;
 
 /// The members in the order of the central directory. Refuses (errc::dataset, one sentence without the file's name) a
-/// file that is not a zip archive or is cut off, a directory of more than 64 MiB, members outside the file, two members
-/// with the same name, and what is unsupported (above).
+/// file that is not a zip archive or is cut off, a directory of more than 64 MiB, members
+/// outside the file, two members with the same name, and the unsupported features above.
 result<std::vector<zip_member>> read_zip_directory(const archive_reader& read, std::uint64_t archive_bytes);
 
 /// Where the member's stored bytes begin. Refuses a local header that contradicts the directory.

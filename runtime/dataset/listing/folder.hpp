@@ -39,13 +39,13 @@ struct folder_contents {
   std::vector<folder_entry> entries;  ///< in byte order of their names, without names that begin with a dot
 };
 
-/// Opens a folder for reading, relative to `at` (AT_FDCWD: the current folder). `shown` is its name in error
-/// messages.
+/// Opens a folder for reading, relative to `at` (AT_FDCWD:
+/// the current folder). Error messages call it `shown`.
 result<unique_fd> open_folder(int at, const std::string& path, std::string_view shown);
 
 /// Reads an open folder. Examines only files for which `wanted` returns true, to get their size. Leaves out the others,
 /// and counts those for which `skipped` returns an extension. A link to a folder counts as a folder. Any system error
-/// is a refusal (errc::io), so no entry is ever missing silently.
+/// is a refusal (errc::io), so the list is never silently incomplete.
 result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
                                     bool (*wanted)(std::string_view name),
                                     std::string_view (*skipped)(std::string_view name) = nullptr);

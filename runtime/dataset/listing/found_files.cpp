@@ -67,7 +67,7 @@ class file_search {
     return take_files(path);
   }
 
-  /// Returns the names and facts of everything that was taken.
+  /// Returns the names and facts of all collected files.
   result<void> finish() {
     std::vector<std::string> unknown;
     std::unordered_set<std::string_view> seen;
@@ -164,7 +164,7 @@ class file_search {
     return all_.size() == before ? nothing_in(folder) : result<void>();
   }
 
-  /// Takes one object, or the objects that match a pattern.
+  /// Adds one object, or the objects that match a pattern.
   result<void> take_objects(const std::string& pattern) {
     if (auto ok = open_store(pattern); !ok) return ok;
     auto expanded = expand_braces(pattern);

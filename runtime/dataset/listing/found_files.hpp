@@ -33,7 +33,7 @@ struct found_files {
   std::vector<object_facts> facts;      ///< for URLs: the facts of each file
 
   std::unordered_map<std::string, object_facts> beside;  ///< the objects that is_beside accepts, by URL
-  std::vector<std::string> listed;  ///< the objects whose URLs begin with one of these, without a further '/', are in `names` or `beside`
+  std::vector<std::string> listed;  ///< an object whose URL is one of these plus a name without '/' is in `names` or `beside`
 
   [[nodiscard]] std::string path(std::size_t file) const;
   /// A file as it is now, or an object as it was listed. Refuses what local_file::open refuses.
@@ -56,7 +56,7 @@ struct found_files {
 /// pattern of braces. A list names either files or objects. Also refuses (errc::config, errc::io) what object_store refuses.
 result<found_files> find_files(const std::string& path, const file_kind& kind, const store_options& options = {});
 
-/// The found_files::folder of this path.
+/// The value of found_files::folder for this path.
 std::string folder_of_files(const std::string& path, const file_kind& kind);
 /// A name of found_files as a path.
 std::string path_of_file(const std::string& folder, std::string_view name);

@@ -62,7 +62,7 @@ class fd_writer {
     pending_.insert(pending_.end(), from, from + size);
     if (pending_.size() >= piece) flush();
   }
-  /// errno of the first write that failed, 0 if none did.
+  /// The errno of the first failed write; 0 if none failed.
   int finish() {
     flush();
     return os_code_;
@@ -167,7 +167,7 @@ result<void> index_view::check() const {
     return nonsense("its shape");
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (!std::ranges::all_of(head.fingerprint, is_hex)) return nonsense("its fingerprint");
-  // Bounding the counts by the size first keeps the sums below from overflowing.
+  // Check the counts against the size first, so that the sums below cannot overflow.
   if (head.files > size() || head.classes > size() || head.pool_bytes > size()) return nonsense("its counts");
   const std::uint64_t fixed = sizeof(header) + texts() * sizeof(std::uint64_t) +
                               head.files * (head.has_places * sizeof(record_place) + head.has_labels * sizeof(std::uint32_t));

@@ -1,5 +1,5 @@
-// The listing of a dataset as one sealed, read-only memfd: written by the session and mapped by all workers,
-// so that a restarted worker need not scan folders again. Written by the session, read by the datasets.
+// The listing of a dataset as one sealed, read-only memfd. The session writes it and all
+// workers map it, so a restarted worker need not scan folders again. Read by the datasets.
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -22,7 +22,7 @@ namespace penstock {
 result<unique_fd> seal_index(const listing& list);
 
 /// A mapped index. Move-only; the descriptor may be closed once it is mapped. All returned views point into the
-/// mapping. map() checks it completely: no content can make a later call misbehave.
+/// mapping. map() checks all of it, so that later calls are safe whatever the file contains.
 class index_view {
  public:
   /// Refuses (errc::protocol) a descriptor that is not sealed, another format or version, and inconsistent numbers.

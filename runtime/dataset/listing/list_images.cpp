@@ -28,7 +28,7 @@ class picture_walk {
   picture_walk(int root, std::string_view root_name, listing& list, const listing_progress& progress)
       : root_(root), root_name_(root_name), list_(list), progress_(progress) {}
 
-  /// Takes all pictures below root/`folder`, whose parent is the root. Sorts them by path at the end.
+  /// Adds all pictures below root/`folder`, a direct child of the root, sorted by path.
   result<void> take_class(const std::string& folder, std::uint32_t label, folder_identity root) {
     const std::size_t begin = list_.files.size();
     visited_.assign(1, {root, no_parent});
@@ -109,7 +109,7 @@ bool is_picture_list(std::string_view path) noexcept {
   return ends_with_any_case(path, ".txt");
 }
 
-/// What was found but is not part of the listing.
+/// Files that were found but are not part of the listing.
 struct other_finds {
   std::uint64_t beside = 0;  ///< pictures next to class folders
   skipped_files skipped;
@@ -176,7 +176,7 @@ result<listing> list_objects(const std::string& path, const store_options& optio
                   printable(path));
   const auto store = object_store::open(options);
   if (!store) return tl::unexpected(store.error());
-  const std::size_t name_at = place->path.size() - 1;  // keys have no slash at the front
+  const std::size_t name_at = place->path.size() - 1;  // keys do not begin with a slash
   other_finds others;
   std::set<std::string, std::less<>> classes;
   auto objects = (*store)->list(folder + "/", listing_depth::everything_below, pictures_max, [&](std::string_view key) {

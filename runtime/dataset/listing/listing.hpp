@@ -1,5 +1,5 @@
-// What a built-in dataset consists of, as found on disk by the session at its start. index.hpp has its sealed form for
-// the workers.
+// What a built-in dataset consists of, as the session finds it on disk
+// at its start. For its sealed form, which workers read, see index.hpp.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -84,8 +84,8 @@ result<listing> list_raw(const std::string& path, const std::vector<std::uint32_
 std::string folder_of_records(const std::string& path, dataset_type type);
 
 /// Hex XXH3-128 over everything that decides which samples there are: type, classes, element type and shape, and the
-/// name, size and class of each file, in order. Each name is preceded by its length, so different listings cannot hash
-/// the same input.
+/// name, size and class of each file, in order. Each name is preceded by
+/// its length, so different listings never give the same bytes to the hash.
 std::string fingerprint_of(const listing& list);
 
 }  // namespace penstock

@@ -39,7 +39,7 @@ std::optional<brace_group> group_at(std::string_view text, std::size_t open) {
   return std::nullopt;
 }
 
-/// The numbers of "000..127" or "0..9..3"; nothing if it is not a range.
+/// The numbers of "000..127" or "0..9..3"; empty if it is not a range.
 result<std::optional<std::vector<std::string>>> range_of(std::string_view text) {
   const std::size_t first_dots = text.find("..");
   if (first_dots == std::string_view::npos) return std::nullopt;

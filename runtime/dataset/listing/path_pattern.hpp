@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-/// Whether the path has a brace or a wildcard. The name of an existing file may have them, too.
+/// Whether the path has a brace or a wildcard. The names of existing files may contain them, too.
 bool is_pattern(std::string_view path) noexcept;
 
 /// Expands braces: "a{1..3,x}b", nested and repeated. A range keeps the width of its longer number if one begins with

@@ -28,7 +28,7 @@ std::string text_of(std::span<const tensor_spec> tensors) {
   return shortened(fmt::format("{}", fmt::join(all, ", ")), 200);
 }
 
-/// The larger of the two if they differ only in the maximum number of entries per sample.
+/// Returns the larger tensor if the two differ only in the maximum number of entries per sample.
 std::optional<tensor_spec> common(const tensor_spec& a, tensor_spec b, bool tokens) {
   // Token datasets fill all entries of doc_lengths, however many there are.
   const bool any_length = a.length != length_rule::exact || (tokens && a.name == "doc_lengths");

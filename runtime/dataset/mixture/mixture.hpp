@@ -15,7 +15,7 @@
 
 namespace penstock {
 
-/// The settings as if dataset `which` were the only one.
+/// The settings of a config in which dataset `which` is the only one.
 config settings_of_part(const config& mixture, std::size_t which);
 
 /// Samples are numbered dataset after dataset. The tensors are those of the datasets; where datasets differ only in a

@@ -17,8 +17,8 @@ struct mixed_order {
   std::uint64_t samples = 0;                  ///< in the dataset, at least 1
   std::shared_ptr<const sample_order> order;  ///< null: all samples, as `shuffle` says
   bool shuffle = true;
-  std::uint64_t key = 0;  ///< of its random draws: derived from the dataset's name, not from its place in the list
-  std::vector<double> weights;  ///< of epoch 0, 1, ..; the last one applies to all later epochs
+  std::uint64_t key = 0;  ///< seed of its random draws, derived from the dataset's name and not from its place in the list
+  std::vector<double> weights;  ///< for epoch 0, 1, ..; the last one applies to all later epochs
 };
 
 inline constexpr std::size_t mixed_datasets_max = 256;

@@ -1,5 +1,5 @@
-// How a mixture divides an epoch among its datasets: converts weights to whole numbers, and these to one period of a
-// pattern. Pure. Used by mixture_order.
+// How a mixture divides an epoch among its datasets: converts weights to whole
+// numbers, and the numbers to one period of a pattern. Pure. Used by mixture_order.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ using philox_key = std::array<std::uint32_t, 2>;
 /// Random123's Philox4x32 with 10 rounds.
 philox_words philox_block(philox_words counter, philox_key key) noexcept;
 
-/// The counter and key of one stream's block 0.
+/// The counter and key of block 0 of a stream.
 ///
 ///   counter = { domain << 24 | block, epoch (low 32 bits), item (low), item (high) }     block < 2^24
 ///   key     = { seed (low), seed (high) + epoch (high 32 bits) }

@@ -23,7 +23,7 @@ random_source::result_type random_source::operator()() noexcept {
   if (used_ == block_.size()) {
     block_ = philox_block(counter_, key_);
     used_ = 0;
-    // Like philox_stream::block_at: 24 bits of block number, then continue in the key.
+    // Like philox_stream::block_at: 24 bits of block number, then the key counts on.
     counter_[0] = (counter_[0] & 0xff000000U) | ((counter_[0] + 1) & 0xffffffU);
     if ((counter_[0] & 0xffffffU) == 0) ++key_[0];
   }

@@ -72,7 +72,7 @@ class class_order final : public sample_order {
       const std::uint64_t chosen = turns.of(round, classes)(place % classes);
       const std::uint64_t begin = begins_[chosen];
       const std::uint64_t count = begins_[chosen + 1] - begin;
-      // The items of laps start above those of rounds.
+      // The random streams of laps are numbered above those of rounds.
       const std::uint64_t lap = lap_bit | (chosen << 40U) | (round / count);
       const permutation own(count, philox_stream(random_domain::balanced, seed, epoch, lap));
       place = samples_[begin + own(round % count)];

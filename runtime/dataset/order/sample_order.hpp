@@ -34,8 +34,8 @@ result<std::shared_ptr<const sample_order>> weighted_order(std::span<const doubl
 
 /// Every class that has samples comes equally often: in every prefix of an epoch, the counts differ by at most one.
 /// Each class runs through its samples in its own order, and then starts over in a new one. `class_of[i]` is the class
-/// of sample i; a sample of no_class never comes. `positions` 0: as many as there are samples with a class. Takes 8 bytes per
-/// sample. Refuses (errc::dataset) a list without any class.
+/// of sample i; a sample of no_class is never used. `positions` 0: as many as there are samples with a class. Takes 8
+/// bytes per sample. Refuses (errc::dataset) a list without any class.
 inline constexpr std::uint32_t no_class = 0xffff'ffff;
 result<std::shared_ptr<const sample_order>> balanced_order(std::span<const std::uint32_t> class_of,
                                                            std::uint64_t positions);
@@ -46,10 +46,10 @@ result<std::shared_ptr<const sample_order>> balanced_order(std::span<const std::
 result<std::shared_ptr<const sample_order>> subset_order(std::vector<std::uint64_t> indices,
                                                          std::uint64_t samples, bool shuffle);
 
-/// Each sample once per epoch, less than `window` positions away from its own. Windows of 1 and 2 keep the order.
+/// Each sample once per epoch, moved by less than `window` positions. Windows of 1 and 2 keep the order.
 std::shared_ptr<const sample_order> window_order(std::uint64_t samples, std::uint64_t window);
 
-/// The same, but with the shards in a new order each epoch. Shard s has the samples from ends[s - 1] (0 for the first
+/// A window order with the shards in a new order each epoch. Shard s has the samples from ends[s - 1] (0 for the first
 /// shard) to ends[s]. The window is as large as `shards` average shards.
 std::shared_ptr<const sample_order> window_of_shards_order(std::vector<std::uint64_t> ends,
                                                            std::uint32_t shards);

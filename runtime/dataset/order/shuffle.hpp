@@ -28,7 +28,7 @@ class permutation {
   static constexpr std::size_t rounds = 8;
 
   std::uint64_t n_;
-  std::uint64_t rows_;  ///< even, so that odd permutations are reached too
+  std::uint64_t rows_;  ///< even, so that odd permutations are possible too
   std::uint64_t columns_;
   std::array<std::array<std::uint64_t, 2>, rounds> keys_;
 };

@@ -39,7 +39,7 @@ class alias_order final : public sample_order {
   /// table is the same on every machine.
   void build(std::span<const double> weights, double total) {
     const auto count = static_cast<double>(weights.size());
-    std::vector<double> share(weights.size());  // relative to the average: the mean is 1
+    std::vector<double> share(weights.size());  // relative to the average, so their mean is 1
     std::vector<std::uint64_t> small;
     std::vector<std::uint64_t> large;
     for (std::uint64_t i = 0; i < weights.size(); ++i) {
@@ -57,7 +57,7 @@ class alias_order final : public sample_order {
         small.push_back(more);
       }
     }
-    // Columns left over by rounding become 1, except those of weight 0, which must never be drawn.
+    // Columns that rounding leaves over get probability 1, except those of weight 0, which must never be drawn.
     const auto heaviest = static_cast<std::uint64_t>(std::ranges::max_element(weights) - weights.begin());
     for (const auto& rest : {small, large})
       for (const std::uint64_t i : rest)

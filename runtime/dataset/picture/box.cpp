@@ -73,7 +73,7 @@ augmentation choose_augmentation(extent picture, const image_config& config, ran
     case augment_kind::centre_crop: return {centre_crop_box(picture, target, config.crop_fraction), false};
     case augment_kind::random_resized_crop: break;
   }
-  // Draw the flip first, so that its draw number does not depend on how many tries the box takes.
+  // Draw the flip first: its random number then does not depend on how many tries the box takes.
   const bool flip = random.uniform() < config.flip;
   return {random_resized_box(picture, config.scale, config.ratio, random), flip};
 }

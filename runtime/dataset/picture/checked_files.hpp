@@ -16,12 +16,13 @@ namespace penstock {
 /// Remembers contents, not names: a hash of the bytes that passed. A file is checked again if its bytes have changed.
 class checked_files {
  public:
-  /// For the session. Refuses (errc::system) when the kernel does.
+  /// For the session. Fails with errc::system if the kernel refuses.
   static result<unique_fd> make(std::uint64_t samples);
 
   /// An object that remembers nothing.
   checked_files() noexcept = default;
-  /// Remembers nothing unless make() created the descriptor for the same number of samples. The descriptor may be closed afterwards.
+  /// Maps the memory of make(). Remembers nothing if the descriptor is not from make() with the same number of
+  /// samples. The descriptor may be closed afterwards.
   checked_files(int fd, std::uint64_t samples) noexcept;
 
   [[nodiscard]] static std::uint64_t hash_of(std::span<const std::byte> file) noexcept;

@@ -9,7 +9,7 @@ namespace penstock {
 
 bool device_may_decode(const image_config& config, std::uint64_t index) noexcept {
   if (config.decoder != decoder_rule::hybrid) return config.decoder == decoder_rule::gpu;
-  // The finaliser of SplitMix64: neighbours get unrelated values.
+  // The finaliser of SplitMix64: consecutive numbers get unrelated values.
   std::uint64_t mixed = index + 0x9e37'79b9'7f4a'7c15U;
   mixed = (mixed ^ (mixed >> 30U)) * 0xbf58'476d'1ce4'e5b9U;
   mixed = (mixed ^ (mixed >> 27U)) * 0x94d0'49bb'1331'11ebU;

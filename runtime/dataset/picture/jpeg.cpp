@@ -35,7 +35,7 @@ struct session {
   session() = default;
   session(const session&) = delete;
   session& operator=(const session&) = delete;
-  ~session() { jpeg_destroy_decompress(&codec); }  // does nothing when the codec was never created
+  ~session() { jpeg_destroy_decompress(&codec); }  // does nothing if the codec was never created
 };
 
 session& session_of(j_common_ptr codec) {
@@ -116,7 +116,7 @@ std::uint32_t crop_columns(session& s) {
   // subsamplings.
   if (s.request->denominator > 1 && std::max(codec.max_h_samp_factor, codec.max_v_samp_factor) > 2) return 0;
   // Upsampling mixes neighbouring chroma samples and treats a cropped edge as the edge of the picture, so keep two
-  // samples of context. Also keep rows longer than two samples: libjpeg uses other routines for shorter ones.
+  // samples of context. Also keep rows longer than two samples, because libjpeg uses other routines for shorter ones.
   const auto sample = static_cast<std::uint32_t>(codec.max_h_samp_factor);
   const std::uint32_t context = sample > 1 ? 2 * sample : 0;
   const std::uint32_t shortest = 16 * sample;
@@ -174,13 +174,13 @@ void run(session& s) {
   if (jpeg_input_complete(&codec) != FALSE || codec.unread_marker == JPEG_EOI) return;
   const auto rest = s.file.last(codec.src->bytes_in_buffer);
   constexpr std::array end_of_image{std::byte{0xff}, std::byte{JPEG_EOI}};
-  // Search from the end: intact files have the marker there.
+  // Search from the end, where intact files have the marker.
   if (std::find_end(rest.begin(), rest.end(), end_of_image.begin(), end_of_image.end()) == rest.end()) {
     fail(s, "truncated: no end-of-image marker");
   }
 }
 
-/// No object with a destructor may be in this function's frame.
+/// This function must not have local objects with destructors.
 bool guarded(session& s) {
   if (setjmp(s.failed) != 0) return false;
   run(s);

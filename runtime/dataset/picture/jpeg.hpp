@@ -14,7 +14,7 @@ namespace penstock {
 
 enum class decode_rule : std::uint8_t {
   whole_file,   ///< every byte is decoded and checked
-  window_only,  ///< rows below the window are not decoded, columns next to it not transformed
+  window_only,  ///< rows below the window are not decoded, and columns beside it are not transformed
 };
 
 struct jpeg_request {

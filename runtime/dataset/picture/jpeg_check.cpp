@@ -13,7 +13,7 @@ using octets = std::span<const std::uint8_t>;
 // Marks that stand in place of a number of coefficients. They exceed the size of a block, so one comparison finds all special cases.
 constexpr unsigned block_ends = 128;  // plus the number of coefficients before the end
 constexpr unsigned not_looked_up = 192;
-constexpr unsigned entry_shift = 6;  // the low six bits count bits: a shift of 64 bits uses only six
+constexpr unsigned entry_shift = 6;  // the low six bits count bits, because a 64-bit shift uses only these
 constexpr unsigned entry_bits = 63;
 
 constexpr unsigned dc_bits_max = 11;
@@ -30,7 +30,7 @@ std::uint64_t bits_from(const std::uint8_t* data, std::size_t bit) noexcept {
   return __builtin_bswap64(word) << (bit % 8);
 }
 
-// Zeros after the data: the loop may read this much before it notices the end.
+// Zeros after the data, as many as the loop may read before it notices the end.
 constexpr std::size_t padding = 64;
 
 /// Whether this is an impossible number of coefficients for a block, or the table has no entry for the code.
@@ -89,7 +89,7 @@ bool jpeg_checker::take_tables(octets segment) noexcept {
   while (segment.size() > 17) {
     const unsigned which = segment[0];
     std::size_t values = 0;
-    unsigned room = 1;  // codes still available at this length; some encoders leave out the code of all ones, but none exceeds the room
+    unsigned room = 1;  // codes still available at this length; encoders may leave out the code of all ones, but must not use more
     for (unsigned i = 1; i <= 16; ++i) {
       values += segment[i];
       room = 2 * room;
@@ -153,7 +153,7 @@ jpeg_checker::entry jpeg_checker::join(const huffman_table& ac, entry all, std::
     const std::size_t ahead = (index << bits) % ac.one.size();
     const entry next = ac.one[ahead];
     const unsigned next_step = static_cast<unsigned>(next) >> entry_shift;
-    // The zeros shifted in must not be part of the code: it must mean the same with any other bits there.
+    // The zeros shifted in must not be part of the code: any other bits there must give the same code.
     if (next_step >= not_looked_up || ac.one[ahead | ((std::size_t{1} << bits) - 1)] != next) break;
     if (step + next_step % block_ends > 63) break;
     all = code_entry(bits + (next & entry_bits), step + next_step);
@@ -301,7 +301,7 @@ std::optional<std::size_t> jpeg_checker::plain_bytes(std::span<const std::byte> 
       case 0xe0: jfif = jfif || (segment.size() >= 5 && std::memcmp(segment.data(), "JFIF", 5) == 0); break;
       case 0xee: colour = of_adobe(segment, colour); break;
       case 0xda: {
-        // Decide like libjpeg: a JFIF segment, else what the Adobe segment says, else the usual ids.
+        // Decide like libjpeg: by a JFIF segment, else by the Adobe segment, else by the usual ids.
         const bool usual_ids = components_[0].id == 1 && components_[1].id == 2 && components_[2].id == 3;
         if (colour == colours::other || (colour == colours::unsaid && !jfif && !usual_ids))
           return std::nullopt;

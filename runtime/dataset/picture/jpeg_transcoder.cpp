@@ -29,7 +29,7 @@ struct transcoding {
   std::jmp_buf failed{};
   std::array<char, JMSG_LENGTH_MAX> message{};
   std::span<const std::byte> file;
-  std::vector<unsigned char> buffer;  // if it is too small, libjpeg takes another
+  std::vector<unsigned char> buffer;  // if it is too small, libjpeg allocates another
   unsigned char* made = nullptr;
   unsigned long made_bytes = 0;
   bool in_header = true;
@@ -39,7 +39,7 @@ struct transcoding {
   transcoding(const transcoding&) = delete;
   transcoding& operator=(const transcoding&) = delete;
   ~transcoding() {
-    jpeg_destroy_compress(&to);  // does nothing when it was never created
+    jpeg_destroy_compress(&to);  // does nothing if it was never created
     jpeg_destroy_decompress(&from);
     if (made != buffer.data()) std::free(made);
   }
@@ -129,7 +129,7 @@ bool transcode(transcoding& t) {
 }  // namespace
 
 std::uint32_t restart_interval_for(std::uint32_t mcus_in_row, std::uint32_t mcu_width) noexcept {
-  // Measured: longer intervals make crops read more, shorter ones make files larger (docs/benchmarks.md).
+  // Measured: with longer intervals crops read more data, and with shorter ones files are larger (docs/benchmarks.md).
   constexpr std::uint32_t pixels_max = 32;
   std::uint32_t mcus = std::clamp<std::uint32_t>(pixels_max / mcu_width, 1, mcus_in_row);
   while (mcus_in_row % mcus != 0) --mcus;

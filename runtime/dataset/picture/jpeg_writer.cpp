@@ -26,7 +26,7 @@ struct encoding {
   encoding(const encoding&) = delete;
   encoding& operator=(const encoding&) = delete;
   ~encoding() {
-    jpeg_destroy_compress(&codec);  // does nothing when the codec was never created
+    jpeg_destroy_compress(&codec);  // does nothing if the codec was never created
     std::free(file);
   }
 };

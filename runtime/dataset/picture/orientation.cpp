@@ -25,7 +25,7 @@ pixel_box orientation::to_stored(const pixel_box& seen, extent stored) const noe
 
 namespace {
 
-/// Reads numbers of either byte order; everything outside the block reads as 0.
+/// Reads numbers in either byte order. Everything outside the block reads as 0.
 struct tiff_reader {
   std::span<const std::byte> bytes;
   bool big_endian = false;

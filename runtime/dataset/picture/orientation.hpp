@@ -33,7 +33,7 @@ struct orientation {
 };
 
 /// Orientation in an EXIF block (a TIFF header and its first directory): 1 .. 8; 1 if it is missing or
-/// invalid. Bounds-checked; reads both byte orders.
+/// invalid. Bounds-checked. Reads both byte orders.
 unsigned orientation_in_exif(std::span<const std::byte> tiff) noexcept;
 
 }  // namespace penstock

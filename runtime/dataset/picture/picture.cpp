@@ -93,7 +93,7 @@ std::optional<std::size_t> picture_loader::plain_bytes(std::span<const std::byte
   const std::uint64_t hash = checked_files::hash_of(file);
   if (checked_.holds(index, hash)) return file.size();
   const auto bytes = checker_.plain_bytes(file);
-  // Files with bytes after their picture are rare; they are checked each time.
+  // Files with bytes after their picture are rare, so they are checked each time.
   if (bytes == file.size()) checked_.add(index, hash);
   return bytes;
 }
@@ -126,7 +126,7 @@ result<void> picture_loader::render(std::span<const std::byte> file, const orien
   const bool partly =
       config_.augment == augment_kind::random_resized_crop && info.format == picture_format::jpeg;
   const unsigned d = partly ? dct_denominator({box.width, box.height}, target) : 1;
-  const double step = 1.0 / d;  // a power of two: positions stay exact
+  const double step = 1.0 / d;  // a power of two, so positions stay exact
   resampler_.begin(
       {{box.left * step, (box.left + box.width) * step, scaled_side(info.stored.width, d), target.width},
        {box.top * step, (box.top + box.height) * step, scaled_side(info.stored.height, d), target.height},

@@ -40,7 +40,7 @@ bool is_complete(std::span<const std::byte> file) noexcept {
 
 result<void> decode_png(std::span<const std::byte> file, const picture_info& info, const pixel_box& window,
                         recycled_buffer& rows, row_sink& sink) {
-  // for text and colour profiles, which libspng always decompresses
+  // limits text and colour profiles, which libspng always decompresses
   constexpr std::size_t chunk_max = 64 * MiB;
   const std::unique_ptr<spng_ctx, free_context> context(spng_ctx_new(0));
   if (!context) throw std::bad_alloc();

@@ -12,7 +12,7 @@ constexpr double ln2_low = 0x1.a39ef35793c76p-33;
 }  // namespace
 
 double portable_log(double x) noexcept {
-  // frexp and ldexp only move the exponent: exact everywhere.
+  // frexp and ldexp change only the exponent, so they are exact everywhere.
   int exponent = 0;
   double m = std::frexp(x, &exponent);  // [0.5, 1)
   if (m < 0x1.6a09e667f3bcdp-1) {       // sqrt(1/2): keeps |s| below 0.172

@@ -1,5 +1,5 @@
-// exp and log with the same bits on every machine. libm's results can differ between versions of glibc, and one bit can
-// move a crop by a pixel. Used by the boxes.
+// exp and log that give the same bits on every machine. libm's results can differ between versions of glibc, and one
+// bit can move a crop by a pixel. Used by the boxes.
 #pragma once
 
 namespace penstock {

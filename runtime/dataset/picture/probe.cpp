@@ -133,7 +133,7 @@ result<extent> size_of_frame(bytes_view frame, bool lossless) {
   return size;
 }
 
-/// Visits all chunks: EXIF is after the pixels.
+/// Visits all chunks, because EXIF is after the pixels.
 result<picture_info> probe_webp(bytes_view file) {
   const std::uint64_t end = std::uint64_t{8} + little_endian(file, 4, 4);
   if (end > file.size()) return refuse(errc::sample, "truncated WebP: {} of its {} bytes", file.size(), end);

@@ -66,8 +66,8 @@ void axis_weights::compute(const axis_request& request) {
     const std::uint32_t over = first[i] + taps > source ? std::min(first[i] + taps - source, first[i]) : 0;
     const std::uint32_t before = std::min(over, taps - count[i]);
     std::int16_t* const mine = weights.data() + std::size_t{taps} * i + before;
-    // Round the running sum, not each weight: the weights then add up exactly, and a uniform area stays
-    // uniform.
+    // Round the running sum and not each weight. The weights
+    // then add up exactly, and a uniform area stays uniform.
     double running = 0;
     std::int32_t placed = 0;
     for (std::uint32_t k = 0; k < count[i]; ++k) {

@@ -52,7 +52,7 @@ class resampler final : public row_sink {
   struct request {
     axis_request x;  ///< in stored (and DCT-scaled) pixels; out: width of the result before it is turned
     axis_request y;
-    orientation turn;  ///< from stored to seen
+    orientation turn;  ///< from the stored to the displayed picture
   };
 
   /// Starts a picture. Writes RGB rows without gaps to `out`, which has the size of the turned result. Needs the source

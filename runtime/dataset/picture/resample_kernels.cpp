@@ -74,7 +74,7 @@ void horizontal_avx2(const std::uint8_t* rgbx, const std::uint32_t* first, const
     const __m256i sum1 = pixel_sums(rgbx, first[i + 1], weights + taps, taps);
     const __m256i sum2 = pixel_sums(rgbx, first[i + 2], weights + 2 * std::size_t{taps}, taps);
     const __m256i sum3 = pixel_sums(rgbx, first[i + 3], weights + 3 * std::size_t{taps}, taps);
-    // {r0 g0 r1 g1 | b0 x0 b1 x1} and the same of pixels 2 and 3
+    // {r0 g0 r1 g1 | b0 x0 b1 x1}, and likewise for pixels 2 and 3
     __m256i left = _mm256_hadd_epi32(sum0, sum1);
     __m256i right = _mm256_hadd_epi32(sum2, sum3);
     left = _mm256_sra_epi32(_mm256_add_epi32(left, half), by);
@@ -112,7 +112,7 @@ void vertical_avx2(const std::uint8_t* const* rows, const std::int16_t* weights,
       sum2 = _mm256_add_epi32(sum2, _mm256_madd_epi16(_mm256_unpacklo_epi8(high, zero), pair));
       sum3 = _mm256_add_epi32(sum3, _mm256_madd_epi16(_mm256_unpackhi_epi8(high, zero), pair));
     }
-    // Packing restores the order that unpacking changed.
+    // Unpacking changed the order; packing restores it.
     const __m256i low = _mm256_packs_epi32(_mm256_sra_epi32(sum0, by), _mm256_sra_epi32(sum1, by));
     const __m256i high = _mm256_packs_epi32(_mm256_sra_epi32(sum2, by), _mm256_sra_epi32(sum3, by));
     const __m256i finished = _mm256_packus_epi16(low, high);

@@ -18,7 +18,7 @@ struct side_cut {
   std::uint32_t first = 0;
   std::uint32_t end = 0;  ///< one past the last
   std::uint32_t all = 0;
-  std::uint32_t length = 0;   ///< length of the part, in pixels as stored
+  std::uint32_t length = 0;   ///< size of the part, in pixels as stored
   std::uint32_t skipped = 0;  ///< pixels of the picture before the part, after scaling
 };
 
@@ -115,7 +115,7 @@ bool restart_cutter::find_intervals(octets file, std::size_t at, std::size_t nee
     begin = stop += 2;
   }
   if (needed == all) return true;
-  // Search from the end: intact files have it there.
+  // Search from the end, where intact files have it.
   const octets rest(stop, end);
   return std::find_end(rest.begin(), rest.end(), end_of_image.begin(), end_of_image.end()) != rest.end();
 }
@@ -132,7 +132,7 @@ std::optional<restart_cutter::part> restart_cutter::cut(std::span<const std::byt
   if (row % mcus != 0 && mcus % row != 0) return std::nullopt;
   const pixel_box& window = request.window;
   const unsigned d = request.denominator;
-  // Keep rows longer than two samples: libjpeg decodes shorter ones with other routines.
+  // Keep rows longer than two samples, because libjpeg decodes shorter ones with other routines.
   const side_cut x = cut_side({request.stored.width, window.left, window.left + window.width,
                                std::min(mcus, row) * mcu_width, header->across, 16 * header->across},
                               d);

@@ -7,7 +7,7 @@
 namespace penstock {
 
 /// A row is RGBX: four bytes per pixel, the fourth undefined. After the last pixel of each row, row_padding
-/// bytes must be readable (vector loads pass the end); their values do not matter.
+/// bytes must be readable (vector loads read past the end); their values do not matter.
 inline constexpr unsigned row_padding = 64;
 
 class row_sink {

@@ -5,7 +5,7 @@
 namespace penstock {
 namespace {
 
-// As in webp/decode.h.
+// Declarations copied from webp/decode.h.
 struct webp_functions {
   int (*get_info)(const std::uint8_t* data, std::size_t size, int* width, int* height) = nullptr;
   std::uint8_t* (*decode)(const std::uint8_t* data, std::size_t size, std::uint8_t* into, std::size_t into_size,
@@ -45,7 +45,7 @@ result<void> decode_webp(std::span<const std::byte> file, const picture_info& in
   int height = 0;
   if (with->get_info(data, file.size(), &width, &height) == 0)
     return refuse(errc::sample, "WebP cannot be decoded: its header is corrupt");
-  // A smaller picture would leave the rest of `rows` as it was.
+  // A smaller picture would leave old pixels in the rest of `rows`.
   if (extent{static_cast<std::uint32_t>(width), static_cast<std::uint32_t>(height)} != info.stored) {
     return refuse(errc::sample, "WebP cannot be decoded: {} x {} pixels according to libwebp, {} x {} according to its frame", width,
                   height, info.stored.width, info.stored.height);

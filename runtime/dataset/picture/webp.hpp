@@ -16,8 +16,8 @@ namespace penstock {
 result<void> check_webp();
 
 /// Gives the sink the rows of `window` of a still picture. Drops alpha like decode_png(). Decodes the whole file into `rows`,
-/// regardless of the window. Refuses (errc::sample) what libwebp refuses, and any file if libwebp is missing. The format has
-/// no checksums: damage that libwebp does not notice changes pixels.
+/// regardless of the window. Refuses (errc::sample) what libwebp refuses, and every file if libwebp is missing. The
+/// format has no checksums: damage that libwebp does not notice changes pixels.
 result<void> decode_webp(std::span<const std::byte> file, const picture_info& info, const pixel_box& window,
                          recycled_buffer& rows, row_sink& sink);
 

@@ -219,7 +219,7 @@ result<npy_header> read_npy_header(readable& file) {
   if (auto ok = file.read(0, start); !ok) return tl::unexpected(std::move(ok.error()));
   auto header = parse_npy_header(start, file.bytes());
   if (header || start.size() == file.bytes()) return header;
-  // The header may be longer than this.
+  // The header may be longer than the first read.
   start.resize(std::min<std::uint64_t>(file.bytes(), npy_header_max));
   if (auto ok = file.read(0, start); !ok) return tl::unexpected(std::move(ok.error()));
   return parse_npy_header(start, file.bytes());

@@ -26,7 +26,7 @@ struct npy_header {
 /// How much of a file parse_npy_header needs. Headers are far smaller; longer ones are refused.
 inline constexpr std::size_t npy_header_max = 64 * 1024;
 
-/// A header that claims a larger sample is wrong.
+/// A header with a larger sample is taken to be corrupt.
 inline constexpr std::uint64_t record_bytes_max = std::uint64_t{1} << 40U;
 
 /// `start`: the first min(file_size, npy_header_max) bytes. Refuses with errc::dataset and one sentence without the

@@ -37,7 +37,7 @@ struct wide_product {
   __m256i low;
 };
 
-/// 32 x 32 -> 64 bits in eight lanes; the instruction does every other lane.
+/// 32 x 32 -> 64 bits in eight lanes. One instruction multiplies only every other lane.
 PENSTOCK_AVX2 inline wide_product multiply(__m256i x, __m256i by) {
   const __m256i even = _mm256_mul_epu32(x, by);
   const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), by);
@@ -72,7 +72,7 @@ void fill_group_avx2(const philox_stream& stream, std::uint64_t block, std::byte
     key0 += PHILOX_W32_0;
     key1 += PHILOX_W32_1;
   }
-  // From four words of eight blocks to eight blocks of four words.
+  // Transposes four words of eight blocks into eight blocks of four words.
   const __m256i ab_low = _mm256_unpacklo_epi32(a, b);
   const __m256i ab_high = _mm256_unpackhi_epi32(a, b);
   const __m256i cd_low = _mm256_unpacklo_epi32(c, d);

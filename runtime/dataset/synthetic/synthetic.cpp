@@ -128,7 +128,7 @@ void synthetic_dataset::stamp(std::uint64_t index, std::span<std::byte> out) {
   if (!rows_are_own_) {
     std::memset(out.data(), 0, out.size());
   } else if (!zeroed_.contains(out.data())) {
-    if (zeroed_.size() >= rows_max) zeroed_.clear();  // clearing costs time, not correctness
+    if (zeroed_.size() >= rows_max) zeroed_.clear();  // clearing the list costs time, but results stay correct
     std::memset(out.data(), 0, out.size());
     zeroed_.insert(out.data());
   }

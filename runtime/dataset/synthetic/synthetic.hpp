@@ -18,7 +18,7 @@ namespace penstock {
 ///
 ///   stamp   the index, eight times little-endian, at the beginning of each 4 KiB of the sample; else zeros
 ///   memset  every byte is the low byte of the index
-///   memcpy  copied from a fixed pseudo-random buffer of up to 4 MiB, from 64 * index on, round and round
+///   memcpy  copied from a fixed pseudo-random buffer of up to 4 MiB, from 64 * index on, wrapping around
 ///   random  Philox, keyed (seed, epoch, index)
 ///
 /// `stamp` is as cheap as possible: a slot's row is zeroed only when this dataset first sees its address; after that, the

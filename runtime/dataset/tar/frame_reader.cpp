@@ -67,7 +67,7 @@ std::list<frame_reader::kept_frame>::iterator frame_reader::find(std::uint64_t n
 result<std::span<const std::byte>> frame_reader::contents_of(std::uint64_t number, readable& file, const zstd_frame& frame) {
   const auto found = find(number, frame);
   if (found != kept_.end()) {
-    // An empty read: it only checks whether the file has changed.
+    // An empty read only checks whether the file has changed.
     if (auto ok = file.read(frame.file_at, {}); !ok) return tl::unexpected(std::move(ok.error()));
     file.drop({frame.file_at, frame.file_bytes});
     kept_.splice(kept_.begin(), kept_, found);
@@ -91,7 +91,7 @@ frame_reader::kept_frame frame_reader::make_room(std::uint64_t bytes) {
     free = std::move(kept_.back());
     kept_.pop_back();
   }
-  // Otherwise small frames would keep the memory of large ones. Every frame counts as at least a page.
+  // Without this, small frames would keep the memory of large ones. Every frame counts as at least a page.
   constexpr std::uint64_t spare_max = 4;
   constexpr std::uint64_t page = 4 * KiB;
   if (free.contents.capacity() > spare_max * std::max(bytes, page)) return {};

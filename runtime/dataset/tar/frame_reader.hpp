@@ -26,7 +26,7 @@ result<std::vector<zstd_frame>> read_frames(readable& file);
 /// Caches the latest frames: up to 256 frames and 16 MiB, or a single larger frame. Not thread-safe.
 class frame_reader {
  public:
-  /// Loads libzstd. Refuses (errc::config) if it is missing. Without this call, the first read() loads it.
+  /// Loads libzstd. Refuses (errc::config) if it is missing. If it is not called, the first read() loads libzstd.
   result<void> open();
   /// Fills `into` from byte `at` of the archive. The frames must cover that range. `number` identifies the file.
   /// Refuses what the file's read() refuses, and (errc::io) frames that cannot be decompressed or whose contents do not
@@ -52,7 +52,7 @@ class frame_reader {
   std::uint64_t kept_bytes_ = 0;
 };
 
-/// Where the frames that hold these ranges are in the file. Each frame comes once.
+/// Where the frames that hold these ranges are in the file. Each frame is listed once.
 std::vector<byte_range> compressed_ranges(std::span<const zstd_frame> frames, std::span<const byte_range> ranges);
 
 /// The archive in a compressed file, readable like a plain one. Used to index and to repack it.

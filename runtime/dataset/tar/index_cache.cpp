@@ -137,7 +137,7 @@ unsigned threads_wanted() noexcept {
 
 /// If there are fewer shards than threads, large shards are read in parts.
 unsigned parts_of(std::size_t shards, const std::string& path) noexcept {
-  const std::uint64_t part_min = is_zstd_name(path) ? 8 * MiB : 64 * MiB;  // decompressing takes longer
+  const std::uint64_t part_min = is_zstd_name(path) ? 8 * MiB : 64 * MiB;  // smaller parts, because decompressing takes longer
   struct ::stat facts {};
   if (shards >= threads_wanted() || ::stat(path.c_str(), &facts) != 0) return 1;
   return static_cast<unsigned>(std::clamp<std::uint64_t>(static_cast<std::uint64_t>(facts.st_size) / part_min, 1, threads_wanted() / shards));
@@ -222,7 +222,7 @@ class folder_lock {
   explicit folder_lock(const std::string& folder)
       : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
 
-  /// False: another process has it.
+  /// Returns false if another process has the lock.
   bool try_take() {
     if (held_ || !folder_) return true;
     held_ = ::flock(folder_.get(), LOCK_EX | LOCK_NB) == 0;
@@ -235,7 +235,8 @@ class folder_lock {
   bool held_ = false;
 };
 
-/// Removes files of builders that were killed. Call it while holding the lock: without it, those builders may still be running.
+/// Removes files of builders that were killed. Call it only while holding the lock: otherwise those builders may
+/// still be running.
 void remove_leftovers(const place& where) {
   std::error_code fault;
   const std::string beginning = where.file + ".new-";
@@ -246,7 +247,8 @@ void remove_leftovers(const place& where) {
 
 /// Writes the index under a temporary name and renames it, so that a reader sees all of it or nothing.
 result<found_index> keep(const place& where, std::span<const shard_index> shards) {
-  // Random: without locks, containers on several hosts may build at the same time with the same process id.
+  // The name is random because, without locks, containers on several hosts may build at the same time with the same
+  // process id.
   const std::string new_path =
       fmt::format("{}.new-{}-{:08x}", where.file, ::getpid(), std::random_device{}());
   const unique_fd file(::open(new_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));

@@ -1,5 +1,5 @@
-// Finds or builds the index of a tar dataset's shards. It is next to the shards if they are files in a writable folder,
-// else in a cache folder. Used by the session before any worker exists, and by the tools.
+// Finds or builds the index of a tar dataset's shards. The index is next to the shards if they are files in
+// a writable folder, else in a cache folder. Used by the session before any worker exists, and by the tools.
 #pragma once
 
 #include "runtime/base/fd.hpp"

@@ -24,7 +24,7 @@ inline std::errc number_of_text(std::string_view text, std::int64_t& value) noex
   return status;
 }
 
-/// As the index has it: 0 for none, and small codes for small numbers. The smallest number has no code.
+/// The code of a number in the index: 0 for none, and small codes for small numbers. The smallest number has no code.
 constexpr std::uint64_t code_of_number(std::int64_t number) noexcept {
   const auto bits = static_cast<std::uint64_t>(number);
   return ((bits << 1U) ^ (number < 0 ? ~std::uint64_t{0} : 0)) + 1;

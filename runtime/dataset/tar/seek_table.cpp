@@ -11,7 +11,7 @@ constexpr std::uint32_t frames_max = 0x8000000;  // limit of the format
 constexpr std::uint64_t table_head = 8;
 constexpr unsigned checksum_flag = 0x80;
 constexpr unsigned reserved_flags = 0x7c;
-/// Data that zstd cannot compress grows a little, and a table may count skippable frames as part of the frame before them.
+/// Incompressible data grows a little, and a table may count skippable frames as part of the frame before them.
 constexpr std::uint64_t frame_file_bytes_max = zstd_frame_max + zstd_frame_max / 64;
 
 std::uint32_t number_at(std::span<const std::byte> bytes, std::size_t at) noexcept {

@@ -22,7 +22,7 @@ namespace penstock {
 /// Frames are decompressed as a whole, so this bounds the reader's memory.
 inline constexpr std::uint64_t zstd_frame_max = 64 * MiB;
 
-/// The index of shards stores frames in this form.
+/// The index of shards stores frames as this struct.
 struct zstd_frame {
   std::uint64_t file_at = 0;
   std::uint64_t archive_at = 0;  ///< offset of its contents in the decompressed archive

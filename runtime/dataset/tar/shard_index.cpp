@@ -64,7 +64,7 @@ class header_reader {
 
   [[nodiscard]] bool has(tar_range range) const noexcept { return range.at >= begin_ && range.at + range.bytes <= end_; }
 
-  /// Everything in the buffer from this offset on: at least what the last read() returned.
+  /// Everything in the buffer from this offset on. Contains at least what the last read() returned.
   [[nodiscard]] std::span<const std::byte> rest(std::uint64_t at) const { return std::span(buffer_).subspan(at - begin_, end_ - at); }
 
  private:
@@ -158,7 +158,7 @@ class part_of_shard {
     return {};
   }
 
-  /// Bytes after the end marker, even if there are so few that the parser takes them for padding.
+  /// Bytes after the end marker, including so few that the parser takes them for padding.
   result<std::uint64_t> bytes_after_end() {
     const auto padding = parser.padding();
     if (!padding) return parser.bytes_after_end();
@@ -171,7 +171,8 @@ class part_of_shard {
   shard_grouping grouping;
 
  private:
-  /// A number that is in the buffer is read at once. Reading more would replace the buffer, from which the parser still takes headers.
+  /// Only a number that is already in the buffer is read now. Reading more would replace the buffer, from which the
+  /// parser still takes headers.
   void add(const tar_member& member) {
     if (!grouping.add(member)) return;
     const tar_range contents{member.data_at, member.size};

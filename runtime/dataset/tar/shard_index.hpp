@@ -47,11 +47,12 @@ struct shard_index {
 /// records immediately. The first key that does not ascend turns the records back into members, with a table of keys.
 class shard_grouping {
  public:
-  /// True: call number_is() with the member's contents before the next call.
+  /// If it returns true, call number_is() with the member's contents before the next call.
   bool add(const tar_member& member);
-  /// Contents that are no number are ignored.
+  /// Ignores contents that are not a number.
   void number_is(std::string_view contents) noexcept;
-  /// Numbers extensions as `other` does, so that parts of a shard can be appended faster. Call it first.
+  /// Numbers extensions as `other` does, so that parts of a shard can be appended faster. Call it before any other
+  /// function.
   void number_extensions_as(const shard_grouping& other);
   /// Appends the members of a later part of the shard.
   void append(shard_grouping behind);
@@ -100,7 +101,7 @@ class shard_grouping {
   };
   std::uint64_t added_ = 0;
   bool in_order_ = true;
-  // As in shard_index. While keys ascend: all samples but the newest, which may get more members.
+  // As in shard_index. While keys ascend, it has all samples but the newest, which may get more members.
   std::string records_;
   std::string numbers_;
   std::vector<std::uint32_t> offsets_;

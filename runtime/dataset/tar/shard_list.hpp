@@ -14,7 +14,7 @@ result<shard_list> list_shards(const std::string& path, const store_options& opt
 /// A shard's name without its ending .tar, .tar.zst or .tzst (in any case).
 std::string_view stem_of_shard(std::string_view name) noexcept;
 
-/// The shard_list::folder of this path.
+/// The value of shard_list::folder for this path.
 std::string folder_of_shards(const std::string& path);
 
 }  // namespace penstock

@@ -192,7 +192,7 @@ result<tensor_spec> tar_dataset::spec_of(wanted_tensor& wanted, std::uint64_t lo
                      length_rule::batch_maximum};
 }
 
-/// All samples must have the form of the first one that has the member.
+/// All samples must have the form of the first sample that has the member.
 result<tensor_spec> tar_dataset::spec_of_array(wanted_tensor& wanted) {
   for (std::uint64_t sample = 0; sample < index_.samples(); ++sample) {
     if (auto ok = index_.read(sample, sample_); !ok) return tl::unexpected(std::move(ok.error()));
@@ -305,7 +305,7 @@ void tar_dataset::write(const wanted_tensor& wanted, std::size_t tensor, std::sp
     }
     case member_kind::bytes: break;
   }
-  slot.set_length(tensor, contents.size());  // before copying: it refuses more than fits in the slot
+  slot.set_length(tensor, contents.size());  // before copying, because it refuses more than fits in the slot
   std::ranges::copy(contents, slot.bytes(tensor).begin());
 }
 

@@ -89,7 +89,7 @@ class summing_writer {
   void add(std::span<const T> values) {
     add(values.data(), values.size_bytes());
   }
-  /// errno of the first write that failed, 0 if none did.
+  /// The errno of the first failed write; 0 if none failed.
   int finish() {
     flush();
     return os_code_;
@@ -152,7 +152,7 @@ result<void> write_tar_index(int fd, std::span<const shard_index> shards) {
     shard_table.push_back({shard.bytes, shard.file_bytes, shard.modified_ns, head.samples, extension_table.size(), frames.size(), record_bytes, number_bytes,
                            name_end, shard.tag.size(), shard.members, shard.bytes_after_end, shard.has_end_marker ? 1U : 0U});
   }
-  // Records can be read unaligned and offsets need four-byte alignment; the tables before them keep eight.
+  // Records need no alignment and offsets need four bytes; the tables before them need eight.
   head.magic = tar_index_magic;
   head.version = tar_index_version;
   head.shards = shards.size();
@@ -213,7 +213,7 @@ bool tar_index::tables_fit() const noexcept {
   const std::uint64_t size = memory_.bytes().size();
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (head.total_bytes != size || !std::ranges::all_of(head.fingerprint, is_hex)) return false;
-  // Bounding each count by the size first keeps the sums from overflowing.
+  // Check each count against the size first, so that the sums cannot overflow.
   if (head.shards > size || head.extensions > size || head.frames > size || head.samples > size || head.text_bytes > size)
     return false;
   const std::uint64_t fixed = sizeof(header) + head.shards * sizeof(shard_entry) +

@@ -52,12 +52,12 @@ struct indexed_member {
 struct indexed_sample {
   std::uint64_t shard = 0;
   std::string_view key;
-  std::vector<indexed_member> members;  ///< in the order in which the shard has them
+  std::vector<indexed_member> members;  ///< in the order of the shard
 };
 
 /// A mapped index. Move-only. The returned views point into the mapping. map() checks the tables of shards, extensions
-/// and frames; records are checked when they are read, so an index of 10^7 samples opens without delay. No content can
-/// make a call misbehave.
+/// and frames; records are checked when they are read, so an index of 10^7
+/// samples opens without delay. All calls are safe whatever the file contains.
 class tar_index {
  public:
   /// Refuses (errc::protocol) a different format or version, and inconsistent tables. The descriptor may be closed
@@ -72,15 +72,15 @@ class tar_index {
   [[nodiscard]] std::string_view fingerprint() const noexcept;  ///< 32 hex digits
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return memory_.bytes().size(); }
 
-  // i < shards(), sample < samples(): checked.
+  // Checked: i < shards(), sample < samples().
   [[nodiscard]] indexed_shard shard(std::uint64_t i) const;
   [[nodiscard]] std::vector<indexed_extension> extensions(std::uint64_t shard) const;
   /// Empty: the shard is not compressed.
   [[nodiscard]] std::span<const zstd_frame> frames(std::uint64_t shard) const;
   [[nodiscard]] std::uint64_t shard_of(std::uint64_t sample) const;
-  /// Refuses (errc::dataset) an impossible record: the index is damaged.
+  /// Refuses (errc::dataset) an impossible record, which shows that the index is damaged.
   result<void> read(std::uint64_t sample, indexed_sample& to) const;
-  /// Reads all samples in order, with the numbers in their members. Refuses like read().
+  /// Reads all samples in order, with the numbers in their members. Refuses what read() refuses.
   result<void> read_all(const std::function<void(std::uint64_t sample, const indexed_sample&)>& use) const;
   /// Empty if the record is impossible.
   [[nodiscard]] std::string_view key(std::uint64_t sample) const;

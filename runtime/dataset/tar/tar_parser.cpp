@@ -47,13 +47,13 @@ std::string_view string_of(block_view block, field f) noexcept {
 }
 
 std::uint64_t eight_bytes(const char* at) noexcept {
-  static_assert(std::endian::native == std::endian::little);  // the first byte is the lowest
+  static_assert(std::endian::native == std::endian::little);  // the first byte is the least significant
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, at, sizeof bytes);
   return bytes;
 }
 
-/// The number that eight octal digits make; empty if one of them is not an octal digit.
+/// The value of eight octal digits; empty if one of them is not an octal digit.
 std::optional<std::uint64_t> octal(std::uint64_t digits) noexcept {
   digits ^= 0x3030303030303030U;
   if ((digits & 0xf8f8f8f8f8f8f8f8U) != 0) return std::nullopt;
@@ -78,8 +78,9 @@ std::optional<std::uint64_t> usual_checksum(const char* at) noexcept {
   return octal(text << 16U | 0x3030U);
 }
 
-/// Reads octal digits between blanks and NULs, or GNU's base-256: the first bit set, then big-endian. False if it is neither.
-/// Returns no std::optional because the compiler would pass it through memory, which takes longer than the rest.
+/// Reads octal digits between blanks and NULs, or GNU's base-256: the first bit set, then big-endian. Returns false
+/// if it is neither. Does not return std::optional, because the compiler would pass it through memory, which takes
+/// longer than the rest.
 bool read_number(block_view block, field f, std::uint64_t& value) noexcept {
   value = 0;
   std::string_view text = text_of(block, f);
@@ -172,7 +173,7 @@ bool looks_like_header(std::span<const std::byte> block) noexcept {
   return read_number(block, checksum_field, stated) && static_cast<std::int64_t>(stated) == checksum_of(block);
 }
 
-/// False: the block must go to take().
+/// Returns false if the block must go to take().
 bool tar_parser::take_plain_header(block_view block, tar_member& member) noexcept {
   const bool has_prefix = block[prefix_field.at] != std::byte{0} && text_of(block, magic_field) == posix_magic;
   if (block[type_at] != std::byte{'0'} || has_prefix) return false;

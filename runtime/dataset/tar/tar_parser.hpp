@@ -21,7 +21,7 @@ enum class tar_kind : std::uint8_t {
   folder,
   link,    ///< hard or symbolic: its contents are elsewhere
   sparse,  ///< a file whose holes were left out (GNU, or PAX's GNU.sparse): its bytes are not in one piece
-  other,   ///< a device, a FIFO, or a type that no standard defines
+  other,   ///< a device, a FIFO, or a type outside the standards
 };
 
 /// One member. The name can contain any bytes and is never used as a path.
@@ -58,8 +58,8 @@ class tar_parser {
 
   /// Takes the plain members at the beginning of `bytes`, which must begin at wanted(). Plain members are regular files
   /// that their header describes completely, as in most archives. Calls use(member) for each; its name is valid during
-  /// the call. Stops at anything else (call take() for it), at the end of `bytes`, and at the first header at or after
-  /// `until`. False: it took no member.
+  /// the call. Stops at anything else (call take() for it), at the end of `bytes`,
+  /// and at the first header at or after `until`. Returns false if it took no member.
   template <class Use>
   bool take_plain(std::span<const std::byte> bytes, std::uint64_t until, const Use& use) {
     const std::uint64_t begin = at_;
@@ -73,7 +73,8 @@ class tar_parser {
     return at_ != begin;
   }
 
-  /// Whether it expects a header and has read nothing that affects later members. A parser that begins there finds the same members.
+  /// Whether the parser expects a header and has read nothing that affects later members. A parser that begins there
+  /// finds the same members.
   [[nodiscard]] bool is_between_members() const noexcept;
 
   /// Whether the archive ended with a block of zeros. Without it, the archive may have been cut between members.

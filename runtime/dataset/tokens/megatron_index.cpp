@@ -99,7 +99,7 @@ result<megatron_index> megatron_index::open(byte_reader read, std::uint64_t inde
   index.element_ = *element;
   index.sequences_ = number_in<std::uint64_t>(start, 18);
   const auto entries = number_in<std::uint64_t>(start, 26);
-  // Bounding both counts by the size first keeps the sum from overflowing.
+  // Check both counts against the size first, so that the sum cannot overflow.
   if (index.sequences_ > index_bytes || entries > index_bytes ||
       megatron_header_bytes + 12 * index.sequences_ + 8 * entries != index_bytes)
     return refuse(errc::dataset, "has {} bytes, which is not what its header promises: {} sequences, {} documents",

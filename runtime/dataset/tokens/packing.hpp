@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-/// The number of documents that are packed together: consecutive ones, in the order of the files.
+/// The number of consecutive documents that are packed together, in the order of the files.
 inline constexpr std::uint64_t packing_window = 1024;
 
 /// Consecutive tokens of one document. The target of each is the token after it.
@@ -32,7 +32,7 @@ class window_packing {
   [[nodiscard]] std::uint32_t parts_max() const noexcept { return parts_max_; }
   /// The number of tokens with targets in all sequences.
   [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }
-  /// The pieces of a sequence in the order of their places. sequence < sequences(). Valid until the next call.
+  /// The pieces of a sequence, in the order of their positions in it. sequence < sequences(). Valid until the next call.
   [[nodiscard]] std::span<const packed_piece> pieces(std::uint64_t sequence);
 
  private:

@@ -57,13 +57,13 @@ result<dtype> examine_flat(dtype flat, token_file& file) {
   return flat;
 }
 
-/// For each file, the object that is its index, if there is one. The listing has returned most of these objects; the
-/// others are requested.
+/// For each file, its index object, if there is one. The listing
+/// has returned most of these objects; the others are requested.
 result<std::vector<std::optional<object_facts>>> indexes_of_objects(const found_files& found) {
   std::vector<std::optional<object_facts>> all(found.names.size());
   std::vector<std::size_t> asked;
   std::vector<std::string> paths;
-  // A listing covers only the folder itself.
+  // A listing does not include subfolders.
   const auto was_listed = [&](const std::string& path) {
     return std::ranges::any_of(found.listed, [&](const std::string& begin) {
       return path.starts_with(begin) && path.find('/', begin.size()) == std::string::npos;
@@ -130,7 +130,7 @@ class token_file_examiner {
 
   const found_files& found_;
   dtype flat_;
-  std::vector<std::optional<object_facts>> indexes_;  ///< the indexes of objects, by number of the file
+  std::vector<std::optional<object_facts>> indexes_;  ///< the index objects, by number of the file
 };
 
 }  // namespace

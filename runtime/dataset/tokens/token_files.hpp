@@ -20,7 +20,7 @@ struct token_file {
   std::uint64_t tokens = 0;
   std::uint64_t index_bytes = 0;  ///< size of the .idx next to it; 0: there is none
   std::string tag;                ///< an object's version; empty for files
-  std::string index_tag;          ///< likewise for its .idx
+  std::string index_tag;          ///< the version of its .idx
 };
 
 struct token_file_list {
@@ -42,7 +42,7 @@ struct token_file_list {
 /// of token than the files before it.
 result<token_file_list> list_token_files(const dataset_config& dataset, const store_options& options = {});
 
-/// The token_file_list::folder of this path.
+/// The value of token_file_list::folder for this path.
 std::string folder_of_token_files(const std::string& path);
 
 /// "a/b.bin" -> "a/b.idx"

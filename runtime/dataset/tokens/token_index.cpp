@@ -223,7 +223,7 @@ result<token_index> token_index::map(int fd) {
 bool token_index::tables_fit() const noexcept {
   const header& head = this->head();
   const std::uint64_t size = memory_.bytes().size();
-  // Bounding each count by the size first keeps the sums from overflowing.
+  // Check each count against the size first, so that the sums cannot overflow.
   if (head.total_bytes != size || head.files == 0 || head.files > size || head.windows > size || head.documents > size)
     return false;
   const std::uint64_t fixed = sizeof(header) + head.files * sizeof(file_entry) + head.windows * sizeof(window_entry) +

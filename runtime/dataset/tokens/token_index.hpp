@@ -35,7 +35,7 @@ struct indexed_token_file {
   std::string_view tag;
   std::uint64_t bytes = 0;
   std::uint64_t data_at = 0;
-  std::uint64_t index_bytes = 0;  ///< 0: it has no index
+  std::uint64_t index_bytes = 0;  ///< 0: the file has no index
   std::uint64_t first_token = 0;  ///< its number in the whole dataset
   std::uint64_t tokens = 0;
 };
@@ -62,7 +62,7 @@ class token_index {
   [[nodiscard]] std::uint32_t entries_of_lengths() const noexcept;
   [[nodiscard]] std::uint64_t files() const noexcept;
 
-  // file < files(), token < tokens(), sample < samples() of packed documents: checked.
+  // Checked: file < files(), token < tokens(), sample < samples() of packed documents.
   [[nodiscard]] indexed_token_file file(std::uint64_t file) const;
   [[nodiscard]] std::uint64_t file_of(std::uint64_t token) const;
   [[nodiscard]] std::uint64_t window_of(std::uint64_t sample) const;

@@ -20,14 +20,14 @@ bool needs_int64(const dataset_config& settings) noexcept {
   return settings.vocab && *settings.vocab > int32_ids;
 }
 
-/// The id as an unsigned number: negative ids become huge.
+/// The id as an unsigned number; negative ids become very large.
 template <class Token>
 std::uint64_t as_id(Token token) noexcept {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(token));
 }
 
-/// Sets targets[i] = ignored_target where from[i] is `eos`. Such tokens are rare: a block without one is only read, so
-/// `targets`, which may be far from this core, is not touched.
+/// Sets targets[i] = ignored_target where from[i] is `eos`. Such tokens are rare. In a block without
+/// one, only `from` is read, and `targets`, which may be far from this core, is not touched.
 template <class Token, class Id>
 void ignore_after(std::uint64_t eos, std::span<const Token> from, std::span<Id> targets) noexcept {
   constexpr std::size_t block = 64;
@@ -143,7 +143,7 @@ void tokens_dataset::refuse_id(std::span<const Token> read) const {
 template <class Token, class Id>
 void tokens_dataset::mask(std::span<const Token> read, std::span<Id> targets) {
   for (const part& one : parts_) {
-    if (one.at > 0) targets[one.at - 1] = ignored_target;  // the end of a file also ends its last document
+    if (one.at > 0) targets[one.at - 1] = ignored_target;  // the end of the file also ends its last document
     if (index_.file(one.file).index_bytes == 0) {
       const std::size_t end = std::min(one.at + one.tokens, targets.size());
       ignore_after(*settings_.eos, read.subspan(one.at), targets.first(end).subspan(one.at));

@@ -24,8 +24,8 @@ namespace penstock {
 inline constexpr std::int32_t ignored_target = -100;
 
 /// Tensors: tokens [L] and targets [L], int32, or int64 with a vocab beyond 2^31. With boundaries = "pack" also doc_lengths,
-/// int32 [D]: 0, then where each document of the sequence ends, then L, the end of the unused places, in all remaining
-/// entries. Files are read with pread, not mapped, so a truncated file gives an error instead of a SIGBUS.
+/// int32 [D]: 0, then where each document of the sequence ends. All remaining entries are L, the end of the
+/// unused places. Files are read with pread, not mapped, so a truncated file gives an error instead of a SIGBUS.
 class tokens_dataset final : public Dataset {
  public:
   /// `store`: for URLs, otherwise null.
@@ -88,9 +88,9 @@ class tokens_dataset final : public Dataset {
   std::uint64_t ids_end_;  ///< every id is below this
   open_token_files files_;
   std::uint64_t read_file_ = 0;       ///< the file that was read last
-  std::shared_ptr<readable> opened_;  ///< that file; null: none was read
+  std::shared_ptr<readable> opened_;  ///< that file; null: no file was read
   std::vector<std::byte> raw_;        ///< bytes of the read in progress
-  std::vector<part> parts_;           ///< likewise, its parts
+  std::vector<part> parts_;           ///< its parts in the files
   std::vector<std::uint64_t> begins_; ///< for mask(): where documents begin
   mutable packed_window packed_;      ///< for load() and name_of()
   packed_window ahead_;               ///< for expect(), which runs on another thread

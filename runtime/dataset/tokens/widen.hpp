@@ -31,8 +31,8 @@ template <class Number, class Token, class Id>
 /// The number of ids that one step of stream_avx2 writes: a cache line of tokens and one of targets.
 inline constexpr std::size_t streamed_ids = 16;
 
-/// The same for int32, with stores that bypass the caches: another process reads the ids, and fetching each line first
-/// would take longer than the conversion. `count` must be a multiple of streamed_ids other than 0; `tokens` and
+/// Like widen() for int32, but its stores bypass the caches: another process reads the ids, and fetching each line
+/// first would take longer than the conversion. `count` must be a multiple of streamed_ids other than 0; `tokens` and
 /// `targets` must be aligned to 32 bytes.
 template <class Number, class Token>
 [[gnu::target("avx2")]] inline Number stream_avx2(const Token* from, std::int32_t* tokens, std::int32_t* targets,
@@ -64,7 +64,7 @@ template <class Number, class Token>
 template <class Number, class Token, class Id>
 [[gnu::target("avx2")]] inline Number widen_avx2(const Token* from, Id* tokens, Id* targets, std::size_t count) noexcept {
   constexpr std::size_t alignment = 32;
-  constexpr std::size_t streamed_min = 1024;  // for a few lines, the caches are cheaper than waiting for memory
+  constexpr std::size_t streamed_min = 1024;  // for a few lines, using the caches is faster than waiting for memory
   if constexpr (sizeof(Id) == sizeof(std::int32_t) && sizeof(Token) <= sizeof(Id)) {
     const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(tokens) % alignment;
     if (count >= streamed_min && misaligned == reinterpret_cast<std::uintptr_t>(targets) % alignment) {

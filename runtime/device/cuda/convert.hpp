@@ -1,5 +1,5 @@
-// The conversion kernels: uint8 NHWC rows to the output type and layout, normalised and mirrored. Only plain
-// types, because nvcc compiles it as C++17.
+// The conversion kernels: uint8 NHWC rows to the output type and layout, normalised
+// and mirrored. Uses only plain types, because nvcc compiles this header as C++17.
 #pragma once
 
 #include "runtime/device/cuda/convert_core.hpp"

@@ -1,4 +1,4 @@
-// The conversion kernel's arithmetic: which bytes a thread reads, how it converts them, where it writes.
+// The conversion kernel's arithmetic: which bytes a thread reads, how it converts them, and where it writes them.
 // Compiled by nvcc into the kernels (convert.cu) and by the host compiler into the tests, which run the same
 // functions in a loop. Plain C++17, no CUDA header.
 #pragma once
@@ -75,7 +75,7 @@ PENSTOCK_BOTH float as_float(std::uint32_t x) {
 template <class Word>
 PENSTOCK_BOTH Word load_word(const std::uint8_t* from) {
 #ifdef __CUDA_ARCH__
-  // Read only once, so caching is unnecessary.
+  // The bytes are read only once, so do not cache them.
   if constexpr (sizeof(Word) == 8) {
     return __ldcs(reinterpret_cast<const unsigned long long*>(from));
   } else {
@@ -91,8 +91,8 @@ PENSTOCK_BOTH Word load_word(const std::uint8_t* from) {
 // Rounding is a policy with these members: `element`, prepare(x, scale, shift), store1() for one element, and
 // store_group() for `group` elements at once.
 
-/// Elements `group * part ...` of a group's output. In a planar output a part is a channel; else parts are
-/// consecutive.
+/// Elements `group * part ...` of a group's output. In a planar output,
+/// each part is one channel; otherwise the parts are consecutive.
 template <class Rounding, unsigned Channels, bool Planar, bool Mirrored>
 PENSTOCK_BOTH void emit_group(const kernel_step& s,
                               const typename group_word<Rounding::group>::type (&words)[Channels],
@@ -166,7 +166,7 @@ PENSTOCK_BOTH void convert_pixel(const kernel_step& s, std::uint32_t index) {
   }
 }
 
-/// The maximum number of rows per launch: indices are 32 bits wide.
+/// The maximum number of rows per launch, because indices are 32 bits wide.
 inline std::uint32_t rows_of_launch(const kernel_step& s) {
   constexpr std::uint32_t indices_max = 1U << 31U;
   const std::uint32_t most = indices_max / (pixels_of(s) > 0 ? pixels_of(s) : 1);

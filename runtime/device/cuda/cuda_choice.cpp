@@ -92,7 +92,8 @@ std::string compute_mode_text(int ordinal) {
   }
 }
 
-/// Processes visible to us that have a GPU open: "pid 4127 (python3)". Used only in messages, because it does not ask the driver.
+/// The processes visible to us that have a GPU open: "pid 4127 (python3)". Only for messages, because it does not ask
+/// the driver.
 std::string who_has_a_gpu_open() {
   std::string holders;
   std::error_code ignored;
@@ -143,7 +144,7 @@ failure cannot_use(cudaError_t status, int ordinal) {
     return taken_failure(status, ordinal, compute_mode_text(ordinal), who_uses(ordinal));
   cudaDeviceProp facts{};
   if (kind_of(status) == errc::device_image && cudaGetDeviceProperties(&facts, ordinal) == cudaSuccess)
-    return no_image(status, facts);  // if the environment requests it, kernels are loaded with the context
+    return no_image(status, facts);  // the environment may request that kernels are loaded with the context
   return cuda_failure(status, fmt::format("creating a context on cuda:{}", ordinal));
 }
 
@@ -160,7 +161,7 @@ result<selected_gpu> select_gpu(const cuda_choice& choice) {
         "is wrong";
     return tl::unexpected(std::move(why));
   }
-  relax_captures_of_this_thread();  // the next calls are forbidden while another thread captures
+  relax_captures_of_this_thread();  // otherwise the next calls are forbidden while another thread captures
   const auto ordinal = find_ordinal(choice, count);
   if (!ordinal) return tl::unexpected(ordinal.error());
   if (const auto status = cudaSetDevice(*ordinal); status != cudaSuccess)

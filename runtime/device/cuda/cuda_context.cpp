@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr auto probe_deadline = 1s;
 constexpr auto query_every = 100us;
-constexpr auto queried_at_least_every = 10ms;  // unless the thread gets no CPU time
+constexpr auto queried_at_least_every = 10ms;  // less often if the thread gets no CPU time
 
 // The driver API version of these types.
 constexpr unsigned driver_interface = 12000;
@@ -94,8 +94,8 @@ void cuda_context::enter_for_good() const {
 
 result<void> cuda_context::refuse_during_capture(cudaStream_t stream, std::string_view what) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  // The driver's function, because the runtime's would leave an error for the program's next
-  // cudaGetLastError().
+  // Uses the driver's function, because the runtime's would
+  // leave an error for the program's next cudaGetLastError().
   const CUresult answer = driver_.is_capturing(stream, &status);
   if (answer == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
     return refuse(errc::usage,

@@ -4,7 +4,7 @@
 //
 // Stream capture. A program that captures a CUDA graph in CUDA's default mode (global, PyTorch's too) forbids
 // "potentially unsafe" calls - event queries, allocations, registering memory - to every thread of the
-// process that is not in relaxed mode: the call gets error 900 and the program's capture is lost. So the
+// process that is not in relaxed mode: the call fails with error 900 and invalidates the program's capture. So the
 // owner's thread is in relaxed mode from its first call on (see select_gpu), and the consumer's thread during
 // each of our calls. The alarm's thread makes no CUDA call.
 #pragma once
@@ -26,7 +26,7 @@ inline constexpr std::string_view or_an_earlier_operation = ", or an earlier ope
 /// initialised (cudaGetDeviceCount does that); creates no context. Does nothing if the driver does not support captures.
 void relax_captures_of_this_thread();
 
-/// The same for the lifetime of the object; restores the thread's mode afterwards.
+/// Relaxes the calling thread's captures for the lifetime of the object, then restores the thread's mode.
 class relaxed_captures {
  public:
   relaxed_captures();
@@ -55,8 +55,9 @@ class cuda_context {
   /// Frees what open() created.
   void close() noexcept;
 
-  /// Scope of a call on one of the program's threads: our context is current, captures are relaxed. It uses the driver's
-  /// stack of contexts: restoring with cudaSetDevice would create a context on whichever device the thread had selected.
+  /// The scope of a call on one of the program's threads: our context is current, and captures are relaxed. It uses
+  /// the driver's stack of contexts: restoring with cudaSetDevice would create a context on whichever device the
+  /// thread had selected.
   class visit {
    public:
     explicit visit(const cuda_context& ours) : driver_(ours.driver_) { driver_.push(ours.context_); }
@@ -77,12 +78,12 @@ class cuda_context {
   void enter_for_good() const;
 
   /// Refuses (errc::usage) if work queued on the stream now would become part of a graph, or would end a capture that
-  /// the stream is ordered with (the legacy default stream is ordered with every blocking stream). Call within a visit;
-  /// disturbs no capture.
+  /// the stream is ordered with (the legacy default stream is ordered with
+  /// every blocking stream). Call within a visit. Disturbs no capture.
   [[nodiscard]] result<void> refuse_during_capture(cudaStream_t stream, std::string_view what) const;
 
-  /// The failure for a status. Tests the device to find its kind: the code alone does not tell whether the
-  /// context still works.
+  /// The failure for a status. Tests the device to find the kind of
+  /// failure: the code alone does not tell whether the context still works.
   [[nodiscard]] failure failure_from(cudaError_t status, std::string_view what);
   /// Success, or failure_from(status).
   result<void> call(cudaError_t status, std::string_view what);

@@ -24,7 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Events show when copies are done, one event for a group of copies: recording one after each 64 KiB copy
-// would cost as much as launching the copy. A copy as long as a group has its own event.
+// would cost as much as launching the copy. A copy with as many bytes as a group has its own event.
 constexpr std::uint64_t group_bytes = 512 * KiB;
 constexpr std::uint32_t group_jobs_max = 8;
 
@@ -67,7 +67,7 @@ class cuda_device final : public device {
     cudaGetLastError();
     if (!context_.answers())
       return tl::unexpected(failure_from(status, "page-locking memory, or an earlier operation"));
-    // Pageable memory is slower but correct.
+    // Without page-locking, copies are slower but correct.
     if (!has_.warned_pageable) {
       log::warn(
           "gpu",
@@ -110,7 +110,7 @@ class cuda_device final : public device {
       }
     }
     if (!plan_.decode) return {};
-    // After the buffers, so that fewer buffers leave more memory for the decoder.
+    // Start the decoder after the buffers are allocated, so that fewer buffers leave more memory for it.
     auto jpegs = jpeg_decoder::open(context_, plan_);
     if (!jpegs) {
       free_buffers();
@@ -230,7 +230,7 @@ class cuda_device final : public device {
 
   result<void> read_back(std::uint32_t buffer, std::uint64_t offset, std::span<std::byte> to) override {
     const cuda_context::visit ours(context_);
-    // Not cudaMemcpy, which also waits for the embedding program's streams.
+    // Does not use cudaMemcpy, which also waits for the embedding program's streams.
     if (auto ok = call(cudaMemcpyAsync(to.data(), ring_[buffer].data + offset, to.size(),
                                        cudaMemcpyDeviceToHost, read_stream_),
                        "reading a batch back, or an earlier operation");
@@ -317,13 +317,13 @@ class cuda_device final : public device {
     std::byte* staging = nullptr;
     // One for each of the consumer's streams; the first is created with the buffer, the others when needed.
     std::vector<cudaEvent_t> released{nullptr};
-    std::size_t pending = 0;          // how many were recorded; passed from consumer to owner with the buffer
-    std::size_t pending_on_copy = 0;  // how many the current copy had to wait for
+    std::size_t pending = 0;          // how many events were recorded; passed from consumer to owner with the buffer
+    std::size_t pending_on_copy = 0;  // how many events the current copy had to wait for
   };
   // Jobs that share completion events.
   struct group {
     cudaEvent_t copied = nullptr;
-    cudaEvent_t ready = nullptr;  // null: the batch is ready when copied
+    cudaEvent_t ready = nullptr;  // null: the batch is ready as soon as it is copied
     std::vector<upload_job> jobs;
     bool slots_are_free = false;
     std::uint64_t decoded_as = 0;  // the decoder's number for its job
@@ -394,7 +394,7 @@ class cuda_device final : public device {
     return {};
   }
 
-  /// One group for each job: compared with decoding, bookkeeping takes little time.
+  /// Each job is a group of its own: bookkeeping takes little time compared with decoding.
   result<void> submit_to_decoder(std::span<const upload_job> jobs) {
     for (const upload_job& job : jobs) {
       auto begun = begin_group();
@@ -507,7 +507,7 @@ class cuda_device final : public device {
   std::vector<cudaEvent_t> events_;  // all events, for reuse
   std::vector<cudaEvent_t> spare_events_;
   std::vector<std::vector<upload_job>> spare_lists_;
-  steady_time last_news_{};  // the last progress, or when the first job in flight was submitted
+  steady_time last_news_{};  // time of the last progress, or when the first job in flight was submitted
   alarm alarm_;
   struct {
     bool opened = false;

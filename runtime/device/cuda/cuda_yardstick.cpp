@@ -117,7 +117,7 @@ result<conversion_rates> measure_cuda_conversion(const cuda_choice& choice, cons
   workbench bench;
   const std::uint32_t rows = plan.slot.rows_max;
   const std::uint64_t bytes = plan.slot.payload_bytes(rows) + plan.tensors.front().row_bytes * rows;
-  // Enough sets that the next one is no longer in any cache.
+  // There are enough sets that the next one is no longer in any cache.
   constexpr std::size_t sets = 8;
   struct set {
     std::byte* staging = nullptr;
@@ -128,7 +128,7 @@ result<conversion_rates> measure_cuda_conversion(const cuda_choice& choice, cons
     s = {bench.allocate(plan.slot.bytes), bench.allocate(plan.buffer_bytes)};
     if (bench.good()) bench.note(cudaMemsetAsync(s.staging, 77, plan.slot.bytes, bench.stream));
   }
-  // Copies of half of the bytes that the conversion reads and writes, which cause the same traffic.
+  // Copies half as many bytes as the conversion reads and writes, which causes the same traffic.
   std::array<set, sets> plain;
   const std::size_t half = bytes / 2;
   for (set& s : plain) s = {bench.allocate(half), bench.allocate(half)};

@@ -246,7 +246,7 @@ std::optional<jpeg_decoder::trouble> jpeg_decoder::decode_part(const order& what
   resize.width = step.width;
   resize.pictures = static_cast<std::uint32_t>(rows.size());
   const std::size_t in = std::exchange(next_lane_, (next_lane_ + 1) % lanes_.size());
-  // The lane was used two parts ago, so this wait is usually short.
+  // This lane's last part was two parts ago, so the wait is usually short.
   if (const auto status = cudaEventSynchronize(lanes_[in].resized); status != cudaSuccess)
     return trouble{status, errc::device_unavailable, "waiting for the resizing of pictures, or an earlier operation"};
   std::uint8_t* to = lanes_[in].pixels;

@@ -3,7 +3,7 @@
 //
 // Batches are processed one after the other on one stream. Small tensors and decoded rows are copied from the slot.
 // Pictures are decoded from the slot, in parts, to the pixels of one of two lanes, and resized from there into their
-// rows. Then everything is converted like without a decoder.
+// rows. Then everything is converted as it is without a decoder.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -69,14 +69,14 @@ class jpeg_decoder {
     errc code = errc::device_unavailable;
     std::string what;
   };
-  /// The first error; later orders are not carried out. Call after the events of an order are complete: only then is it
-  /// known whether the right decoder produced its pixels.
+  /// The first error; later orders are not carried out. Call after the events of an order are
+  /// complete: only then is it known whether the right decoder produced the order's pixels.
   [[nodiscard]] std::optional<trouble> failed() const;
-  /// Ends the thread. False: it did not end in time, so everything that it uses must stay allocated.
+  /// Ends the thread. Returns false if it did not end in time; everything that it uses must then stay allocated.
   [[nodiscard]] bool close(nanoseconds at_most) noexcept;
 
  private:
-  // Lanes take turns: one part is decoded while the previous one is resized.
+  // The lanes alternate: one part is decoded while the previous one is resized.
   struct lane {
     std::uint8_t* pixels = nullptr;
     cudaEvent_t resized = nullptr;

@@ -14,7 +14,7 @@ namespace {
 // How often to try to make nvJPEG use the GPU's engines.
 constexpr int starts_max = 5;
 
-// Size of this thread's last failed allocation for nvJPEG.
+// Size of the last allocation for nvJPEG that failed on this thread.
 thread_local std::uint64_t asked_in_vain = 0;
 
 int take(void** memory, std::size_t bytes) {
@@ -151,7 +151,7 @@ result<void> jpeg_engine::try_starts() {
                 library_->version_text(), library_->path(), starts_max);
 }
 
-/// False: nvJPEG claims to use the engines, but does not.
+/// Returns false if nvJPEG claims to use the engines, but does not.
 result<bool> jpeg_engine::try_start() {
   nvjpeg_abi::device_allocator allocator{take, give_back};
   int status = library_->create(nvjpeg_abi::backend_hardware, &allocator, nullptr, 0, &handle_);

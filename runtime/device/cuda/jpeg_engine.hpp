@@ -56,7 +56,7 @@ class jpeg_engine {
  private:
   struct state {
     nvjpegJpegState* of_nvjpeg = nullptr;
-    int pictures = 0;                   // the number of pictures that it is prepared for
+    int pictures = 0;                   // the number of pictures that nvJPEG is prepared for
     std::uint8_t* reference = nullptr;  // pixels of the reference picture, on the device
   };
 

@@ -21,7 +21,7 @@ struct resize_picture {
   std::uint32_t row = 0;  // row of the batch
 };
 
-// The most pictures of one launch: their descriptions fit in a kernel's arguments, so nothing has to be copied first.
+// The most pictures of one launch: as many descriptions fit in a kernel's arguments, so nothing has to be copied first.
 constexpr unsigned resize_pictures_max = 64;
 struct resize_batch {
   std::uint8_t* to = nullptr;  // rows of height * width * 3 bytes
