@@ -33,7 +33,7 @@ void collective_book::replaced(std::uint32_t rank) {
   ranks_.at(rank) = {};
 }
 
-/// Ranks disagree if their operations of the same number differ.
+/// Ranks disagree if their operations with the same number differ.
 void collective_book::compare(std::uint32_t rank) {
   for (const collective_word& own : ranks_[rank].said.words) {
     for (std::uint32_t other = 0; other < ranks_.size(); ++other) {

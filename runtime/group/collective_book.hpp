@@ -1,5 +1,5 @@
-// Which ranks have entered which collective operation, and its result: the coordinator's side. Pure. Used by
-// group_book, which decides whose reports count.
+// The coordinator's side of collective operations: which ranks have entered which
+// operation, and its result. Pure. Used by group_book, which decides whose reports count.
 //
 // A complete result never changes: a restarted rank that enters the operation again with other bytes gets the
 // result that the others have. A restarted coordinator does not know these results; if a rank has another
@@ -22,17 +22,17 @@ class collective_book {
  public:
   explicit collective_book(std::uint32_t world_size) : ranks_(world_size) {}
 
-  /// The newest report of the process that has this rank. `leaves`: it will enter no other operation.
+  /// The newest report of the process that has this rank. `leaves`: the process will enter no other operation.
   void heard(std::uint32_t rank, const collective_report& report, bool leaves);
   /// Another process has the rank now. Only the completed operations of the previous process count.
   void replaced(std::uint32_t rank);
 
-  /// The result that this rank waits for. Null: it waits for none, or the operation is not complete.
+  /// The result that this rank waits for. Null if it waits for none, or if the operation is not complete.
   [[nodiscard]] shared_collective_result answer_for(std::uint32_t rank) const;
   /// The ranks that have not entered the operation in which this rank waits, ascending.
   [[nodiscard]] std::vector<std::uint32_t> awaited_by(std::uint32_t rank) const;
 
-  /// Why the programs are permanently out of step, and at which rank. The first one is kept.
+  /// Why the programs are permanently out of step, and at which rank. Only the first reason is kept.
   struct disagreement {
     std::uint32_t rank = 0;
     std::string what{};
@@ -43,7 +43,7 @@ class collective_book {
   struct member {
     collective_report said{};
     bool leaves = false;
-    /// The operation in which it waits for a result.
+    /// The operation in which a rank waits for its result.
     [[nodiscard]] const collective_word* waits_in() const noexcept {
       if (said.words.empty() || said.words.back().number <= said.done) return nullptr;
       return &said.words.back();

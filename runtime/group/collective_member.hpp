@@ -17,13 +17,13 @@ class collective_member {
   /// `done`: operations that earlier processes of this rank completed.
   explicit collective_member(std::uint64_t done) { said_.done = done; }
 
-  /// Enters the next operation. Not while the rank is in one.
+  /// Enters the next operation. The rank must not be in one already.
   void enter(collective_kind what, std::string value) {
     PENSTOCK_CHECK(!waits(), "a rank is in one collective operation at a time");
     if (said_.words.size() == collective_words_max) said_.words.erase(said_.words.begin());
     said_.words.push_back({said_.done + 1, what, std::move(value)});
   }
-  /// Ignores late and repeated results. True: the rank has the result that it waits for.
+  /// Ignores late and repeated results. Returns true if the rank now has the result that it waits for.
   bool heard(shared_collective_result result) {
     if (!result || !waits() || result->number != said_.words.back().number) return false;
     result_ = std::move(result);

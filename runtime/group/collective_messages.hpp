@@ -1,10 +1,10 @@
 // Messages about collective operations of a group's programs - barriers, and small all-gathers of bytes -
-// between members and coordinator. They are attachments to the two messages in group_messages.hpp, and like
-// these always contain the whole state. Used by collective_book (the coordinator's side), collective_member (a
+// between members and coordinator. They are attachments to the two messages in group_messages.hpp, and like these
+// they always contain the whole state. Used by collective_book (the coordinator's side), collective_member (a
 // rank's), program_group.
 //
 // Each rank counts its operations itself, from 1. With each report a rank sends which operation it is in, and
-// its bytes; with the order a waiting rank gets the result. A rank also repeats its previous operation: a new
+// its bytes; the order brings a waiting rank its result. A rank also repeats its previous operation: a new
 // coordinator may find that another rank still waits for that one. No rank is more than one operation behind,
 // because none enters an operation before all have entered the previous one.
 #pragma once
@@ -62,7 +62,7 @@ struct collective_result {
 using shared_collective_result = std::shared_ptr<const collective_result>;
 
 struct collective_answer {
-  shared_collective_result result{};         ///< null: not yet, or none is awaited
+  shared_collective_result result{};         ///< null: not complete, or the rank waits for none
   std::vector<std::uint32_t> not_entered{};  ///< ranks that the receiver waits for
 };
 

@@ -44,8 +44,8 @@ void communicator_book::abort(std::uint64_t number, steady_time now) {
   unwanted_ = std::max(unwanted_, number);
   if (next_ && next_->number <= unwanted_) next_.reset();
   if (stage_ == stage::none && number >= number_) {
-    // This communicator is completely gone, or its order never arrived. The group waits for a report in either
-    // case.
+    // This communicator is completely gone, or its order never
+    // arrived. In either case the group waits for a report.
     number_ = number;
     tell(progress::aborted);
   }

@@ -50,8 +50,8 @@ struct begin_abort {
 struct tell_communicator {
   communicator_state state;
 };
-/// The last command. The communicator cannot be aborted: the process that holds it must be
-/// replaced.
+/// The last command. The communicator cannot be aborted,
+/// so the process that holds it must be replaced.
 struct replace_owner {
   std::string reason;
 };

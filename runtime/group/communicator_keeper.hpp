@@ -1,5 +1,5 @@
-// The keeper of a rank's communicator, as program_group sees it: carries out the group's orders and reports
-// the state of the communicator. Implemented by nccl/program_communicator.
+// The interface that program_group uses to keep a rank's communicator: carries out the group's
+// orders and reports the communicator's state. Implemented by nccl/program_communicator.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -10,8 +10,8 @@
 
 namespace penstock::group {
 
-/// Called on the keeper's thread or within its calls, while the keeper holds a lock: may send a message, and
-/// nothing else.
+/// Called on the keeper's thread or within its calls, while
+/// the keeper holds a lock, so it may only send a message.
 class communicator_listener {
  public:
   virtual void communicator_changed(const communicator_state& state) = 0;
@@ -23,11 +23,11 @@ class communicator_listener {
   ~communicator_listener() = default;
 };
 
-/// Any thread; nothing here waits.
+/// Call from any thread. No call waits.
 class communicator_keeper {
  public:
   virtual ~communicator_keeper() = default;
-  /// Null: no more reports, not even those already on their way.
+  /// Null: no more reports follow, not even those already in flight.
   virtual void report_to(communicator_listener* listener) = 0;
   /// Creates the NCCL id of the communicator with this number. Answered with communicator_drawn().
   virtual void draw(std::uint64_t number) = 0;

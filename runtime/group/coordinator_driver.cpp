@@ -32,8 +32,8 @@ std::vector<coordinator_command> coordinator_driver::advance(steady_time now) {
   return std::exchange(outbox_, {});
 }
 
-/// A session that fails at its start leaves before the first report arrives, even its own. It stays for a
-/// while, because the others must learn why.
+/// A session that fails at its start leaves before the first report arrives, even
+/// its own. Its coordinator stays for a while, because the others must learn why.
 bool coordinator_driver::find_out_whether_it_may_go() const {
   if (!leaving_since_) return false;
   if (!links_.empty()) return book_.may_leave();
@@ -121,7 +121,7 @@ void coordinator_driver::note_loss(group_event&& event, steady_time now) {
   waiting_.push_back(std::move(loss));
 }
 
-/// In order: news after one that waits waits, too.
+/// Keep the order: news that follows waiting news waits, too.
 void coordinator_driver::note_waiting(steady_time now) {
   for (; !waiting_.empty() && waiting_.front().until <= now; waiting_.pop_front()) outbox_.emplace_back(std::move(waiting_.front().news));
 }

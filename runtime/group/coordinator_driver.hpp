@@ -1,5 +1,5 @@
-// The coordinator of a group, in rank 0's process, between its links and its adapter: the group's book, which
-// link leads to which process, and when the coordinator may leave. Pure: events and the time come in,
+// The coordinator of a group in rank 0's process, between its links and its adapter. It has the group's book, and
+// knows which link leads to which process and when the coordinator may leave. Pure: events and the time come in,
 // commands come out of advance(). It has two adapters: the coordinator actor of a session
 // (actors/group/coordinator) and program_coordinator.
 #pragma once
@@ -34,11 +34,11 @@ struct coordinator_news {
   };
   kind what = kind::rank_arrived;
   std::string text{};
-  /// People should see it.
+  /// Whether people should see it.
   [[nodiscard]] bool warns() const noexcept { return what == kind::cannot_meet || what == kind::refused; }
 };
 
-/// How a process of a rank ended, as its launcher tells.
+/// How a process of a rank ended, as reported by its launcher.
 struct told_end {
   std::uint32_t rank = 0;
   std::int32_t pid = 0;
@@ -50,7 +50,7 @@ using coordinator_command = std::variant<send_over_link, draw_communicator_id, c
 /// Not thread-safe.
 class coordinator_driver {
  public:
-  /// `group`: its name, for people.
+  /// `group`: its name, for messages.
   coordinator_driver(const group_settings& settings, std::string group, steady_time now);
 
   /// The commands to carry out now, in order. Call after every event, and at least every
@@ -72,9 +72,9 @@ class coordinator_driver {
 
   // ---- from the session or program
 
-  /// From now on the launcher tells how processes end. News of a lost process waits for that, up to `told_within`.
+  /// From now on, the launcher reports how processes end. News of a lost process waits for that, up to `told_within`.
   void expects_ends() noexcept { expects_ends_ = true; }
-  /// Before or after the loss is known.
+  /// May come before or after the loss is known.
   void ended(told_end end);
   void communicator_drawn(std::uint64_t number, std::string id);
   /// The session or program closes. The coordinator still sends what the others must know.
@@ -89,11 +89,11 @@ class coordinator_driver {
   static constexpr nanoseconds told_within{1'000'000'000};
 
  private:
-  /// News that waits: a lost process for the launcher, and later news for that one.
+  /// Waiting news: a lost process waits for the launcher's report, and later news waits for earlier news.
   struct waiting_news {
     coordinator_news news;
     std::uint32_t rank = 0;
-    std::int32_t pid = 0;  ///< of the lost process; 0: of none
+    std::int32_t pid = 0;  ///< pid of the lost process; 0: none
     steady_time until{};
   };
 
@@ -112,7 +112,7 @@ class coordinator_driver {
   std::optional<steady_time> leaving_since_;  // by the book's clock
   bool expects_ends_ = false;
   std::deque<waiting_news> waiting_;  // oldest first
-  std::vector<told_end> told_;  // ends of processes whose loss is not known yet; the last few
+  std::vector<told_end> told_;  // the last few ends of processes whose loss is not known yet
   std::vector<coordinator_command> outbox_;
 };
 

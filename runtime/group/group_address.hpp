@@ -13,7 +13,7 @@ namespace penstock::group {
 struct group_address {
   enum class kind : std::uint8_t { abstract_socket, tcp };
   kind what = kind::abstract_socket;
-  std::string name{};  ///< of the abstract socket, without the leading zero; or the host
+  std::string name{};  ///< name of the abstract socket, without the leading zero; or the host
   std::uint16_t port = 0;
   bool operator==(const group_address&) const = default;
 };

@@ -19,7 +19,7 @@ std::string both(std::string_view what, const member_report& a, std::string_view
   return fmt::format("{} is {} at {}, but {} at {}", what, of_a, name_of(a), of_b, name_of(b));
 }
 
-/// A difference that keeps two ranks from being in one group; empty: there is none.
+/// A difference that keeps two ranks from being in one group; empty if there is none.
 std::string difference(const member_report& a, const member_report& b) {
   const rank_card& x = a.card;
   const rank_card& y = b.card;
@@ -90,8 +90,8 @@ void group_book::learn(const group_view& known) {
   if (known.phase == group_phase::stopping) stop_wanted_ = true;
 }
 
-/// A number higher than any of this coordinator's is from another coordinator. Orders name the highest
-/// number, so communicators made here are unusable: no rank has one of that number.
+/// A number higher than any of this coordinator's is from another coordinator. Orders name the
+/// highest number, which no communicator of this coordinator has, so its communicators are unusable.
 void group_book::learn_communicator(std::uint64_t number) {
   if (number <= view_.communicator) return;
   view_.communicator = number;
@@ -101,7 +101,7 @@ void group_book::learn_communicator(std::uint64_t number) {
 void group_book::update(place& s, const member_report& report, steady_time now) {
   if (s.ended) return refuse(report, s.why_lost);
   if (report.number <= s.latest->number) return;  // late or repeated
-  // Others may have arrived while it was away, and were not compared with it.
+  // Ranks that arrived while it was away have not been compared with it.
   if (!s.present && !established_ && !fits(report, now)) return;
   s.latest = report;
   s.heard = now;
@@ -112,8 +112,8 @@ void group_book::update(place& s, const member_report& report, steady_time now) 
     s.why_lost.clear();
     note(group_event::kind::back, report.card.rank, fmt::format("{} is back", name_of(report)));
   }
-  // Both are alive if both reported twice since the second one arrived, some time apart. One late report
-  // proves nothing.
+  // Both are alive if both have reported twice, some time apart,
+  // since the second one arrived. One late report proves nothing.
   if (s.other && !s.other->placed_heard) s.other->placed_heard = now;
   if (s.other && !established_ && !takes_over() && s.other->heard - s.other->since >= 2 * settings_.beat() &&
       now - *s.other->placed_heard >= 2 * settings_.beat()) {
@@ -160,8 +160,8 @@ void group_book::claim(place& s, const member_report& report, steady_time now) {
 }
 
 /// Gives the place to a process that delivers the rest after the group has finished, because its predecessor
-/// ended before it had reported its last batches. The predecessor is gone, or may be; if it is still alive, it
-/// has delivered everything.
+/// ended before it had reported its last batches. The predecessor is
+/// usually gone. If it is still alive, it has delivered everything.
 void group_book::claim_after_end(place& s, const member_report& report, steady_time now) {
   s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
   if (s.other && s.other->latest.card.process == report.card.process) s.other.reset();
@@ -220,7 +220,7 @@ bool group_book::fits(const member_report& report, steady_time now) {
     if (!established_ && !takes_over()) {
       fail(report, why);
     } else if (s.incarnation == 0 && report.incarnation != 0) {
-      // The survivors' state of the group counts.
+      // The state of the group that the survivors report counts.
       s.ended = true;
       s.why_lost = why;
       s.present = false;

@@ -72,18 +72,18 @@ struct group_settings {
 
 // ---- commands ------------------------------------------------------------------------------------------------
 
-/// To the process with this number, over the link of its last report.
+/// Sent to the process with this number, over the link of its last report.
 struct send_order {
   std::uint64_t process = 0;
   group_order order;
 };
 
-/// Draw the id of a new communicator, and answer with communicator_id().
+/// Create the id of a new communicator, and answer with communicator_id().
 struct draw_communicator_id {
   std::uint64_t number = 0;
 };
 
-/// Why a rank is lost whose process is known to be gone.
+/// Why a rank whose process is known to be gone is lost.
 inline constexpr const char* process_has_ended = "its process has ended";
 
 /// For the journal.
@@ -102,8 +102,8 @@ struct group_event {
   kind what = kind::joined;
   std::uint32_t rank = 0;
   std::string text{};
-  std::int32_t pid = 0;       ///< of a lost process
-  bool has_ended = false;     ///< it is lost because it is known to be gone
+  std::int32_t pid = 0;       ///< pid of the lost process
+  bool has_ended = false;     ///< the rank is lost because its process is known to be gone
 };
 
 using group_command = std::variant<send_order, draw_communicator_id, group_event>;
@@ -140,7 +140,7 @@ class group_book {
   [[nodiscard]] bool may_leave() const noexcept { return may_leave_; }
 
  private:
-  /// A process that claims a rank already taken by another process.
+  /// A process that claims a rank which another process has.
   struct competitor {
     member_report latest;
     steady_time since{};                        // when its first report arrived
@@ -152,7 +152,7 @@ class group_book {
     std::uint32_t incarnation = 0;        // 0: not a member yet
     bool present = false;
     bool ended =
-        false;  // its process is certainly gone, or will never be admitted: late messages do not mean that it lives
+        false;  // its process is certainly gone, or will never be admitted; later messages from it are late ones
     bool cleared = false;           // its dataset equals the group's
     bool knows_end = false;         // it arrived after the group's end, and has heard how the group ended
     bool earlier_may_live = false;  // it was replaced after the group's end, and may ask how the group ended
@@ -170,7 +170,7 @@ class group_book {
   struct unknown_peer {
     std::uint64_t process = 0;
     std::uint64_t heard = 0;
-    std::string refusal;  // empty: it waits
+    std::string refusal;  // empty: the process waits
   };
 
   // group_book.cpp: what events change.

@@ -18,7 +18,7 @@ bool was_started_again(const member_report& rank) {
   return rank.card.starts > 0;
 }
 
-/// Whether a rank that got `a` need not get `b` at once.
+/// Whether `b` need not be sent at once to a rank that got `a`.
 bool says_the_same(const group_order& a, const group_order& b) {
   return a.view == b.view && a.standing == b.standing && a.incarnation == b.incarnation && a.go == b.go &&
          a.everybody_knows == b.everybody_knows && a.lost == b.lost && a.communicator == b.communicator;
@@ -61,7 +61,7 @@ void group_book::find_silent(steady_time now) {
     if (!s.present || now - s.heard <= settings_.lost_after) continue;
     const std::string why =
         fmt::format("nothing heard from it for {}", duration_as_config(settings_.lost_after));
-    // The reason given by the other ranks, which could not hear this process.
+    // The reason that the other ranks gave, because they could not hear this process.
     if (missed_by(s) && !settings_.waits_for_lost && places_.front().latest)
       fail(*places_.front().latest, why);
     lose(s, why, now);
@@ -147,7 +147,7 @@ void group_book::compare_datasets() {
   // A rank that joined only now has reported that the group has already begun.
   if (begun() && view_.phase == group_phase::describing) view_.phase = group_phase::running;
   const member_report* first = nullptr;
-  const member_report* first_anew = nullptr;  // the first rank whose position other ranks must share
+  const member_report* first_anew = nullptr;  // the first rank whose position the other ranks must share
   bool all = true;
   for (place& s : places_) {
     if (!s.present || !s.latest->facts) {

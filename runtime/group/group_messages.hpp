@@ -28,15 +28,15 @@ struct rank_card {
   std::int32_t pid = 0;
   std::string device{};  ///< UUID of its GPU; empty: the host device
   bool shares_device = false;
-  /// Everything that defines the stream and how the group handles losses: name and value, in the same order
-  /// in every rank.
+  /// All settings that define the stream and how the group handles
+  /// losses. Names and values, in the same order in every rank.
   std::vector<std::pair<std::string, std::string>> settings{};
 };
 
 /// "rank 2 (node7, pid 4711)"
 [[nodiscard]] std::string name_of(const rank_card& card);
 
-/// What a rank knows once its dataset is described.
+/// What a rank knows after its dataset has been described.
 struct stream_facts {
   std::string fingerprint;
   std::uint64_t epoch = 0;  ///< where the group starts
@@ -68,21 +68,21 @@ enum class group_outcome : std::uint8_t { none, finished, stopped, failed };
 
 /// What the group has agreed on. Every order contains it; every report returns it as its rank knows it.
 struct group_view {
-  std::uint64_t generation = 0;   ///< of the coordinator; 0: it does not know enough yet to act as one
+  std::uint64_t generation = 0;   ///< the coordinator's generation; 0: it does not know enough yet to act as coordinator
   std::uint64_t coordinator = 0;  ///< its process
   group_phase phase = group_phase::gathering;
   std::vector<std::uint32_t> incarnations{};  ///< by rank
   std::optional<stream_facts> facts{};
   std::optional<std::uint64_t> limit{};  ///< stopping: all deliver up to this step. It never shrinks
   std::uint64_t communicator = 0;        ///< the last number given to a communicator
-  /// Steps that no rank repeats: all ranks had a snapshot that contains them. Never shrinks.
+  /// Steps that no rank repeats, because all ranks had a snapshot that contains them. Never shrinks.
   std::uint64_t agreed = 0;
   group_outcome outcome = group_outcome::none;
   std::optional<group_cause> cause{};  ///< the first cause of a failure
   bool operator==(const group_view&) const = default;
 };
 
-/// A communicator's number as people see it: 1 for its coordinator's first, and so on, modulo 65536.
+/// A communicator's number as shown to people: 1 for the first one of its coordinator, and so on, modulo 65536.
 [[nodiscard]] constexpr std::uint64_t communicator_ordinal(std::uint64_t communicator) noexcept {
   return communicator & 0xFFFFU;
 }
@@ -120,7 +120,7 @@ struct member_report {
   bool stream_over = false;
   bool frozen = false;
   bool stop_wanted = false;
-  bool left = false;                    ///< it leaves voluntarily, before the others
+  bool left = false;                    ///< the rank leaves voluntarily, before the others
   std::optional<group_cause> failed{};  ///< why it cannot continue, or stopped waiting for rank 0
   communicator_state communicator{};
   std::uint64_t settled = 0;          ///< steps that this rank has acknowledged and never repeats
@@ -128,7 +128,7 @@ struct member_report {
 };
 
 enum class rank_standing : std::uint8_t {
-  waiting,  ///< not counted yet
+  waiting,  ///< not counted as a member yet
   member,
   lost,     ///< was a member; is one again when this report is answered
   refused,  ///< will never be a member; see `refusal`

@@ -3,8 +3,8 @@
 // and booleans are checked, and trailing bytes are refused.
 //
 //   frame = payload bytes (4, little-endian), type (1), payload
-//   hello = "PNSTKGRP", protocol version (4), name of the group; the first frame in each direction. Its form is the same
-//           in all versions, so that each can name the other's.
+//   hello = "PNSTKGRP", protocol version (4), name of the group; the first frame in each direction.
+//           Its format is the same in all versions, so that each side can name the other's version.
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -68,7 +68,7 @@ result<std::string> encode(const group_order& order);
 /// A frame with these bytes. Send it directly after the frame of its message.
 [[nodiscard]] std::string attachment_frame(std::string_view bytes);
 
-// From payloads. Refuse (errc::protocol) what an honest sender would not send in a group of this size.
+// Read payloads. Refuse (errc::protocol) what a correct sender would not send in a group of this size.
 result<link_hello> decode_hello(std::string_view payload);
 result<member_report> decode_report(std::string_view payload, std::uint32_t world_size);
 result<group_order> decode_order(std::string_view payload, std::uint32_t world_size);
@@ -82,12 +82,12 @@ class frame_cutter {
   };
 
   explicit frame_cutter(std::size_t payload_max) noexcept : payload_max_(payload_max) {}
-  /// Applies from the next frame on.
+  /// Takes effect with the next frame.
   void limit(std::size_t payload_max) noexcept { payload_max_ = payload_max; }
 
   void feed(std::string_view bytes);
-  /// Empty: more bytes are needed. Refuses (errc::protocol) a frame that is announced too large or has an
-  /// unknown type; no frames follow then.
+  /// Empty if more bytes are needed. Refuses (errc::protocol) a frame whose
+  /// announced size is too large or whose type is unknown; no frames follow then.
   result<std::optional<frame>> next();
 
  private:

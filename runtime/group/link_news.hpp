@@ -1,4 +1,4 @@
-// What the links of a group (runtime/net) report to its drivers: which links there are, and which peers were rejected.
+// What the links of a group (runtime/net) report to its drivers: which links exist, and which peers were rejected.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ using link_id = std::uint64_t;
 
 /// Why a connection did not become a link.
 enum class unknown_peer_kind : std::uint8_t {
-  other_user,     ///< of the same host
+  other_user,     ///< on the same host
   garbage,        ///< sends bytes that no member would send
   no_secret,      ///< a member without a secret where one is needed, or with one where none is
   wrong_secret,   ///< a member with another secret, or of another group
@@ -35,8 +35,8 @@ enum class unknown_peer_kind : std::uint8_t {
 struct unknown_peer_news {
   unknown_peer_kind kind = unknown_peer_kind::garbage;
   std::uint64_t count = 0;
-  std::string peer{};  ///< the last one: "10.0.0.7:4711", or "pid 4711 of user 1000"
-  std::string text{};  ///< what was wrong with it
+  std::string peer{};  ///< the last peer: "10.0.0.7:4711", or "pid 4711 of user 1000"
+  std::string text{};  ///< why it was rejected
 };
 /// "10.0.0.7:4711 (another secret): its secret is different (x17)"
 [[nodiscard]] std::string text_of(const unknown_peer_news& news);

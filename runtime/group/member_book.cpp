@@ -44,7 +44,7 @@ void member_book::heard(const group_order& order, steady_time now) {
   clock_.look(now);
   const bool from_another = order.view.coordinator != view_.coordinator;
   if (order.view.generation == 0) {
-    // A new coordinator that does not know enough yet, or never will.
+    // This is a new coordinator that does not know enough yet, or never will.
     heard_at_ = clock_.ran();
     note_coordinator(order);
     // A lapsed right may have passed to another process of this rank; only a coordinator that has heard from
@@ -83,7 +83,7 @@ void member_book::follow(const group_order& order) {
     view_.cause = cause;
   }
   if (order.standing == rank_standing::waiting || order.standing == rank_standing::refused) {
-    may_until_ = {};  // another process has the rank, even if another coordinator gave it to this one
+    may_until_ = {};  // another process has the rank, even if a different coordinator gave the rank to this process
     return;
   }
   prolong(order.heard);
@@ -149,7 +149,7 @@ std::optional<end_rank> member_book::find_end() {
   if (alone) return std::nullopt;
   if (view_.generation == 0) {
     const bool hears = heard_at_ && now - *heard_at_ <= settings_.lost_after;
-    // Rank 0 names the missing ranks; this rank gives it the time to do so.
+    // Rank 0 names the missing ranks, so this rank gives it time to do so.
     const nanoseconds patience = settings_.join_timeout + (hears ? 2 * settings_.lost_after : nanoseconds(0));
     if (now - since_ <= patience) return std::nullopt;
     return give_up(unreachable());
@@ -293,7 +293,7 @@ void member_book::communicator_aborted(std::uint64_t number) {
 }
 
 bool member_book::delivers_the_rest() const noexcept {
-  // If steps need all ranks, none are left to take them with.
+  // If steps need all ranks, no other rank is left to take them with.
   return view_.outcome == group_outcome::finished && told_.counted && !said_.stream_over &&
          !settings_.communicator && !settings_.needs_others;
 }

@@ -48,7 +48,7 @@ struct member_settings {
 struct send_report {
   member_report report;
 };
-/// Make it. Answer with communicator_made() or communicator_broken().
+/// Make the communicator. Answer with communicator_made() or communicator_broken().
 struct make_communicator {
   std::uint64_t number = 0;
   std::string id;
@@ -67,7 +67,7 @@ using member_command = std::variant<send_report, make_communicator, abort_commun
 
 /// The current right to hand out batches.
 struct hand_out_right {
-  steady_time until{};                   ///< unless it is extended
+  steady_time until{};                   ///< when the right ends, unless it is extended
   std::optional<std::uint64_t> limit{};  ///< the step at which it ends, counted like `steps`
   bool operator==(const hand_out_right&) const = default;
 };
@@ -81,7 +81,7 @@ class member_book {
   /// The commands to carry out now, in order. Call after every event and every beat.
   [[nodiscard]] std::vector<member_command> advance(steady_time now);
 
-  /// From a peer that has the group's secret and listens at its address. Late orders are ignored.
+  /// An order from a peer that has the group's secret and listens at its address. Late orders are ignored.
   void heard(const group_order& order, steady_time now);
   /// The coordinator's process has ended. A broken connection is not enough to call this.
   void coordinator_gone(const std::string& why);
@@ -89,14 +89,14 @@ class member_book {
   void coordinator_held(steady_time now);
 
   void link_made();
-  /// Makes a new report, so that the one that waits for the next link is up to date. `closed`: the
+  /// Makes a new report, so that the report that waits for the next link is up to date. `closed`: the
   /// coordinator's side closed the link.
   void link_lost(std::string why, bool closed);
   /// Rank 0's own coordinator cannot listen; empty: it can.
   void cannot_listen(std::string why);
   /// Rank 0's own coordinator has refused a peer: perhaps a rank that is missing, or this one.
   void peer_refused(std::string who);
-  /// Attachments of the reports have changed.
+  /// The attachments of reports have changed.
   void report_again();
 
   void described(stream_facts facts);
@@ -121,8 +121,8 @@ class member_book {
 
   /// Whether the next batch may be handed out now. Query before each.
   [[nodiscard]] bool may_hand_out(steady_time now) const;
-  /// Like may_hand_out(), for a caller that decides later and counts the batches itself. Empty: nothing may be
-  /// handed out.
+  /// Like may_hand_out(), for a caller that decides later and
+  /// counts the batches itself. Empty if nothing may be handed out.
   [[nodiscard]] std::optional<hand_out_right> right() const;
   /// All ranks have arrived and agree, and this process is one of them.
   [[nodiscard]] bool is_in() const noexcept { return told_.go && view_.outcome == group_outcome::none; }
@@ -162,7 +162,7 @@ class member_book {
 
   member_settings settings_;
   running_clock clock_;
-  steady_time since_;  // this and other times of waiting are those of clock_
+  steady_time since_;  // this and the other waiting times are those of clock_
   group_view view_;
   member_report said_;            // the next report
   bool changed_ = true;           // since the last report was sent
@@ -170,7 +170,7 @@ class member_book {
   std::optional<steady_time> sent_at_;
   std::optional<steady_time> heard_at_;
   nanoseconds stood_still_answered_{0};  // when the last answered report was sent
-  steady_time may_until_{};              // until when it may hand out; real time
+  steady_time may_until_{};              // how long it may hand out; real time
   /// What the newest order says.
   struct {
     std::uint64_t number = 0;  // of the current coordinator's orders

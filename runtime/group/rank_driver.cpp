@@ -95,7 +95,7 @@ void rank_driver::communicator_changed(const communicator_state& state) {
     book_.fail(fmt::format("creating a communicator failed {} times: {}", fruitless_, state.cause));
 }
 
-/// Gives the communicator up after a while: the other programs have had time to finish their work with it.
+/// Gives up the communicator after a while, because the other programs have had time to finish their work with it.
 void rank_driver::give_up_communicator() {
   if (!setup_.member.needs_others || !leaving_since_ || made_ == 0 ||
       book_.ran() - *leaving_since_ < setup_.member.lost_after)
@@ -118,7 +118,7 @@ void rank_driver::stop() {
 std::string rank_driver::waits_for(bool hands_out) const {
   if (end_ || (hands_out && !book_.stream_over())) return {};
   if (!linked_) return fmt::format("rank 0 at {}{}", setup_.where, trouble_.empty() ? "" : ": " + trouble_);
-  // After joining, a missing rank has finished.
+  // Once this rank has joined, a rank that is missing has finished.
   if (!joined_ && !lost().empty()) return ranks_text(lost()) + " to arrive";
   switch (book_.view().phase) {
     case group_phase::gathering: return "an answer from rank 0";

@@ -1,5 +1,5 @@
-// One rank of a group between its links and its adapter: the member's book, the state of the link, and when
-// this rank may leave. Pure: events and the time come in, commands come out of advance(). It has two
+// One rank of a group, between its links and its adapter. It has the member's book, and knows the state of the
+// link and when this rank may leave. Pure: events and the time come in, commands come out of advance(). It has two
 // adapters: the member actor of a session (actors/group/member) and program_group.
 //
 // Facts about the session or program go to book(); events of the link, and leave(), come here.
@@ -22,7 +22,7 @@ namespace penstock::group {
 
 struct rank_setup {
   member_settings member;
-  std::string where;  ///< the group's address, for people
+  std::string where;  ///< the group's address, for messages
   /// The group fails after this many communicators in a row that could not be made; 0: after none.
   std::uint32_t fruitless_communicators_max = 0;
 };
@@ -32,7 +32,7 @@ class rank_driver {
  public:
   /// Long enough for the last report to be sent.
   static constexpr nanoseconds linger = std::chrono::milliseconds(100);
-  /// How long to wait for an answer to the last report of a rank that the others do not wait for.
+  /// How long a rank that the others do not wait for awaits the answer to its last report.
   static constexpr nanoseconds patience_with_answer = std::chrono::seconds(2);
 
   rank_driver(rank_setup setup, std::uint64_t steps, steady_time now);
@@ -54,7 +54,7 @@ class rank_driver {
   void cannot_listen(const std::string& why);
   /// Rank 0's own coordinator has refused a peer.
   void peer_refused(const std::string& who);
-  /// The links cannot be made with these settings: this rank ends, and cannot inform the others.
+  /// The links cannot be made with these settings: this rank ends without informing the others.
   void refuse(failure why);
 
   // ---- from the session or program
@@ -70,7 +70,7 @@ class rank_driver {
 
   /// No other process needs this one any more; after leave().
   [[nodiscard]] bool may_go() const noexcept { return may_go_; }
-  /// All ranks have arrived and agree; or all have finished, and this rank delivers the rest.
+  /// All ranks have arrived and agree, or all others have finished and this rank delivers the rest.
   [[nodiscard]] bool joined() const noexcept { return joined_; }
   [[nodiscard]] const std::optional<end_rank>& end() const noexcept { return end_; }
   [[nodiscard]] const std::optional<failure>& refusal() const noexcept { return refusal_; }
@@ -94,7 +94,7 @@ class rank_driver {
   bool may_go_ = false;
   std::optional<failure> refusal_;
   std::optional<end_rank> end_;
-  // By the book's clock.
+  // Times of the book's clock.
   steady_time ended_at_{};
   std::optional<steady_time> leaving_since_;
   std::uint64_t made_ = 0;       // the last communicator that this rank had

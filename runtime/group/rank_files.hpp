@@ -16,14 +16,14 @@ namespace penstock::group {
 [[nodiscard]] std::string with_rank(std::string_view name, std::uint32_t rank);
 
 /// Whether the last part of a path, with or without its extension, ends in the rank's number:
-/// "reports/rank2.json", "states/2", "report-02", "log.2". Not "photos2", nor "data.h5".
+/// "reports/rank2.json", "states/2", "report-02", "log.2". Neither "photos2" nor "data.h5" does.
 [[nodiscard]] bool names_rank(std::string_view path, std::uint32_t rank);
 
-/// The other rank that a path names (names_rank), if it does not name this one: "run-2.state" for rank 1 of 4.
+/// The other rank that a path names (names_rank) if it does not name this rank: "run-2.state" for rank 1 of 4.
 [[nodiscard]] std::optional<std::uint32_t> other_rank_named(std::string_view path, std::uint32_t rank,
                                                             std::uint32_t world_size);
 
-/// "report.json-rank2". Empty stays empty, as in all of these.
+/// "report.json-rank2". An empty name stays empty in all of these functions.
 [[nodiscard]] std::string file_of_rank(const std::string& path, std::uint32_t rank);
 /// "batches/rank2"
 [[nodiscard]] std::string folder_of_rank(const std::string& path, std::uint32_t rank);

@@ -25,7 +25,7 @@ class shared_communicator {
     const member_report* latest = nullptr;
     bool present = false;
     bool in_hand = false;   ///< present, with the group's dataset
-    bool finished = false;  ///< its stream is over: no rank needs it after its last step is agreed
+    bool finished = false;  ///< its stream is over, so no rank needs it after its last step is agreed
   };
   /// Whether a rank in this state has no part of a communicator left.
   [[nodiscard]] static bool is_clean(const communicator_state& c) noexcept {
@@ -44,8 +44,8 @@ class shared_communicator {
   [[nodiscard]] bool ready() const noexcept { return at_ == stage::ready; }
   /// Returns whether to create the id of view.communicator. `process`: the coordinator's.
   [[nodiscard]] bool tend(group_view& view, const std::vector<rank>& ranks, std::uint64_t process);
-  /// A step is agreed once all ranks hold its snapshot. Only while they share a communicator: after a loss, all ranks go back
-  /// to one step, which a report in flight must not change.
+  /// A step is agreed once all ranks hold its snapshot. Steps are agreed only while the ranks share a
+  /// communicator: after a loss, all ranks go back to one step, which a report in flight must not change.
   void agree_on_snapshot(group_view& view, const std::vector<rank>& ranks) const;
   /// For every rank.
   [[nodiscard]] communicator_order order(std::uint64_t number) const;

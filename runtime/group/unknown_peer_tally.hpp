@@ -28,7 +28,7 @@ class unknown_peer_tally {
 
  private:
   struct entry {
-    unknown_peer_news waiting{};        // count 0: nothing waits
+    unknown_peer_news waiting{};        // count 0: nothing to report
     std::optional<steady_time> told{};  // when the last report was made
   };
   unknown_peer_counts counts_{};

@@ -38,9 +38,9 @@ class wire_writer {
   template <class Enum>
   requires std::is_enum_v<Enum>
   void operator()(const Enum& value, Enum /*last*/) { (*this)(static_cast<std::uint8_t>(value)); }
-  /// For people: cut to the limit.
+  /// A text for people, cut to the limit.
   void text(const std::string& value, std::size_t limit) { put(shortened(value, limit)); }
-  /// For programs: refused if too long. `what`: "a host's name".
+  /// A text for programs, refused if too long. `what`: "a host's name".
   void exact(const std::string& value, std::size_t limit, const char* what) {
     if (value.size() > limit) too_large(what, value.size(), limit);
     put(value);
@@ -53,7 +53,7 @@ class wire_writer {
     (*this)(static_cast<std::uint32_t>(values.size()));
     for (const T& value : values) item(value);
   }
-  /// What `part` writes has at most `limit` bytes.
+  /// Whatever `part` writes may have at most `limit` bytes.
   template <class Part>
   void within(std::size_t limit, const char* what, Part part) {
     const std::size_t begin = bytes_.size();
@@ -69,7 +69,7 @@ class wire_writer {
   /// The most ranks that a message may name.
   [[nodiscard]] static std::size_t ranks() noexcept { return std::numeric_limits<std::size_t>::max(); }
   [[nodiscard]] std::string take() { return std::move(bytes_); }
-  /// The first thing that is too large; empty: nothing.
+  /// The first thing that is too large; empty if nothing is.
   [[nodiscard]] const std::string& refusal() const noexcept { return refusal_; }
 
  private:
@@ -154,7 +154,7 @@ class wire_reader {
     rest_ = {};
   }
   [[nodiscard]] bool good() const noexcept { return wrong_.empty(); }
-  /// Refuses (errc::protocol) wrong and stray bytes. `message`: "a report".
+  /// Refuses (errc::protocol) invalid and trailing bytes. `message`: "a report".
   result<void> done(const char* message) const {
     if (!good()) return refuse(errc::protocol, "{} is truncated or corrupt: {}", message, wrong_);
     if (!rest_.empty())

@@ -30,7 +30,7 @@ bool host_book::joined(connection_id id, const host_card& card, steady_time now)
     ++place;
   }
   if (connections_.contains(id) || place >= settings_.first_place + settings_.places) return false;
-  if (connections_.empty()) looked_ = now;  // until now there was nothing to watch
+  if (connections_.empty()) looked_ = now;  // until now there was no host to watch
   connections_[id] = {card.process, place, now};
   places_[place] = id;
   const auto [at, is_new] = hosts_.try_emplace(card.process);
@@ -40,10 +40,10 @@ bool host_book::joined(connection_id id, const host_card& card, steady_time now)
     of.joined = now;
     outbox_.emplace_back(host_came{card});
   }
-  of.card.workers = card.workers;  // a host that serves several sessions may offer more by now
+  of.card.workers = card.workers;  // a host that serves several sessions may offer more now
   of.connections.insert(id);
   balance(of);
-  // Announce a resting place to the supervisor, too, as one that an operator has emptied.
+  // Also announce a resting place to the supervisor, as one that an operator has emptied.
   if (!connections_.at(id).rests) return true;
   outbox_.emplace_back(occupy_place{id, place});
   outbox_.emplace_back(rest_place{id, place});
@@ -57,8 +57,8 @@ std::uint32_t host_book::wanted_of(const host& of) const {
   return name != names_.end() && name->second.wanted ? *name->second.wanted : settings_.places;
 }
 
-/// Makes as many of the host's connections work as are wanted. If too many work, those in the highest places rest. A working
-/// connection is never swapped for a resting one.
+/// Lets as many of the host's connections work as are wanted. If too many work, those in the highest places rest. A
+/// working connection is never swapped for a resting one.
 void host_book::balance(const host& of) {
   std::map<std::uint32_t, connection_id> working;
   std::map<std::uint32_t, connection_id> resting;
@@ -130,8 +130,8 @@ void host_book::leaving(connection_id id) {
   outbox_.emplace_back(vacate_place{id, connection->second.place, false});
   const host& of = hosts_.at(connection->second.process);
   const auto stays = [this](connection_id one) { return !connections_.at(one).leaving; };
-  // If enough other workers stay, the host is giving this one to another session. A host that leaves still offers all of its
-  // workers.
+  // If as many workers stay as the host offers, it is giving this one to
+  // another session. A host that leaves still offers all of its workers.
   if (std::ranges::count_if(of.connections, stays) >= of.card.workers) balance(of);
 }
 

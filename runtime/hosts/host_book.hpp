@@ -39,9 +39,9 @@ struct host_card {
   std::int32_t pid = 0;
   std::uint64_t process = 0;  ///< a random number that distinguishes processes of the same name
   std::string version{};      ///< the host's version of penstock
-  std::uint32_t cores = 0;    ///< that its workers may use
-  std::uint32_t workers = 1;  ///< that it offers this session
-  std::uint32_t workers_of_all = 1;  ///< that it offers to all its sessions
+  std::uint32_t cores = 0;    ///< cores that its workers may use
+  std::uint32_t workers = 1;  ///< workers that it offers this session
+  std::uint32_t workers_of_all = 1;  ///< workers that it offers to all its sessions
 };
 
 /// Why a transfer was not used.
@@ -63,7 +63,7 @@ struct rest_place {
   connection_id connection = 0;
   std::uint32_t place = 0;
 };
-/// No process may start behind this connection any more. `lost`: the one that ran is gone as well.
+/// No process may start behind this connection any more. `lost`: the process that ran is gone as well.
 struct vacate_place {
   connection_id connection = 0;
   std::uint32_t place = 0;
@@ -102,7 +102,7 @@ class host_book {
  public:
   explicit host_book(const book_settings& settings) : settings_(settings) {}
 
-  /// False: there is no place for it.
+  /// Returns false if there is no place for the connection.
   [[nodiscard]] bool joined(connection_id connection, const host_card& card, steady_time now);
   /// `when`: the last time that anything arrived.
   void heard(connection_id connection, steady_time when);
@@ -117,7 +117,7 @@ class host_book {
   void received(connection_id connection, std::uint64_t samples, std::uint64_t bytes, steady_time now);
   /// A batch arrived damaged, late or in the wrong size.
   void spoilt(connection_id connection, bad_transfer kind, const std::string& how);
-  /// How many workers the host of this name has; of several hosts, the smallest number. Empty: there is none.
+  /// How many workers the host of this name has. If several hosts have the name, the smallest number; empty if none has.
   [[nodiscard]] std::optional<std::uint32_t> workers_of(const std::string& name) const;
   /// From now on, hosts of this name run at most this many workers each, even those that join later (rule H16).
   void scale(const std::string& name, std::uint32_t workers);
@@ -152,7 +152,7 @@ class host_book {
     std::deque<amount> received;  // in steps of a second, of the last 10 s
     steady_time joined{};
   };
-  /// The order for hosts of one name, kept when they are gone.
+  /// The operator's order for hosts of one name, kept when they are gone.
   struct order_for_name {
     std::optional<std::uint32_t> wanted{};
     std::uint64_t used = 0;

@@ -49,7 +49,7 @@ class host_records {
 
   std::map<std::string, entry> records_;                    // by name
   std::map<connection_id, nanoseconds> used_;               // as last reported
-  std::map<std::uint64_t, std::deque<reading>> processes_;  // by host_card::process: of the last 10 s
+  std::map<std::uint64_t, std::deque<reading>> processes_;  // by host_card::process: readings of the last 10 s
 };
 
 }  // namespace penstock::hosts

@@ -9,9 +9,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto measured_after = 1s;
-constexpr double waits_little = 0.05;  // share of its time: less is noise
-constexpr double works_little = 0.3;   // share of its workers: below it, the session is paused, or waits for something else
-constexpr double reserve = 1.25;       // over the workers that have work
+constexpr double waits_little = 0.05;  // a share of its time; less is noise
+constexpr double works_little = 0.3;   // a share of its workers; below it, the session is paused, or waits for something else
+constexpr double reserve = 1.25;       // in addition to the workers that have work
 constexpr double nearer_by = 0.25;     // workers
 constexpr double needs_more_by = 0.5;
 
@@ -97,7 +97,8 @@ double host_shares::need_of(const session& s) const {
   busy /= static_cast<double>(s.busy.size());
   const double wanted = waits < 1 ? std::min(all, has / (1 - waits)) : all;
   if (waits > waits_little && busy > has * works_little) return wanted;
-  // Up to `wanted`, not `has`: two equal sessions, one above the limit and one below, would exchange a worker forever.
+  // Limit by `wanted` and not by `has`: otherwise two equal sessions, one above the limit and one below, would
+  // exchange a worker forever.
   return std::min(all, std::clamp(busy * reserve, 1.0, wanted));
 }
 
@@ -211,7 +212,7 @@ std::uint32_t host_shares::advance(steady_time now) {
   forget(now);
   give_free();
   const std::uint32_t changed = change(now);
-  give_free();  // an offer that was not taken up moves at once
+  give_free();  // an unused offer moves at once
   return changed;
 }
 

@@ -31,11 +31,11 @@ using session_number = std::uint64_t;
 
 struct share_settings {
   std::uint32_t workers = 1;
-  nanoseconds window{3'000'000'000};    ///< over which sessions are measured
+  nanoseconds window{3'000'000'000};    ///< the time over which sessions are measured
   nanoseconds settle{2'000'000'000};
   nanoseconds rest{5'000'000'000};
   nanoseconds call_again{5'000'000'000};  ///< a session without workers that has not called for this long is gone
-  nanoseconds dismissed_for{600'000'000'000};  ///< the same for one that was dismissed: it may have been suspended
+  nanoseconds dismissed_for{600'000'000'000};  ///< the same for a dismissed session, which may have been suspended
   /// If two calls of advance() are further apart, the time between them does not count as silence (rule H17).
   nanoseconds late_look{1'000'000'000};
 };
@@ -44,19 +44,19 @@ class host_shares {
  public:
   explicit host_shares(const share_settings& settings) : settings_(settings) {}
 
-  /// A session asks for one more worker. False: it has its share, or must wait until another session gives up a
-  /// worker.
+  /// A session asks for one more worker. Returns false if it has its
+  /// share, or must wait until another session gives up a worker.
   [[nodiscard]] bool calls(session_number session, steady_time now);
   /// One of its workers finishes its batches, and then goes to another session.
   void leaving(session_number session);
   /// One of its workers has ended.
   void ended(session_number session, bool was_leaving, steady_time now);
-  /// How long its consumer has waited so far. Ignores a total below one already reported, which must be late.
+  /// How long its consumer has waited so far. Ignores a total below one already reported, because it must be late.
   void waited(session_number session, nanoseconds total, steady_time now);
   /// How many of its workers have work, or are starting.
   void worked(session_number session, std::uint32_t busy, steady_time now);
 
-  /// At most that many of its workers run (rule H16).
+  /// At most this many of its workers may run (rule H16).
   void wants_at_most(session_number session, std::uint32_t workers);
   /// All of its workers must leave, and it gets no others as long as it keeps calling (rule H18).
   void dismiss(session_number session);
@@ -93,7 +93,7 @@ class host_shares {
     session* of = nullptr;
     double share = 0;
     double need = 0;
-    double expected = 0;  ///< workers that it has once the leaving ones have left
+    double expected = 0;  ///< the number of its workers once the leaving ones have left
     std::uint32_t gives = 0;
   };
 

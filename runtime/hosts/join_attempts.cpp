@@ -30,7 +30,7 @@ bool join_attempts::failed(steady_time now) {
 
 std::uint32_t join_attempts::wanted(const connections_now& there, steady_time now) {
   if (over_) return 0;
-  // This only records that the host ran. The session may be back, so only a failed attempt can give up on it.
+  // This call only records that the host ran. The session may be back, so only a failed attempt can give up on it.
   if (lost_) static_cast<void>(lost_->is_over(now));
   const bool is_time = now >= again_at_;
   // One connection is enough to find out whether a session answers, and to list its dataset.

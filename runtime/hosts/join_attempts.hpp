@@ -39,11 +39,11 @@ class join_attempts {
   void left();
   /// A connection that had a place is lost.
   void lost(steady_time now);
-  /// A connection got no place. False: give up on the session.
+  /// A connection got no place. Returns false if the host must give up on the session.
   [[nodiscard]] bool failed(steady_time now);
   /// A session answered, but this host has no worker for it yet.
   void busy(steady_time now) { again_at_ = now + settings_.call_again; }
-  /// No more attempts are made.
+  /// Stops all further attempts.
   void finish() { over_ = true; }
 
   /// How many connections to make now. Time in which this host did not run does not count as time without the session (rule H17).
@@ -59,7 +59,7 @@ class join_attempts {
   nanoseconds pause_ = settings_.pause;
   steady_time again_at_{};
   nanoseconds wait_{0};
-  std::optional<patient_deadline> lost_;  // `wait`, since the last connection was lost
+  std::optional<patient_deadline> lost_;  // when to give up: `wait` after the last connection was lost
   bool over_ = false;
 };
 

@@ -1,7 +1,7 @@
 // The communicator of a program that embeds penstock: the implementation behind Group (penstock/group.hpp). A
-// separate thread keeps it, in the program's CUDA context: that thread calls NCCL to make and abort, since
-// both may hang; the program's thread calls NCCL in its uses. Orders come from program_group's I/O thread,
-// which also detects expired deadlines meanwhile.
+// separate thread keeps it, in the program's CUDA context: that thread calls NCCL to make and abort the communicator,
+// because both may hang. The program's thread calls NCCL while it uses the communicator.
+// Orders come from program_group's I/O thread, which also detects expired deadlines.
 //
 // The program learns once of the loss of a communicator that it has used: from the use that notices the loss,
 // or from the next one. The use after that waits for the next communicator.
@@ -30,21 +30,21 @@ class program_communicator final : public rank_communicator,
     std::uint32_t world_size = 1;
     std::optional<std::uint32_t> local_rank{};
     communicator_limits limits{};
-    nanoseconds patience{};  ///< how long a program waits for a usable one
+    nanoseconds patience{};  ///< how long a program waits for a usable communicator
     /// Throws the first cause if the group is over. Called on the program's thread, like while_waiting.
     std::function<void()> check{};
     /// Called about every 50 ms while the program waits; its exceptions end the wait. May be empty.
     std::function<void()> while_waiting{};
   };
-  /// On the program's thread. Refuses (errc::config, device_unavailable) if there is no suitable NCCL or no
-  /// GPU.
+  /// Call it on the program's thread. Refuses (errc::config,
+  /// device_unavailable) if there is no suitable NCCL or no GPU.
   static result<std::shared_ptr<program_communicator>> open(deps deps);
   ~program_communicator() override = default;
 
   /// The UUID of its GPU, "GPU-..."; empty: unknown, or host memory.
   [[nodiscard]] const std::string& device() const noexcept { return gpu_.uuid(); }
   /// After close(): waits until the communicator is completely gone, or until an abort's time limit has
-  /// passed. False: `until` came first; call again to continue.
+  /// passed. Returns false if `until` came first; call again to continue.
   bool wait_until_gone(steady_time until);
 
   void report_to(communicator_listener* listener) override;
@@ -76,10 +76,10 @@ class program_communicator final : public rank_communicator,
   bool ordered_ = false;  // the thread has something to do
   std::optional<std::uint64_t> to_draw_;
   std::string stuck_;            // why this process can never have a communicator again
-  std::string trouble_;          // what was wrong with the last one
+  std::string trouble_;          // why the last one failed
   std::uint64_t used_ = 0;       // the last communicator that the program used; 0: none
   std::uint64_t told_lost_ = 0;  // the last communicator whose loss was reported to it
-  steady_time gone_by_ = never;  // by clock_: when close() has taken too long
+  steady_time gone_by_ = never;  // the deadline of close(), by clock_
 };
 
 }  // namespace penstock::group

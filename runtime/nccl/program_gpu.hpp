@@ -1,5 +1,5 @@
 // The GPU that NCCL uses in a program that embeds penstock: that of the context that is current on the
-// program's thread, or else the primary context of the GPU numbered by its local rank. Uses only the driver,
+// program's thread, or else the GPU numbered by its local rank, with its primary context. Uses only the driver,
 // opened at run time, so that a program in a group needs no CUDA runtime from penstock. Used by
 // program_communicator.
 #pragma once

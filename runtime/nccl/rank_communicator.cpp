@@ -15,12 +15,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How often the library is polled.
+// How often to poll the library.
 constexpr nanoseconds while_it_moves = 2ms;
 constexpr nanoseconds while_it_works = 50ms;
 constexpr auto while_a_call_is_taken = 50us;
 
-// NCCL's errors that blame the caller: nothing is broken.
+// NCCL's errors for wrong calls, after which nothing is broken.
 constexpr int invalid_argument = 4;
 constexpr int invalid_usage = 5;
 
@@ -163,7 +163,7 @@ void* rank_communicator::function(const char* name) {
   throw error({errc::sink, fmt::format("{} has no function {}", library_->path(), name), 0});
 }
 
-/// Within an open scope, so the communicator stays.
+/// A scope is open, so the communicator stays.
 void rank_communicator::settle(int status, const char* what) {
   if (status == invalid_argument || status == invalid_usage)
     throw error({errc::sink, fmt::format("{}: {}", what, library_->text_of(status)), 0});

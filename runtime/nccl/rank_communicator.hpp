@@ -34,9 +34,9 @@ class rank_communicator : public Communicator {
   /// The current number, or the last.
   [[nodiscard]] std::uint64_t number() const;
 
-  // On the keeper's thread, whose current device is the rank's.
+  // Call on the keeper's thread, whose current device is the rank's.
 
-  /// Returns when to call it again; never: after an order.
+  /// Returns when to call it again. `never` means: after the next order.
   steady_time look(steady_time now);
 
  protected:
@@ -49,11 +49,11 @@ class rank_communicator : public Communicator {
   /// The abort is impossible. Called like told().
   virtual void stuck(const std::string& why) = 0;
 
-  /// Once, before any order.
+  /// Call once, before any order.
   void use(std::shared_ptr<const device::nccl_library> library) { library_ = std::move(library); }
   [[nodiscard]] const std::shared_ptr<const device::nccl_library>& library() const { return library_; }
 
-  // Orders of the group: from any thread; the keeper's thread must then call look().
+  // Orders of the group. Call from any thread; the keeper's thread must then call look().
 
   void order_making(std::uint64_t number, std::string id);
   void order_abort(std::uint64_t number);
@@ -64,7 +64,7 @@ class rank_communicator : public Communicator {
   /// thread.
   void check_deadlines(steady_time now);
 
-  /// Waits until there is one, or until no order promises one.
+  /// Waits until there is a communicator, or until no order promises one.
   entry enter() override;
   void leave() noexcept override;
   void* function(const char* name) override;

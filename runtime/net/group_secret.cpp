@@ -31,7 +31,7 @@ result<group_secret> checked(std::string_view text, std::string_view whose, cons
 
 result<group_secret> read_secret(const std::string& file, std::string_view whose) {
   const std::string what = fmt::format("reading {} secret from '{}'", whose, file);
-  // Non-blocking: it may be a pipe without a writer.
+  // Opened without blocking, because it may be a pipe without a writer.
   const unique_fd from(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat facts {};
   if (!from || ::fstat(from.get(), &facts) != 0) return refuse_os(errc::config, errno, what);
@@ -42,7 +42,7 @@ result<group_secret> read_secret(const std::string& file, std::string_view whose
         "{}: users other than its owner may use it (mode {:04o}); allow only the owner: chmod 600 '{}'", what,
         facts.st_mode & 07777U, file);
   }
-  // Files of the superuser are accepted: containers mount secrets that way.
+  // Files of the superuser are accepted, because containers mount secrets that way.
   if (facts.st_uid != ::geteuid() && facts.st_uid != 0) {
     return refuse(errc::config, "{}: it belongs to user {}, but this process runs as user {}", what,
                   facts.st_uid, ::geteuid());

@@ -19,16 +19,17 @@ struct group_secret {
 inline constexpr std::size_t secret_bytes_min = 16;
 inline constexpr std::size_t secret_bytes_max = 4096;
 
-/// Whether it is 32 random bytes in hexadecimal digits, as 'penstock secret' and 'openssl rand -hex 32' draw
-/// them, which cannot be guessed. Any other secret may be a memorable sentence.
+/// Whether the secret is 32 random bytes in hexadecimal digits, as 'penstock secret' and 'openssl rand
+/// -hex 32' print them. Such a secret cannot be guessed; any other one may be a memorable sentence.
 [[nodiscard]] bool is_drawn(const group_secret& secret);
 
-/// The secret in `file`, which texts call `whose` secret: "the group's". Ignores white space at the end. Refuses (errc::config)
-/// a file that users other than its owner may read or write, naming its mode, a file of another user, and a secret that is
-/// too short or too long. Blocks while it reads the file.
+/// The secret in `file`. Messages call it `whose` secret: "the group's". Ignores white space at the end. Refuses
+/// (errc::config) a file that users other than its owner may read or write, naming its mode, a file of another user,
+/// and a secret that is too short or too long. Blocks while it reads the file.
 result<group_secret> read_secret(const std::string& file, std::string_view whose);
 
-/// From `file` ([group] secret_file; empty: none) as read_secret() does, else from PENSTOCK_GROUP_SECRET, else none.
+/// The secret from `file` ([group] secret_file; empty: no file), read as read_secret() does; else from
+/// PENSTOCK_GROUP_SECRET; else none.
 result<std::optional<group_secret>> find_secret(const std::string& file, const variable_lookup& variables);
 
 /// Refuses (errc::config) links between hosts without a secret, unless `insecure` allows them; the message

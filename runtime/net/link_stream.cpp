@@ -66,7 +66,7 @@ link_stream::link_stream(boost::asio::io_context& io, unique_fd socket, std::int
       last_heard_(now()) {}
 
 void link_stream::start() {
-  const auto self = shared_from_this();  // a callback may drop the last other reference
+  const auto self = shared_from_this();  // a callback may release the last other reference
   watch(side_->settings.handshake_deadline);
   if (side_->tls) {
     tls_ = std::make_unique<tls_stream>(side_->tls);
@@ -96,14 +96,14 @@ void link_stream::read_more() {
   socket_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                      [self = shared_from_this()](const boost::system::error_code& status) {
                        if (status || self->stage_ == stage::closed) return;
-                       // A flood must not keep the thread from its other work.
+                       // Read a limited amount: a flood of data must not keep the thread from its other work.
                        for (int i = 0; i < reads_a_turn && self->read_once(); ++i) {
                        }
                        self->read_more();
                      });
 }
 
-/// False if there is nothing to read now.
+/// Returns false if there is nothing to read now.
 bool link_stream::read_once() {
   if (stage_ == stage::closed) return false;
   std::array<char, read_bytes> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
@@ -196,7 +196,7 @@ void link_stream::fail(unknown_peer_kind kind, std::string why) {
   if (stage_ == stage::open) return end(std::nullopt, why);
   if (kind == unknown_peer_kind::garbage && !tls_ &&
       (first_.starts_with(tls_record) || first_.starts_with(tls_alert))) {
-    // The peer understands this, and reports the same.
+    // The peer understands the greeting, and reports the same reason.
     if (side_->listens) send(encode(link_hello{side_->settings.protocol, side_->settings.group}));
     return end(unknown_peer_kind::no_secret, "it has a secret, but this process has none");
   }
@@ -259,7 +259,7 @@ void link_stream::write_when_possible() {
 
 // ---- the end -------------------------------------------------------------------------------------------------
 
-/// First for the whole handshake, then for each silence.
+/// Times the whole handshake first, and each silence afterwards.
 void link_stream::watch(nanoseconds at_most) {
   silence_ = patient_deadline(at_most, at_most / looks_a_deadline);
   silence_.restart(now());
@@ -274,7 +274,7 @@ void link_stream::look_later() {
 }
 
 void link_stream::look() {
-  read_once();  // bytes that arrived while this process did not run were in time
+  read_once();  // bytes that arrived while this process was not running were in time
   if (stage_ == stage::closed) return;
   if (stage_ != stage::open) {
     if (!silence_.is_over(now())) return look_later();

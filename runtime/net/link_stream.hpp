@@ -27,7 +27,7 @@ namespace penstock::group {
 /// Settings shared by all connections of one side.
 struct stream_facts_of_side {
   link_settings settings;
-  std::shared_ptr<const tls_context> tls{};  ///< none: not encrypted
+  std::shared_ptr<const tls_context> tls{};  ///< empty: not encrypted
   bool listens = false;                      ///< the coordinator's side
 };
 
@@ -38,7 +38,7 @@ class link_stream : public std::enable_shared_from_this<link_stream> {
  public:
   struct callbacks {
     std::function<void()> opened;
-    /// A refusal closes the connection.
+    /// Receives a frame. A refusal closes the connection.
     std::function<result<void>(const frame_cutter::frame&)> frame;
     /// Called once. `kind`: only if the stream was never open.
     std::function<void(std::optional<unknown_peer_kind> kind, const std::string& why)> closed;
@@ -101,12 +101,12 @@ class link_stream : public std::enable_shared_from_this<link_stream> {
   std::unique_ptr<tls_stream> tls_;
   frame_cutter cutter_{hello_bytes_max};
   std::string first_;                // bytes, to distinguish a member with other security from other peers
-  std::size_t handshake_bytes_ = 0;  // heard before it was open
+  std::size_t handshake_bytes_ = 0;  // received before it was open
   std::string leaving_;              // being written to the socket
-  std::size_t left_ = 0;             // how many of these bytes are written
+  std::size_t left_ = 0;             // how many of these bytes have been written
   std::optional<std::string> next_;  // the frame after that
   bool awaits_room_ = false;         // waits for room in the socket
-  bool broken_ = false;              // writing fails: reading finds out why
+  bool broken_ = false;              // writing has failed; reading finds out why
   steady_time last_heard_{};
   steady_time looked_at_{};                                   // last_heard_ at the last look
   bool silent_ = false;                                       // the peer has been silent for too long

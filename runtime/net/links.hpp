@@ -10,9 +10,9 @@
 //     report ------------------------------------------->  callbacks.report
 //     callbacks.order <---------------------------- order
 //
-// Between hosts every link is encrypted, and both sides prove that they have the secret. On one host an
-// abstract socket is used: the kernel names the peer's user, and a secret that every process of that user can
-// read would prove nothing more. OpenSSL is then not loaded.
+// Between hosts every link is encrypted, and both sides prove that they have the secret. Links
+// on one host use an abstract socket: the kernel identifies the peer's user, and a secret that
+// every process of that user can read would prove nothing more. OpenSSL is then not loaded.
 //
 // Threads: every call and every callback is on the io_context's thread. Nothing blocks: names are resolved on
 // a separate thread, and every wait has a deadline. A callback may call send() and stop(), and may destroy
@@ -23,8 +23,8 @@
 // connections are unauthenticated, each with at most `handshake_bytes_max` bytes; a new one replaces the
 // oldest. There are at most four links for each rank; another replaces the one that has been silent longest.
 //
-// Time. A member that has heard nothing for half of lost_after connects again, so a rank survives a connection
-// that the network has dropped; both sides send every beat, four times as often. The member keeps the silent
+// Time. A member that has heard nothing for half of lost_after connects again, so a rank survives a connection that
+// the network has dropped. Both sides send every beat, which is four times as often. The member keeps the silent
 // link until the new one is open, and still sends its reports over it: if the coordinator's process was only
 // stopped, it finds the reports there, and the last one says why the rank left. Likewise the coordinator keeps
 // a silent link for two lost_after, so a rank that was stopped finds its last order there. Time in which this
@@ -67,13 +67,13 @@ struct link_settings {
   std::size_t attachment_bytes_max = 0;
   /// After this much silence a member opens another link next to the current one.
   [[nodiscard]] nanoseconds silence_max() const noexcept { return lost_after / 2; }
-  /// After this much silence the coordinator closes a link: by then the rank is lost, and the order that says
-  /// so was sent over it.
+  /// After this much silence the coordinator closes a link. By then the
+  /// rank is lost, and the order that says so has been sent over the link.
   [[nodiscard]] nanoseconds dead_after() const noexcept { return 2 * lost_after; }
 };
 
-/// Refuses like the two make(), and opens OpenSSL if it is needed. It reads files: call it on a thread that may
-/// block, before calling make() on one that must not.
+/// Refuses what both make() functions refuse, and opens OpenSSL if it is needed. It reads
+/// files, so call it on a thread that may block, before calling make() on one that must not.
 result<void> prepare_links(const link_settings& settings);
 
 class coordinator_listener {
@@ -90,8 +90,8 @@ class coordinator_listener {
     std::function<void(link_id)> held{};
     /// From now on members can connect. `where`: the address with its actual port.
     std::function<void(const std::string& where)> listening{};
-    /// The address cannot be taken yet (an earlier process has it, ...). Retried; called when the reason
-    /// changes.
+    /// The address cannot be taken yet (an earlier process has it,
+    /// ...). The listener keeps trying. Called when the reason changes.
     std::function<void(const std::string& why)> not_listening{};
     std::function<void(const unknown_peer_news&)> unknown_peer{};
   };
@@ -107,12 +107,12 @@ class coordinator_listener {
   coordinator_listener(const coordinator_listener&) = delete;
   coordinator_listener& operator=(const coordinator_listener&) = delete;
 
-  /// Replaces an unsent order. Ignored if the link is closed. Texts in it are cut (group_wire.hpp).
+  /// Sends an order, which replaces an unsent one. Ignored if the link is closed. Texts in it are cut (group_wire.hpp).
   void send(link_id to, const group_order& order, std::string_view attachment = {});
   /// Closes every link and the address.
   void stop();
 
-  /// Unknown peers by kind, since the beginning.
+  /// The number of unknown peers of each kind since the start.
   [[nodiscard]] std::array<std::uint64_t, static_cast<std::size_t>(unknown_peer_kind::count)> unknown_peers()
       const;
   [[nodiscard]] std::size_t links() const;
@@ -141,15 +141,15 @@ class member_link {
     std::function<void()> coordinator_held{};
   };
 
-  /// Starts to connect. Refuses like coordinator_listener::make.
+  /// Starts to connect. Refuses what coordinator_listener::make refuses.
   static result<std::unique_ptr<member_link>> make(boost::asio::io_context& io, link_settings settings,
                                                    callbacks calls);
   ~member_link();
   member_link(const member_link&) = delete;
   member_link& operator=(const member_link&) = delete;
 
-  /// Replaces an unsent report; a waiting report is sent when a connection is made. Refuses (errc::config) a
-  /// report whose card is too large (group_wire.hpp), or whose attachment exceeds attachment_bytes_max.
+  /// Sends a report, which replaces an unsent one. Without a connection, the report waits for one. Refuses
+  /// (errc::config) a report whose card is too large (group_wire.hpp), or whose attachment exceeds attachment_bytes_max.
   result<void> send(const member_report& report, std::string_view attachment = {});
   void stop();
 

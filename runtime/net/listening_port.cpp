@@ -16,10 +16,10 @@ using boost::system::error_code;
 
 constexpr int accepts_a_turn = 16;
 constexpr auto listen_again = 100ms;
-// An earlier process of this rank may still hold the address. Asking opens a connection to it, so first wait
-// for some refusals.
+// An earlier process of this rank may still hold the address. Asking for
+// its owner opens a connection to it, so do that only after some refusals.
 constexpr std::uint32_t refusals_before_asking = 20;
-constexpr auto accept_again = 100ms;  // when this process has no descriptors left
+constexpr auto accept_again = 100ms;  // how long to wait when this process has no descriptors left
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void listening_port::listen() {
   calls_.listening(text_of(where));
 }
 
-/// Receives what another listener of this process accepts for this group.
+/// Receives the connections that another listener of this process accepts for this group.
 void listening_port::share() {
   if (address_.what != group_address::kind::tcp || address_.port == 0) return;
   share_ = std::make_unique<shared_port>(
@@ -70,7 +70,7 @@ void listening_port::accept_more() {
                      });
 }
 
-/// Returns false if there is nothing to accept now; accepting resumes by itself.
+/// Returns false if there is nothing to accept now. Accepting resumes when there is.
 bool listening_port::accept_one() {
   unique_fd socket(::accept4(socket_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) {
@@ -79,7 +79,7 @@ bool listening_port::accept_one() {
       try_again(accept_again, &listening_port::accept_more);
       return false;
     }
-    if (errno != EAGAIN && errno != EWOULDBLOCK) return true;  // this connection is gone already
+    if (errno != EAGAIN && errno != EWOULDBLOCK) return true;  // this connection has already ended
     accept_more();
     return false;
   }

@@ -36,7 +36,7 @@ class listening_port : public std::enable_shared_from_this<listening_port> {
         again_(io) {}
 
   void listen();
-  /// No callback follows.
+  /// No callback follows this call.
   void stop();
 
  private:

@@ -64,8 +64,8 @@ class member_link::body : public std::enable_shared_from_this<body> {
   boost::asio::io_context& io_;
   std::shared_ptr<const stream_facts_of_side> side_;
   callbacks calls_;
-  boost::asio::steady_timer timer_;  // of the current step
-  std::uint64_t step_ = 0;           // a wait that just ended may belong to an earlier step
+  boost::asio::steady_timer timer_;  // timer of the current step
+  std::uint64_t step_ = 0;           // number of the step, because a wait that just ended may belong to an earlier one
   std::shared_ptr<name_lookup> names_;
   std::deque<socket_address> to_try_;
   socket_address trying_;
@@ -217,7 +217,7 @@ void member_link::body::ended(std::uint64_t id, const std::string& why) {
   give_up({text, lost.was_open});
 }
 
-/// Tries another connection. This one may recover, and carries reports until then.
+/// Tries another connection. This one may recover, and carries reports until the other is open.
 void member_link::body::fell_silent(std::uint64_t id, const std::string& why) {
   if (stopped_ || id != link_.id) return;
   silent_ = std::exchange(link_, {});

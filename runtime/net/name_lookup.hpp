@@ -18,7 +18,7 @@ namespace penstock::group {
 
 class name_lookup : public std::enable_shared_from_this<name_lookup> {
  public:
-  /// At least one address, or why there is none (errc::io).
+  /// At least one address, or the reason why there is none (errc::io).
   using addresses = result<std::vector<socket_address>>;
 
   name_lookup(boost::asio::io_context& io, group_address address)
@@ -26,15 +26,15 @@ class name_lookup : public std::enable_shared_from_this<name_lookup> {
     mail_->io = &io;
   }
 
-  /// Calls `found` once, unless give_up() or stop() comes first. Addresses that came too late for an earlier call are
-  /// used at once.
+  /// Calls `found` once, unless give_up() or stop() comes first. If
+  /// addresses arrived too late for an earlier call, uses them at once.
   void ask(std::function<void(addresses)> found);
   void give_up() { found_ = {}; }
   /// Does not wait for the thread.
   void stop();
 
  private:
-  /// How the thread reaches the io thread, until stop().
+  /// Through this, the thread reaches the io thread until stop().
   struct mailbox {
     std::mutex mutex;
     boost::asio::io_context* io = nullptr;
@@ -46,7 +46,7 @@ class name_lookup : public std::enable_shared_from_this<name_lookup> {
   process::side_thread thread_{"group-names"};
   bool asking_ = false;  // the thread resolves the address
   std::function<void(addresses)> found_;
-  addresses late_;  // came while nothing waited
+  addresses late_;  // arrived while nothing waited for them
 };
 
 }  // namespace penstock::group

@@ -1,5 +1,5 @@
-// After a broken connection, waits for a while for the peer's process to end: then the others need not wait
-// for its silence limit. Checks once more at the end, because this process may not have run meanwhile. Used
+// After a broken connection, waits for a while for the peer's process to end. If it has ended, the others need not
+// wait for its silence limit. Checks once more after that time, because this process may not have run meanwhile. Used
 // by both sides of a link, for peers on the same host.
 #pragma once
 

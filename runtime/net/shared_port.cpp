@@ -13,7 +13,7 @@
 namespace penstock::group {
 namespace {
 
-constexpr std::size_t first_bytes_max = 2048;  // a ClientHello with the longest identity is shorter
+constexpr std::size_t first_bytes_max = 2048;  // longer than any ClientHello, even with the longest identity
 
 }  // namespace
 

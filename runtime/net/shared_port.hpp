@@ -1,4 +1,4 @@
-// Several groups of one process on one port. PENSTOCK_GROUP_ADDR names a single port, and a program may be
+// Lets several groups of one process share a port. PENSTOCK_GROUP_ADDR names a single port, and a program may be
 // rank 0 of several groups: its own and those of its sessions. The first coordinator_listener that gets the
 // port accepts for all of them, and passes a connection on to the group named in its first bytes. When it
 // stops, the next one takes the port.
@@ -16,8 +16,8 @@ namespace penstock::group {
 /// or, if the connection is encrypted, the identity of the pre-shared secret, which is sent in the clear.
 [[nodiscard]] bool asks_for(std::string_view first_bytes, std::string_view group);
 
-/// One listener of this process. Any thread. `take` is called on the thread of the listener that accepted,
-/// and must not block. No call follows the destructor.
+/// One listener of this process. Usable from any thread. `take` is called on the thread
+/// of the listener that accepted, and must not block. No call follows the destructor.
 class shared_port {
  public:
   shared_port(std::string where, std::string group, std::function<void(unique_fd)> take);
@@ -25,9 +25,9 @@ class shared_port {
   shared_port(const shared_port&) = delete;
   shared_port& operator=(const shared_port&) = delete;
 
-  /// This listener accepts now.
+  /// This listener accepts connections from now on.
   void hold();
-  /// Another listener of this process accepts at this address.
+  /// Whether another listener of this process accepts at this address.
   [[nodiscard]] bool is_held_by_another() const;
   /// Passes the connection on if it asks for another group of this process. Otherwise returns it, even if it
   /// has sent nothing yet.

@@ -68,7 +68,7 @@ std::string with_random_digits(const std::string& name) {
   return fmt::format("{}{:08x}{:08x}", before_digits(name), source(), source());
 }
 
-/// Names of all users. Empty if the kernel does not list them.
+/// Abstract names of all users. Empty if the kernel does not list them.
 std::vector<std::string> names_with_digits(const std::string& name) {
   std::vector<std::string> found;
   const std::string begin = before_digits(name);

@@ -1,4 +1,4 @@
-// The system calls of the links of a group: addresses, sockets that never block, the identity of a peer. Used
+// The system calls for the links of a group: addresses, sockets that never block, and the identity of a peer. Used
 // by both sides of a link.
 #pragma once
 
@@ -24,10 +24,10 @@ struct socket_address {
 /// "10.0.0.7:4711", "[fe80::1]:4711", "@name".
 [[nodiscard]] std::string text_of(const socket_address& address);
 
-/// An abstract socket's, or a numeric IP address. Empty: the name must be resolved.
+/// The address of an abstract socket, or a numeric IP address. Empty if the name must be resolved.
 [[nodiscard]] std::optional<socket_address> address_without_asking(const group_address& address);
 
-/// Asks the system's resolver: may take half a minute. Refuses (errc::io).
+/// Asks the system's resolver, which may take half a minute. Refuses (errc::io).
 result<std::vector<socket_address>> resolve(const group_address& address);
 
 /// A listening socket. For a numeric address of this host, listens on that address; for any other host name, on
@@ -65,10 +65,10 @@ result<local_connection> connect_locally(const group_address& address);
 /// Completes a new connection. Refuses (errc::io) if it could not be made.
 result<void> finish_connect(int socket);
 
-/// For a connection that is about to be closed: drops data in transit, so that the system keeps none of it.
+/// For a connection that is about to be closed: discards unsent data, so that the system does not keep it.
 void drop_what_is_left(int socket) noexcept;
 
-/// For people: "10.0.0.7:4711", or "pid 4711 of user 1000".
+/// The peer as text: "10.0.0.7:4711", or "pid 4711 of user 1000".
 [[nodiscard]] std::string peer_name(int socket);
 
 }  // namespace penstock::group

@@ -55,7 +55,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const group_options
 
 group::program_group_setup setup_of(const group_options& options, const launcher_place& place,
                                     const std::shared_ptr<group::program_communicator>& communicator) {
-  // A session of the same name has its own group.
+  // A session with the same name has its own group.
   group::program_group_setup setup{
       value_or_throw(group::setup_of(options.settings, place, "program:" + options.name)), options.name,
       options.collectives, communicator};
@@ -122,7 +122,7 @@ class Group::body {
     enter(what, std::move(value));
     const std::uint64_t number = open_->number;
     const nanoseconds limit = std::min(deadline, at_any_time);
-    patient_deadline waited(limit, looked_every);  // while all ranks are paused, no time passes
+    patient_deadline waited(limit, looked_every);  // while all ranks are suspended, this clock stands still
     waited.restart(now());
     program_group_news news;
     while (true) {
@@ -195,7 +195,7 @@ class Group::body {
     around.world_size = place_.world_size;
     if (const auto local = local_rank_of(place_)) around.local_rank = *local;
     around.limits = {g.join_timeout, g.abort_timeout};
-    around.patience = 2 * g.join_timeout;  // also long enough to learn why creating one failed
+    around.patience = 2 * g.join_timeout;  // also long enough to learn why a communicator could not be made
     if (g.on_lost_rank == lost_rank_rule::wait) around.patience += g.rejoin_timeout;
     around.check = [this] {
       process_.require("Group");
@@ -242,7 +242,7 @@ class Group::body {
          0});
   }
 
-  /// Tells the other ranks what they must know; rank 0 also waits as long as they need it. Returns false if
+  /// Tells the other ranks what they must know. Rank 0 also waits as long as they need it. Returns false if
   /// `at_most` passes first: the next call continues.
   bool leave(std::chrono::milliseconds at_most) noexcept {
     const steady_time until = after(at_most);
@@ -258,7 +258,7 @@ class Group::body {
   const launcher_place place_;
   const int exceptions_ = std::uncaught_exceptions();
   mutable std::mutex mutex_;  // guards group_'s end and last_news_
-  std::mutex closing_;        // close() holds it while it waits, so it is locked before mutex_
+  std::mutex closing_;        // close() holds it while waiting, so lock it before mutex_
   std::shared_ptr<group::program_communicator> communicator_;  // null: the group has none
   std::shared_ptr<group::program_group> group_;                // null after close()
   program_group_news last_news_;
@@ -270,7 +270,7 @@ class Group::body {
 Group::Group(group_options options) : body_(std::make_unique<body>(std::move(options))) {}
 
 Group::~Group() {
-  // A forked child has no thread that could send anything: leak the body on purpose.
+  // A forked child has no thread that could send anything, so leak the body on purpose.
   if (body_ && body_->process().left()) static_cast<void>(body_.release());
   if (body_) body_->close(at_any_time);
 }

@@ -108,7 +108,7 @@ void program_coordinator::hear_collectives(link_id link, const std::string& byte
     collectives_.heard(p.rank, *p.said, p.leaves);
 }
 
-/// The group's book says which process has a rank; reports of other processes do not count.
+/// The group's book says which process has a rank. Reports of other processes do not count.
 void program_coordinator::follow(send_over_link order) {
   const auto found = peers_.find(order.process);
   if (found == peers_.end()) return;
@@ -130,7 +130,7 @@ void program_coordinator::send(peer& p) {
   listener_->send(p.told->link, p.told->order, encode(answer));
 }
 
-/// A communicator needs all ranks: once one has left, no other is made.
+/// A communicator needs all ranks, so none is made once a rank has left.
 void program_coordinator::draw_unless_one_leaves() {
   if (!to_draw_) return;
   for (const std::uint64_t process : processes_) {

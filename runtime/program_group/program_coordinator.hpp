@@ -60,7 +60,7 @@ class program_coordinator {
   communicator_keeper* const communicator_;
   coordinator_driver driver_;
   collective_book collectives_;
-  std::vector<std::uint64_t> processes_;  // by rank: the process that has it, according to the group's book
+  std::vector<std::uint64_t> processes_;  // by rank: the process that has the rank, according to the group's book
   std::map<std::uint64_t, peer> peers_;   // by process
   std::unique_ptr<coordinator_listener> listener_;
   std::optional<std::uint64_t> to_draw_;  // the number of the communicator whose id must be created

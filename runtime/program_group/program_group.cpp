@@ -142,7 +142,7 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
     boost::asio::post(io_, [self = shared_from_this(), why] { self->fail(why); });
   }
 
-  /// Runs after the cause that ends a program's use is published: the use reports that cause.
+  /// Runs after the cause is published that ends a program's use, so that the use reports this cause.
   void carry_out(const std::vector<member_command>& orders) {
     for (const member_command& one : orders) {
       if (const auto* const make = std::get_if<make_communicator>(&one))

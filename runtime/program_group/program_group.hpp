@@ -27,8 +27,8 @@ namespace penstock::group {
 
 /// `links.attachment_bytes_max` need not be set.
 struct program_group_setup : group_setup {
-  std::string name;                                     ///< of the group, for people
-  std::uint64_t collectives_done = 0;                   ///< completed by earlier processes of this rank
+  std::string name;                                     ///< name of the group, for messages
+  std::uint64_t collectives_done = 0;                   ///< operations that earlier processes of this rank completed
   std::shared_ptr<communicator_keeper> communicator{};  ///< null: the group has none
 };
 
@@ -39,7 +39,7 @@ struct program_group_news {
   std::optional<failure> refused{};  ///< the links cannot be made with these settings
   std::string waits_for{};           ///< while it joins
   std::uint64_t collectives_done = 0;
-  shared_collective_result result{};         ///< of the last completed operation
+  shared_collective_result result{};         ///< result of the last completed operation
   std::vector<std::uint32_t> not_entered{};  ///< for the operation that this rank is in
   std::vector<std::uint32_t> lost{};
   bool may_go = false;  ///< after leave(): no rank needs this process any more
@@ -47,7 +47,7 @@ struct program_group_news {
 
 class program_group {
  public:
-  /// Starts to join. Refuses like the links.
+  /// Starts to join. Refuses what the links refuse.
   static result<std::unique_ptr<program_group>> begin(program_group_setup setup);
   /// Ends at once. After leave() wait for may_go first; otherwise other ranks may be left without an answer.
   ~program_group();
@@ -64,7 +64,7 @@ class program_group {
   void leave();
 
   [[nodiscard]] program_group_news news() const;
-  /// Waits until `enough` is true of the news, or until the given time. False: it is not.
+  /// Waits until `enough` is true of the news, or until the given time. Returns whether it is true.
   bool wait(steady_time until, const std::function<bool(const program_group_news&)>& enough) const;
 
  private:

@@ -25,7 +25,7 @@ result<tls_library> tls_library::open(const char* name) {
 result<const tls_library*> tls_library::get() {
   static const result<tls_library> library = [] {
     auto opened = open("libssl.so.3");
-    // Threads may still run when the program calls exit(): OpenSSL must not free its data then.
+    // OpenSSL must not free its data in exit(), because threads may still run then.
     if (opened) opened->OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr);
     return opened;
   }();

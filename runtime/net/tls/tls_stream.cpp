@@ -21,7 +21,7 @@ constexpr std::size_t identity_shown_max = 80;
 
 using key = std::array<unsigned char, key_bytes>;
 
-/// The secret may be a sentence; the key is bound to its purpose.
+/// The secret may be a sentence of any length, and the derived key must serve only this purpose.
 bool derive(const tls_library& ssl, std::string_view secret, const std::string& identity, key& made) {
   const std::string purpose = "penstock group link 1: " + identity;
   unsigned length = 0;
@@ -100,7 +100,7 @@ bool tls_context::body::configure() {
   control(SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, nullptr);
   control(SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, nullptr);
   if (role == tls_role::client) {
-    // A server that shows a certificate instead of proving the secret fails: no authority is trusted.
+    // A server that shows a certificate instead of proving the secret is refused, because no authority is trusted.
     ssl->SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
     ssl->SSL_CTX_set_psk_use_session_callback(context, &offer);
   } else {
@@ -154,7 +154,7 @@ struct tls_stream::body {
   SSL* connection = nullptr;
   BIO* in = nullptr;  // both belong to the connection
   BIO* out = nullptr;
-  std::string other_identity{};  // what a client asked for, if it is not ours
+  std::string other_identity{};  // the identity that a client asked for, if it is not ours
 
   explicit body(std::shared_ptr<const tls_context> of) : context(std::move(of)), ssl(*context->body_->ssl) {}
   body(const body&) = delete;
@@ -249,7 +249,7 @@ void tls_stream::write(std::string_view plain) {
   PENSTOCK_CHECK(established_, "cannot encrypt before the handshake is complete");
   const tls_library& ssl = body_->ssl;
   ssl.ERR_clear_error();
-  // A buffer in memory takes everything.
+  // A buffer in memory accepts all bytes.
   if (ssl.SSL_write(body_->connection, plain.data(), static_cast<int>(plain.size())) <= 0)
     throw std::bad_alloc();
 }

@@ -57,14 +57,14 @@ class tls_stream {
   /// Takes bytes from the peer; appends the decrypted text to `plain`. After a failure there may be bytes
   /// left to send, which inform the peer.
   tl::expected<void, tls_failure> feed(std::string_view from_peer, std::string& plain);
-  /// Only when established().
+  /// Call it only when established().
   void write(std::string_view plain);
   /// Appends the bytes to send.
   void take(std::string& to_peer);
 
-  /// The peer has the secret, and is connected now.
+  /// Whether the peer has proved that it has the secret, and is connected now.
   [[nodiscard]] bool established() const noexcept { return established_; }
-  /// A peer with the secret made the first message. It may be a replay of an earlier one.
+  /// Whether a peer with the secret made the first message, which may be a replay of an earlier one.
   [[nodiscard]] bool proven() const noexcept { return proven_; }
 
  private:
