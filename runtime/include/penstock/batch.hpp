@@ -28,12 +28,12 @@ class PENSTOCK_API Batch {
   /// that stream, the buffer is returned after the capture, by the next call to the session or to any batch.
   ~Batch();
 
-  /// False after a release or a move.
+  /// Whether the batch is held: false after a release or a move.
   [[nodiscard]] explicit operator bool() const noexcept { return body_ != nullptr; }
 
   [[nodiscard]] std::uint64_t epoch() const;
   [[nodiscard]] std::uint64_t sequence() const;  ///< within the epoch
-  [[nodiscard]] std::size_t rows() const;  ///< samples in it; fewer than the batch size when some were lost
+  [[nodiscard]] std::size_t rows() const;  ///< samples in it; fewer than the batch size if some were lost
   [[nodiscard]] std::span<const std::uint64_t> samples() const;  ///< dataset indices of the rows
 
   /// The tensors on the device. `data` is a device pointer (a host pointer on the host device), valid until
@@ -66,11 +66,12 @@ class PENSTOCK_API Batch {
   [[nodiscard]] tensor_view record(std::string_view name) const;
   [[nodiscard]] std::span<const tensor_view> records() const;
 
-  /// The digest that session digests combine (docs/semantics, rule S17). Reads the whole batch back.
+  /// The digest of the batch, from which a session's digest is computed (docs/semantics, rule S17). Reads the whole
+  /// batch back.
   [[nodiscard]] std::uint64_t digest() const;
 
  private:
-  friend struct batch_access;  // the runtime makes batches through it
+  friend struct batch_access;  // used by the runtime to make batches
   struct body;
   explicit Batch(std::unique_ptr<body> held) noexcept;
   [[nodiscard]] body& held() const;

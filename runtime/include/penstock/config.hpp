@@ -68,7 +68,7 @@ enum class log_level : std::uint8_t { debug, info, warn, error, off };
 /// [loader] affinity: a rule, or the cores themselves.
 struct core_choice {
   core_rule rule = core_rule::near_gpu;
-  std::vector<std::uint32_t> cores{};  ///< empty: the rule applies
+  std::vector<std::uint32_t> cores{};  ///< empty: `rule` applies
 
   bool operator==(const core_choice&) const = default;
 };

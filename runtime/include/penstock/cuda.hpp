@@ -48,7 +48,7 @@ class batch_on_stream {
     try {
       if (*batch_) release(*batch_, stream_);
     } catch (const error&) {
-      // The stream is being captured, or the session is gone, or the device is broken: next() reports which.
+      // The stream is being captured, the session has ended, or the device is broken. next() reports which.
     }
   }
 

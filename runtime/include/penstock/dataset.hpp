@@ -22,7 +22,7 @@ struct dataset_description {
   std::string type{};                  ///< "image-folder", or your own name for it
   std::uint64_t samples = 0;           ///< sample indices are 0 .. samples - 1
   std::vector<tensor_spec> tensors{};  ///< the same for every sample
-  std::string fingerprint{};           ///< equal if and only if two workers see the same samples
+  std::string fingerprint{};           ///< equal in two workers if and only if they see the same samples
 
   bool operator==(const dataset_description&) const = default;
 };
@@ -35,8 +35,8 @@ struct worker_context {
   std::uint64_t seed = 0;         ///< [sampler] seed
 };
 
-/// One sample to load. `random` is already seeded for it; any other source of randomness makes batches
-/// irreproducible.
+/// One sample to load. `random` is already seeded for it. With
+/// any other source of randomness, batches are not reproducible.
 struct sample_request {
   std::uint64_t index = 0;
   std::uint64_t epoch = 0;
@@ -81,8 +81,8 @@ class PENSTOCK_API sample_slot {
                        std::span<const tensor_spec> specs = {}) noexcept
       : tensors_(tensors), lengths_(lengths), specs_(specs) {}
 
-  /// Sets how many entries this sample has along the first axis of the tensor; the rest becomes zero. Without
-  /// a call, the sample has as many as the shape says. Throws std::out_of_range for more than that, and for a
+  /// Sets how many entries this sample has along the first axis of the tensor; the rest becomes zero. If it is
+  /// not called, the sample has as many as the shape says. Throws std::out_of_range for more than that, and for a
   /// tensor whose length_rule is exact: the sample then fails with that message.
   void set_length(std::size_t tensor, std::uint64_t entries) const;
 
@@ -117,7 +117,7 @@ class batch_slot {
   [[nodiscard]] std::span<std::byte> bytes(std::size_t tensor) const {
     return detail::element_bytes(tensors_, tensor);
   }
-  /// As sample_slot::as.
+  /// Like sample_slot::as.
   template <class T>
   [[nodiscard]] std::span<T> as(std::size_t tensor) const {
     return detail::elements_as<T>(tensors_, specs_, tensor);
@@ -141,15 +141,15 @@ class PENSTOCK_API Dataset {
   Dataset& operator=(const Dataset&) = delete;
   virtual ~Dataset();
 
-  /// Called once, first. Throwing ends the run: the dataset as a whole is unusable.
+  /// Called once, before any other member. An exception ends the run: the dataset as a whole is unusable.
   virtual dataset_description describe() = 0;
 
-  /// Called once, after describe() and before the first sample. Throwing ends the run as well.
+  /// Called once, after describe() and before the first sample. An exception ends the run, too.
   virtual void setup(const worker_context& context);
 
-  /// Announces the samples of a batch that the worker has received, in the order of the load() calls to come; these do
-  /// not come if the batch is withdrawn. A dataset on slow storage can start reading them. Must return soon. Called on a
-  /// different thread than the other members, after setup() and possibly during load().
+  /// Announces the samples of a batch that the worker has received, in the order of the load() calls to come. If the
+  /// batch is withdrawn, there are no such calls. A dataset on slow storage can start reading these samples. Must
+  /// return soon. Called on a different thread than the other members, after setup() and possibly during load().
   virtual void expect(std::span<const std::uint64_t> samples);
 
   /// Fills the slot with one sample. If it throws, the sample has failed: it is reported by name and handled
@@ -157,8 +157,8 @@ class PENSTOCK_API Dataset {
   /// recover: the sample is retried three times, with growing pauses, before it counts as failed.
   virtual void load(const sample_request& request, const sample_slot& slot) = 0;
 
-  /// Called once for every batch with at least one row, after its last load(): may change rows in place. Take
-  /// randomness only from `random`, which is keyed by the first row's sample: the batch is then the same in
+  /// Called once for every batch with at least one row, after its last load(). May change rows in place. Take
+  /// randomness only from `random`, which is keyed by the first row's sample. Then the batch is the same in
   /// every worker. If it throws, all samples of the batch have failed; a crash is blamed on the last sample.
   virtual void collate(const batch_slot& batch, random_source& random);
 

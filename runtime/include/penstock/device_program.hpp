@@ -26,7 +26,7 @@ struct DeviceBatch {
   std::uint64_t sequence = 0;              ///< within the epoch
   std::span<const std::uint64_t> samples;  ///< dataset indices of the rows
   std::span<const tensor_view> tensors;
-  bool on_host = false;  ///< the host device: plain memory, no stream
+  bool on_host = false;  ///< on the host device: plain memory, no stream
   /// Communicator of the session's group; null unless `[group] communicator` asks for one. Valid during this
   /// call.
   Communicator* communicator = nullptr;
@@ -55,8 +55,8 @@ class DeviceProgram {
   /// Queues work on `stream`; need not wait for it.
   virtual void on_batch(const DeviceBatch& batch, stream_handle stream) = 0;
 
-  /// False for a program that keeps no state between batches. A program with state but without snapshots
-  /// cannot be resumed: the death of its process fails the run.
+  /// Override it to return false if the program keeps no state between batches. A program with state but without
+  /// snapshots cannot be resumed: the death of its process fails the run.
   [[nodiscard]] virtual bool keeps_state() const { return true; }
   /// Everything that restore() needs, at most 1 MiB. Called every few batches, after their work is done. In a
   /// group with a communicator, a batch counts as delivered when all ranks have a snapshot that covers it.

@@ -1,4 +1,4 @@
-// All failures in one type. Inside penstock a failure is a value (base/result.hpp); the public API throws it
+// The one type of all failures. Inside penstock a failure is a value (base/result.hpp); the public API throws it
 // as penstock::error. Used everywhere.
 #pragma once
 
@@ -22,7 +22,7 @@ enum class errc : std::uint8_t {
   system,                ///< the operating system refused something else
   worker_program,        ///< the worker program is missing, not executable, or broken
   workers_exhausted,     ///< restarts did not help: no loader worker is left, or too few for too long
-  protocol,              ///< a peer uses another protocol version or violates the protocol
+  protocol,              ///< a peer uses a different protocol version or violates the protocol
   quarantine_full,       ///< too many samples kill workers: the cause must be systematic
   device_unavailable,    ///< no such device, no driver, or it cannot be used
   device_out_of_memory,  ///< the device's memory is too small for this request; the device stays usable
@@ -35,7 +35,7 @@ enum class errc : std::uint8_t {
   stopped,               ///< the session was stopped
   timed_out,             ///< a deadline passed
   job_failed,            ///< a job of a pool ended without a result: see job_error
-  group_failed,          ///< the group of ranks has failed: the message names the rank, and why
+  group_failed,          ///< the group of ranks has failed: the message names the rank and the reason
 };
 
 /// The name of a kind in JSON: "config", "out_of_memory", ...

@@ -24,11 +24,11 @@ enum class event_kind : std::uint8_t {
   device_lost,         ///< the process that owned the device is gone; a new one is started unless the session is stopping
   worker_started,      ///< the first process in a place: worker, incarnation, pid
   worker_restarted,    ///< a replacement: the same fields
-  worker_ready,        ///< it can take leases
+  worker_ready,        ///< the worker can take leases
   worker_died,         ///< `death` has the cause, and the sample that it is blamed on; also emitted if it had to be killed during a stop
-  worker_failed,       ///< it died too often: its place stays empty
+  worker_failed,       ///< a worker died too often, so its place stays empty
   sample_failed,       ///< sample, path, epoch, sequence; text: why it could not be loaded
-  sample_quarantined,  ///< the same fields for a sample that kills workers
+  sample_quarantined,  ///< a sample kills workers: the same fields
   batch_recovered,     ///< epoch, sequence: another worker has loaded the batch of a dead one
   epoch_done,          ///< every batch of the epoch has been delivered
   paused,
@@ -38,7 +38,7 @@ enum class event_kind : std::uint8_t {
   recovered,     ///< no longer degraded
   stopping,      ///< a stop was requested
   run_finished,  ///< all requested epochs have been delivered; only events of workers and of the device may follow
-  run_stopped,   ///< it was stopped before that; the same events may follow
+  run_stopped,   ///< the session was stopped before that; the same events may follow
   run_failed,    ///< text: why
   stalled,  ///< a batch is due but there has been no progress for 5 s, or jobs wait for a device buffer that callers
             ///< have held for 10 s; text: what the session waits for
@@ -60,7 +60,7 @@ enum class event_kind : std::uint8_t {
   host_refused,    ///< host; text: what differs, with both values
   job_raised,      ///< in a pool: a job's function raised `exception`; only the first 100 times
 };
-/// "worker_died": the spelling in JSON.
+/// The spelling in JSON: "worker_died".
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;
 
 /// One event. Fields that do not apply to its kind are empty.

@@ -1,6 +1,6 @@
 // A group of programs that a launcher started as ranks of one job (penstock launch, torchrun, srun, mpirun,
-// ...). Tells each rank who it is; provides barriers, small all-gathers, and the first cause when a rank is
-// lost. For programs that embed penstock, with or without sessions.
+// ...). Tells each process its rank, provides barriers and small all-gathers, and reports the
+// first cause when a rank is lost. For programs that embed penstock, with or without sessions.
 //
 //   penstock::Group group({.name = "train"});            // returns when all ranks have arrived
 //   penstock::Session session(settings, {.join_group = true});
@@ -38,7 +38,7 @@ struct group_options {
   /// The same in all ranks; it distinguishes the groups of one job. Sessions have their own groups, so it may
   /// equal the name of a session.
   std::string name = "program";
-  /// As in a config file: on_lost_rank, join_timeout, lost_after, rejoin_timeout, secret_file, insecure,
+  /// The keys of [group] in a config file: on_lost_rank, join_timeout, lost_after, rejoin_timeout, secret_file, insecure,
   /// communicator, abort_timeout.
   ///
   /// on_lost_rank = "wait" declares that this program can rejoin: if its launcher restarts a lost rank, the
@@ -52,8 +52,8 @@ struct group_options {
   /// start on every rank, and the error names both ranks and both values. At most 1000 entries, 60 KiB in
   /// total.
   std::vector<std::pair<std::string, std::string>> agree{};
-  /// Called about every 50 ms on the waiting thread. Exceptions from it leave the call; the next call
-  /// continues the collective operation that was interrupted.
+  /// Called about every 50 ms on the waiting thread. Its exceptions leave the call
+  /// that waits; the next call continues the interrupted collective operation.
   std::function<void()> while_waiting{};
 };
 
@@ -68,15 +68,15 @@ class PENSTOCK_API Group {
   /// with the first cause if the ranks disagree, or if one does not arrive within join_timeout; the message
   /// names it.
   explicit Group(group_options options = {});
-  /// close(). While an exception propagates, first tells the others that this rank has failed.
+  /// Calls close(). While an exception propagates, first tells the others that this rank has failed.
   ~Group();
   Group(Group&&) noexcept;
   Group& operator=(Group&&) noexcept;
 
   [[nodiscard]] std::uint32_t rank() const;
   [[nodiscard]] std::uint32_t world_size() const;
-  /// This rank's number among the ranks of its host, which is also the number of its GPU. Throws error
-  /// (errc::config) if the launcher does not say.
+  /// This rank's number among the ranks of its host, which is also the number of
+  /// its GPU. Throws error (errc::config) if the launcher does not provide it.
   [[nodiscard]] std::uint32_t local_rank() const;
 
   /// Returns when all ranks have entered it. Throws error: errc::group_failed with the first cause (a lost

@@ -39,12 +39,12 @@ class PENSTOCK_API JobCall {
   void give(std::span<const std::byte> bytes);
   void give(std::string_view text);
 
-  /// What this call works on, for people: shown instead of the function's name in `penstock status`, events
-  /// and death reports. Costs only the copy of the text; its first 450 bytes are kept.
+  /// Describes this call's work to people: `penstock status`, events and death reports show this text
+  /// instead of the function's name. Costs only the copy of the text; its first 450 bytes are kept.
   void describe(std::string_view work);
 
-  /// For a data loader: the call now loads this sample. Its name is shown like that of describe(), and its time counts until the next
-  /// call of sample(), describe() or slow_samples().
+  /// For a data loader: the call now loads this sample. Its name is shown like the text of
+  /// describe(), and its time counts until the next call of sample(), describe() or slow_samples().
   void sample(std::uint64_t index, std::string_view name);
 
   /// The samples of this call that took much longer than this worker's samples usually do (rule W32).
@@ -117,7 +117,7 @@ PENSTOCK_API int session_file(std::uint64_t number);
 
 /// The hooks of a language runtime that must act around a fork.
 struct fork_hooks {
-  std::function<std::string()> unsafe;  ///< before each fork: why this process must not fork; empty: it may
+  std::function<std::string()> unsafe;  ///< asked before each fork: why this process must not fork; empty: it may
   std::function<void()> before, in_parent, in_child;
 };
 

@@ -27,7 +27,7 @@ class DeviceJob {
   [[nodiscard]] bool on_host() const noexcept {
     return on_host_;
   }  ///< the host device: plain memory, no stream
-  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }  ///< the job's, from 1
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }  ///< number of the job, from 1
   /// The function that made it, in a worker.
   [[nodiscard]] std::string_view function() const noexcept { return function_; }
 
@@ -72,8 +72,8 @@ class DeviceJob {
   room& room_;
 };
 
-/// One object for each process that runs it; called from one thread, job after job. State kept between jobs
-/// must not change any result: if the process dies, a new one repeats the unanswered jobs.
+/// Each process that runs the program has one object, and calls it from one thread, job after job. State kept between
+/// jobs must not change any result: if the process dies, a new one repeats the unanswered jobs.
 class JobProgram {
  public:
   JobProgram() = default;
@@ -95,8 +95,8 @@ struct job_program_entry {
 };
 
 #ifdef __CUDACC__
-/// Each program has its own CUDA runtime, so only code compiled into the program can read the error that one
-/// of its calls left behind, and clear it for the next job.
+/// Each program has its own CUDA runtime. So only code compiled into the program can
+/// read the error that one of its calls left behind, and clear it for the next job.
 template <class Program>
 class checked_program final : public JobProgram {
  public:

@@ -38,8 +38,8 @@ enum class job_status : std::uint8_t {
   timed_out,
   cancelled,
   worker_lost,  ///< not idempotent, and its worker died while it ran
-  too_large,    ///< its argument or its result does not fit, or it wrote past the room for its result
-  device,       ///< its device program failed, or the device lacks memory for it or is gone
+  too_large,    ///< its argument or its result does not fit, or it wrote past the end of its result
+  device,       ///< its device program failed, or the device lacks memory or is gone
 };
 PENSTOCK_API const char* name_of(job_status status) noexcept;
 
@@ -48,7 +48,7 @@ struct job_failure {
   job_status status = job_status::exception;
   std::string type{};                 ///< the exception's type, if there was one
   std::string text{};                 ///< one sentence
-  std::string traceback{};            ///< the exception's, if it has one
+  std::string traceback{};            ///< the exception's traceback, if it has one
   std::vector<std::string> causes{};  ///< deaths of workers, or of GPU owners, blamed on it, oldest first
   std::uint32_t attempts = 0;         ///< how many times it was started
   std::optional<std::chrono::nanoseconds> ran{};  ///< how long its last attempt ran; empty: never started
@@ -88,15 +88,15 @@ class PENSTOCK_API Argument {
 };
 
 struct job_options {
-  std::optional<std::chrono::nanoseconds> timeout{};  ///< for one run; none: [jobs] timeout
-  std::optional<bool> idempotent{};                   ///< none: [jobs] idempotent
-  std::optional<bool> fresh{};                        ///< none: [jobs] fresh
-  /// The preferred worker, because it has something that the job needs (a cache, an iterator); none: any.
+  std::optional<std::chrono::nanoseconds> timeout{};  ///< for one attempt; empty: [jobs] timeout
+  std::optional<bool> idempotent{};                   ///< empty: [jobs] idempotent
+  std::optional<bool> fresh{};                        ///< empty: [jobs] fresh
+  /// The preferred worker, which has something that the job needs (a cache, an iterator). Empty: any worker.
   /// Another worker runs the job if this one takes no work for 10 s. The attempt that runs alone always runs
   /// elsewhere. A number for which the pool has no worker is refused (errc::usage).
   std::optional<std::uint32_t> worker{};
-  /// Starts before jobs that are not urgent, even if results have used up the memory, and submitting it does
-  /// not wait. For jobs that others wait for, such as the retry of a failed one.
+  /// An urgent job starts before jobs that are not urgent, even if results have used up the memory, and
+  /// submitting it does not wait. For jobs that other work waits for, such as the retry of a failed job.
   bool urgent = false;
   /// Hands the function's result to the GPU owner, which runs this device program on it ([jobs.programs]
   /// names it; job_program.hpp). The job's result is then the program's result. The function's result must
@@ -109,13 +109,14 @@ struct job_options {
   /// The number shown for the job in status, log and events, instead of Job::number(): `penstock map` gives the number of
   /// the input line. No two unfinished jobs may share it.
   std::optional<std::uint64_t> known_as{};
-  /// Repeats an ended job. In a pool whose program judges its jobs (pool_options::judged), which has not decided about that job, the two
-  /// count as one. In one that loads batches (of_batches), that batch counts as repeated because of a death.
+  /// Whether this job repeats an ended one. If the program judges its jobs (pool_options::judged) and has
+  /// not decided about the ended job, the two count as one. In a pool that loads batches (of_batches), the batch
+  /// counts as repeated because of a death.
   bool again = false;
-  /// How many attempts earlier jobs have made at the same work: a death during this job is counted from there.
+  /// How many attempts earlier jobs have made at the same work. Attempts of this job are numbered from there.
   std::uint32_t attempts_before = 0;
-  /// The job takes this many inputs of the program's. If a job of several kills its workers, it is not listed as poisoned: the program
-  /// runs each input as a job, and that of the bad one is.
+  /// How many inputs of the program the job has. If a job with several inputs kills its workers, it is not listed
+  /// as poisoned: the program runs each input as a job of its own, and the job of the bad input is listed.
   std::uint32_t inputs = 1;
 };
 
@@ -136,7 +137,7 @@ class PENSTOCK_API Result {
   Result(Result&&) noexcept;
   Result& operator=(Result&&) noexcept;
   ~Result();
-  /// Throws error (errc::usage) if they are on a GPU: read_back() copies them.
+  /// The bytes in host memory. Throws error (errc::usage) if they are on a GPU: read_back() copies them.
   [[nodiscard]] std::span<const std::byte> bytes() const;
   [[nodiscard]] std::string_view text() const;
 
@@ -171,15 +172,15 @@ class PENSTOCK_API Job {
   /// once), on a default-constructed Job, and after 10 s if the job waits for a [gpu] buffer or for [jobs]
   /// memory that only this thread can free, by releasing results. get() may then be called again.
   Result get();
-  /// True if the job has ended.
+  /// Whether the job has ended.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds at_most) const;
   [[nodiscard]] bool done() const { return wait_for(std::chrono::nanoseconds(0)); }
-  /// Why the job failed; empty until it has ended, and if it has a result. Does not wait.
+  /// Why the job failed. Empty until it has ended, and if it has a result. Does not wait.
   [[nodiscard]] std::optional<job_failure> why() const;
   /// How many times it was started. Final once the job has ended.
   [[nodiscard]] std::uint32_t attempts() const;
-  /// Cancels the job: a waiting job is removed; the worker of a running job is killed and replaced. False:
-  /// the job had already ended. Does not wait.
+  /// Cancels the job: a waiting job is removed; the worker of a running job is
+  /// killed and replaced. Returns false if the job had already ended. Does not wait.
   bool cancel();
   /// Cancels the job only if it has not started, like Python's Future.cancel().
   bool cancel_if_waiting();
@@ -196,12 +197,12 @@ class PENSTOCK_API Job {
   std::shared_ptr<jobs::job_record> record_;
 };
 
-/// What workers on loader hosts ([loader.hosts] listen) need. Only for worker programs that hosts can start (rule
-/// H13).
+/// What workers on loader hosts ([loader.hosts] listen) need. Set
+/// it only for worker programs that hosts can start (rule H13).
 struct hosted_program {
   std::string kind{};                          ///< "Python"; empty: this pool has no workers on hosts
   std::map<std::string, std::string> facts{};  ///< versions that must be the same on both sides
-  std::string code{};                          ///< each worker program reads it first, from a file
+  std::string code{};                          ///< each worker program first reads this from a file
   /// Descriptor of the file in which each job notes its current work, as a mark; the pool duplicates it. The file is an array of pairs
   /// of 64-bit numbers: a job's number and its mark. A job's pair is at its number modulo the count of pairs. Marks of jobs on
   /// hosts appear there too. -1: none.
@@ -209,13 +210,13 @@ struct hosted_program {
 };
 
 struct pool_options {
-  bool control_socket = true;                   ///< as session_options::control_socket
+  bool control_socket = true;                   ///< like session_options::control_socket
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};
-  /// Called on the callback thread with a function that runs the callbacks of up to 64 jobs; it must call that function once.
-  /// For an interpreter whose lock costs more than a callback. Empty: the callbacks run directly.
+  /// Called on the callback thread with a function that runs the callbacks of up to 64 jobs, which it must
+  /// call once. For an interpreter whose lock costs more than a callback. Empty: the callbacks run directly.
   std::function<void(const std::function<void()>& callbacks)> around_callbacks{};
-  std::map<std::string, std::string> files{};  ///< as session_options::files
+  std::map<std::string, std::string> files{};  ///< like session_options::files
   hosted_program hosted{};                     ///< for [loader.hosts]
   /// The jobs load the batches of a data loader. The program takes them in order, and reports that with
   /// await_batch() and batch_taken().
@@ -225,7 +226,7 @@ struct pool_options {
   bool judged = false;
 };
 
-/// What a worker is doing for a batch.
+/// The progress of a worker on a batch.
 enum class batch_step : std::uint8_t { unknown, setup, sample, collation };
 struct batch_mark {
   batch_step step = batch_step::unknown;
@@ -307,10 +308,10 @@ class PENSTOCK_API Pool {
   /// Makes a file available to jobs on loader hosts that are submitted from now on; they open it with session_file()
   /// (job.hpp). Use each number only once. Duplicates the descriptor. Throws error (errc::usage) in a pool without hosts.
   void publish(std::uint64_t number, int file);
-  /// No job needs that file any more.
+  /// Tells the pool that no job needs that file any more.
   void withdraw(std::uint64_t number) noexcept;
 
-  // Only with pool_options::of_batches. Call these on the thread that takes batches.
+  // The following members are only for pool_options::of_batches. Call them on the thread that takes batches.
 
   /// The program now waits for the batch that this job loads. While it waits, it may call again with what the worker is now
   /// doing. If nothing changes for 5 s, the pool is stalled (rule W28).
@@ -336,8 +337,9 @@ class PENSTOCK_API Pool {
   /// Writes a warning to the pool's log.
   void warn(std::string_view text) noexcept;
 
-  /// One input of a job that the program made of several raised; the job itself may succeed. Recorded as event_kind::job_raised.
-  /// `index`: among the inputs of the program's call, from 0; `error` and `traceback` as above.
+  /// The function raised for one input of a job with several inputs; the job
+  /// itself may succeed. Recorded as event_kind::job_raised. `index`: the input's
+  /// index in the program's call, from 0; `error` and `traceback` as above.
   void input_raised(std::uint64_t job, std::uint64_t index, std::string_view error, std::string_view traceback) noexcept;
 
   /// Reports whether a job of this function has succeeded. Only with pool_options::judged.

@@ -11,7 +11,7 @@
 namespace penstock {
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). Cheap to construct
-/// and to copy; no state outside the object. Satisfies std::uniform_random_bit_generator, but prefer the
+/// and to copy. Has no state outside the object. Satisfies std::uniform_random_bit_generator, but prefer the
 /// members below: the distributions of the standard library differ between vendors.
 class PENSTOCK_API random_source {
  public:

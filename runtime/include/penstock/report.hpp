@@ -17,16 +17,16 @@ namespace penstock {
 enum class run_outcome : std::uint8_t {
   running,
   finished,  ///< all requested epochs have been delivered
-  stopped,   ///< it was stopped before that
+  stopped,   ///< the session was stopped before that
   failed,
 };
 
 /// What ends with a session: `penstock stop --wait` and `penstock wait --for=finished` return when it is
 /// gone.
 enum class session_scope : std::uint8_t {
-  session,  ///< only the session: the program continues
-  process,  ///< the program, which writes its reports after close() and ends
-  parent,   ///< also the process that started it, such as a launcher that collects the reports of its ranks
+  session,  ///< only the session ends: the program continues
+  process,  ///< the program ends, too, after it has written its reports
+  parent,   ///< the process that started the program ends, too, such as a launcher that collects the reports of its ranks
 };
 
 struct device_report {
@@ -55,8 +55,8 @@ struct epoch_report {
   /// positions by which one was ahead of the first undelivered one.
   std::uint64_t early_batches = 0;
   std::uint64_t most_early = 0;
-  /// Only if digests were requested. Covers the batches delivered so far: compare those of complete epochs. Computed
-  /// in plan order, so it does not depend on [scheduler] order.
+  /// Only if digests were requested. Covers the batches delivered so far, so compare the digests of complete epochs
+  /// only. Computed in plan order, so it does not depend on [scheduler] order.
   std::optional<std::string> digest;
   double seconds = 0;                 ///< from the request for its first batch to the delivery of its last
 };
@@ -66,14 +66,14 @@ enum class death_cause : std::uint8_t {
   signal,
   exit,
   hang,       ///< a sample took longer than item_timeout, or the start longer than start_deadline
-  heartbeat,  ///< it did not run at all for heartbeat_timeout
+  heartbeat,  ///< the process did not run at all for heartbeat_timeout
   memory,     ///< it exceeded [loader.limits] memory
   oom,        ///< the kernel's OOM killer
   protocol,   ///< it violated the protocol
   stopped,    ///< an operator or the session ended it; `ignored_stop_seconds` if it had to be killed
   cancelled,  ///< the work it was doing was cancelled
   host,       ///< its loader host was lost
-  unknown,    ///< another part of the program reaped it
+  unknown,    ///< another part of the program reaped the process
 };
 PENSTOCK_API const char* name_of(death_cause cause) noexcept;
 /// Whether this end was unexpected. Expected ends: an operator's restart or drain (stopped), the replacement
@@ -94,16 +94,16 @@ struct death_report {
   std::optional<std::string> path;
   std::optional<std::uint64_t> epoch;
   std::optional<std::uint64_t> sequence;
-  std::optional<std::uint64_t> job{};  ///< in a pool: the job that the death is blamed on; no sample then
+  std::optional<std::uint64_t> job{};  ///< in a pool, instead of a sample: the job that the death is blamed on
   std::optional<std::string> work{};   ///< its function, or the text of JobCall::describe()
-  /// How long after a request to stop it was killed, because it had not stopped. After such a kill, or an
+  /// How long after a request to stop the process was killed, because it had not stopped. After such a kill, or an
   /// immediate one by an operator, `sample`, `path` and the batch (in a pool, `work`) are what it was working on, and
   /// nothing is blamed.
   std::optional<double> ignored_stop_seconds{};
-  std::optional<double> worked_seconds{};  ///< how long it had been working on that, or on the blamed sample or job
-  std::uint32_t hung_before = 0;           ///< how often the same work had hung before: see hung_work
+  std::optional<double> worked_seconds{};  ///< how long it had been working on its last sample or job, or on the blamed one
+  std::uint32_t hung_before = 0;           ///< how many times the same work had hung before: see hung_work
   std::uint32_t held = 0;  ///< batches (in a pool, jobs) that it held: other workers load or run them again
-  std::uint32_t held_again = 0;  ///< of these, batches that an earlier death had already lost; 0 in a pool
+  std::uint32_t held_again = 0;  ///< how many of these an earlier death had already lost; 0 in a pool
   std::uint32_t attempt = 0;           ///< the attempt at the blamed sample or job: 1, 2, ...; 0: none is blamed
   std::string phase;  ///< what it was doing: "idle", "opening", "describing", "setup", "loading", "checking", "collating"
   std::chrono::system_clock::time_point time;  ///< when the session noticed
@@ -124,7 +124,7 @@ struct owner_death_report {
   death_cause cause = death_cause::unknown;
   std::optional<std::string> signal;
   std::optional<std::int32_t> code;
-  std::optional<std::uint64_t> epoch;  ///< of the batch that it was working on, else of the next or the last one
+  std::optional<std::uint64_t> epoch;  ///< epoch of the batch that it was working on, else of the next or the last one
   std::optional<std::uint64_t> sequence;
   std::optional<double> ignored_stop_seconds{};  ///< as in death_report
   std::string last_words;                      ///< its reason for giving up, or its last output
@@ -150,8 +150,8 @@ struct hung_work {
 /// What deaths of workers and GPU owners have cost a run so far, apart from quarantined samples.
 struct death_costs {
   std::uint64_t repeated = 0;              ///< batches (in a pool, jobs) of dead workers that others loaded or ran again
-  std::uint64_t repetitions = 0;           ///< how many times in all: a batch counts for each death that lost it
-  std::uint64_t lost = 0;                  ///< samples, without quarantined ones, of a data loader's batches that were given up
+  std::uint64_t repetitions = 0;           ///< the total number of losses: a batch counts once for each death that lost it
+  std::uint64_t lost = 0;                  ///< samples of a data loader's batches that were given up, except quarantined ones
   std::optional<double> waited_seconds{};  ///< how long the stream waited for such batches or for an owner; empty: not measured
 };
 
@@ -200,10 +200,10 @@ struct pool_statistics {
   std::uint64_t argument_bytes = 0;      ///< of jobs that have not ended
   std::uint64_t result_bytes = 0;        ///< kept outside of slots
   std::uint64_t memory_bytes = 0;        ///< [jobs] memory
-  bool callers_wait = false;             ///< some callers wait in submit()
-  bool callers_hold_everything = false;  ///< no job starts until callers free results
-  std::vector<function_statistics> functions{};  ///< those that were called
-  std::uint64_t cancelled = 0;                   ///< by their callers, or by the end of the pool
+  bool callers_wait = false;             ///< whether callers wait in submit()
+  bool callers_hold_everything = false;  ///< whether no job starts until callers free results
+  std::vector<function_statistics> functions{};  ///< functions that were called
+  std::uint64_t cancelled = 0;                   ///< cancelled by their callers, or by the end of the pool
   std::uint64_t handed = 0;                      ///< among those waiting: sent to a worker that has not begun them
   bool of_batches = false;                       ///< pool_options::of_batches
   std::uint64_t nonzero_exits = 0;               ///< among those ok: commands that exited with a code other than 0 (job_verdict)
@@ -232,16 +232,16 @@ struct group_status {
   std::string group;
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
-  std::uint64_t generation = 0;  ///< of the coordinator; 0: the ranks have not all joined yet
+  std::uint64_t generation = 0;  ///< the coordinator's generation; 0: the ranks have not all joined yet
   /// joining, describing (datasets are compared), running, stopping (at a common step), over
   std::string phase = "joining";
-  std::string waits_for{};                 ///< for people; empty: it is not waiting
+  std::string waits_for{};                 ///< what it waits for, as text; empty: it is not waiting
   std::vector<std::uint32_t> missing{};    ///< ranks that have not arrived, or are lost
   std::uint64_t steps = 0;                 ///< batches that this rank has handed out
   std::optional<std::uint64_t> stop_at{};  ///< the step at which a stopping group ends
-  std::string outcome{};                   ///< finished, stopped, failed; empty: it continues
+  std::string outcome{};                   ///< finished, stopped, failed; empty: the group continues
   std::optional<group_cause_report> first_cause{};
-  std::vector<lost_process_report> lost{};  ///< known from the launcher, oldest first: the last 64
+  std::vector<lost_process_report> lost{};  ///< losses known from the launcher, oldest first: the last 64
   bool operator==(const group_status&) const = default;
 };
 
@@ -249,13 +249,13 @@ struct group_status {
 struct workers_report {
   std::uint32_t workers_configured = 0;
   std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
-  /// Processes that replaced another one. Starts of the sacrificial worker do not count: it exists only while
-  /// needed.
+  /// Processes that replaced another one. Starts of the sacrificial
+  /// worker do not count, because it exists only while needed.
   std::uint32_t restarts = 0;
   std::uint64_t stale_dropped = 0;   ///< messages that were late or wrong
   std::vector<death_report> deaths;  ///< the last 1000
   std::uint64_t workers_ended_unexpectedly =
-      0;  ///< ordered neither by an operator nor by a limit of the config
+      0;  ///< deaths that neither an operator nor a limit of the config caused
 };
 
 /// The GPU owner of a run: starts and deaths.
@@ -263,7 +263,7 @@ struct owner_report {
   std::string placement;  ///< embedded, process
   std::uint32_t owner_restarts = 0;
   std::vector<owner_death_report> owner_deaths;  ///< the last 1000
-  std::uint64_t owners_ended_unexpectedly = 0;   ///< not ordered by an operator
+  std::uint64_t owners_ended_unexpectedly = 0;   ///< deaths that no operator caused
 };
 
 /// [loader] hedge: batches that a second worker loaded too.
@@ -310,7 +310,7 @@ struct worker_status {
   std::uint64_t rss_bytes = 0;
   std::optional<std::string> current_sample;
   std::optional<double>
-      current_sample_seconds;  ///< how long it has been loading it; only over the control socket
+      current_sample_seconds;  ///< how long it has been loading that sample; only over the control socket
   /// How long it has been working on what `current_sample` names; only over the control socket. In a data loader that is the time
   /// of the sample itself, while current_sample_seconds is the time of its batch. Empty on a loader host.
   std::optional<double> current_work_seconds{};
@@ -346,19 +346,19 @@ struct host_status {
   double bytes_per_second = 0;
   double round_trip_seconds = 0;
   std::string version{};              ///< the host's version of penstock
-  std::uint32_t cores = 0;            ///< that its workers may use
-  std::uint32_t workers_offered = 0;  ///< to this session, by the host
-  std::uint32_t workers_wanted = 0;   ///< as many, or fewer after `penstock scale host/NAME`
+  std::uint32_t cores = 0;            ///< cores that its workers may use
+  std::uint32_t workers_offered = 0;  ///< workers that the host offers this session
+  std::uint32_t workers_wanted = 0;   ///< how many of them are to run: fewer after `penstock scale host/NAME`
   std::optional<std::chrono::system_clock::time_point> joined{};
   std::uint64_t holds = 0;   ///< batches or jobs that its workers hold and that have not arrived here
   std::uint64_t deaths = 0;  ///< of its workers, since it joined
-  std::optional<double> cpu_cores{};  ///< used by it and its workers, over the last 10 s; empty: not known yet
+  std::optional<double> cpu_cores{};  ///< cores used by it and its workers, over the last 10 s; empty: not known yet
 };
 
 /// The history of the loader hosts with one name; kept after they are gone.
 struct host_record {
   std::string name;
-  std::string address;  ///< the latest host's
+  std::string address;  ///< address of the latest host
   bool here = false;
   std::uint64_t samples = 0;  ///< received so far; of a pool: jobs
   std::uint64_t bytes = 0;
@@ -379,7 +379,7 @@ struct hosts_wait {
 /// to another pid namespace.
 struct gpu_process {
   std::int64_t pid = 0;
-  std::uint64_t bytes = 0;  ///< of device memory; 0: unknown
+  std::uint64_t bytes = 0;  ///< bytes of device memory; 0: unknown
 };
 
 /// What the stream waits for when a batch is due and there has been no progress for 5 s.
@@ -389,7 +389,7 @@ struct stall_report {
   double seconds = 0;                   ///< since the last progress
   std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker
   std::string sample{};                 ///< in a data loader: the sample that this worker is loading, if known
-  std::uint32_t hung_before = 0;        ///< how often that, or the worker's sample, has hung before
+  std::uint32_t hung_before = 0;        ///< how many times this work, or the worker's sample, has hung before
 };
 
 /// What the stream waited for, as shares of the last 10 s.
@@ -418,13 +418,13 @@ struct session_status {
   std::uint64_t samples_done = 0;
   /// Samples before the position where this run began: not 0 if it was resumed, or is a restarted rank.
   std::uint64_t samples_before = 0;
-  std::uint64_t batches_expected = 0;  ///< in a data loader: those of its current pass; 0: unknown
-  std::uint64_t batches_done = 0;      ///< in a data loader: delivered or left out so far in that pass
+  std::uint64_t batches_expected = 0;  ///< in a data loader: batches of its current pass; 0: unknown
+  std::uint64_t batches_done = 0;      ///< in a data loader: batches delivered or left out so far in that pass
   std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device
   std::uint32_t slots_per_worker = 0;  ///< batches that a worker may hold; 0 until the dataset is known
   device_report gpu;
   std::string gpu_state;                ///< idle, starting, ready, failed, stopped
-  std::optional<std::int32_t> gpu_pid;  ///< the session's own with placement = embedded; empty: no owner runs
+  std::optional<std::int32_t> gpu_pid;  ///< the session's own pid with placement = embedded; empty: no owner runs
   std::string gpu_placement;            ///< embedded, process
   std::uint32_t gpu_restarts = 0;
   /// All processes on the GPU, the owner's included, polled every 10 s. Empty: NVML is missing or was not
@@ -441,7 +441,7 @@ struct session_status {
   std::vector<host_record> host_records{};  ///< by name
   std::optional<hosts_wait> waits_for_hosts{};
   std::uint64_t workers_ended_unexpectedly = 0;  ///< total of unexpected ends, as in run_report
-  std::uint64_t owners_ended_unexpectedly = 0;   ///< of the GPU owner's processes, as in run_report
+  std::uint64_t owners_ended_unexpectedly = 0;   ///< deaths of GPU owners, as in run_report
   std::optional<owner_death_report> last_owner_death{};
   death_costs deaths_cost{};
   std::vector<hung_work> hung{};  ///< the last 64
@@ -454,7 +454,7 @@ struct session_status {
   std::string config_file{};  ///< session_options::config_file
   std::optional<double>
       rate{};  ///< samples (in a pool, jobs) per second, over the last 10 s; empty: not measured yet
-  std::optional<double> eta_seconds{};  ///< at this rate; empty: unknown
+  std::optional<double> eta_seconds{};  ///< remaining time at this rate; empty: unknown
   std::string failure{};                ///< why the run failed; empty if it did not
   std::optional<failure_report> last_failure{};  ///< the last sample that failed
   limits_status limits{};

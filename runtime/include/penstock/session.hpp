@@ -81,7 +81,7 @@ class PENSTOCK_API Session {
   /// errc::config with one line per mistake, starting with its key ("loader.workers: ..."), or
   /// errc::state_mismatch for a state that cannot be read.
   explicit Session(config settings, session_options options = {});
-  /// Ends everything within half a second, but waits for an on_event call in progress. Batches still held
+  /// Ends everything within half a second, except that it waits for an on_event call in progress. Batches still held
   /// become unusable: their members throw errc::usage.
   ~Session();
   Session(Session&&) noexcept;
@@ -122,7 +122,7 @@ class PENSTOCK_API Session {
   /// still held: their members throw errc::usage from then on. Call it from the thread that takes batches;
   /// the destructor does it too.
   void close() noexcept;
-  /// Hands out no new work until resume().
+  /// Starts no new work until resume().
   void pause();
   void resume();
 
@@ -147,8 +147,8 @@ class PENSTOCK_API Session {
   [[nodiscard]] run_report report() const;
   /// The stream's position after the last batch that was handed out, for session_options::state; at most 1
   /// KiB. Before the first batch: the resumed state, or the beginning. After close(): the final position.
-  /// Throws error: errc::timed_out when the session does not answer within 2 s (the machine is thrashing, a
-  /// log sink blocks); just call it again.
+  /// Throws error: errc::timed_out when the session does not answer within 2 s
+  /// (the machine is thrashing, a log sink blocks). Then just call it again.
   [[nodiscard]] std::vector<std::byte> state() const;
 
   /// What this config would do: facts about dataset and plan, without starting a process.
@@ -197,7 +197,7 @@ class PENSTOCK_API Session::Epoch {
   Epoch(Session& owner, std::uint64_t number) : owner_(&owner), number_(number) {}
   Session* owner_;
   std::uint64_t number_;
-  std::uint64_t iteration_ = 0;  // 0: nothing taken yet
+  std::uint64_t iteration_ = 0;  // 0: none taken yet
   bool begun_ = false;
 };
 

@@ -31,7 +31,7 @@ enum class dtype : std::uint8_t {
 
 /// Bytes of one element.
 PENSTOCK_API std::size_t size_of(dtype type) noexcept;
-/// "uint8", "bfloat16", ...: the spelling of config files and reports.
+/// The spelling in config files and reports: "uint8", "bfloat16", ...
 PENSTOCK_API std::string_view name_of(dtype type) noexcept;
 
 /// How a tensor gets to the device.

@@ -30,8 +30,8 @@ using dataset_factory = std::function<std::unique_ptr<Dataset>(const config&)>;
 
 /// Runs a worker process: serves the session that started it, and returns the exit code for main. Call it
 /// from main, before any other thread exists. Started by hand, it loads samples in the current process
-/// (`my-worker --config csv.toml --load 7`; `my-worker --help`), or prints what it is and returns 78. It
-/// reads these options from the process's command line; arguments before them are yours.
+/// (`my-worker --config csv.toml --load 7`; `my-worker --help`), or, without such options, prints what it is and
+/// returns 78. It reads these options from the process's command line; arguments before them are yours.
 PENSTOCK_API int worker_main(const dataset_factory& make);
 
 }  // namespace penstock
