@@ -82,7 +82,7 @@ std::vector<unique_fd> left_of_group(pid_t group) {
   const pid_t our_session = ::getsid(0);
   const auto is_member = [&](pid_t pid) {
     const auto line = read_stat(pid);
-    // A zombie has released its memory and files, but its other threads may not have: its pidfd shows that.
+    // A zombie has released its memory and files, but its other threads may not have. Its pidfd shows whether they have.
     return line && line->group == group && line->session == our_session && line->state != 'X';
   };
   const std::unique_ptr<DIR, int (*)(DIR*)> all(::opendir("/proc"), &::closedir);
@@ -117,7 +117,7 @@ bool wait_for_each(const std::vector<unique_fd>& pidfds, patient_deadline& until
   return std::ranges::all_of(pidfds, [&](const unique_fd& one) { return wait_for(one, until); });
 }
 
-/// Whether a process (0: the calling thread) may use one core only. Works for a zombie too.
+/// Whether a process (0: the calling thread) may use only one core. Works for a zombie, too.
 bool has_one_core(pid_t pid) noexcept {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -139,7 +139,7 @@ void signal_group(const child& to, int signal) noexcept {
   }
   try {
     signal_each(left_of_group(to.pid), signal);
-  } catch (...) {  // no memory for a list: send no signals
+  } catch (...) {  // no memory for the list, so send no signals
   }
 }
 
@@ -152,7 +152,7 @@ ended_child reap_ended(const child& dead) {
     return end;
   }
   ::kill(-dead.pid,
-         // it is a zombie, so the number has not been reused; after SIGKILL nothing in the group forks
+         // it is a zombie, so its number has not been reused; after SIGKILL nothing in the group forks
          SIGKILL);
   if (look_at(dead, info, 0) == standing::zombie) {
     end.report.ending = info.si_code == CLD_EXITED ? exit_report::how::exited : exit_report::how::signalled;
@@ -171,7 +171,7 @@ bool wait_until_gone(const std::vector<unique_fd>& pidfds, milliseconds limit) {
 std::optional<exit_report> reap(const child& dead, milliseconds deadline) {
   patient_deadline until(deadline, looks_of(deadline));
   until.restart(std::chrono::steady_clock::now());
-  // Polled, because waitid on a pidfd has no timeout.
+  // Polls, because waitid on a pidfd has no timeout.
   if (!wait_for(dead.pidfd, until)) return std::nullopt;
   std::this_thread::sleep_for(time_to_leave(dead));
   const ended_child end = reap_ended(dead);

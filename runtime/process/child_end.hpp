@@ -1,8 +1,8 @@
 // Ends a child and its process group: sends signals that reach no other process, and reaps. Used by
 // child_process.hpp for a session's children, and by tools that run a program to completion.
 //
-// A process group has the number of the child that leads it. The kernel does not reuse the number while the
-// child is not reaped (even as a zombie) or the group has a member. That guarantee fails if the embedding
+// A process group has the number of the child that leads it. The kernel does not reuse the
+// number until the child is reaped and the group is empty. That guarantee fails if the embedding
 // program ignores SIGCHLD, so that the kernel reaps children, or reaps them itself (waitpid(-1)). So before
 // each signal we check that the child is still ours; if it is not, we signal, through pidfds, only processes
 // that provably belonged to the group. One gap remains: in such a program the child may end between check and
@@ -24,7 +24,7 @@ void signal_group(const child& to, int signal) noexcept;
 
 struct ended_child {
   exit_report report;
-  /// pidfds of the group's processes that have not ended yet. They were sent SIGKILL and may still use
+  /// pidfds of the group's processes that have not ended yet. They have been sent SIGKILL, but may still use
   /// resources that they share with us: shared memory, devices, files. A pidfd becomes readable when its
   /// process and all its threads have released all of that.
   std::vector<unique_fd> left_over;
@@ -43,7 +43,7 @@ struct ended_child {
 /// waits for no other child. Does not find processes that left the group with setsid or setpgid.
 [[nodiscard]] ended_child reap_ended(const child& dead);
 
-/// Waits until all processes of these pidfds have ended. False: not all of them have within `limit`.
+/// Waits until all processes of these pidfds have ended. Returns false if some have not ended within `limit`.
 bool wait_until_gone(const std::vector<unique_fd>& pidfds, std::chrono::milliseconds limit);
 
 /// Waits for a child to end, reaps it as reap_ended() does, and waits for the rest of its group. Empty if the

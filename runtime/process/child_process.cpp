@@ -17,8 +17,8 @@ namespace {
 
 static_assert(output_tail::lines_shown * output_tail::line_max + stack_bytes_max <= output_tail::kept_bytes);
 
-// A flood must not keep the io_thread from its other work: one turn reads at most reads_a_turn x read_bytes =
-// 64 KiB, the capacity of a pipe.
+// One turn reads at most reads_a_turn x read_bytes = 64 KiB, the capacity of a
+// pipe, so that a flood of output does not keep the io_thread from its other work.
 constexpr std::size_t read_bytes = 16 * 1024;
 constexpr int reads_a_turn = 4;
 
@@ -106,7 +106,7 @@ void child_process::wait_for_end() {
   end_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                   [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
                     if (alive.expired() || status == boost::asio::error::operation_aborted) return;
-                    // Check again, because reap_ended() would kill a living child.
+                    // Check that it has ended, because reap_ended() would kill a living child.
                     is_readable(child_.pidfd.get()) ? let_it_leave() : wait_for_end();
                   });
 }
@@ -133,7 +133,7 @@ void child_process::wait_for_output() {
                      });
 }
 
-/// Reads available output. False at the end of the output.
+/// Reads available output. Returns false at the end of the output.
 bool child_process::read_output() {
   std::array<char, read_bytes> piece;
   const ssize_t bytes = ::read(output_.native_handle(), piece.data(), piece.size());
@@ -173,7 +173,7 @@ void child_process::look_at_time_to_die() {
 void child_process::wait_for_rest_of_group() {
   boost::system::error_code status;
   if (!member_.is_open()) member_.assign(left_over_.back().get(), status);
-  if (status) return finish();  // it was killed; nothing more is known
+  if (status) return finish();  // it was killed, and nothing more is known
   member_.async_wait(
       boost::asio::posix::stream_descriptor::wait_read,
       [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& failed) {

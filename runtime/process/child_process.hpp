@@ -16,8 +16,8 @@
 
 namespace penstock::process {
 
-/// The last output of a process on stdout and stderr, and its lines as they arrive. The pipe is always read,
-/// so a flood never blocks the process; lines are cut at line_max.
+/// The last output of a process on stdout and stderr, and its lines as they arrive. The pipe is read
+/// all the time, so that even a flood of output does not block the process. Lines are cut at line_max.
 class output_tail {
  public:
   static constexpr std::size_t line_max = 4096;   ///< longer lines are cut here
@@ -51,7 +51,7 @@ struct child_callbacks {
 /// group and reaps it, waiting up to `time_to_die`.
 class child_process {
  public:
-  /// After SIGKILL only an uninterruptible system call takes longer; such a process is left to init.
+  /// After SIGKILL only a process in an uninterruptible system call takes longer. It is left to init.
   static constexpr std::chrono::milliseconds time_to_die{2000};
 
   /// Watches a started child. `output_pipe` may be empty. `dies_within`: how long its group may take to die before it is reported
@@ -89,7 +89,7 @@ class child_process {
   output_tail tail_;
   bool running_ = true;
   exit_report report_;
-  std::vector<unique_fd> left_over_;              // of its group, once the child itself is reaped
+  std::vector<unique_fd> left_over_;              // processes of its group, once the child itself is reaped
   boost::asio::posix::stream_descriptor member_;  // left_over_.back(), which owns it
   boost::asio::steady_timer patience_;            // time_to_leave, then look_every
   patient_deadline dying_;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int core_max = 1 << 16;
 
-/// Takes a core's number from the front.
+/// Removes a core's number from the front of the text.
 std::optional<int> take_core(std::string_view& text) {
   int core = 0;
   const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), core);

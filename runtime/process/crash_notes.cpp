@@ -49,7 +49,7 @@ int this_thread() noexcept {
 
 // ---- in the handler: no allocation, no lock, no stdio -----------------------------------------------------
 
-// Static, because the signal stack is small; one thread at a time writes.
+// Static, because the signal stack is small. Only one thread at a time writes.
 std::array<stack_frame, stack_frames_max> frames;
 std::array<void*, stack_frames_max> addresses;
 
@@ -80,7 +80,7 @@ class line {
   std::size_t used_ = 0;
 };
 
-/// Parses a hexadecimal number off the front.
+/// Removes a hexadecimal number from the front of the text.
 std::uint64_t take_hex(std::string_view& text) {
   std::uint64_t value = 0;
   while (!text.empty()) {
@@ -108,7 +108,7 @@ class map_line {
     const std::uint64_t offset = take_hex(text);
     for (int spaces = 0; spaces < 3 && !text.empty(); skip(text, 1)) spaces += text.front() == ' ' ? 1 : 0;
     while (!text.empty() && text.front() == ' ') skip(text, 1);
-    // A module's first mapping is its base: symbol tables are relative to it.
+    // A module's first mapping is its base, to which symbol tables are relative.
     const std::string_view known(module_.data(), std::strlen(module_.data()));
     if (text != known || offset == 0) {
       base_ = start - offset;
@@ -163,7 +163,7 @@ std::uint64_t interrupted_at(const void* context) {
 void write_stack(int signal, const void* context, pid_t sent_by) {
   const int found = ::backtrace(addresses.data(), static_cast<int>(addresses.size()));
   const std::uint64_t here = interrupted_at(context);
-  // The frames above the interrupted instruction belong to this handler.
+  // Frames newer than the interrupted instruction belong to this handler.
   std::size_t first = 0;
   while (first < static_cast<std::size_t>(found) && reinterpret_cast<std::uint64_t>(addresses[first]) != here)
     ++first;
@@ -173,8 +173,8 @@ void write_stack(int signal, const void* context, pid_t sent_by) {
     frames[count++].address = here;
   }
   for (std::size_t i = first; i < static_cast<std::size_t>(found) && count < stack_frames_max; ++i) {
-    // A return address belongs to the instruction after the call; one byte earlier belongs to the caller's
-    // line.
+    // A return address points to the instruction after
+    // the call. One byte earlier is still the call.
     const auto address = reinterpret_cast<std::uint64_t>(addresses[i]);
     frames[count++].address = i == first && address == here ? address : address - 1;
   }
@@ -213,7 +213,7 @@ void on_death(int signal, siginfo_t* info, void* context) {
   const int worker = worker_thread.load(std::memory_order_relaxed);
   if (from_outside) sender.store(info->si_pid, std::memory_order_relaxed);
   if (from_outside && worker != 0 && worker != this_thread() && !passed_on.exchange(true)) {
-    // The receiving thread does not matter; the stack of the working thread does.
+    // Whichever thread receives the signal, the stack of the working thread matters.
     if (::syscall(SYS_tgkill, ::getpid(), worker, signal) == 0) {
       errno = saved;
       return;
@@ -247,7 +247,7 @@ void write_stack_when_dying() {
     if (::sigaction(number, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
     struct sigaction action {};
     action.sa_sigaction = on_death;
-    // A fault inside the handler must end the process: it is not deferred, and finds `written` set.
+    // A fault inside the handler must end the process. So the signal is not deferred, and finds `written` set.
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     ::sigemptyset(&action.sa_mask);
     ::sigaction(number, &action, nullptr);

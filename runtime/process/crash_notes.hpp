@@ -20,24 +20,24 @@ inline constexpr std::size_t stack_frames_max = 48;
 inline constexpr std::size_t stack_line_max = 16 + 4 + stack_module_max + 3 + 16 + 4 + stack_function_max + 1;
 inline constexpr std::size_t stack_bytes_max = (1 + stack_frames_max) * stack_line_max;
 
-/// The line with which Python begins the stack of a dying process, newest frame first.
+/// The first line of the stack that Python writes for a dying process, newest frame first.
 inline constexpr std::string_view python_stack_begin = "Stack (most recent call first):";
 
 /// From now on SIGABRT, SIGSEGV, SIGBUS, SIGFPE and SIGILL write the stack of the affected thread to stderr
 /// and then end the process as usual. For a signal sent from outside, that is the working thread.
-/// Dispositions other than the default are left alone. The handler is async-signal-safe.
+/// Signals whose disposition is not the default are left alone. The handler is async-signal-safe.
 void write_stack_when_dying();
 
-/// The calling thread is the one that loads samples. Gives it its own signal stack, so that a stack overflow
-/// can be reported too.
+/// Marks the calling thread as the one that loads samples. Gives it its
+/// own signal stack, so that a stack overflow can be reported, too.
 void this_thread_works();
 
-/// The working thread; 0 if none has registered.
+/// The id of the working thread; 0 if none has registered.
 [[nodiscard]] int working_thread() noexcept;
 
-/// A line that write_stack_when_dying() wrote.
+/// Whether write_stack_when_dying() wrote this line.
 [[nodiscard]] bool is_stack_line(std::string_view line) noexcept;
-/// Such a line for people, with the function's name as in its source.
+/// Makes such a line readable: shows the function's name as in its source.
 [[nodiscard]] std::string readable_stack_line(std::string_view line);
 /// The frames in this output, newest first, as "/path/of/module+0x1a2b in resize(picture const&)", without "
 /// in ..." if the function is unknown; empty if there are none.

@@ -83,7 +83,7 @@ void accept_injected_faults() {
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   ::sigfillset(&action.sa_mask);
-  // The supervisor can still kill the process.
+  // Leave these signals unblocked, so that the supervisor can still kill the process.
   ::sigdelset(&action.sa_mask, SIGABRT);
   ::sigdelset(&action.sa_mask, SIGHUP);
   ::sigaction(fault_signal(), &action, nullptr);
@@ -91,7 +91,7 @@ void accept_injected_faults() {
 
 bool signal_child(pid_t child, int signal) {
   {
-    // Recorded before sending: the child's exit may be read before send() returns.
+    // Record the signal before sending it, because the child's exit may be read before send() returns.
     const std::lock_guard hold(injected_mutex);
     injected[child] = signal;
   }

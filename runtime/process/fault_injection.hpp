@@ -17,11 +17,11 @@ enum class injected_fault : std::uint8_t { hang = 1, exit = 2, leak = 3 };
 /// Worker: accept faults, if the environment allows it.
 void accept_injected_faults();
 
-/// Sends a signal to a child of this process and to no other process. False if the child is gone, even if its
-/// number now belongs to another process.
+/// Sends a signal to a child of this process and to no other process. Returns
+/// false if the child is gone, even if its number now belongs to another process.
 bool signal_child(pid_t child, int signal);
 
-/// Whether this child has ended by a signal of signal_child(). Forgets it: the number may be used again.
+/// Whether this child has ended by a signal of signal_child(). Forgets the child, because its number may be reused.
 [[nodiscard]] bool was_injected(pid_t child, const exit_report& end);
 
 /// Like signal_child(), but the signal tells the worker to cause this fault itself. `megabytes`: private memory

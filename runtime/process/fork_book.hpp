@@ -37,15 +37,15 @@ class fork_book {
 
   struct given_up {
     number order = 0;
-    bool kill = false;  ///< kill the template, even before it runs: it hangs, or no worker needs it. One that was just sent an order does not hang
+    bool kill = false;  ///< kill the template, even before it runs: it hangs, or no worker needs it. A template that was just sent an order does not hang
   };
-  /// Empty: this worker is not waiting.
+  /// Empty if this worker is not waiting.
   std::optional<given_up> give_up(std::uint32_t worker, steady_time now);
 
   // ---- what to do now -----------------------------------------------------------------------------------
 
   [[nodiscard]] bool must_execute(steady_time now) const noexcept;
-  /// When to ask again; never: only after another event.
+  /// When to ask again. `never` means: only after another event.
   [[nodiscard]] steady_time executes_at() const noexcept;
   /// The oldest order that the template has not been sent.
   [[nodiscard]] std::optional<number> to_send() const noexcept;
@@ -54,7 +54,7 @@ class fork_book {
 
   void sent(number order, steady_time now) noexcept;
   void executing() noexcept { at_ = stage::executing; }
-  /// False: no worker waits for the template any more, so kill it.
+  /// Returns false if no worker waits for the template any more; kill it then.
   [[nodiscard]] bool executed() noexcept;
   /// The template could not be started. Returns the orders, which have ended.
   std::vector<number> not_executed();
@@ -63,7 +63,7 @@ class fork_book {
   enum class meaning : std::uint8_t {
     awaited,   ///< the order is over
     given_up,  ///< the start of this worker was given up
-    repeated   ///< the order was answered before: template and worker both answer
+    repeated   ///< the order was answered before, because template and worker both answer
   };
   [[nodiscard]] meaning answered(number order, steady_time now);
   /// Returns the orders whose workers must now start with exec.
@@ -83,7 +83,7 @@ class fork_book {
     number id = 0;
     std::uint32_t worker = 0;
     bool sent = false;
-    bool given_up = false;  // after it was sent: an answer may still arrive
+    bool given_up = false;  // given up after it was sent, so an answer may still arrive
   };
 
   [[nodiscard]] bool anybody_waits() const noexcept;
@@ -91,9 +91,9 @@ class fork_book {
   std::deque<order> orders_;  // not answered yet, oldest first
   stage at_ = stage::absent;
   number last_ = 0;
-  steady_time silent_since_{};  // while orders are sent and not answered: the last answer, or when the first was sent
+  steady_time silent_since_{};  // while orders are unanswered: when the last answer arrived, or the first order was sent
   steady_time next_{};     // when the next may be started
-  bool replace_ = false;   // its end counted: start the next one before a worker needs it
+  bool replace_ = false;   // its end counted as a failure, so start the next one before a worker needs it
   bool unneeded_ = false;  // it was killed because no worker waited for it
 };
 

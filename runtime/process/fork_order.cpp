@@ -10,7 +10,7 @@
 namespace penstock::process {
 namespace {
 
-/// One message: a struct, and descriptors.
+/// One message: a struct and descriptors.
 struct packet {
   iovec piece{};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(fork_descriptors_max * sizeof(int))> control{};
@@ -23,7 +23,7 @@ struct packet {
     message.msg_controllen = control.size();
   }
 
-  /// False with MSG_DONTWAIT: the socket is full.
+  /// Returns false if the socket is full, which can happen with MSG_DONTWAIT only.
   result<bool> send(int socket, const std::vector<int>& descriptors, int flags) {
     pass_descriptors(message, descriptors);
     while (::sendmsg(socket, &message, flags | MSG_NOSIGNAL) < 0) {

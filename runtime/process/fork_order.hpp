@@ -1,5 +1,5 @@
 // The messages between a session and a template: the process that has imported what workers need, and forks
-// them. One SOCK_SEQPACKET socket; the order carries a worker's descriptors, the answer its pidfd.
+// them. They use one SOCK_SEQPACKET socket. An order carries a worker's descriptors, and the answer carries its pidfd.
 // Used by worker_template and actors/job_worker (fork_on_order).
 #pragma once
 
@@ -27,7 +27,7 @@ inline constexpr auto template_variable = "PENSTOCK_TEMPLATE";
 
 /// Session to template: fork a worker.
 struct fork_order {
-  std::uint64_t number = 0;  ///< of the order
+  std::uint64_t number = 0;  ///< number of the order
   std::int32_t session = 0;  ///< the session's pid
   std::uint32_t worker = 0;
   std::uint32_t count = 0;                                  ///< number of descriptors
@@ -40,31 +40,31 @@ struct fork_order {
 struct fork_answer {
   enum class kind : std::uint32_t { ready, declined, forked, refused };
   kind what = kind::ready;
-  std::int32_t pid = 0;         ///< forked: the worker's; its pidfd is attached
+  std::int32_t pid = 0;         ///< forked: the worker's pid; its pidfd is attached
   std::int32_t error = 0;       ///< refused: errno
-  std::uint64_t number = 0;     ///< forked, refused: the order's
+  std::uint64_t number = 0;     ///< forked, refused: number of the order
   std::array<char, 512> why{};  ///< declined: why this process must not be forked; null-terminated
 };
 
 result<std::pair<unique_fd, unique_fd>> make_fork_sockets();
 
-/// False: the socket is full. Fails with errc::system if the other side is gone.
+/// Does not wait. Returns false if the socket is full. Fails with errc::system if the other side is gone.
 result<bool> send_order(int socket, const fork_order& order, const std::vector<unique_fd>& descriptors);
-/// Waits while the socket is full. False: the session is gone.
+/// Waits while the socket is full. Returns false if the session is gone.
 bool send_answer(int socket, const fork_answer& answer, int pidfd = -1);
 
 struct received_order {
   fork_order order;
   std::vector<unique_fd> descriptors;  ///< order.count of them
 };
-/// Waits. Empty: the session has closed its end. Fails with errc::protocol on an invalid message.
+/// Waits for an order. Empty if the session has closed its end. Fails with errc::protocol on an invalid message.
 result<std::optional<received_order>> receive_order(int socket);
 
 struct received_answer {
   fork_answer answer;
   unique_fd pidfd;
 };
-/// Does not wait. Empty: none has arrived, or the template has closed its end.
+/// Does not wait. Empty if no answer has arrived, or if the template has closed its end.
 result<std::optional<received_answer>> receive_answer(int socket);
 
 }  // namespace penstock::process

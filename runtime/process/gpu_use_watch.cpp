@@ -32,7 +32,7 @@ struct gpu_use_watch::round {
   std::vector<pid_t> leaders;  // not checked yet
   pid_t current = 0;           // 0: none
   bool moved = true;           // since the last call
-  bool left = false;           // the current check hangs, and another thread does the rest
+  bool left = false;           // the current check hangs, so another thread does the others
 
   [[nodiscard]] bool over() const { return current == 0 && leaders.empty(); }
 
@@ -89,7 +89,7 @@ void gpu_use_watch::look(std::vector<pid_t> leaders) {
       current_.thread->post([all = findings_, at = current_.at] { round::carry_out(*at, *all); });
   if (posted) return;
   hold.lock();
-  current_.at->leaders.clear();  // no thread could be started: the next call retries
+  current_.at->leaders.clear();  // no thread could be started, so the next call tries again
 }
 
 std::optional<gpu_user> gpu_use_watch::found_in(pid_t leader) const {

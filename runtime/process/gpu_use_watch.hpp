@@ -15,7 +15,7 @@
 namespace penstock::process {
 
 struct gpu_user {
-  pid_t pid = 0;     ///< the process in question, or one that it started
+  pid_t pid = 0;     ///< the process that uses it: the given one, or one that it started
   std::string what;  ///< "libcuda.so.1 is mapped"
 };
 
@@ -37,7 +37,7 @@ class gpu_use_watch {
   /// While the checks of an earlier call are running, a call does nothing. But if none of them has finished
   /// since the previous call, the current check counts as hung: it keeps its thread, and a new thread does
   /// the others. So a hung check delays the others for at most two intervals, and its process is not checked
-  /// again while it hangs. There is one thread per hung check, and one more.
+  /// again while it hangs. There is one thread per hung check, and one for the others.
   void look(std::vector<pid_t> leaders);
   /// The latest result for a process; empty if it does not use the GPU, if its check hangs, or if it was not
   /// in the last call that started checks. Does not wait.
@@ -52,7 +52,7 @@ class gpu_use_watch {
   };
   std::shared_ptr<findings> findings_;
   looker current_;
-  std::vector<looker> hanging_;  // each in the check of one process
+  std::vector<looker> hanging_;  // threads that each hang in the check of one process
 };
 
 }  // namespace penstock::process

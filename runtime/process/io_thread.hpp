@@ -1,5 +1,5 @@
 // The session's I/O thread: sockets, pidfds, pipes and timers run on its io_context. Nothing on it may wait
-// for a file system, because it also sends signals to children; so a separate thread starts them.
+// for a file system, because it also sends signals to children. So a separate thread starts the children.
 #pragma once
 
 #include "runtime/process/spawner.hpp"
@@ -27,7 +27,7 @@ class io_thread {
  private:
   boost::asio::io_context context_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> keep_running_;
-  process::spawner spawner_;  // posts to context_, so it is destroyed first
+  process::spawner spawner_;  // posts to context_, so it must be destroyed first
   std::thread thread_;
 };
 

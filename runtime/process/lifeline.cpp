@@ -41,7 +41,7 @@ void watch(int lifeline_fd, int parent_fd, int stop_fd, std::chrono::millisecond
 
 }  // namespace
 
-/// Becomes readable when the parent ends. -1 if the kernel refuses: the other two mechanisms remain.
+/// Becomes readable when the parent ends. -1 if the kernel refuses; the other two mechanisms still work.
 unique_fd watch_parent() {
   const pid_t parent = ::getppid();
   unique_fd end(static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U)));

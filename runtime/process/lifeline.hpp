@@ -23,8 +23,8 @@ struct lifeline {
 
 /// The child's side: create it first thing in main. From then on SIGHUP (which the kernel sends when the
 /// parent dies) and end-of-file on the lifeline kill the whole process group. A stopped child gets SIGCONT as
-/// well. Only a stop that takes effect after the session's death keeps a child alive: a race of microseconds
-/// that only a cgroup could close. `tick` runs every `interval` on a thread that does no user work, as proof
+/// well. Only a child that is stopped within microseconds after the session's death can survive; only a
+/// cgroup could prevent that. `tick` runs every `interval` on a thread that does no user work, as proof
 /// that the process runs at all. A process that the session's program forked may hold the pipe's other end
 /// open; the parent's pidfd covers that case.
 class lifeline_guard {

@@ -72,7 +72,7 @@ log_answer log_store::read(const log_query& query) const {
         after = line.number;
       }
     };
-    // A follower must see the last lines of a process and then the first ones of its successor.
+    // A follower must see the last lines of a process before the first ones of its successor.
     if (query.previous || query.after || !p.running) collect(p.previous);
     if (!query.previous) collect(p.current);
     answer.seen[source] = p.written;

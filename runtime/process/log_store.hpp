@@ -23,14 +23,14 @@ struct log_line {
   std::int64_t unix_ms = 0;   ///< when it was read
   std::string text;           ///< as written, without the line end
   std::uint64_t dropped = 0;  ///< lines just before it that are no longer kept; only for followers
-  std::uint64_t order = 0;    ///< its place among all lines of the session
+  std::uint64_t order = 0;    ///< its number among all lines of the session
 };
 
 struct log_query {
   std::string source;               ///< empty: all sources
   bool previous = false;            ///< the predecessor's lines, not the running process's
   std::optional<std::size_t> tail;  ///< only this many of the last lines
-  /// Continue after an earlier answer: its `seen`. Empty: from the beginning.
+  /// To continue after an earlier answer: the `seen` of that answer. Empty: from the beginning.
   std::optional<std::map<std::string, std::uint64_t>> after;
 };
 
@@ -41,8 +41,8 @@ struct log_answer {
 
 class log_store {
  public:
-  /// Per process: its lines, including their log_line structs. About a screen of the longest lines, or
-  /// hundreds of usual ones.
+  /// The bytes kept per process, including the log_line structs. Enough
+  /// for about a screen of the longest lines, or hundreds of usual ones.
   static constexpr std::size_t kept_bytes = 64 * 1024;
   /// How many lines per second of one source go to the session's own log, after an initial burst.
   static constexpr double passed_per_second = 100;
@@ -54,11 +54,11 @@ class log_store {
     std::uint64_t dropped = 0;
   };
 
-  /// A process starts in this place; its predecessor's lines become `previous`.
+  /// A process starts in this place, so its predecessor's lines become `previous`.
   void begin(const std::string& source, std::uint32_t incarnation);
   passage wrote(const std::string& source, std::uint32_t incarnation, std::string_view text, steady_time now,
                 std::int64_t unix_ms);
-  /// The process is gone: its lines become `previous`. Returns how many of its last lines did not go to the
+  /// The process is gone, so its lines become `previous`. Returns how many of its last lines did not go to the
   /// session's log.
   std::uint64_t ended(const std::string& source);
 

@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-// The count and the death report the same event; they arrive close together.
+// The count and the death belong to the same event, so they arrive close together.
 constexpr auto belongs_together = 2s;
 
 }  // namespace
@@ -30,7 +30,7 @@ std::optional<fs::path> oom_evidence_file(const fs::path& proc_cgroup, const fs:
       file = cgroup_root / "memory" / group / "memory.oom_control";
     std::error_code ignored;
     if (file.empty()) continue;
-    // In a container the path may be the host's while the mount shows only our part of the tree.
+    // In a container the path may be that of the host, although the mount shows only our part of the tree.
     if (!fs::exists(file, ignored))
       file = file.filename() == "memory.events" ? cgroup_root / "memory.events"
                                                 : cgroup_root / "memory" / "memory.oom_control";

@@ -1,5 +1,5 @@
-// Detects kills by the kernel's OOM killer. Its victims die of SIGKILL, like any killed process; the cgroup's
-// count of OOM kills distinguishes them. Pure except for reading the count. Not thread-safe.
+// Detects kills by the kernel's OOM killer. A process that it kills dies of SIGKILL, like any killed process.
+// The cgroup's count of OOM kills tells the difference. Pure except for reading the count. Not thread-safe.
 #pragma once
 
 #include "runtime/base/running_clock.hpp"

@@ -31,7 +31,7 @@ std::string output_file::text() const {
   std::string all(output_bytes, '\0');
   const ssize_t bytes = ::pread(file_.get(), all.data(), all.size(), 0);
   all.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
-  // Bytes from the first zero on were never written.
+  // The child has not written the bytes from the first zero on.
   all.resize(std::min(all.size(), all.find('\0')));
   return all;
 }

@@ -15,7 +15,8 @@ namespace penstock::process {
   return ::stat(file.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && ::access(file.c_str(), X_OK) == 0;
 }
 
-/// The first folder of `path` that has such a program; an empty one means the working directory. `name` has no slash.
+/// The program in the first folder of `path` that has it. An empty folder means the working directory. `name` has no
+/// slash.
 [[nodiscard]] inline std::optional<std::string> found_in_path(std::string_view path, const std::string& name) {
   while (true) {
     const std::size_t end = path.find(':');

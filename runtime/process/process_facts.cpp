@@ -85,7 +85,7 @@ std::optional<process_facts> look_at(pid_t pid) {
 
 std::uint64_t own_rss_bytes() {
   static const int statm = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  char text[7 * (20 + 1) + 1] = {};  // seven numbers of up to 20 digits, a separator after each, and the zero
+  char text[7 * (20 + 1) + 1] = {};  // seven numbers of up to 20 digits, a separator after each, and the terminating zero
   if (statm < 0 || ::pread(statm, text, sizeof text - 1, 0) <= 0) return 0;
   const char* second = std::strchr(text, ' ');
   if (second == nullptr) return 0;
@@ -123,7 +123,7 @@ std::optional<thread_times> times_of(pid_t pid, pid_t thread) {
   if (!std::getline(stat, line)) return std::nullopt;
   std::istringstream fields(line.substr(std::min(line.rfind(')') + 1, line.size())));
   std::string skipped;
-  for (int i = 0; i < 11; ++i) fields >> skipped;  // from the state to cmajflt
+  for (int i = 0; i < 11; ++i) fields >> skipped;  // skips the fields from the state to cmajflt
   std::int64_t user = 0;
   std::int64_t system = 0;
   if (!(fields >> user >> system)) return std::nullopt;

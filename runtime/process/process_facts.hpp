@@ -1,5 +1,5 @@
-// Facts about a process from /proc: its private memory, its parent, whether a debugger is attached, where it
-// waits.
+// Facts about a process from /proc: its private memory, its
+// parent, whether a debugger is attached, and where it waits.
 #pragma once
 
 #include <sys/types.h>
@@ -30,12 +30,12 @@ std::uint64_t own_rss_bytes();
 /// What a thread is doing: "running", "stopped" (suspended: by SIGSTOP, or held by a debugger), the kernel function it waits in
 /// ("futex_wait_queue", "folio_wait_bit") or just "sleeping"; empty if the thread is gone. `thread` 0: the first one.
 std::string wait_channel(pid_t pid, pid_t thread = 0);
-inline constexpr std::string_view suspended_channel = "stopped";  // the word in reports since the first version
+inline constexpr std::string_view suspended_channel = "stopped";  // reports have used this word since the first version
 
 /// Running totals of a thread. While the thread waits for something other than a core, neither of them grows.
 struct thread_times {
   std::chrono::nanoseconds cpu{0};
-  std::chrono::nanoseconds core_wait{0};  ///< it could run, but had no core; 0 where the kernel does not count that
+  std::chrono::nanoseconds core_wait{0};  ///< time in which it could run, but had no core; 0 where the kernel does not count that
 };
 /// Empty if the thread is gone. `thread` 0: the first one. Cheap, and never blocks on the process.
 std::optional<thread_times> times_of(pid_t pid, pid_t thread = 0);

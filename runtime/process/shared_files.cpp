@@ -30,7 +30,7 @@ constexpr auto refusal_pause = 5ms;
 
 enum class word : char { wait = 'w', files = 'f', none = 'n' };
 
-/// The process at the other end; empty unless it belongs to this user.
+/// The pid of the process at the other end; empty unless it belongs to this user.
 std::optional<pid_t> peer_of(int socket) {
   ucred peer{};
   socklen_t bytes = sizeof peer;
@@ -38,7 +38,7 @@ std::optional<pid_t> peer_of(int socket) {
   return peer.pid;
 }
 
-/// One word, with descriptors.
+/// One message: a word, with descriptors.
 struct spoken {
   char letter = 0;
   iovec piece{&letter, 1};
@@ -53,7 +53,7 @@ struct spoken {
   }
 };
 
-/// False: the other end is gone. A word that does not fit is dropped: the other process is suspended.
+/// Returns false if the other end is gone. Drops a word that does not fit, because the other process is then suspended.
 bool send_word(int socket, word what, const std::vector<unique_fd>& files = {}) {
   spoken out;
   out.letter = static_cast<char>(what);
@@ -122,7 +122,7 @@ class shared_files::server {
     }
   }
 
-  /// False: this process has no descriptor left for those that connect.
+  /// Returns false if this process has no descriptor left for processes that connect.
   bool accept_all() {
     while (true) {
       unique_fd one(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -24,25 +24,26 @@
 
 namespace penstock::process {
 
-/// The kernel passes no more descriptors in one message.
+/// The kernel's limit on the descriptors in one message.
 inline constexpr std::size_t shared_files_max = 253;
 
 struct share_patience {
   nanoseconds silence = std::chrono::seconds(5);  ///< a maker that is silent for this long is suspended or hangs
   nanoseconds all = std::chrono::minutes(10);     ///< how long to wait for the files
-  /// How long a name may be bound without listening: an instant while a maker begins, for ever if another user holds it.
+  /// How long a name may be bound without a listener: a maker that starts takes an instant; if another user holds the
+  /// name, there never is one.
   nanoseconds refusal = std::chrono::seconds(1);
 };
 
-/// The part of one process. Move-only. A maker keeps a thread, which serves the other processes until the object is
+/// One process's side. Move-only. A maker keeps a thread, which serves the other processes until the object is
 /// destroyed. Only processes in the same network namespace see each other.
 class shared_files {
  public:
   /// Shares nothing.
   shared_files();
   /// Becomes the maker if there is none. Otherwise waits for the maker's files; calls `waiting` meanwhile, about twice a
-  /// second. Never fails: whatever goes wrong, this process makes the files for itself. It does so, too, if it has had
-  /// them before: a program that asks again wants new ones.
+  /// second. Never fails: whatever goes wrong, this process makes the files for itself. It also
+  /// does so if it has had the files before, because a program that asks again wants new ones.
   static shared_files find(const std::string& name, const std::function<void()>& waiting = {}, share_patience patience = {});
   ~shared_files();
   shared_files(shared_files&&) noexcept;
@@ -50,11 +51,12 @@ class shared_files {
 
   /// The files that another process has made; empty if this process must make them.
   [[nodiscard]] std::vector<unique_fd> take() noexcept { return std::move(received_); }
-  /// Its pid; 0: none, or one in another pid namespace.
+  /// The pid of that process; 0: there is none, or it is in another pid namespace.
   [[nodiscard]] pid_t maker() const noexcept { return maker_; }
 
-  /// Gives duplicates of these files, at most shared_files_max, to all that wait or will ask. Has no effect on a process
-  /// that is not the maker. If the object is destroyed instead, one of the waiting processes becomes the maker.
+  /// Gives duplicates of these files, at most shared_files_max, to all processes that wait or will ask. Has no effect
+  /// on a process that is not the maker. If the object is destroyed instead, one of the waiting processes becomes the
+  /// maker.
   void publish(std::span<const int> files);
 
  private:

@@ -21,15 +21,16 @@ class side_thread {
   side_thread(const side_thread&) = delete;
   side_thread& operator=(const side_thread&) = delete;
 
-  /// Queues a task after earlier ones. From any thread; does not wait. The task must own what it uses, since
-  /// it may outlive this object. False if it will never run: no thread could be started, or this was stopped.
+  /// Queues a task after earlier ones. From any thread; does not wait. The task must own what it uses, because it may
+  /// outlive this object. Returns false if the task will never run: no thread could be started, or this object was
+  /// stopped.
   bool post(std::function<void()> task);
 
-  /// Waits until all tasks are done, at most `at_most`. True if they are done.
+  /// Waits until all tasks are done, at most `at_most`. Returns whether they are.
   bool wait_until_idle(std::chrono::milliseconds at_most);
 
-  /// Drops the tasks that have not started and waits for the current one. False if the time ran out: the
-  /// thread is then left behind and ends when its task does.
+  /// Drops the tasks that have not started and waits for the current one. Returns false
+  /// if the time ran out; the thread is then abandoned, and ends when its task does.
   bool stop_within(std::chrono::milliseconds at_most);
 
  private:

@@ -27,8 +27,8 @@
 namespace penstock::process {
 namespace {
 
-// child_main has no buffers and does not recurse: one page is plenty; the others are for instrumentation
-// (sanitizers). Only pages that are touched cost memory.
+// child_main has no buffers and does not recurse, so one page is plenty. The others
+// are for instrumentation (sanitizers). Only pages that are touched cost memory.
 constexpr std::size_t child_stack_pages = 16;
 constexpr std::size_t child_stack_bytes = child_stack_pages * 4096;
 
@@ -66,7 +66,7 @@ int child_main(void* argument) {
   for (int s = 1; s < NSIG; ++s)
     ::sigaction(s, &standard, nullptr);  // fails for SIGKILL and SIGSTOP, as expected
 
-  // Move them out of the way first: a source may have the number of a target.
+  // Move the descriptors out of the way first, because a source may have the number of a target.
   for (inherited_fd& fd : l.fds) {
     fd.ours = ::fcntl(fd.ours, F_DUPFD, l.highest_target + 1);
     if (fd.ours < 0) give_up(l, "duplicating an inherited descriptor");
@@ -80,7 +80,7 @@ int child_main(void* argument) {
     const int null = ::open("/dev/null", O_RDWR);
     if (null < 0 || ::dup2(null, 0) < 0) give_up(l, "opening /dev/null");
   }
-  // The embedding program's descriptors may lack close-on-exec; none of them may survive in a worker.
+  // The embedding program's descriptors may lack close-on-exec, but none of them may stay open in a worker.
   if (::syscall(__NR_close_range, static_cast<unsigned>(l.highest_target + 1), ~0U, 0U) != 0) {
     give_up(l, "close_range");
   }
@@ -111,7 +111,7 @@ std::vector<std::filesystem::path> own_folders() {
   std::error_code ignored;
   const auto add = [&](const std::filesystem::path& file) {
     const auto folder = file.parent_path();
-    if (folder.empty() || std::ranges::find(folders, folder) != folders.end()) return;  // the program and the library may be one file
+    if (folder.empty() || std::ranges::find(folders, folder) != folders.end()) return;  // program and library may be one file
     folders.push_back(folder);
     folders.push_back(folder.parent_path() / "libexec" / "penstock");
   };
@@ -164,7 +164,7 @@ result<child> spawn(const spawn_request& request, start_control* control) {
   const int clone_errno = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
-  // From here on give_up() must not use the descriptor, which is closed below or by the owner of the child.
+  // From here on give_up() must not use the descriptor, because it is closed below or by the owner of the child.
   std::unique_lock hold(controlled.mutex_);
   child started{pid, unique_fd(controlled.pidfd_.exchange(-1))};
   const bool given_up = controlled.given_up_;

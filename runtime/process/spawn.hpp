@@ -25,7 +25,7 @@ struct spawn_request {
   std::vector<std::string> arguments;    ///< argv[1..]
   std::vector<std::string> environment;  ///< all of it, "NAME=value"
   std::vector<inherited_fd> fds;         ///< everything else is closed; 0 is /dev/null unless named here
-  std::vector<int> cores{};              ///< the cores that it may run on; empty: those of the calling thread
+  std::vector<int> cores{};              ///< the cores that the child may run on; empty: those of the calling thread
   std::string name{};                    ///< argv[0]; empty: the program
   /// Where the kernel writes the child's pid before the child runs, so that the pid is known even if this
   /// process is killed meanwhile. After a refusal it holds the pid of a child that is gone.
@@ -38,7 +38,7 @@ struct child {
   unique_fd pidfd;
 };
 
-/// Lets another thread cancel a start that does not return. For one start.
+/// Lets another thread cancel a start that does not return. Use one object for each start.
 class start_control {
  public:
   /// Refuses the start as soon as possible: a child that waits in the kernel for the program's file gets

@@ -16,13 +16,13 @@
 namespace penstock::process {
 namespace {
 
-// After SIGKILL only an uninterruptible system call takes longer.
+// After SIGKILL only a process in an uninterruptible system call takes longer.
 constexpr std::chrono::milliseconds time_to_die{2000};
 
 struct order {
   spawn_request request;
-  std::vector<unique_fd> descriptors;  // copies of those in the request
-  std::optional<failure> refused;      // refused before it reached the thread
+  std::vector<unique_fd> descriptors;  // copies of the descriptors in the request
+  std::optional<failure> refused;      // why it was refused before it reached the thread
   spawner::done then;
   std::shared_ptr<start_control> control;
 };

@@ -23,7 +23,7 @@ class unclaimed_child {
   ~unclaimed_child();
 
   [[nodiscard]] child claim() && noexcept { return std::move(child_); }
-  /// Where it was found.
+  /// Where the program was found.
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
 
  private:
@@ -51,7 +51,7 @@ class spawner {
   /// cancelled through the returned start_control: at once if SIGKILL helps, otherwise when the file system
   /// responds. A queued start that is cancelled is refused when its turn comes.
   std::shared_ptr<start_control> start(spawn_request request, done then);
-  /// What the current start waits for, for messages: "executing '/mnt/worker'", "looking for 'worker'". Empty
+  /// What the current start is waiting for, for messages: "executing '/mnt/worker'", "looking for 'worker'". Empty
   /// if there is none. From any thread.
   [[nodiscard]] std::string current() const;
 

@@ -19,11 +19,11 @@ std::array<Elf64_Sym, symbols_at_once> symbols;
 
 struct best_symbol {
   std::uint64_t start = 0;
-  std::uint64_t name = 0;  // in the table of names; 0: none found
+  std::uint64_t name = 0;  // offset in the table of names; 0: none found
 };
 std::array<best_symbol, frames_max> best;
 
-/// False if the file is shorter.
+/// Returns false if the file is too short.
 template <class T>
 bool read_at(int file, std::uint64_t offset, T& into) noexcept {
   return ::pread(file, &into, sizeof into, static_cast<off_t>(offset)) == static_cast<ssize_t>(sizeof into);
@@ -68,7 +68,7 @@ void match(const Elf64_Sym& symbol, std::span<const stack_frame> frames, std::si
   }
 }
 
-/// All frames of one module: that of `first`.
+/// Names all frames in the module of `first`.
 void name_in(int file, std::span<stack_frame> frames, std::size_t first) noexcept {
   Elf64_Ehdr head;
   if (!read_at(file, 0, head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||

@@ -15,7 +15,7 @@ inline constexpr std::size_t stack_function_max = 192;
 
 struct stack_frame {
   std::uint64_t address = 0;
-  std::uint64_t offset = 0;                         ///< from the module's base
+  std::uint64_t offset = 0;                         ///< offset from the module's base
   std::array<char, stack_module_max> module{};      ///< path; empty: unknown
   std::array<char, stack_function_max> function{};  ///< mangled; empty: unknown
 };

@@ -11,8 +11,8 @@
 
 namespace penstock::process {
 
-/// Calls `what` on the io thread, first after `every`, then `every` after the last call returned: calls never
-/// pile up. Construct on any thread; destroy on the io thread, or when it no longer runs. `what` must not
+/// Calls `what` on the io thread, first after `every`, then `every` after the last call returned, so that calls
+/// never pile up. Construct on any thread; destroy on the io thread, or when it no longer runs. `what` must not
 /// block, throw, or destroy the ticker.
 class ticker {
  public:

@@ -42,7 +42,7 @@ std::vector<known_gpu> gpus_below(const std::filesystem::path& root) {
   return found;
 }
 
-/// Whether all GPUs are of one model. CUDA numbers GPUs by speed, and equal ones by address.
+/// Whether all GPUs are of one model. CUDA numbers GPUs by speed, and equally fast ones by address.
 bool numbers_follow_addresses(const std::vector<known_gpu>& gpus) {
   return std::ranges::all_of(gpus, [&](const known_gpu& g) { return g.model == gpus.front().model; });
 }
@@ -104,7 +104,7 @@ std::optional<gpu_place> find_gpu_place(const std::string& device, const char* v
   std::optional<int> node;
   for (const known_gpu& gpu : candidates_of(device, visible, gpus_below(root))) {
     const std::string text = text_of_file(root / "sys/bus/pci/devices" / gpu.pci / "numa_node");
-    const auto one = whole_number<std::size_t>(std::string_view(text).substr(0, text.find('\n')));  // -1: the kernel does not know
+    const auto one = whole_number<std::size_t>(std::string_view(text).substr(0, text.find('\n')));  // -1: unknown to the kernel
     if (!one || (node && *node != static_cast<int>(*one))) return std::nullopt;
     node = static_cast<int>(*one);
   }

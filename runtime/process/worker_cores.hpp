@@ -16,18 +16,18 @@ namespace penstock::process {
 /// The memory node to which a GPU is attached.
 struct gpu_place {
   int node = 0;
-  std::vector<int> cores;  ///< of the node
+  std::vector<int> cores;  ///< cores of the node
 
   bool operator==(const gpu_place&) const = default;
 };
 
 /// Finds the GPU that `device` ([gpu] device) names, in files of the driver and the kernel below `root`, without calling
-/// CUDA. `visible` is CUDA_VISIBLE_DEVICES, null if it is not set. Empty: there is no GPU, the kernel knows of one
-/// memory node only, or several GPUs that may be meant are on different nodes.
+/// CUDA. `visible` is CUDA_VISIBLE_DEVICES, null if it is not set. Empty if there is no GPU, if
+/// the kernel knows only one memory node, or if several GPUs on different nodes may be meant.
 [[nodiscard]] std::optional<gpu_place> find_gpu_place(const std::string& device, const char* visible,
                                                       const std::filesystem::path& root = "/");
 
-/// The decision. Pure.
+/// What was decided. Pure.
 struct worker_cores {
   std::vector<int> cores{};   ///< empty: workers run wherever this process may
   std::optional<int> node{};  ///< where slots are allocated, if there is room

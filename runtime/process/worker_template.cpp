@@ -49,7 +49,7 @@ worker_template::~worker_template() {
   if (!process_) return;
   const pid_t pid = process_->pid();
   process_.reset();
-  while (true) {  // It may have forked workers since.
+  while (true) {  // The template may have forked workers since.
     auto got = receive_answer(socket_.native_handle());
     if (!got || !*got) break;
     if ((*got)->answer.what == fork_answer::kind::forked) forked(std::move(**got));
@@ -69,7 +69,7 @@ std::shared_ptr<start_control> worker_template::start(std::uint32_t worker, spaw
   if (book_.at() == fork_book::stage::declined)
     return io_.spawner().start(std::move(request), std::move(then));
   waiting_worker one{worker, std::move(request), {}, std::move(then)};
-  // The caller closes its own.
+  // The caller closes its own copies.
   for (inherited_fd& fd : one.request.fds) {
     unique_fd kept(::fcntl(fd.ours, F_DUPFD_CLOEXEC, 0));
     if (!kept) {
@@ -128,7 +128,7 @@ void worker_template::send_waiting() {
     what.bound = one.request.cores.empty() ? 0 : 1;
     what.cores = set_of(one.request.cores);
     const auto sent = send_order(socket_.native_handle(), what, one.descriptors);
-    if (!sent || !*sent) break;  // the socket is full: retried after the next answer; or the template is gone: its end follows
+    if (!sent || !*sent) break;  // full: sent after the next answer; or the template has ended
     book_.sent(*order, std::chrono::steady_clock::now());
   }
 }
@@ -258,7 +258,7 @@ void worker_template::execute_workers() {
 }
 
 void worker_template::ended(const exit_report& report, const output_tail& tail) {
-  hear_the_rest();  // answers sent before its end count
+  hear_the_rest();  // answers that it sent before its end count
   const auto gone = std::move(process_);
   reap_unknown(gone->pid());
   boost::system::error_code ignored;

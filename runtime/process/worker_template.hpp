@@ -77,7 +77,7 @@ class worker_template {
   std::map<fork_book::number, waiting_worker> waiting_;                // by order
   std::map<std::uint32_t, std::shared_ptr<start_control>> executing_;  // workers that start with exec, not fork
   std::unique_ptr<child_process> process_;
-  std::shared_ptr<start_control> control_;  // until its exec has succeeded
+  std::shared_ptr<start_control> control_;  // set until its exec has succeeded
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer next_;  // when to look again
   std::string text_;

@@ -1,5 +1,5 @@
-// Which batches of a stream have been delivered. In strict order: all before one position. With [scheduler]
-// order = "relaxed" (rule S38), some of the next `window_max` batches may have been delivered early.
+// Which batches of a stream have been delivered. In strict order, these are all batches before one position. With
+// [scheduler] order = "relaxed" (rule S38), some of the next `window_max` batches may have been delivered early.
 #pragma once
 
 #include "runtime/base/check.hpp"
@@ -10,7 +10,7 @@
 
 namespace penstock::schedule {
 
-/// A value of 16 bytes; not thread-safe.
+/// A value of 16 bytes. Not thread-safe.
 class delivery_front {
  public:
   /// The largest [scheduler] window.

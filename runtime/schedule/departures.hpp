@@ -13,11 +13,11 @@ namespace penstock::schedule {
 
 class departures {
  public:
-  /// `after_current_batch`: other workers load its leases beyond the current batch.
+  /// `after_current_batch`: other workers load the batches that it has not begun.
   void drains(worker_ref who, bool after_current_batch);
   /// The worker has loaded one of its batches.
   void finished_a_batch(worker_ref who);
-  /// The worker is dead or written off.
+  /// The worker is dead or will not be used again.
   void gone(worker_ref who);
 
   /// The workers to stop now; each is returned once. `leases_of`: the number of leases that a worker holds.

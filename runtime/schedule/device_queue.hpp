@@ -1,6 +1,6 @@
 // The jobs of a pool between the end of their function and the device's answer: which results the GPU owner
 // must upload, and what happens to them when the owner dies (rule J22). Pure: no thread, no I/O, no time.
-// Driven by actors/jobs/device_jobs. The job book knows nothing of this: for it these jobs have ended.
+// Driven by actors/jobs/device_jobs. The job book knows nothing of this: it sees these jobs as ended.
 //
 //            take_orders()              answered()
 //   waiting --------------> ordered ------------------> gone: answered
@@ -26,11 +26,11 @@
 namespace penstock::schedule {
 
 enum class device_end : std::uint8_t {
-  answered,   ///< the device's answer says how
+  answered,   ///< the device's answer says how it ended
   poisoned,   ///< two owners died of it; see `causes`
   lost,       ///< not idempotent, and its owner died: the owner may have started it
-  no_device,  ///< there is no device any more: see failure()
-  cancelled,  ///< before it was ordered, or its answer was no longer wanted
+  no_device,  ///< there is no longer a device: see failure()
+  cancelled,  ///< cancelled before it was ordered, or its answer was no longer wanted
 };
 
 struct device_departure {
@@ -65,7 +65,7 @@ class device_queue {
   [[nodiscard]] std::vector<device_order> take_orders(std::uint64_t room = ~std::uint64_t{0},
                                                       std::uint64_t first = 0);
 
-  /// Empty: the answer is late.
+  /// Empty if the answer is late.
   [[nodiscard]] std::optional<device_departure> answered(std::uint64_t upload);
   /// gone: removed at once, because it had not been ordered. unwanted: already ordered, so it departs later.
   /// unknown: it was never added, has departed, or was cancelled before.
@@ -75,7 +75,7 @@ class device_queue {
   /// `era` is later than the current one.
   [[nodiscard]] std::vector<device_departure> owner_lost(std::uint64_t era,
                                                          const std::optional<device_blame>& blamed);
-  /// There will be no owner any more: every job departs. Add nothing from now on.
+  /// There will be no other owner, so every job departs. Add no job from now on.
   [[nodiscard]] std::vector<device_departure> failed(const std::string& why);
   [[nodiscard]] const std::optional<std::string>& failure() const noexcept { return failure_; }
 

@@ -14,9 +14,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "digests hash the bytes in memory as they are");
 
-// Names of the XXH3 specification; sizes in 8-byte words.
-constexpr std::size_t stripe = 8;   // consumed at a time
-constexpr std::size_t secret = 24;  // of the default secret, 192 bytes
+// Names from the XXH3 specification; sizes in 8-byte words.
+constexpr std::size_t stripe = 8;   // words consumed at a time
+constexpr std::size_t secret = 24;  // words of the default secret, which has 192 bytes
 // up to this size XXH3 uses another algorithm, on the whole input
 constexpr std::size_t short_input = 240 / 8;
 constexpr std::uint64_t stripes_a_block = secret - stripe;

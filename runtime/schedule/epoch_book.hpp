@@ -30,7 +30,7 @@ struct stream_identity {
   std::uint32_t world_size = 1;
   bool shuffle = true;
   bool drop_last = false;
-  std::string fingerprint;  ///< of the dataset; empty: not known yet when the state was taken
+  std::string fingerprint;  ///< fingerprint of the dataset; empty: not known yet when the state was taken
   /// The other settings that determine the bytes of a batch, one "key=value" per line in a fixed order. Empty
   /// in states of version 1.
   std::string settings{};
@@ -60,7 +60,7 @@ struct stream_state {
   std::uint64_t early = 0;       ///< which later batches are delivered: delivery_front::early
   /// of the early batches, in the order of the plan; empty without digests
   std::vector<std::uint64_t> early_digests;
-  std::uint64_t delivered = 0;  // of the open epoch, early batches included
+  std::uint64_t delivered = 0;  // samples of the open epoch, early batches included
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
   digest_chain digests;
@@ -111,10 +111,10 @@ class epoch_book {
 
   /// Continues from a saved state.
   void resume(const stream_state& state);
-  /// Starts a new account at this position, which may be one already passed. The account of the open epoch
-  /// stays in the list, as incomplete.
+  /// Starts a new account at this position, even if it was passed before.
+  /// The account of the open epoch stays in the list, as incomplete.
   void begin_at(stream_position position);
-  /// The same stream without an entered epoch. Call before begin_at() with a position before that epoch.
+  /// Makes this the same stream without an entered epoch. Call before begin_at() with a position before that epoch.
   void reshape(const stream_shape& shape);
 
   /// Call in the order of delivery. Returns the updated account of the batch's epoch.
@@ -125,7 +125,8 @@ class epoch_book {
   [[nodiscard]] std::vector<epoch_account> epochs() const;
   /// The first batch that has not been delivered.
   [[nodiscard]] stream_position next() const noexcept { return front_.head(); }
-  /// O(1) in epochs and batches. Does not fill in the quarantined samples: the caller knows them.
+  /// Takes the same time for any number of epochs and batches. Does not fill in the quarantined samples, which the
+  /// caller knows.
   [[nodiscard]] stream_state state() const;
 
  private:
@@ -139,7 +140,7 @@ class epoch_book {
   std::vector<epoch_account> accounts_;
   bool open_ = false;                 // the next batch belongs to the last account
   digest_chain digests_;              // of the open account
-  std::optional<steady_time> begun_;  // when this process's first batch of it was requested
+  std::optional<steady_time> begun_;  // when the first batch of it by this process was requested
   steady_time last_taken_;            // the previous delivery; at first, the request for the stream
   delivery_front front_;
   std::map<stream_position, std::uint64_t> early_digests_;

@@ -26,19 +26,19 @@ class failure_limit {
   /// samples counts as one. Returns how many of its kind there are, with this one.
   std::uint64_t note(const std::string& name, const std::string& reason);
 
-  /// Call after each delivery. Returns why the run must fail (errc::dataset), with the most frequent reason;
-  /// else empty.
+  /// Call after each delivery. Returns why the run must fail (errc::dataset),
+  /// with the most frequent reason. Empty if it need not fail.
   [[nodiscard]] std::optional<failure> check(const epoch_account& open) const;
 
  private:
   double max_fraction_;
-  std::uint64_t noted_ = 0;  // more than were delivered: workers are ahead
+  std::uint64_t noted_ = 0;  // may exceed the delivered ones, because workers are ahead
   struct counted_reason {
     std::string first;  // the text of the first one
     std::uint64_t times = 0;
   };
   std::map<std::string, counted_reason> reasons_;  // by kind
-  std::uint64_t others_ = 0;                       // of further kinds
+  std::uint64_t others_ = 0;                       // failures of further kinds
 };
 
 }  // namespace penstock::schedule

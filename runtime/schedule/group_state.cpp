@@ -17,7 +17,7 @@ std::string whose(const stream_state& s) {
   return s.identity.of_group ? std::string("a resumed run") : fmt::format("rank {}", s.identity.rank);
 }
 
-/// Compares them as if they were of one rank: any remaining difference means different streams.
+/// Compares the states as if they were of one rank. Any remaining difference means different streams.
 result<void> check_one_stream(const stream_state& a, const stream_state& b) {
   stream_identity as_a = b.identity;
   as_a.rank = a.identity.rank;

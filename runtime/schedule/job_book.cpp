@@ -19,7 +19,7 @@ bool is_over(state s) {
   return s == state::finished || s == state::failed || s == state::too_large;
 }
 
-/// Neither finished nor revoked.
+/// Whether the row is neither finished nor revoked.
 bool is_open(state s) {
   return s == state::waiting || s == state::begun || s == state::unreadable;
 }
@@ -29,7 +29,7 @@ job_end end_of(state s) {
   return s == state::too_large ? job_end::too_large : job_end::result;
 }
 
-/// Whether `now` is a possible successor of `known`.
+/// Whether a row that was `known` can have become `now`.
 bool follows(state known, state now) {
   switch (known) {
     case state::waiting: return now == state::waiting || now == state::begun || is_over(now);
@@ -308,8 +308,8 @@ void job_book::worker_drains(worker_ref who, bool after_current_batch) {
   if (after_current_batch) revoke_unbegun(who, *w);
 }
 
-/// The row that the worker had started. If no row reads as started but the next one is unreadable, that row:
-/// a job that overwrites the table and then dies must still be blamed.
+/// The row that the worker had started. If no row reads as started and the next one is unreadable,
+/// returns that one: a job that overwrites the table and then dies must still be blamed.
 std::optional<job_book::row_place> job_book::row_at_work(const worker& w, worker_ref who,
                                                          const std::vector<lease_reading>& last) const {
   std::optional<row_place> overwritten;
@@ -371,15 +371,15 @@ std::optional<job_blame> job_book::worker_died(worker_ref who, const std::vector
   return blame;
 }
 
-/// Decides what happens to a job whose worker is dead: retried, blamed, or failed.
+/// Decides what happens to a job whose worker is dead: it is retried, blamed, or failed.
 void job_book::lose_row(const row& lost, bool at_work, const last_words& words) {
   job_entry& e = *lost.job;
   const bool begun = at_work || lost.at == row_state::begun;
   if (begun && lost.at != row_state::begun) ++e.runs;
   if (e.ending) return settle(e, {.how = job_end::cancelled});
   const bool blamed = at_work && words.how != job_death::unrelated;
-  // Being late proves nothing alone: all processes may have been suspended. Nor does the kill: the next job may have begun before
-  // it.
+  // That the job was late proves nothing, because all processes may have been suspended.
+  // The kill proves nothing either, because the next job may have begun before it.
   const nanoseconds limit = e.request.limit;
   const bool is_late = limit.count() > 0 && words.now - lost.begun >= limit;
   if (blamed && words.how == job_death::of_its_limit && lost.at == row_state::begun && is_late)

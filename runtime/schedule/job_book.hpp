@@ -10,9 +10,9 @@
 //      +-----------------+----------------------------+------------------------------> settled
 //
 // Every submitted job is settled exactly once. A lease is a slot with several small jobs (a bundle with at
-// most `bundle_goal` of expected work) or with one job of any size; its rows run in order. The book learns
-// which rows have started and finished from the slot's table, which is read on each report of the worker and
-// once more after its death.
+// most `bundle_goal` of expected work) or with one job of any size; its rows run in
+// order. The book learns from the slot's table which rows have started and finished.
+// The table is read on each report of the worker and once more after its death.
 //
 // Rules J1-J14 and J17. Suspicion, probations and poisoning work as for samples (suspicion.hpp): after the
 // second death a job runs alone in the sacrificial worker; the third death poisons it.
@@ -67,13 +67,13 @@ struct job_book_settings {
   /// How long a suspect waits for a worker other than the one that it killed.
   nanoseconds suspect_patience{100'000'000};
   std::uint64_t slot_bytes = 0;
-  std::uint64_t row_bytes = 0;  ///< of each row of the slot's table, and of its header
+  std::uint64_t row_bytes = 0;  ///< bytes of each row of the slot's table, and of its header
   std::uint64_t head_bytes = 0;
-  /// How long a job waits for its preferred worker while that worker takes no work. A replaced worker is back
-  /// sooner, unless its program starts slowly.
+  /// How long a job waits for its preferred worker while that worker takes no
+  /// work. A replacement is ready sooner, unless its program starts slowly.
   nanoseconds place_patience{10'000'000'000};
-  /// How long it waits if that worker has never been ready: when many start at once from a slow file system,
-  /// each takes longer.
+  /// How long the job waits if that worker has never been ready. When many
+  /// workers start at once from a slow file system, each takes longer.
   nanoseconds first_place_patience{120'000'000'000};
 };
 
@@ -83,8 +83,8 @@ struct job_request {
   /// Bytes taken in the slot, rounded up. For an argument in a memfd: the whole slot, so that it is not
   /// bundled.
   std::uint64_t argument_bytes = 0;
-  nanoseconds limit{0};     ///< for one run; 0: none
-  bool idempotent = true;   ///< false: never begun twice
+  nanoseconds limit{0};     ///< for one attempt; 0: none
+  bool idempotent = true;   ///< false: the job is never begun twice
   bool fresh = false;       ///< only in a process that has run nothing else
   bool holds_slot = false;  ///< its result, of any size, stays in the slot: result_gone() must follow
   bool urgent = false;      ///< starts before other jobs, however much memory results take
@@ -157,8 +157,8 @@ struct refresh_worker {
 
 /// The worker needs a slot, and only results have occupied this one for `room_patience`: copy them out,
 /// and call result_gone() for each. Emitted once per lease; if no result could be moved, the next
-/// advance() names another slot. The delay avoids most copies: callers usually free a result within
-/// microseconds.
+/// advance() names another slot. The delay avoids most copies,
+/// because callers usually free a result within microseconds.
 struct empty_slot {
   lease_ref lease;
 };
@@ -177,10 +177,10 @@ struct row_reading {
     failed,
     too_large,
     revoked,
-    unreadable,  ///< the worker has overwritten it: it may have started
+    unreadable,  ///< the worker has overwritten it, so the job may have started
   };
   state at = state::waiting;
-  /// For a finished row: its result is in the slot and may be read there.
+  /// For a finished row: whether its result is in the slot and may be read there.
   bool keeps_slot = false;
   steady_time begun{};
   nanoseconds busy{0};
@@ -204,8 +204,8 @@ enum class cancelled : std::uint8_t {
 
 /// What a death says about the job that the worker ran.
 enum class job_death : std::uint8_t {
-  unrelated,      ///< nothing (an operator, a drain)
-  of_the_job,     ///< it may have caused it
+  unrelated,      ///< nothing about the job (an operator, a drain)
+  of_the_job,     ///< the job may have caused it
   of_its_limit,   ///< the worker was killed because the job exceeded its limit
 };
 
@@ -236,7 +236,7 @@ class job_book {
   /// wait, and at next_look().
   [[nodiscard]] std::vector<job_command> advance(steady_time now);
   /// When `room_patience` expires for a needed slot, or `suspect_patience` for a suspect that an idle worker
-  /// avoids, as of the last advance(). Empty: there is nothing to wait for.
+  /// avoids, as of the last advance(). Empty if there is nothing to wait for.
   [[nodiscard]] std::optional<steady_time> next_look() const noexcept { return next_look_; }
 
   // Jobs.
@@ -257,7 +257,7 @@ class job_book {
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
 
   void worker_joined(worker_ref who, std::uint32_t slots, bool sacrificial = false);
-  /// No new leases. `after_current_batch`: rows that have not started are revoked.
+  /// The worker gets no new leases. `after_current_batch`: rows that have not started are revoked.
   void worker_drains(worker_ref who, bool after_current_batch = false);
   /// A worker reports that it is done with the first `first + rows.size()` rows of a lease, as read from the
   /// slot's table. A report covers several rows; rows that were reported before are ignored. `impossible`: the
@@ -283,8 +283,8 @@ class job_book {
   void result_gone(const lease_ref& lease);
 
   void set_paused(bool paused) { paused_ = paused; }
-  /// `before`: the bytes that callers keep of results of jobs before the given one. Without this call,
-  /// results are unlimited.
+  /// `before`: the bytes of results of jobs before the given one
+  /// that callers keep. Until this is called, results are unlimited.
   void set_results_before(std::function<std::uint64_t(job_id)> before) { memory_.before = std::move(before); }
   /// For the next advance(): the bytes of results that callers keep, their limit, and the limit if there were
   /// no arguments.
@@ -327,7 +327,7 @@ class job_book {
     bool leased_before = false;
     bool blamed = false;      // for at least one death
     bool ending = false;      // its worker is being killed to end it
-    std::uint32_t avoid = 0;  // the worker that died of it last, if any
+    std::uint32_t avoid = 0;  // the worker that it killed last, if any
     steady_time blamed_at{};
     std::uint32_t runs = 0;
     // While it is leased:
@@ -373,7 +373,7 @@ class job_book {
   };
 
   struct row {
-    job_entry* job = nullptr;  // none: it is settled, or waits again
+    job_entry* job = nullptr;  // null: it is settled, or waits again
     row_state at = row_state::waiting;
     bool asked = false;  // a revoke_row was emitted
     nanoseconds expected{0};
@@ -399,7 +399,7 @@ class job_book {
     bool ending = false;         // an end_worker was emitted
     bool ending_at_once = false;
     bool refreshing = false;  // a refresh_worker was emitted; cleared when a new process joins
-    bool reserved = false;    // gets no leases, so that it can be replaced for a fresh job
+    bool reserved = false;    // gets no leases, so that it can be replaced by a fresh process
     steady_time died{};       // while `refreshing` and dead
   };
   using table = slot_table<lease_rows, workload>;
@@ -415,11 +415,11 @@ class job_book {
     std::uint64_t room = 0;
     std::uint64_t most = 0;
     std::uint64_t settling = 0;  // results in the outbox
-    std::uint64_t reserved = 0;  // expected results of open rows
-    std::uint64_t lacking = 0;   // the smallest lack of any job in this round; 0: none lacked memory
+    std::uint64_t reserved = 0;  // expected size of the results of open rows
+    std::uint64_t lacking = 0;   // the least memory that any job lacked in this round; 0: none lacked memory
     std::function<std::uint64_t(job_id)> before{};
   };
-  struct scratch {                        // kept for its memory
+  struct scratch {                        // kept to reuse its memory
     std::vector<job_entry*> bundle{};     // used by give()
     std::vector<std::uint32_t> takers{};  // used by lease_ordinary()
     std::vector<std::uint32_t> donors{};  // used by move_work()
@@ -459,7 +459,7 @@ class job_book {
   [[nodiscard]] bool wants_more(const worker& w) const;
   [[nodiscard]] bool something_for(std::uint32_t index, const worker& w, steady_time now);
   [[nodiscard]] nanoseconds expected_of(const job_entry& e) const;
-  // job_memory.cpp: whether memory has room for its result.
+  // job_memory.cpp: whether memory has room for a job's result.
   [[nodiscard]] bool may_begin(const job_entry& e);
   [[nodiscard]] std::uint64_t result_of(const job_entry& e) const;
   [[nodiscard]] std::uint64_t results_before(job_id job) const;

@@ -1,5 +1,5 @@
-// Limits on the jobs of a pool: how many wait ([jobs] queue), and the bytes of arguments and results ([jobs]
-// memory). Decides whether a job may be submitted, how much room results have (the job book starts jobs
+// Limits on the jobs of a pool: how many may wait ([jobs] queue), and how many bytes arguments and results may take
+// ([jobs] memory). Decides whether a job may be submitted, how much room results have (the job book starts jobs
 // accordingly), and whether a caller waits for itself. Pure: no thread, no clock. Driven by
 // actors/jobs/admission, under its lock.
 //
@@ -49,7 +49,7 @@ class job_bounds {
     result_held(job_id whose, std::uint64_t how_many) : job(whose), bytes(how_many) {}
     job_id job;
     std::uint64_t bytes;
-    /// The thread that holds it, or whose callback will get it; 0: not taken yet.
+    /// The thread that holds the result, or whose callback will get it; 0: not taken yet.
     std::atomic<thread_number> owner{0};
   };
   using holding = std::list<result_held>::iterator;
@@ -67,8 +67,8 @@ class job_bounds {
   void begun(std::uint64_t jobs);
   /// A job has ended and its argument is freed.
   void ended(std::uint64_t bytes);
-  /// A caller starts or stops waiting to submit a job. `given_up`: it has stopped without submitting, but may
-  /// be back at once, like a caller that waits in slices.
+  /// A caller starts or stops waiting to submit a job. `given_up`: it has stopped without
+  /// submitting, but may call again at once, like a caller that waits in several short steps.
   void asks();
   void asked(std::optional<steady_time> given_up = std::nullopt);
   /// Whether a caller waits.
@@ -87,7 +87,7 @@ class job_bounds {
 
   /// After each decision of the job book: how many jobs run, and the first job that lacks memory to start.
   void decided(std::uint64_t running, std::optional<job_id> held_back);
-  /// No job runs, and none can start or be submitted until callers free results.
+  /// Whether no job runs, and none can start or be submitted until callers free results.
   [[nodiscard]] bool callers_hold_everything(steady_time now) const noexcept;
   /// Call at least every `look_every` while any caller waits. Time without such calls does not count: the process may have been
   /// suspended.

@@ -37,7 +37,7 @@ std::vector<job_command> job_book::advance(steady_time now) {
   next_look_.reset();
   memory_.lacking = 0;
   if (paused_) {
-    for (auto& [index, group] : placed_) group.absent_since.reset();  // workers come and go unnoticed
+    for (auto& [index, group] : placed_) group.absent_since.reset();  // the book is not told when workers come and go
   }
   if (!paused_ && !jobs_.empty()) {
     loaders_ = 0;
@@ -55,12 +55,12 @@ std::vector<job_command> job_book::advance(steady_time now) {
   return std::exchange(outbox_, {});
 }
 
-/// Whether it may get leases.
+/// Whether the worker may get leases.
 bool job_book::works(const worker& w) const {
   return w.takes_leases() && !w.more.ending && !w.more.refreshing;
 }
 
-/// For idle workers that may run a waiting job later.
+/// Sets when to look again, for idle workers that may run a waiting job later.
 void job_book::look_when_patience_ends(steady_time now) {
   if (suspected_.empty() && fresh_.empty()) return;
   for (const auto& [index, w] : workers_.all()) {
@@ -141,7 +141,7 @@ void job_book::lease_probations() {
   }
 }
 
-/// Idle workers first; then busy ones, because there may never be an idle one.
+/// Serve idle workers first, then busy ones, because there may never be an idle one.
 void job_book::lease_suspects(steady_time now) {
   for (const bool ahead : {false, true}) {
     for (auto& [index, w] : workers_.all()) {
@@ -176,7 +176,7 @@ void job_book::lease_ordinary() {
   }
 }
 
-/// At most `share` jobs. The first of them may start.
+/// Bundles at most `share` jobs. The first of them must be allowed to start.
 void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
   const std::uint64_t rows_max = std::min<std::uint64_t>(share, settings_.rows_max);
   const std::uint64_t arguments_max = arguments_share(settings_.slot_bytes);
@@ -190,7 +190,7 @@ void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
     work += expected_of(e);
     const bool table_fits =
         settings_.head_bytes + settings_.row_bytes * (scratch_.bundle.size() + 1) <= settings_.slot_bytes / 4;
-    // A job that holds its slot needs its result to fit there: it gets the slot for itself.
+    // A job that holds its slot needs its result to fit there, so it gets the slot for itself.
     const bool fits =
         table_fits && arguments <= arguments_max && work <= settings_.bundle_goal && !e.request.holds_slot;
     if (!scratch_.bundle.empty() && (!fits || !may_begin(e))) break;
@@ -340,8 +340,8 @@ void job_book::move_work(steady_time now) {
   }
 }
 
-/// Revokes the later half of the rows that `donor` has not started. Its first open row counts as started,
-/// even if no reading says so yet.
+/// Revokes the later half of the rows that `donor` has not started. The
+/// donor's first open row counts as started, even if no reading says so yet.
 job_book::takeover job_book::revoke_half_for(std::uint32_t idle, std::uint32_t donor, steady_time now) {
   worker& from = workers_.at(donor);
   worker& to = workers_.at(idle);

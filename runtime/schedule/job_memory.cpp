@@ -26,7 +26,7 @@ void job_book::learn(function_entry& f, const row_reading& now) {
   f.result_bytes = largest - (largest - bytes + forgotten - 1) / forgotten;
 }
 
-/// A guess until the first result.
+/// Guess until there is a first result.
 std::uint64_t job_book::result_of(const job_entry& e) const {
   if (e.request.holds_slot) return 0;
   return e.function->result_bytes.value_or(std::min(first_guess, memory_.room / 8));

@@ -16,9 +16,9 @@ class late_batches {
  public:
   void leased(stream_position position, steady_time now) { begun_[position] = now; }
   void loaded(stream_position position, steady_time now);
-  /// `head`: the batch that the stream needs next, while a worker has it. Call regularly, since the wait counts from the first
-  /// call in which a batch is the next one. The limit is twice the 99th percentile of the times from lease to arrival, and never
-  /// less than `limit_min`; nothing is late before `peers_min` batches.
+  /// `head`: the batch that the stream needs next, while a worker has it. Call regularly, because the wait counts
+  /// from the first call in which a batch is the next one. The limit is twice the 99th percentile of the times from
+  /// lease to arrival, and never less than `limit_min`; nothing is late before `peers_min` batches.
   [[nodiscard]] bool is_late(stream_position head, steady_time now);
   /// When to ask again.
   [[nodiscard]] nanoseconds pause() const noexcept;

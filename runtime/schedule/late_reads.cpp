@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr unsigned steps = 8;  // buckets of an octave
+constexpr unsigned steps = 8;  // buckets per octave
 constexpr std::uint64_t fades_at = 1U << 15U;
 
 std::size_t bucket_of(std::uint32_t microseconds) noexcept {

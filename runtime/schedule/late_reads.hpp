@@ -18,7 +18,7 @@ struct read_under_way {
   steady_time since{};
 };
 
-/// 1 KiB, however many samples. Not thread-safe.
+/// Takes 1 KiB for any number of samples. Not thread-safe.
 class late_reads {
  public:
   /// How long samples took.
@@ -30,7 +30,7 @@ class late_reads {
   [[nodiscard]] std::set<std::uint32_t> late(std::span<const read_under_way> now_read, steady_time now) const;
   /// When to look again.
   [[nodiscard]] nanoseconds pause() const noexcept;
-  /// At most this share of the counted samples took longer than the result, which is at most an eighth too large.
+  /// The time that at most this share of the counted samples exceeded. The result is at most an eighth too large.
   [[nodiscard]] nanoseconds longer_than_all_but(double share) const noexcept;
 
   static constexpr std::uint64_t peers_min = 128;

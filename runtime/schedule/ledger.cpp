@@ -126,7 +126,7 @@ bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const bat
   const auto died_of_it = [&](std::uint32_t i) { return std::ranges::find(b.avoid, i) != b.avoid.end(); };
   if (!can_load(worker)) return false;
   if (!died_of_it(index)) return true;
-  // A worker that died of it may retry it only when every other worker has died of it too.
+  // A worker that died of the sample may retry it only when every other worker has died of it, too.
   return std::ranges::none_of(
       workers_.all(), [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
 }
@@ -159,8 +159,8 @@ void ledger::make_room_for_head() {
   if (discard_behind(head, may_load)) try_lease(head, urgency::stream_waits);
 }
 
-/// Frees the slot of the latest batch after `head` that one of these workers holds. False if an upload will free
-/// one anyway, or if there is none.
+/// Frees the slot of the latest batch after `head` that one of these workers holds.
+/// Returns false if an upload will free a slot anyway, or if there is no such batch.
 template <class MayLoad>
 bool ledger::discard_behind(stream_position head, MayLoad may_load) {
   std::optional<stream_position> highest;
@@ -186,7 +186,7 @@ void ledger::upload_loaded() {
   }
 }
 
-/// A relaxed order stays within the epoch: an epoch's batches are all delivered before the next one's.
+/// A relaxed order stays within the epoch: all batches of an epoch are delivered before those of the next.
 bool ledger::may_be_next(stream_position position) const {
   if (position == next_upload_) return true;
   return position - next_upload_ <= settings_.window &&
@@ -593,7 +593,7 @@ void ledger::forget_acknowledged() {
 void ledger::owner_died() {
   for (auto& [number, entry] : uploads_) {
     if (!entry.released && entry.wanted) {
-      // The slot was not leased again, so it still holds the batch.
+      // The slot has not been leased again, so it still holds the batch.
       at(entry.position).state = batch_state::loaded;
       workers_.at(entry.worker).slots[entry.slot].use.uploading = false;
     } else if (!entry.released) {
@@ -630,7 +630,7 @@ void ledger::seek(stream_range range) {
       if (s.at == stage::held && !s.use.uploading) {
         free_slot(index, i);
       } else {
-        s.use.position.reset();  // a lease or copy in progress runs to its end; its result is dropped
+        s.use.position.reset();  // a lease or copy in progress is completed, but its result is dropped
       }
     }
   }

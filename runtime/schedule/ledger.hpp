@@ -84,11 +84,11 @@ struct ledger_settings {
   /// A batch may be uploaded at most this many places ahead of the first one that has not been (rule S38); 0:
   /// strict order. At most delivery_front::window_max.
   std::uint32_t window = 0;
-  /// Leases of new batches that a worker may always hold. More where storage is slow to answer: a worker starts to read
-  /// a batch when it gets the lease.
+  /// The number of leases of new batches that a worker may always hold. Set it higher for storage
+  /// that is slow to answer, because a worker starts to read a batch when it gets the lease.
   std::uint32_t leases_ahead = 2;
-  /// Workers whose batches take this long hold one lease of a new batch at a time. The default is many times what a
-  /// report and the next lease take on a busy machine. nanoseconds::max(): no limit.
+  /// Workers whose batches take this long hold one lease of a new batch at a time. The default is many
+  /// times as long as a report and the next lease take on a busy machine. nanoseconds::max(): no limit.
   nanoseconds slow_batch = std::chrono::milliseconds(50);
   /// Slots of each worker reserved for hedges, and for the stream's first batch if it lost its lease.
   std::uint32_t spare_slots = 0;
@@ -111,7 +111,7 @@ struct load_command {
   bool hedge = false;  ///< another worker, which is late, has the batch too
 };
 
-/// Sent to the lease's holder: it need not finish, because another worker has.
+/// Sent to the lease's holder: it need not finish the lease, because another worker has loaded the batch.
 struct drop_command {
   lease_ref lease;
 };
@@ -119,11 +119,11 @@ struct drop_command {
 /// Sent to the GPU owner: copy this slot to the device. Emitted in the order in which batches are delivered:
 /// by position, unless ledger_settings::window allows a different order.
 struct upload_command {
-  std::uint64_t upload = 0;  ///< names this upload in slot_released and acknowledged; never reused
+  std::uint64_t upload = 0;  ///< identifies this upload in slot_released and acknowledged; never reused
   stream_position position = 0;
   std::uint32_t worker = 0;  ///< whose partition
   std::uint32_t slot = 0;
-  std::vector<std::uint64_t> samples;  ///< of the rows, in order
+  std::vector<std::uint64_t> samples;  ///< sample indices of the rows, in order
 };
 
 /// Only for reports and logs, like sample_quarantined (suspicion.hpp).
@@ -133,7 +133,7 @@ struct sample_failed {
   std::string reason;
 };
 struct batch_discarded {
-  stream_position position = 0;  ///< will be loaded again: an earlier batch needed its slot
+  stream_position position = 0;  ///< will be loaded again, because an earlier batch needed its slot
 };
 
 /// A batch that was leased to a dead worker has been loaded by another one.
@@ -159,7 +159,7 @@ struct row_failure {
 /// A worker's report on a lease.
 struct load_report {
   lease_ref lease;
-  std::uint32_t rows = 0;  ///< loaded samples, moved together at the beginning of the slot
+  std::uint32_t rows = 0;  ///< number of loaded samples, which are contiguous at the beginning of the slot
   std::vector<row_failure> failures;
   nanoseconds busy{0};  ///< how long the worker says that the batch took
 };
@@ -177,7 +177,7 @@ struct blame {
   std::uint64_t sample = 0;
   std::uint32_t attempt = 1;
   bool alone = false;     ///< it ran in the sacrificial worker: this death quarantines it
-  bool repeated = false;  ///< not counted: two workers had the batch, and the other one's death counts
+  bool repeated = false;  ///< not counted, because two workers had the batch and the other one's death counts
 };
 
 /// The counts of one batch, returned when it is acknowledged.
@@ -200,7 +200,7 @@ class ledger {
   [[nodiscard]] std::vector<command> advance();
 
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
-  /// `host`: the loader host that runs it; none: this machine.
+  /// `host`: the loader host that runs the worker; empty: this machine.
   void worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind = worker_kind::loader, std::optional<std::uint64_t> host = {});
   /// Call when the process is reaped, or when it survives SIGKILL. Other workers get its leases, and the next
   /// incarnation its slots; the next one must not join before this one is reaped. Returns the sample blamed
@@ -210,7 +210,7 @@ class ledger {
   /// Until place_complete(), the others are not leased, and its batches are not uploaded.
   void place_grows(std::uint32_t worker, std::uint32_t slots);
   void place_complete(std::uint32_t worker);
-  /// No new leases for this worker; it finishes those that it holds.
+  /// Gives no new leases to this worker, which finishes those that it holds.
   void worker_drains(worker_ref who);
 
   /// A worker finished a lease.
@@ -228,14 +228,14 @@ class ledger {
   /// The stream has waited too long for that batch: an idle worker loads it too, within the limits of hedge().
   void hedge_head();
 
-  // The device. Unknown upload numbers come from a dead owner: dropped and counted.
+  // The device. Unknown upload numbers come from a dead owner, and are dropped and counted.
 
   /// Its bytes are on the device: the slot may be leased again.
   void slot_released(std::uint64_t upload);
   /// The consumer has the batch. Empty if the upload number is unknown.
   std::optional<delivery> acknowledged(std::uint64_t upload);
-  /// Every unacknowledged batch will be uploaded again; a batch whose slot was reused is loaded again
-  /// first.
+  /// Every unacknowledged batch will be uploaded again. A
+  /// batch whose slot was reused is loaded again first.
   void owner_died();
   /// Call directly after owner_died(): this batch kills owners. It is delivered with 0 rows, and its samples
   /// count as failed with this reason, regardless of on_bad_sample. Returns the samples. They fail in this
@@ -243,14 +243,14 @@ class ledger {
   /// depend on when the owners died, or on whether a resumed run knows that they died.
   std::vector<std::uint64_t> leave_out(stream_position position, const std::string& reason);
 
-  /// No new leases until resumed.
+  /// Gives no new leases until resumed.
   void set_paused(bool paused) { paused_ = paused; }
-  /// Continues at another position: drops everything prepared and not delivered. Leases and copies in
-  /// progress run to their end; their results are ignored.
+  /// Continues at another position: drops everything prepared and not delivered.
+  /// Leases and copies in progress are completed, but their results are ignored.
   void seek(stream_range range);
-  /// A sample known to kill workers from an earlier run.
+  /// A sample is known from an earlier run to kill workers.
   void quarantine_known(std::uint64_t sample) { suspicion_.quarantine_known(sample); }
-  /// An operator releases a quarantined sample: drops its deaths, so it may be loaded again.
+  /// An operator releases a quarantined sample. Drops its deaths, so that it may be loaded again.
   void release_from_quarantine(std::uint64_t sample) { suspicion_.release(sample); }
   /// The sacrificial worker cannot be started: samples that wait for it are quarantined, and the stream
   /// continues.
@@ -262,7 +262,7 @@ class ledger {
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   /// Leases that the worker has not reported on yet.
   [[nodiscard]] std::uint32_t leases_of(std::uint32_t worker) const noexcept;
-  /// Of these, leases of batches that another worker held when it died.
+  /// How many of these are leases of batches that another worker held when it died.
   [[nodiscard]] std::uint32_t lost_before(std::uint32_t worker) const;
   /// The batch of a lease; empty if its result will be ignored.
   [[nodiscard]] std::optional<stream_position> position_of(const lease_ref& lease) const;
@@ -285,7 +285,7 @@ class ledger {
 
   struct batch {
     batch_state state = batch_state::waiting;
-    std::vector<planned_sample> samples;  // of the lease; survivors once loaded
+    std::vector<planned_sample> samples;  // samples of the lease; once loaded, those that did not fail
     std::uint32_t lost_to_failure = 0;
     std::uint32_t lost_to_quarantine = 0;
     std::uint32_t replaced = 0;
@@ -293,7 +293,7 @@ class ledger {
     std::uint32_t slot = 0;
     std::vector<std::uint32_t> avoid;  // workers that died of samples in it
     bool lost = false;                 // a worker died while it held this batch
-    // Only while it is leased: its second lease, and the sample that one of the two workers died of.
+    // Only while the batch is leased: its second lease, and the sample that killed one of the two workers.
     std::optional<place> second;
     std::optional<std::uint64_t> died_of;
   };
@@ -372,12 +372,12 @@ class ledger {
   ledger_settings settings_;
   const batch_source& source_;
   stream_range range_;
-  stream_position base_ = 0;         // position of window_[0]: the first that is not acknowledged
+  stream_position base_ = 0;         // position of window_[0], the first batch that is not acknowledged
   stream_position next_upload_ = 0;  // every earlier one is uploading, on the device or gone
   std::deque<batch> window_;
   std::set<stream_position> waiting_;  // positions in the window that are not leased
   table workers_;
-  std::map<std::uint32_t, std::uint32_t> growing_;  // places without all their memory: how many slots have theirs
+  std::map<std::uint32_t, std::uint32_t> growing_;  // for places without all their memory: how many slots have it
   std::map<std::uint64_t, upload_entry> uploads_;  // not released, or not acknowledged
   suspicion suspicion_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> failed_;  // epoch, sample; of epochs that are not over

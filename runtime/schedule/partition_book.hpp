@@ -25,7 +25,7 @@ namespace penstock::schedule {
 /// What a worker of a stream serves.
 struct served_dataset {
   dataset_description dataset{};
-  std::string own_fingerprint{};  ///< the string that its author chose; `dataset` has a hash of everything
+  std::string own_fingerprint{};  ///< the string that the dataset's author chose; `dataset` is a hash of everything
   bool operator==(const served_dataset&) const = default;
 };
 /// What a worker of a pool serves, by name, in any order.
@@ -37,7 +37,7 @@ using served = std::variant<served_dataset, served_functions>;
 
 // ---- commands ---------------------------------------------------------------------------------------------
 
-/// The run works with this from now on.
+/// The run uses this description from now on.
 struct adopt_served {
   served what;  ///< functions are sorted
 };
@@ -64,7 +64,7 @@ class partition_book {
   /// `expected`: what the session itself has found in the dataset, if it can read it.
   explicit partition_book(work_kind work, std::optional<dataset_description> expected = std::nullopt);
 
-  /// A worker has said what it serves; a failure if its message is invalid.
+  /// A worker has described what it serves. A failure if its message is invalid.
   [[nodiscard]] std::vector<partition_command> described(worker_ref who, result<served> said);
   /// One of these commands could not be carried out; replaces those after it.
   [[nodiscard]] std::vector<partition_command> failed(worker_ref who, failure why);
@@ -79,7 +79,7 @@ class partition_book {
   bool failed_ = false;
 };
 
-/// Carries out what the book decides. `carry_out`: takes any command, and returns result<void>.
+/// Carries out the book's commands. `carry_out`: takes any command, and returns result<void>.
 template <class CarryOut>
 void welcome(partition_book& book, worker_ref who, result<served> said, CarryOut&& carry_out) {
   for (const partition_command& next : book.described(who, std::move(said))) {

@@ -28,8 +28,8 @@ enum class worker_kind : std::uint8_t { loader, sacrificial };
 /// How the table classifies a worker's message.
 enum class arrival : std::uint8_t {
   accepted,
-  late,       ///< from an earlier incarnation, or about a lease that is over: dropped and counted
-  impossible  ///< a protocol violation by a living worker: dropped and counted; the caller fences the worker
+  late,       ///< from an earlier incarnation, or about a lease that is over; dropped and counted
+  impossible  ///< a protocol violation by a living worker; dropped and counted, and the caller fences the worker
 };
 
 /// The state of the lease that a message names.
@@ -53,7 +53,7 @@ class slot_table {
   struct slot {
     stage at = stage::free;
     std::uint32_t generation = 0;
-    std::uint32_t given = 0;  ///< leases of it to the current incarnation; saturates at generation_mask
+    std::uint32_t given = 0;  ///< leases of this slot to the current incarnation; saturates at generation_mask
     Use use{};
   };
 
@@ -64,10 +64,10 @@ class slot_table {
     bool draining = false;  ///< gets no new leases
     std::vector<slot> slots{};
     std::vector<std::uint32_t> free{};  ///< indices of free slots: the last one is leased first
-    /// Slots without memory yet. They are the highest ones, and lie at the beginning of `free`.
+    /// The number of slots without memory. They are the highest ones, and are at the beginning of `free`.
     std::uint32_t without_memory = 0;
     std::uint32_t leased = 0;
-    std::optional<std::uint64_t> host{};  ///< the loader host that runs it; none: this machine
+    std::optional<std::uint64_t> host{};  ///< the loader host that runs the worker; empty: this machine
     More more{};
 
     [[nodiscard]] bool takes_leases() const noexcept { return alive && !draining; }
@@ -133,7 +133,7 @@ class slot_table {
     return {{index, w.incarnation}, number, s.generation};
   }
 
-  /// The worker no longer writes the slot; it may be read.
+  /// The worker no longer writes to the slot, so it may be read.
   void lease_over(std::uint32_t index, std::uint32_t number) {
     worker& w = workers_.at(index);
     slot& s = w.slots[number];

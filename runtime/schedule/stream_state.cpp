@@ -35,7 +35,7 @@ constexpr std::size_t bytes_beside_quarantine =
     fingerprint_bytes_max + identity_settings_bytes_max;
 static_assert(bytes_beside_quarantine + 64 <= strict_state_bytes_max, "there is room for at least a dozen ranges");
 
-// Larger than any stream, yet small enough that sums and products of counts do not overflow.
+// Larger than any stream, but small enough that sums and products of counts do not overflow.
 constexpr std::uint64_t count_max = std::uint64_t{1} << 62U;
 
 // Flags. Those of `uneven` are 0 in states of earlier versions, which had only `allow`.
@@ -119,7 +119,7 @@ class reader {
   bool good_ = true;
 };
 
-/// FNV-1a: enough to detect a truncated or edited file.
+/// FNV-1a, which is enough to detect a truncated or edited file.
 std::uint64_t checksum(std::span<const std::byte> bytes) {
   std::uint64_t sum = 0xcbf29ce484222325;
   for (const std::byte b : bytes) sum = (sum ^ static_cast<std::uint64_t>(b)) * 0x100000001b3;
@@ -166,7 +166,7 @@ std::optional<std::vector<std::uint64_t>> from_ranges(std::string_view ranges) {
   while (!ranges.empty()) {
     const auto gap = take_short(ranges);
     const auto more = take_short(ranges);
-    // More than can ever be quarantined: [quarantine] max_samples has no limit, but memory does.
+    // More than can be quarantined in practice. [quarantine] max_samples has no upper limit, but memory has.
     constexpr std::uint64_t samples_max = std::uint64_t{1} << 24U;
     if (!gap || !more || *gap > count_max || behind > count_max || *more >= samples_max - samples.size())
       return std::nullopt;
@@ -184,7 +184,7 @@ tl::unexpected<failure> not_a_state(std::string_view why) {
 void read_lists(reader& in, stream_state& s) {
   for (const std::uint64_t digest : in.list()) s.digests.add(digest);
   s.quarantined_samples = in.list();
-  in.list();  // failed samples: not needed, they will fail again
+  in.list();  // failed samples are not needed, because they will fail again
 }
 
 result<void> read_chain(reader& in, stream_state& s) {
@@ -202,7 +202,7 @@ result<void> read_chain(reader& in, stream_state& s) {
   return {};
 }
 
-/// The checksum catches accidents; these checks catch a forged state.
+/// The checksum detects accidental damage; these checks detect a forged state.
 result<void> check_counts(const stream_state& s) {
   const stream_identity& id = s.identity;
   if (id.batch_size == 0)

@@ -7,8 +7,8 @@
 namespace penstock::schedule {
 namespace {
 
-// A sample that was cleared this often and kills again does so only together with other samples. It is then
-// quarantined, so that probations end.
+// A sample that was cleared this many times and kills a worker again does so
+// only together with other samples. It is quarantined, so that probations end.
 constexpr std::uint32_t cleared_max = 2;
 
 std::uint32_t deaths_in(const std::vector<std::string>& causes) {

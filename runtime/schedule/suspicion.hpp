@@ -47,7 +47,7 @@ struct sample_quarantined {
   std::uint64_t sample = 0;
   std::uint32_t attempts = 0;  ///< deaths blamed on it since it was last cleared
   std::vector<std::string>
-      causes;  ///< one for each death, oldest first; then why it could not be tried alone, if so
+      causes;  ///< one for each death, oldest first; if it could not be tried alone, the last one says why
 };
 
 /// Not thread-safe.
@@ -58,8 +58,8 @@ class suspicion {
 
   // Deaths.
 
-  /// `worker` died of it. `alone`: in a probation, so it is quarantined. Returns the quarantine, if that is
-  /// the outcome.
+  /// `worker` died of the sample. `alone`: in a probation, so it is
+  /// quarantined. Returns the quarantine, if that is the outcome.
   std::optional<sample_quarantined> blame_death(const suspect& who, stream_position position, bool alone,
                                                 std::uint32_t worker, const std::string& cause);
   /// The number of samples with a death on record, including those cleared since.
@@ -71,7 +71,7 @@ class suspicion {
   /// Another worker with the same batch has died of the sample in the same attempt. So this death of `worker`
   /// does not count.
   void same_attempt(const suspect& who, std::uint32_t worker);
-  /// The workers that died of it in its last attempt; the next one should run elsewhere.
+  /// The workers that it killed in its last attempt. The next attempt should run elsewhere.
   [[nodiscard]] std::vector<std::uint32_t> last_workers(const suspect& who) const;
 
   // Probations. A batch that holds an isolated sample must wait.
@@ -82,8 +82,8 @@ class suspicion {
   [[nodiscard]] std::optional<probation> next_probation() const;
   void begin_probation(const suspect& who, const lease_ref& lease);
   [[nodiscard]] std::optional<probation> probation_under(const lease_ref& lease) const;
-  /// The sample was loaded, or failed in the ordinary way: no longer a suspect. Empty: the probation was
-  /// cancelled.
+  /// The sample was loaded, or failed in the ordinary way, so it
+  /// is no longer a suspect. Empty if the probation was cancelled.
   std::optional<probation> clear(const lease_ref& lease);
   /// Probations leased to this worker must be repeated.
   void worker_gone(worker_ref who);
@@ -99,18 +99,18 @@ class suspicion {
   /// An operator releases it: drops its deaths, so it may be loaded again.
   void release(std::uint64_t sample);
 
-  /// The suspect will never be loaded again: drops everything known about it, even its quarantine. The result
+  /// The suspect will never be loaded again. Drops everything known about it, even its quarantine. The result
   /// of a probation in progress is ignored.
   void forget(const suspect& who);
   /// Drops suspicions of epochs that are over.
   void forget_epochs_before(std::uint64_t epoch);
-  /// The stream continues at another position: drops all suspicions, but no quarantine. Results of probations
+  /// The stream continues at another position. Drops all suspicions, but no quarantine. Results of probations
   /// in progress are ignored.
   void forget_suspects();
 
  private:
   struct record {
-    std::vector<std::string> causes;  // of the deaths since it was last cleared
+    std::vector<std::string> causes;  // causes of the deaths since it was last cleared
     std::uint32_t cleared = 0;
     std::vector<std::uint32_t> last_workers;
   };
@@ -124,7 +124,7 @@ class suspicion {
 
   std::uint32_t max_attempts_;
   std::map<suspect, record> records_;
-  std::map<suspect, isolation> isolated_;  // all of them have a record, and none is quarantined
+  std::map<suspect, isolation> isolated_;  // each of them has a record, and none is quarantined
   std::set<std::uint64_t> quarantined_;
 };
 
