@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// As a quoted JSON string.
+/// Returns a quoted JSON string.
 std::string in_quotes(std::string_view raw) {
   std::string out = "\"";
   for (const char c : printable(raw)) {
@@ -110,7 +110,7 @@ std::string trimmed(std::string line) {
   return line;
 }
 
-/// Compares only the first lines: as many as `wanted` has.
+/// Compares only as many lines as `wanted` has.
 result<void> check_same(const std::string& there, const std::string& wanted, const fs::path& folder) {
   const auto old_lines = lines_of(there);
   const auto new_lines = lines_of(wanted);

@@ -70,7 +70,7 @@ std::int64_t modified(const struct ::stat& facts) noexcept {
 
 /// `path`: without the extension.
 void empty_object(const std::string& path) {
-  // Checksums first: a concurrent reader then finds no checksums, or some that do not match the contents.
+  // Empty the checksums first. A concurrent reader then finds no checksums, or some that do not match the contents.
   const unique_fd sums(::open((path + ".sums").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   struct ::stat facts {};
   if (!sums || ::fstat(sums.get(), &facts) != 0) return;
@@ -121,7 +121,7 @@ void block_cache::will_use(const std::string& identity, std::uint64_t bytes) {
   ::utimensat(AT_FDCWD, (path_of(identity, bytes) + ".sums").c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
-/// If there was never a session, no object is in use.
+/// If there never was a session, no object is in use.
 std::int64_t block_cache::session_began() const {
   struct ::stat facts {};
   return ::stat(session_file().c_str(), &facts) == 0 ? modified(facts) : std::numeric_limits<std::int64_t>::max();

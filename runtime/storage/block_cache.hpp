@@ -35,7 +35,7 @@ class block_cache : public std::enable_shared_from_this<block_cache> {
 
   // Starts a new session. From now on, objects that this session does not need may be emptied.
   void begin_session();
-  /// Marks an object that the session needs at some time.
+  /// Marks an object that the session will need.
   void will_use(const std::string& identity, std::uint64_t bytes);
 
   /// Makes room if there is too little. Called when blocks are added, and directly by tests. Returns the bytes in use afterwards.
@@ -61,7 +61,7 @@ class cached_object {
  public:
   /// Whether all blocks of the range have a checksum. Reads no contents.
   [[nodiscard]] bool has(std::uint64_t at, std::uint64_t bytes) const;
-  /// False if a block is missing or damaged.
+  /// Returns false if a block is missing or damaged.
   [[nodiscard]] bool read(std::uint64_t at, std::span<std::byte> into) const;
   /// Stores the whole blocks of the range; the object's last block counts as whole. Failures, such as a full disk, are ignored.
   void keep(std::uint64_t at, std::span<const std::byte> contents);

@@ -20,8 +20,8 @@ struct cache_room {
 };
 
 /// Empties objects that were last used before the latest session began, the oldest first: from 15/16 of `bytes_max`
-/// down to 9/10. Objects of that session stay: an epoch needs each block once, so no other choice gives more hits
-/// (docs/decisions/0038). Once they fill the cache, it accepts nothing more.
+/// down to 9/10. Objects of that session stay. An epoch needs each block once, so no other choice
+/// gives more hits (docs/decisions/0038). Once they fill the cache, it accepts nothing more.
 cache_room make_room(std::span<const kept_object> objects, std::int64_t session_began, std::uint64_t bytes_max);
 
 }  // namespace penstock

@@ -69,7 +69,7 @@ std::string hex_of(std::string_view bytes) {
 
 constexpr std::size_t md5_hex = 32;
 
-/// Empty if it cannot be computed on this machine.
+/// Empty if this machine cannot compute it.
 std::string sum_of(sum_kind kind, std::span<const std::byte> contents) {
   const std::string_view text(reinterpret_cast<const char*>(contents.data()), contents.size());
   switch (kind) {

@@ -71,7 +71,7 @@ result<std::optional<s3_credentials>> credentials_of(const profile& from, const 
   return who;
 }
 
-/// Empty if there is no such file.
+/// Empty if the file does not exist.
 result<std::string> text_of_file(const std::string& path) {
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file && (errno == ENOENT || errno == ENOTDIR)) return std::string();

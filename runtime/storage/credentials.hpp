@@ -14,7 +14,7 @@ namespace penstock {
 struct s3_credentials {
   std::string access_key;
   std::string secret_key;
-  std::string session_token;  ///< only temporary credentials have one
+  std::string session_token;  ///< set only for temporary credentials
 
   bool operator==(const s3_credentials&) const = default;
 };
@@ -35,7 +35,7 @@ using environment_lookup = std::function<const char*(const char*)>;
 result<s3_settings> s3_settings_from(const environment_lookup& variable, std::string_view credentials_text,
                                      std::string_view config_text);
 
-/// The same for this process's environment and the user's files (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE). Also
+/// Reads this process's environment and the user's files (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE). Also
 /// refuses (errc::config) credentials if OpenSSL, which is needed to sign, is missing.
 result<s3_settings> read_s3_settings();
 

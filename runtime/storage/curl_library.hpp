@@ -25,7 +25,7 @@ struct curl_library {
 
   /// Thread-safe; the library stays loaded. Refuses (errc::config) if it is missing or lacks a function.
   static result<const curl_library*> get();
-  /// The same for a file of this name; for get() and tests.
+  /// Opens the library from the file of this name; for get() and tests.
   static result<curl_library> open(const char* name);
 };
 

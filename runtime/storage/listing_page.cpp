@@ -9,8 +9,8 @@
 namespace penstock {
 namespace {
 
-/// The text between <name> and </name>, searched from `at` on. Moves `at` behind it. S3 never nests an element inside
-/// one of the same name.
+/// The text between <name> and </name>, searched from `at` on. Moves
+/// `at` past it. S3 never nests an element inside one of the same name.
 std::optional<std::string_view> element(std::string_view xml, std::string_view name, std::size_t& at) {
   const std::string open = fmt::format("<{}>", name);
   const std::string close = fmt::format("</{}>", name);

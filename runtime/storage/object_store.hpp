@@ -58,7 +58,7 @@ class remote_object final : public readable, public std::enable_shared_from_this
   struct piece {
     byte_range range;
     steady_time expected;
-    std::vector<byte_range> awaits;  ///< the ranges that are expected to be read from it
+    std::vector<byte_range> awaits;  ///< the ranges of the piece that are expected to be read
     transfers::ticket ticket{};
     std::mutex taking{};  ///< guards `contents`, because the answer of a ticket can be taken only once
     std::shared_ptr<const std::vector<std::byte>> contents{};  ///< once it has arrived
@@ -118,7 +118,7 @@ class object_store : public std::enable_shared_from_this<object_store> {
   void forget_unread(steady_time now);
 
   mutable std::mutex mutex_;
-  s3_settings s3_;  ///< guarded by the mutex: credentials may be renewed
+  s3_settings s3_;  ///< guarded by the mutex, because credentials may be renewed
   std::unordered_map<const remote_object*, std::weak_ptr<remote_object>> unread_;  ///< guarded by the mutex
   steady_time looked_{};                                                           ///< likewise
   nanoseconds unread_for_{};
@@ -126,10 +126,10 @@ class object_store : public std::enable_shared_from_this<object_store> {
   std::atomic<bool> tags_are_sums_{false};
   std::atomic<int> tags_tried_{0};
   std::shared_ptr<block_cache> cache_;
-  std::unique_ptr<transfers> transfers_;  ///< last: its thread uses the others
+  std::unique_ptr<transfers> transfers_;  ///< declared last, because its thread uses the others
 };
 
-/// The name of an object in block_cache: its address and version.
+/// The identity of an object in block_cache: its address and version.
 std::string name_in_cache(const std::string& path, const object_facts& facts);
 
 /// Whether this machine can make requests to this path. Refuses (errc::config) a missing libcurl, AWS files that cannot

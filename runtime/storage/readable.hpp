@@ -26,7 +26,8 @@ class readable {
 
   [[nodiscard]] virtual std::uint64_t bytes() const noexcept = 0;
   /// Fills `into` from byte `at`. Refuses (errc::io, with errno if there is one) bytes that cannot be read, data that ends
-  /// too early, and contents that have changed since they were opened. The message follows a name: "cannot be read: ...".
+  /// too early, and contents that have changed since they were opened. The message is meant to follow a name: "cannot
+  /// be read: ...".
   virtual result<void> read(std::uint64_t at, std::span<std::byte> into) = 0;
   /// Says that these ranges will be read soon, each once, so that remote storage can start to fetch them. Does not wait.
   virtual void expect(std::vector<byte_range> ranges) { static_cast<void>(ranges); }

@@ -119,7 +119,8 @@ void remote_object::forget_unread(steady_time expected_until) {
   if (pieces_.empty()) store_->remove_unread(this);
 }
 
-/// Of several pieces with the same beginning, the one that was requested first: the others may be for the next epoch.
+/// If several pieces have the same beginning, takes the one that was requested first, because the others may be for
+/// the next epoch.
 std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator remote_object::piece_with(byte_range range) {
   const auto covers = [&](const auto& one) {
     const byte_range& has = one.second->range;
@@ -134,7 +135,7 @@ std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator re
   return pieces_.end();
 }
 
-/// Marks a range as read. If this exact range was not expected, it counts as one of those that were.
+/// Marks a range as read. If this exact range was not expected, it counts as one of the expected ranges.
 void remote_object::take_from(std::multimap<std::uint64_t, std::shared_ptr<piece>>::iterator one, byte_range range) {
   auto& awaits = one->second->awaits;
   const auto itself = std::ranges::find(awaits, range);
@@ -152,7 +153,7 @@ void remote_object::drop(byte_range range) {
   }
 }
 
-/// False if the range was not expected or could not be fetched: the caller then requests it.
+/// Returns false if the range was not expected or could not be fetched. The caller then requests it.
 bool remote_object::read_expected(std::uint64_t at, std::span<std::byte> into) {
   std::shared_ptr<piece> found;
   {

@@ -64,7 +64,7 @@ void request_pace::answered(nanoseconds to_first_byte, nanoseconds to_end, std::
   at_once_ = std::clamp(at_once_, at_once_min, at_once_max);
 }
 
-/// A connection can be slow by itself: the link counts as full only if it was once much faster.
+/// A connection can be slow by itself, so the link counts as full only if it was much faster before.
 bool request_pace::share_the_link() const noexcept {
   constexpr nanoseconds noise = 10ms;
   return fastest_mebibyte_ > 0ns && a_mebibyte_.median() > 4 * fastest_mebibyte_ &&

@@ -16,7 +16,8 @@ bool is_transient_status(int status) noexcept;
 
 /// The pause before attempt `attempt` (2, 3, ...): 5, 10, 40, 160, 640 and 1280 ms, then 2 s each, times a factor
 /// between 0.5 and 1. The factor depends on `key`, so that workers that failed together do not retry together. Empty
-/// after the last attempt. An occasional error is thus over at once, and a restarting server gets seconds.
+/// after the last attempt. So a request recovers quickly from an occasional error, and waits several seconds for a
+/// restarting server.
 std::optional<nanoseconds> pause_before(unsigned attempt, std::uint64_t key) noexcept;
 
 /// Statistics of how long recent requests took.

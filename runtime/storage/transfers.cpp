@@ -30,7 +30,7 @@ constexpr unsigned redirects_max = 5;
 constexpr unsigned hedges_max = 4;
 /// After this many failures, two requests are sent at a time.
 constexpr unsigned failures_before_two = 2;
-/// These failures are often mistakes in the config: a name that does not resolve, a port without a listener.
+/// Such failures are often mistakes in the config: a name that does not resolve, or a port without a listener.
 constexpr unsigned connections_max = 5;
 constexpr nanoseconds look_every = 1s;
 
@@ -96,7 +96,7 @@ class transfers::loop {
 
   result<transfer_answer> wait(const ticket& of) {
     std::unique_lock lock(mutex_);
-    // The thread ends every exchange at its deadline. The additional time is for an overloaded machine.
+    // The thread ends every exchange at its deadline. The extra time is for an overloaded machine.
     patient_deadline until(patience_ + 10s, look_every);
     until.restart(clock::now());
     while (!ended_.wait_for(lock, look_every, [&] { return of->state.has_value(); })) {
@@ -185,7 +185,7 @@ class transfers::loop {
     curl_.curl_multi_add_handle(multi_, made.handle());
   }
 
-  /// Handles the requests that have finished. False if there was none.
+  /// Handles the requests that have finished. Returns false if there were none.
   bool collect() {
     bool any = false;
     int left = 0;

@@ -34,7 +34,7 @@ struct transfer_answer {
   std::string tag;                ///< the ETag, else "modified " and Last-Modified, else empty
   std::uint64_t object_bytes = 0;  ///< size of the whole object, if the request had a range
   std::vector<stated_sum> sums;    ///< checksums of the whole object that the store sent, without its ETag
-  bool tag_may_be_sum = true;      ///< false: the object is encrypted in a way that makes its ETag no MD5
+  bool tag_may_be_sum = true;      ///< false: the object's encryption makes its ETag something other than an MD5
 };
 
 /// Signs requests. The transfers call it for each attempt.
@@ -56,7 +56,7 @@ class transfers {
   class exchange;
   using ticket = std::shared_ptr<exchange>;
 
-  /// `patience`: time limit of one exchange including all its attempts. Refuses what curl_library refuses, and
+  /// `patience`: time limit of one exchange, including all its attempts. Refuses what curl_library refuses, and
   /// (errc::system) a failure to start the thread.
   static result<std::unique_ptr<transfers>> open(nanoseconds patience, request_signer signer);
   ~transfers();
@@ -66,8 +66,8 @@ class transfers {
   // Thread-safe.
   ticket start(transfer_request request);
   /// Waits for the answer and takes it; call it once for each ticket. Refuses an object that cannot be fetched
-  /// (errc::io) or that has a different tag than expected_tag (errc::dataset). The message follows an object's name:
-  /// "answers HTTP 404: there is no such object".
+  /// (errc::io) or that has a different tag than expected_tag (errc::dataset). The message is meant to follow an
+  /// object's name: "answers HTTP 404: there is no such object".
   result<transfer_answer> wait(const ticket& of);
   [[nodiscard]] transfer_counts counts() const;
 

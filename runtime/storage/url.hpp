@@ -22,7 +22,8 @@ result<url> parse_url(std::string_view text);
 /// Whether a request to `b` goes to the same server as one to `a`.
 bool is_same_server(const url& a, const url& b);
 
-/// Every byte but letters, digits and -._~ (and '/', if `keep_slashes`) as %XX: RFC 3986, as S3 signs it.
+/// Encodes every byte but letters, digits and -._~ (and '/', if `keep_slashes`) as %XX (RFC 3986), in the form that
+/// S3 signs.
 std::string percent_encoded(std::string_view text, bool keep_slashes);
 
 /// Encodes characters that a URL's path must not contain; does not change '%'.

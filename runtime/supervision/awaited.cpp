@@ -45,9 +45,9 @@ struct places_of_batches {
   std::uint32_t ready = 0;
   std::uint32_t taken = 0;
   std::uint32_t before = 0;                  // batches before the consumer, in any stage
-  const batch_passage* delivered = nullptr;  // the first one that is ready or taken
+  const batch_passage* delivered = nullptr;  // the first batch that is ready or taken
   const batch_passage* uploading = nullptr;  // the first one
-  const batch_passage* loading = nullptr;    // the first one decides, even if later batches are finished
+  const batch_passage* loading = nullptr;    // the first batch decides, even if later ones are finished
 };
 
 places_of_batches look_at(const std::vector<batch_passage>& under_way) {
@@ -149,7 +149,7 @@ awaited_if_any owner_of(const progress_facts& f, const places_of_batches& batche
                  fmt::format("{}, which has {} to copy", owner_in_words(f), name_of(*batches.uploading))};
 }
 
-/// Adds that what the worker is working on hung before.
+/// Adds that the worker's current work hung before.
 awaited with_history(awaited found, const progress_facts& f, const worker_status& w) {
   const hung_work* const hung = earlier_hangs(f.status, w);
   if (hung == nullptr) return found;
@@ -287,8 +287,8 @@ awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
           busiest->id};
 }
 
-/// A running job may take as long as it needs. So progress is owed only if no job runs while jobs wait, or
-/// while callers wait to submit.
+/// A running job may take as long as it needs. So progress is expected
+/// only if no job runs while jobs wait, or while callers wait to submit.
 bool are_jobs_owed(const pool_statistics& jobs) {
   return (jobs.waiting > 0 || jobs.callers_wait) && jobs.running + jobs.handed == 0;
 }
@@ -338,7 +338,7 @@ bool is_owed(const progress_facts& f) {
   return f.consumer_waits || f.owner_is_elsewhere || look_at(f.under_way).before > 0;
 }
 
-/// Check the stages nearest to the consumer first: whatever is stuck there blocks everything upstream.
+/// Check the stages nearest to the consumer first, because a batch that is stuck there blocks everything upstream.
 awaited find_blocker(const progress_facts& f) {
   const places_of_batches batches = look_at(f.under_way);
   if (is_over(f.status)) return {stall_kind::nobody, "nothing: the stream is over", {}};

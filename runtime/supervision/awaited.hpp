@@ -21,7 +21,7 @@ namespace penstock::supervision {
 struct awaited_batch {
   std::uint64_t job = 0;
   batch_mark doing{};
-  std::optional<steady_time> since{};  ///< when `doing.number` last changed; empty: it has not since the wait began
+  std::optional<steady_time> since{};  ///< when `doing.number` last changed; empty: not since the wait began
 };
 
 /// How far a worker has got with the batch in one of its slots.
@@ -36,17 +36,17 @@ struct progress_facts {
   session_status status;                 ///< with the samples that workers are loading now
   std::vector<batch_passage> under_way;  ///< by position
   std::uint64_t released = 0;            ///< batches that the consumer has released so far
-  std::uint64_t seeks = 0;               ///< after each of which positions are leased again
+  std::uint64_t seeks = 0;               ///< number of seeks; after each, positions are leased again
   std::uint32_t buffers = 0;             ///< number of device buffers: [gpu] buffers
   std::uint32_t sacrificial_place = 0;
   nanoseconds worker_start_deadline{0};
   nanoseconds owner_start_deadline{0};
-  std::optional<pauser> paused_by{};              ///< empty: an operator, if it is paused
-  bool consumer_waits = false;                    ///< it is asking for a batch right now
-  bool owner_is_elsewhere = false;                ///< placement = "process": its sink is the consumer
-  bool owner_is_frozen = false;                   ///< its process is suspended
+  std::optional<pauser> paused_by{};              ///< who paused it; empty: an operator, if it is paused
+  bool consumer_waits = false;                    ///< whether it is asking for a batch right now
+  bool owner_is_elsewhere = false;                ///< placement = "process": the owner's sink is the consumer
+  bool owner_is_frozen = false;                   ///< whether the owner's process is suspended
   std::optional<awaited_batch> batch{};           ///< only while the consumer of a data loader waits
-  std::vector<slow_load> slow_loads{};            ///< of a data loader: the latest ones
+  std::vector<slow_load> slow_loads{};            ///< of a data loader: the latest slow loads
   steady_time now{};                              ///< when these facts were collected
   std::map<std::uint32_t, loading_now> loading;   ///< by worker: only of those that are loading a batch
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
@@ -70,7 +70,7 @@ struct awaited {
   std::string
       text;  ///< "worker/3, which has been loading sample 'tom.jpg' for 7.2 s, in batch 17 of epoch 0"
   std::optional<std::uint32_t> worker{};
-  nanoseconds usual{0};  ///< how long this may take before it is reported: start_patience() of a start
+  nanoseconds usual{0};  ///< how long this may take before it is reported; for a start: start_patience()
   std::string sample{};  ///< stall_report::sample
   std::uint32_t hung_before = 0;  ///< stall_report::hung_before
 };
@@ -79,7 +79,7 @@ struct awaited {
 [[nodiscard]] nanoseconds start_patience(nanoseconds deadline) noexcept;
 [[nodiscard]] awaited find_blocker(const progress_facts& facts);
 
-/// Whether progress is expected: a batch is due or, in a pool that is no data loader, jobs wait while none runs.
+/// Whether progress is expected: a batch is due or, in a pool that is not a data loader, jobs wait while none runs.
 [[nodiscard]] bool is_owed(const progress_facts& facts);
 
 }  // namespace penstock::supervision

@@ -22,8 +22,8 @@ nanoseconds timeout_of(const hang_settings& settings, hang kind) {
 }
 
 /// How much of the time since the last look does not count towards an item's own limit. Such a limit may be much shorter than the
-/// timeouts, so a look can be late for it alone. A late look counts as a quarter of the limit, so that limits hold even if all
-/// looks are late.
+/// timeouts, so a look can be late with respect to it alone. A late look counts as a quarter of the limit, so that
+/// limits hold even if all looks are late.
 nanoseconds not_counted(nanoseconds since_last_look, nanoseconds limit) {
   const bool late = since_last_look > std::max<nanoseconds>(limit / 2, std::chrono::milliseconds(10));
   return late ? since_last_look - limit / 4 : nanoseconds(0);
@@ -67,7 +67,7 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
   const nanoseconds passed = now - last_look_.value_or(now);
   const nanoseconds slept = passed > settings_.tick() + shortest / 2 ? passed : nanoseconds(0);  // silence in this time proves nothing
   last_look_ = now;
-  for (auto& [worker, c] : watched_) {  // includes children being started, which have no sign yet
+  for (auto& [worker, c] : watched_) {  // includes children being started, which have given no sign yet
     c.started += slept;
     c.last_heartbeat += slept;
     c.last_work += slept;

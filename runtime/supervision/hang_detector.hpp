@@ -47,7 +47,7 @@ struct hang_finding {
   [[nodiscard]] death_cause cause() const noexcept {
     return kind == hang::heartbeat ? death_cause::heartbeat : death_cause::hang;
   }
-  /// "no heartbeat for 10 s (suspended)". `work`: "it has been loading 'cat.jpg'"; wait_channel: empty if it is unknown.
+  /// "no heartbeat for 10 s (suspended)". `work`: "it has been loading 'cat.jpg'". wait_channel: empty if unknown.
   [[nodiscard]] std::string reason(const std::string& work, const std::string& wait_channel) const;
 };
 
@@ -75,7 +75,7 @@ class hang_detector {
     steady_time last_work{};
     std::uint64_t heartbeats = 0;
     std::uint64_t work_mark = 0;
-    std::optional<hang> had_half{};  // the clock that has used its extra half timeout since its restart
+    std::optional<hang> had_half{};  // the clock that has used its extra half timeout since it was restarted
     bool was_ready = false;
   };
 

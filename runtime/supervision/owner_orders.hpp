@@ -50,8 +50,8 @@ class owner_orders {
   void keep_snapshot(std::string state) { snapshot_ = std::move(state); }
 
   struct loss {
-    std::uint64_t era = 0;                ///< the new one
-    std::optional<upload_order> had;      ///< the batch that it was working on, else of the next or the last one; blamed or not
+    std::uint64_t era = 0;                ///< the era that begins
+    std::optional<upload_order> had;      ///< the batch that it was working on, else the next or the last one; blamed or not
     std::optional<upload_order> suspect;  ///< the batch blamed for the death
     bool proven = false;                  ///< it has killed deaths_that_prove owners
   };

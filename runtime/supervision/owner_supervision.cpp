@@ -170,7 +170,7 @@ void owner_supervision::link_closed(std::uint32_t incarnation, steady_time now, 
 void owner_supervision::look(steady_time now, const owner_sign& sign) {
   current_.wait_channel = sign.wait_channel;
   if (being_started()) ending_.start_waits_for(sign.wait_channel);
-  if (!current_.pid || is_over() || stage_ == owner_stage::stopping) return;  // a stopping one has its own deadline
+  if (!current_.pid || is_over() || stage_ == owner_stage::stopping) return;  // a stopping process has its own deadline
   const child_sign seen{the_owner,      stage_ == owner_stage::ready, sign.heartbeats,
                         sign.work_mark, sign.in_hand.has_value(),     sign.traced};
   for (const hang_finding& v : hangs_.look(now, {seen})) {
@@ -183,7 +183,8 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
 
 // ---- its end ----------------------------------------------------------------------------------------------
 
-/// Postpones close_by_ by time in which the session did not run; without a process, `ending_` does not notice that.
+/// Postpones close_by_ by time in which the session did not run, because without a process `ending_` does not notice
+/// that.
 void owner_supervision::look_at_clock(steady_time now) {
   postpone(close_by_, polls_.missed(now));
 }
@@ -278,7 +279,7 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
                     current_.pid.value_or(0)),
         0};
   }
-  // A process that was being replaced when the stream ended had no time to finish its sink: the next one does.
+  // A process that was being replaced when the stream ended had no time to finish its sink. The next process finishes it.
   if (finishing_ && !current_.operated && ending_.killed_here(end.report)) {
     return failure{errc::sink,
                    fmt::format("the sink did not finish in time: the GPU owner (pid {}) was killed", current_.pid.value_or(0)),
@@ -303,14 +304,14 @@ std::optional<uploads_lost::poison> owner_supervision::decide(const owner_orders
                   loss.suspect->epoch, owner_orders::deaths_that_prove)};
 }
 
-/// An operator ended it, or it exited by itself because a group's communicator is lost: no fault of this
-/// process.
+/// An operator ended it, or it exited by itself because a group's
+/// communicator is lost. Neither is a fault of this process.
 bool owner_supervision::makes_room(const owner_end& end) const {
   return current_.operated || end.report.exited_with(exit_codes::temporary);
 }
 
-/// It reported a mistake in the configuration, or a refusal of the system (a full disk), and exited: that is an error,
-/// not a death.
+/// It reported a mistake in the configuration, or a refusal of the
+/// system (a full disk), and exited. That is an error, not a death.
 bool owner_supervision::refused_to_work(const owner_end& end) const {
   return current_.gave_up && (end.report.exited_with(exit_codes::configuration) || end.report.exited_with(exit_codes::failed));
 }

@@ -33,7 +33,7 @@ struct owner_settings {
   hang_settings clocks;
   termination_settings ending;
   poison_rule on_poison = poison_rule::fail;
-  bool cures_poison = true;  ///< a new owner has a new context: it is another process
+  bool cures_poison = true;  ///< set if a new owner is another process, which has a new context
 };
 
 enum class owner_stage : std::uint8_t {
@@ -80,7 +80,7 @@ struct uploads_lost {
   std::optional<blame> blamed{};
 };
 struct owner_is_ready {
-  bool first = false;  ///< the session's first: the device is now known
+  bool first = false;  ///< the first in the session, which makes the device known
 };
 /// Uploads have resumed after the death of an incarnation.
 struct owner_recovered {
@@ -90,7 +90,7 @@ struct owner_recovered {
 struct owner_died {
   owner_death_report report;
   std::optional<std::string> in_hand;  ///< the suspected batch, in words
-  bool unasked = true;                 ///< logged as a warning: no operator ended it, and it did not exit to be replaced
+  bool unasked = true;                 ///< whether to log it as a warning: no operator ended it, and it did not exit to be replaced
 };
 struct owner_left_out {
   std::string text;  ///< a warning: which batch is skipped, and why
@@ -115,7 +115,7 @@ struct owner_sign {
   std::uint64_t work_mark = 0;
   std::optional<std::uint32_t> in_hand;  ///< mark of the upload that the sink is working on
   bool traced = false;
-  std::string wait_channel;  ///< where it waits, for messages; during its start, what the start waits for
+  std::string wait_channel;  ///< what it is waiting in, for messages; during its start, what the start waits for
 };
 
 /// The end of the process, known when it is reaped.
@@ -123,9 +123,9 @@ struct owner_end {
   process::exit_report report;
   std::optional<std::uint32_t> in_hand;
   std::string last_lines;
-  bool oom_killed = false;  ///< the kernel counted an OOM kill that explains it
+  bool oom_killed = false;  ///< whether the kernel counted an OOM kill that explains it
   bool oom_is_counted = true;  ///< oom_watch::counts()
-  bool injected = false;       ///< by the fault injector
+  bool injected = false;       ///< whether the fault injector killed it
 };
 
 class owner_supervision {
@@ -138,7 +138,7 @@ class owner_supervision {
   /// Lets the process finish (and its sink, if the stream is complete); kills it after `patience`. A second
   /// call can only shorten that.
   void close(steady_time now, bool whole, nanoseconds patience);
-  /// An operator's order: never counted, without backoff.
+  /// An operator's order. It is never counted and has no backoff.
   void restart(steady_time now);
 
   // From the process. All but the first are dropped if they concern another incarnation or one that broke the
@@ -150,7 +150,7 @@ class owner_supervision {
   void opened(std::uint32_t incarnation, steady_time now);
   void gave_up(std::uint32_t incarnation, steady_time now, failure why);
   void cannot_be_replaced(std::uint32_t incarnation);
-  /// False: ignore it.
+  /// Returns false if the message must be ignored.
   [[nodiscard]] bool copied(std::uint32_t incarnation, steady_time now, std::uint64_t upload);
   [[nodiscard]] bool delivered(std::uint32_t incarnation, steady_time now, std::uint64_t upload);
   void keep_snapshot(std::string state) { orders_.keep_snapshot(std::move(state)); }
@@ -175,7 +175,7 @@ class owner_supervision {
   [[nodiscard]] bool finishes_with(const process::exit_report& end) const noexcept {
     return stage_ == owner_stage::stopping && whole_ && end.exited_with(0);
   }
-  /// Whether it takes messages: prepare_owner, map_partition.
+  /// Whether the process takes messages: prepare_owner, map_partition.
   [[nodiscard]] bool hears() const noexcept {
     return stage_ == owner_stage::introduced || stage_ == owner_stage::ready;
   }
@@ -216,7 +216,7 @@ class owner_supervision {
     std::optional<pid_t> pid;
     std::optional<failure> gave_up;  // the reason that the process gave before it exited
     steady_time started_at{};
-    std::string wait_channel;  // where the process, or its start, was seen last
+    std::string wait_channel;  // what the process, or its start, was last seen waiting in
     bool fruitful = false;     // it has acknowledged a batch
     bool operated = false;     // an operator ended it
   } current_;
@@ -228,7 +228,7 @@ class owner_supervision {
   bool known_ = false;          // the session knows the device
   bool irreplaceable_ = false;  // its sink keeps state and gives no snapshots
   bool whole_ = false;          // the stream is complete
-  bool finishing_ = false;  // whole, but the process died before its sink finished: the next one finishes it
+  bool finishing_ = false;  // the stream is complete, but the process died before its sink finished, so the next one finishes it
 };
 
 }  // namespace penstock::supervision

@@ -26,7 +26,7 @@ std::string time_text(nanoseconds time) {
 }
 
 std::string last_line(const std::string& text) {
-  return text.substr(text.rfind('\n') + 1);  // npos + 1 is 0: the whole text
+  return text.substr(text.rfind('\n') + 1);  // npos + 1 is 0, which gives the whole text
 }
 
 }  // namespace
@@ -64,7 +64,8 @@ pool::pool(const pool_settings& settings) : settings_(settings) {
 
 pool::place& pool::at(std::uint32_t worker) {
   restart_settings rules = settings_.restart;
-  // Independent of the loaders' restart type: a suspect that waits for this worker blocks the whole stream.
+  // This does not depend on the loaders' restart type, because a suspect that waits for this worker blocks the whole
+  // stream.
   if (is_sacrificial(worker)) rules.type = restart_type::permanent;
   return places_.try_emplace(worker, restart_policy(rules, settings_.seed + worker)).first->second;
 }
@@ -128,7 +129,7 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
   place* p = current(who);
   if (p == nullptr) return;
   if (why.code == errc::worker_program) {
-    // Missing or not executable: every other place would fail the same way.
+    // The program is missing or not executable, so every other place would fail in the same way.
     p->state = child_state::failed;
     p->wanted = false;
     fail(why);
@@ -210,14 +211,14 @@ void pool::drain(std::uint32_t worker) {
   if (it == places_.end()) return;
   place& p = it->second;
   if (is_sacrificial(worker)) {
-    // Whether it exists depends on whether it is needed; an operator can only have it replaced.
+    // The sacrificial worker exists only while it is needed, so an operator can only have it replaced.
     if (p.state == child_state::starting || p.state == child_state::ready) replace(p);
     return;
   }
   empty(p, vacancy::drained);
 }
 
-/// By an operator's order.
+/// An operator has ordered this.
 void pool::empty(place& p, vacancy why) {
   // A process that survives SIGKILL was lost before the operator's order, so draining its place empties
   // nothing.
@@ -234,7 +235,7 @@ void pool::host_joined(std::uint32_t worker, steady_time now) {
 
 void pool::host_left(std::uint32_t worker) {
   if (const auto it = places_.find(worker); it != places_.end()) vacate(it->second, vacancy::host_gone);
-  // The last place that waited for an operator's order may have gone with its host.
+  // The last place that waited for an operator's order may have disappeared with its host.
   emptied_by_operator_ &= std::ranges::any_of(places_, [&](const auto& one) {
     const bool is_remote = one.first > settings_.sacrificial_place;
     return one.second.why_empty == vacancy::drained || (is_remote && one.second.why_empty == vacancy::scaled_down);
@@ -350,10 +351,10 @@ void pool::detect_mass_death(steady_time now) {
     recent_counted_.pop_front();
   std::uint32_t loaders = 0;
   for (const auto& [worker, p] : places_) loaders += !is_sacrificial(worker) && p.wanted ? 1 : 0;
-  std::set<std::uint32_t> died;  // a set: one place that keeps dying must not count as half of the pool
+  std::set<std::uint32_t> died;  // a set, because one place whose workers keep dying must not count as half of the pool
   for (const auto& [when, worker] : recent_counted_) died.insert(worker);
   if (loaders < canary_pool_size || canary_ || died.size() * 2 < loaders) return;
-  // Assume one common cause: one place retries on behalf of all.
+  // Assume one common cause, and let one place retry on behalf of all.
   for (auto& [worker, p] : places_) {
     if (is_sacrificial(worker)) continue;
     if (p.state == child_state::backoff) p.canary_waits = true;
@@ -459,7 +460,7 @@ bool pool::anybody_comes() const {
   });
 }
 
-/// Keeps it for the final error, or for the message that the sacrificial worker was given up.
+/// Keeps the cause for the final error, or for the message that the sacrificial worker was given up.
 void pool::note_trouble(std::uint32_t worker, const std::string& if_sacrificial,
                         const std::string& if_loader) {
   if (is_sacrificial(worker)) {

@@ -12,8 +12,8 @@
 //   any of them: too many counted deaths, or an exit that would repeat ----> failed
 //   killed and not dead after its deadline ----> unkillable
 //
-// At any time the pool has a process, or a time at which it starts one, or no wanted place, or it has failed
-// with a reason.
+// At any time the pool has a process, has a time at which it
+// starts one, wants no place, or has failed with a reason.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -39,9 +39,9 @@ enum class child_state : std::uint8_t { stopped, starting, ready, draining, back
 enum class vacancy : std::uint8_t {
   none,           ///< not stopped, or about to start
   drained,        ///< by an operator, until restart() or scale()
-  scaled_down,    ///< the pool is smaller now
-  not_restarted,  ///< its process ended, and the restart type allows no replacement
-  not_needed,     ///< the sacrificial place: no sample is suspected
+  scaled_down,    ///< the pool has been scaled down
+  not_restarted,  ///< its process ended, and the restart type does not allow a replacement
+  not_needed,     ///< the sacrificial place, while no sample is suspected
   host_gone       ///< the place of a worker whose loader host has left
 };
 /// "drained", "not restarted"; empty for none.
@@ -57,7 +57,7 @@ struct pool_settings {
   std::uint32_t restarts_per_second_max = 50;
   /// Number of the extra place. Local loaders have smaller numbers, workers on other machines larger ones.
   std::uint32_t sacrificial_place = 64;
-  /// How long to wait for a loader host while no worker is left. None: no host can join.
+  /// How long to wait for a loader host while no worker is left. Empty: no host can join.
   std::optional<nanoseconds> host_wait{};
   std::uint64_t seed = 0;                ///< for the backoff's jitter
 };
@@ -94,8 +94,8 @@ class pool {
  public:
   explicit pool(const pool_settings& settings);
 
-  /// First demand: starts all wanted places. Ignored after close(): the two orders come from different
-  /// actors, so this one may be late.
+  /// The first demand starts all wanted places. Ignored after close():
+  /// the two orders come from different actors, so this one may be late.
   void open(steady_time now);
   /// The session is ending: no more starts.
   void close();
@@ -109,8 +109,8 @@ class pool {
   /// The process could not be started at all: a counted death. A program that cannot be executed fails the
   /// run.
   void start_failed(worker_ref who, steady_time now, const failure& why);
-  /// It survives SIGKILL. Its place stays occupied until child_died() or start_failed(). `why`: what was
-  /// wrong with it, for the error if this ends the run.
+  /// The process survives SIGKILL. Its place stays occupied until child_died() or
+  /// start_failed(). `why`: why it was killed, for the error if this ends the run.
   void child_unkillable(worker_ref who, const std::string& why);
   /// The session did not run for `time` (it was stopped, or the machine slept): this does not count against
   /// the minimum of ready workers, the wait for a host or that for the sacrificial worker.
@@ -121,16 +121,16 @@ class pool {
   // drain() only replace an existing sacrificial worker.
 
   void scale(std::uint32_t workers, steady_time now);
-  /// Drains it and starts a replacement; starts one at once where there is no process.
+  /// Drains the process and starts a replacement. If there is no process, starts one at once.
   void restart(std::uint32_t worker, steady_time now);
-  /// Drains it; the place stays empty until scale() or restart().
+  /// Drains the process. The place stays empty until scale() or restart().
   void drain(std::uint32_t worker);
 
   // Loader hosts. They never count either.
 
   /// A host offers a process for this place.
   void host_joined(std::uint32_t worker, steady_time now);
-  /// There is no process for this place any more.
+  /// There is no longer a process for this place.
   void host_left(std::uint32_t worker);
   /// An operator wants no process there: the place stays empty until host_joined() or restart().
   void host_rests(std::uint32_t worker);
@@ -163,9 +163,9 @@ class pool {
     child_state state = child_state::stopped;
     std::uint32_t incarnation = 0;
     std::uint32_t restarts = 0;
-    bool wanted = false;                // this place needs a process
+    bool wanted = false;                // whether this place needs a process
     vacancy why_empty = vacancy::none;  // why it is not wanted
-    bool operated = false;              // its end was ordered: not counted
+    bool operated = false;              // its end was ordered, so it is not counted
     bool drain_sent = false;
     bool canary_waits = false;  // held back until the canary is ready
     steady_time restart_at = never;
@@ -209,7 +209,7 @@ class pool {
   std::optional<steady_time> below_minimum_since_;
   std::optional<steady_time> without_workers_since_;
   std::optional<steady_time> sacrificial_missing_since_;
-  std::string last_refusal_;              // of a loader host, since one joined last
+  std::string last_refusal_;              // the latest refusal of a loader host since one joined
   std::string last_trouble_;              // cause and last output of the latest unexpected death
   std::string last_sacrificial_trouble_;  // the same for the sacrificial worker
   std::uint32_t started_ = 0;

@@ -105,7 +105,7 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
   const bool was_held = before == name_of(stall_kind::operator_);
   const bool is_held = why.kind == stall_kind::operator_;
   if (is_held && !was_held) held_since_ = stalled_ ? now : last_movement_;
-  if (was_held && !is_held) last_movement_ += now - held_since_;  // a pause or drain is over, and does not count
+  if (was_held && !is_held) last_movement_ += now - held_since_;  // the time of a pause or drain that is over does not count
   if (now - last_movement_ < patience_) {
     stalled_.reset();
     return news::none;

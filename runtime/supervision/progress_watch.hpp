@@ -10,8 +10,8 @@
 // neither is work that is done again after a death: each batch has to get further than it ever was.
 //
 // While workers hang or die, one after the other, on the sample that the stream waits for, other workers may complete
-// later batches. That is no progress once the first batch that is not delivered is tried again, or the stall is reported:
-// only a delivery, or that batch getting further, is. Until then a stall keeps its beginning, whatever it waits for.
+// later batches. That is no progress once the first undelivered batch is tried again, or the stall is reported. Then only
+// a delivery is progress, or that batch getting further. Until then a stall keeps its beginning, whatever it waits for.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
 // consumer requests nothing while it holds every prepared batch or the session is paused.
@@ -65,10 +65,10 @@ class progress_watch {
   std::optional<stall_report> stalled_;
   steady_time last_movement_ = never;
   steady_time held_since_ = never;  // since when it has been stalled because it is paused or drained
-  std::map<stream_position, furthest> batches_;  // those under way
+  std::map<stream_position, furthest> batches_;  // those in progress
   std::uint64_t released_ = 0;
   std::uint64_t seeks_ = 0;
-  std::uint64_t jobs_ended_ = 0;                    // of a data loader: loaded batches
+  std::uint64_t jobs_ended_ = 0;                    // of a data loader: number of loaded batches
   std::uint64_t delivered_ = 0;                     // batches of a data loader
   std::pair<batch_step, std::uint64_t> mark_{};  // the furthest one of the batch that a data loader delivers next
   std::set<std::uint32_t> started_;                 // places that have been ready

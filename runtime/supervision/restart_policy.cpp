@@ -15,7 +15,7 @@ restart_decision restart_policy::child_died(steady_time now, const death& d) {
   const bool lived_long = ready_since_ != never && now - ready_since_ >= settings_.backoff_reset_after;
   ready_since_ = never;
   if (lived_long || d.ending == death::how::operated) reset();
-  // Its end was ordered so that it can be replaced.
+  // The child's end was ordered, so that it can be replaced.
   if (d.ending == death::how::operated) return {act::restart, now};
   if (settings_.type == restart_type::temporary) return {act::stop, now};
   if (d.ending == death::how::no_restart) return {act::fail, now};
@@ -50,7 +50,7 @@ nanoseconds restart_policy::next_wait() {
   const double grown =
       static_cast<double>(settings_.backoff_base.count()) * std::pow(settings_.backoff_factor, k - 1);
   const double longest = std::min(grown, static_cast<double>(settings_.backoff_max.count()));
-  // Uniform in [d/2, d]; from the raw bits, since the library's distributions differ between vendors.
+  // Uniform in [d/2, d]. Uses the raw bits, because the standard library's distributions differ between vendors.
   const double share = 0.5 + 0.5 * (static_cast<double>(random_() >> 11U) * 0x1.0p-53);
   return nanoseconds(static_cast<std::int64_t>(longest * share));
 }

@@ -57,9 +57,9 @@ struct death {
   /// owner: workers that a memory limit unknown to us kills at every start must be given up.
   bool outside_kill = false;
 
-  /// Counts towards the intensity (rule D9).
+  /// Whether the death counts towards the intensity (rule D9).
   [[nodiscard]] bool counted() const noexcept { return backs_off() && !outside_kill; }
-  /// The restart waits for the backoff.
+  /// Whether the restart waits for the backoff.
   [[nodiscard]] bool backs_off() const noexcept { return ending != how::operated && !blamed && !fruitful; }
 };
 
@@ -67,7 +67,7 @@ struct death {
 struct restart_decision {
   enum class what : std::uint8_t { restart, stop, fail };
   what act = what::restart;
-  steady_time at{};  ///< restart: not before
+  steady_time at{};  ///< if it is restarted: not before this time
 };
 
 class restart_policy {
@@ -81,7 +81,7 @@ class restart_policy {
   restart_decision start_failed(steady_time now);
   /// A child that was ready for [backoff] reset_after before it died starts with a clean history.
   void child_ready(steady_time now) noexcept { ready_since_ = now; }
-  /// An operator acted on this place: clear its history.
+  /// An operator acted on this place. Clears its history.
   void reset() noexcept;
 
  private:

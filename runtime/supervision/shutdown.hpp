@@ -14,7 +14,7 @@ namespace penstock::supervision {
 struct shutdown_shares {
   nanoseconds items{};    ///< then workers are killed
   nanoseconds owner{};    ///< then the owner's process is killed
-  nanoseconds killing{};  ///< then what survives SIGKILL is left behind
+  nanoseconds killing{};  ///< then processes that survive SIGKILL are left behind
 };
 
 /// Even an immediate shutdown waits for the kernel: killed processes are gone within milliseconds.

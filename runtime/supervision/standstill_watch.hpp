@@ -1,4 +1,4 @@
-// Notices afterwards that this process was suspended: SIGSTOP, a debugger, a frozen container, a suspended machine.
+// Detects afterwards that this process was suspended by SIGSTOP or a debugger, or with its container or machine.
 // Pure; driven by actors/host/standstill_meter, several times a second.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace penstock::supervision {
 
 class standstill_watch {
  public:
-  /// Shorter ones are not worth an event.
+  /// Shorter suspensions are not reported as events.
   static constexpr nanoseconds reported_from = std::chrono::seconds(1);
 
   /// `every`: the time between two looks of a process that runs.

@@ -12,7 +12,7 @@ namespace penstock::supervision {
 
 namespace {
 
-/// No fault of a program raises these.
+/// Signals that a fault of a program never raises.
 constexpr std::array only_sent{SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, SIGUSR1, SIGUSR2};
 
 }  // namespace
@@ -118,7 +118,7 @@ std::vector<termination_command> termination::advance(steady_time now) {
     write_off_at_ = now + settings_.after_kill;
     if (!cause_ && left_its_link_) {
       begin(death_cause::protocol, "it closed its link but did not exit");
-      announced_ = true;  // it is probably dying of something else, and slowly: the report of its death says what ended it
+      announced_ = true;  // it is probably dying slowly of something else; the report of its death says what ended it
     }
     if (!cause_) cause_ = death_cause::stopped;
     if (reason_.empty()) reason_ = asked_ ? "it did not end in time" : "it was asked to exit";

@@ -41,7 +41,7 @@ inline constexpr nanoseconds hurried_stop{1'000'000'000};
 
 struct termination_settings {
   nanoseconds after_abort{2'000'000'000};      ///< its handler writes a stack; then SIGKILL
-  nanoseconds after_kill{5'000'000'000};       ///< still there: an uninterruptible system call
+  nanoseconds after_kill{5'000'000'000};       ///< still there: in an uninterruptible system call
   nanoseconds after_closed_link{250'000'000};  ///< an exiting process closes its link a moment earlier
   nanoseconds late_look{1'000'000'000};        ///< a call this long after the previous one is late
 };
@@ -56,7 +56,7 @@ struct killing_begins {
   death_cause cause = death_cause::unknown;
   std::string reason;  ///< "no heartbeat for 10 s"
 };
-/// It survives SIGKILL. Emitted once; its exit may still be reported later.
+/// The child survives SIGKILL. Emitted once; its exit may still be reported later.
 struct survives_kill {};
 
 using termination_command = std::variant<send_signal, killing_begins, survives_kill>;
@@ -76,32 +76,32 @@ class termination {
   termination(const termination_settings& settings, steady_time now)
       : settings_(settings), polls_(settings.late_look, now) {}
 
-  /// Its exec is in progress, which takes as long as its file system takes to respond. If started() is
+  /// The child's exec is in progress, which may take long if its file system is slow. If started() is
   /// not called within `deadline`, the start is killed (rule W2).
   void starting(steady_time now, nanoseconds deadline);
-  /// What its start waits for, as part of the reason: "executing '/mnt/worker'".
+  /// What the start waits for, as part of the reason: "executing '/mnt/worker'".
   void start_waits_for(std::string what) { start_waits_for_ = std::move(what); }
   void started() { start_by_ = never; }
-  /// Why its start failed: our reason if it was given up, otherwise `why`.
+  /// Why the start failed: our reason if we gave it up, otherwise `why`.
   [[nodiscard]] failure why_not_started(failure why) const;
 
-  /// It will be replaced or removed for this reason (stopped or memory) once it has finished its leases. Sets
-  /// no deadline yet.
+  /// The child will be replaced or removed for this reason (stopped or
+  /// memory) once it has finished its leases. Sets no deadline yet.
   void retire(death_cause why, std::string reason = {});
-  /// It was asked to stop and has `patience` to exit. Later calls can only shorten that.
+  /// The child was asked to stop and has `patience` to exit. Later calls can only shorten that.
   void stop(steady_time now, nanoseconds patience);
-  /// It hangs: SIGABRT, then SIGKILL. Does nothing if it is already being terminated.
+  /// The child hangs: SIGABRT, then SIGKILL. Does nothing if it is already being terminated.
   void hang(steady_time now, death_cause why, std::string reason);
-  /// It violated the protocol: SIGKILL at once; its messages are ignored from now on.
+  /// The child violated the protocol: SIGKILL at once. Its messages are ignored from now on.
   void violate(steady_time now, std::string reason);
   /// SIGKILL at once, although the child is not at fault: an operator ordered it, or there is no memory for the
   /// child.
   void kill(steady_time now);
-  /// SIGKILL at once, for this reason: the child would not handle another signal. No effect if it is already
-  /// being terminated.
+  /// SIGKILL at once, for this reason, because the child would not handle
+  /// another signal. Does nothing if it is already being terminated.
   void kill(steady_time now, death_cause why, std::string reason);
-  /// It closed its link. If it does not exit within the grace period, it is killed for violating the
-  /// protocol.
+  /// The child closed its link. If it does not exit within the
+  /// grace period, it is killed for violating the protocol.
   void link_closed(steady_time now);
 
   /// The child ended by this SIGKILL, and the kernel counted an OOM kill. That is then the cause, unless this
@@ -113,7 +113,7 @@ class termination {
   [[nodiscard]] std::vector<termination_command> advance(steady_time now);
   [[nodiscard]] steady_time next_deadline() const;
 
-  /// Whether it violated the protocol: its messages are dropped.
+  /// Whether it violated the protocol, so that its messages are dropped.
   [[nodiscard]] bool fenced() const noexcept { return fenced_; }
   /// Whether a signal has been sent or is due at a known time.
   [[nodiscard]] bool under_way() const noexcept { return kill_at_ != never || killed_; }
@@ -123,10 +123,10 @@ class termination {
   /// Why it is being terminated; empty if it is not.
   [[nodiscard]] std::optional<death_cause> cause() const noexcept { return cause_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// When it was found to hang; empty: it was not.
+  /// When it was found to hang; empty if it was not.
   [[nodiscard]] std::optional<steady_time> hung_at() const noexcept { return hung_at_; }
 
-  // The meaning of its exit. Call once it is reaped.
+  // What its exit means. Call once it is reaped.
 
   /// Why it died: our reason if we ended it, otherwise its own.
   [[nodiscard]] death_cause cause_of(const process::exit_report& end) const;

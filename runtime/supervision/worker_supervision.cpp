@@ -199,7 +199,7 @@ death worker_supervision::death_of(const child& c, bool blamed, std::uint64_t sa
   if (c.ended->is_permanent()) d.ending = death::how::no_restart;
   if (const auto cause = c.ending.cause(); cause && !is_unexpected(*cause)) d.ending = death::how::operated;
   d.blamed = blamed;
-  // A worker that violates the protocol would do so again, however much work it does before that.
+  // A worker that violates the protocol would do so again, even if it does much work before that.
   d.fruitful = c.at == stage::ready && samples_done > 0 && c.ending.cause_of(*c.ended) != death_cause::protocol;
   return d;
 }
@@ -211,7 +211,7 @@ bool worker_supervision::is_no_worker_program(const child& c) const {
          !c.ending.cause();
 }
 
-/// Perhaps for another reason, such as a library that is missing for a while.
+/// The exit may have another reason, such as a library that is missing for a while.
 bool worker_supervision::died_before_hello(const child& c) const {
   return c.at == stage::started && c.ended->ending == process::exit_report::how::exited && !c.ended->is_permanent() &&
          !c.gave_up && !closing_ && !c.ending.cause();
@@ -291,7 +291,7 @@ void worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, s
   }
 }
 
-/// Only the owner may use the GPU; workers and processes that they start must not.
+/// Only the owner may use the GPU. Workers and processes that they start must not.
 void worker_supervision::uses_gpu(worker_ref who, steady_time now, const std::string& use) {
   child* c = living(who);
   if (c == nullptr || rules_.exclusive == exclusive_rule::off || std::exchange(c->gpu_use_known, true))

@@ -26,7 +26,7 @@ struct worker_rules {
   hang_settings clocks;
   termination_settings ending;
   nanoseconds leave_deadline{10'000'000'000};  ///< for a worker that has finished and was asked to stop
-  std::uint64_t memory_max_bytes = 0;          ///< private memory of one worker; 0: no limit
+  std::uint64_t memory_max_bytes = 0;          ///< limit of one worker's private memory; 0: no limit
   std::uint64_t recycle_after_samples = 0;     ///< 0: never
   exclusive_rule exclusive = exclusive_rule::report;
 };
@@ -37,7 +37,7 @@ struct start_worker {
   worker_ref who;
   bool sacrificial = false;
 };
-/// Answer its hello: which dataset to open.
+/// Answer its hello, and tell it which dataset to open.
 struct introduce_worker {
   worker_ref who;
 };
@@ -62,26 +62,26 @@ struct signal_worker {
 /// This worker is about to be killed, for this reason; for the log. The process still exists.
 struct killing_worker {
   worker_ref who;
-  std::optional<pid_t> pid;  ///< none: its start has not returned
+  std::optional<pid_t> pid;  ///< empty: its start has not returned
   death_cause cause = death_cause::unknown;
   std::string reason;
 };
-/// It survives SIGKILL: other workers get its leases.
+/// The worker survives SIGKILL, so other workers get its leases.
 struct write_off_worker {
   worker_ref who;
-  std::optional<pid_t> pid;    ///< none: its start has not returned
-  bool blames_sample = false;  ///< its current sample is suspected
-  bool took_too_long = false;  ///< it should have been killed, because its work took too long
+  std::optional<pid_t> pid;    ///< empty: its start has not returned
+  bool blames_sample = false;  ///< whether its current sample is suspected
+  bool took_too_long = false;  ///< whether it was to be killed because its work took too long
 };
-/// It is reaped: ask the scheduler whether a sample is blamed, and call blame_decided() with its answer.
+/// The worker is reaped. Ask the scheduler whether a sample is blamed, and call blame_decided() with its answer.
 struct decide_blame {
   worker_ref who;
   std::string cause;           ///< in words
-  bool blames_sample = false;  ///< its current sample is suspected
-  bool host_lost = false;      ///< it is gone because its loader host is gone
-  bool took_too_long = false;  ///< it was killed because its work took too long
+  bool blames_sample = false;  ///< whether its current sample is suspected
+  bool host_lost = false;      ///< whether it is gone because its loader host is gone
+  bool took_too_long = false;  ///< whether it was killed because its work took too long
 };
-/// It exceeded its memory limit, and is replaced when its batch is done.
+/// The worker exceeded its memory limit, and is replaced when its batch is done.
 struct memory_exceeded {
   worker_ref who;
   pid_t pid = -1;
@@ -108,8 +108,8 @@ struct worker_sign {
   std::uint32_t worker = 0;
   std::uint64_t heartbeats = 0;
   std::uint64_t work_mark = 0;
-  bool busy = false;                   ///< it works on a sample, or holds leases without starting one
-  bool traced = false;                 ///< a debugger is attached
+  bool busy = false;                   ///< whether it works on a sample, or holds leases without starting one
+  bool traced = false;                 ///< whether a debugger is attached
   std::optional<nanoseconds> limit{};  ///< the current job's time limit
   nanoseconds worked{0};               ///< how long it has worked on that; 0: unknown
   std::string work;                    ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
@@ -126,7 +126,7 @@ class worker_supervision {
   /// shorten that.
   void close(steady_time now, nanoseconds patience);
   void scale(std::uint32_t workers, steady_time now) { pool_.scale(workers, now); }
-  /// `at_once`: it is killed instead of finishing what it holds; nothing is blamed.
+  /// `at_once`: the worker is killed instead of finishing its leases, and nothing is blamed.
   void restart(std::uint32_t worker, steady_time now, bool at_once = false);
   void drain(std::uint32_t worker) { pool_.drain(worker); }
   void want_sacrificial(bool wanted, steady_time now) { pool_.want_sacrificial(wanted, now); }
@@ -141,29 +141,29 @@ class worker_supervision {
   // From the process. Events of another incarnation, or of one that has ended, are dropped.
   void started(worker_ref who, pid_t pid);
   void start_refused(worker_ref who, steady_time now, const failure& why);
-  /// `refusal`: why the session cannot work with this program; empty: it can.
+  /// `refusal`: why the session cannot work with this program; empty if it can.
   void greeted(worker_ref who, steady_time now, const std::string& refusal);
-  /// The worker reported what it serves: a dataset, or the functions of a pool. False: the message is out of
-  /// order; ignore it.
+  /// The worker reported what it serves: a dataset, or the functions of a
+  /// pool. Returns false if the message is out of order and must be ignored.
   [[nodiscard]] bool described(worker_ref who, steady_time now);
-  /// False: do not send it its slots.
+  /// Returns false if the worker must not get its slots.
   [[nodiscard]] bool prepared(worker_ref who, steady_time now, bool has_memory);
   void ready(worker_ref who, steady_time now);
   void gave_up(worker_ref who, steady_time now, failure why);
   void out_of_turn(worker_ref who, steady_time now, std::string_view message);
   void link_closed(worker_ref who, steady_time now, const std::string& reason);
   void fence(worker_ref who, steady_time now, const std::string& reason);
-  /// Its current work was cancelled: SIGABRT and 2 s later SIGKILL, or SIGKILL `at_once`.
+  /// The worker's current work was cancelled: SIGABRT and 2 s later SIGKILL, or SIGKILL `at_once`.
   void cancel(worker_ref who, steady_time now, bool at_once, const std::string& reason);
-  /// The scheduler has asked it to stop, since it has no leases left.
+  /// The scheduler has asked the worker to stop, because it has no leases left.
   void told_to_stop(worker_ref who, steady_time now);
   void exited(worker_ref who, steady_time now, const process::exit_report& end, bool oom_killed);
   /// The published result of a settled death.
   struct settled {
     std::string cause;           ///< in words
-    bool unasked = false;        ///< neither the session nor an operator ordered it
+    bool unasked = false;        ///< whether neither the session nor an operator ordered it
     bool worth_telling = false;  ///< false: the session is ending, its host takes it back, or no sample needs the sacrificial worker
-    std::optional<nanoseconds> ignored_stop{};  ///< it was killed this long after it was asked to stop
+    std::optional<nanoseconds> ignored_stop{};  ///< set if it was killed: how long after it was asked to stop
   };
   /// The scheduler's answer to decide_blame. If this fails the run, the error contains `last_words`, and
   /// `during` (", while setting up the dataset") after the cause.
@@ -178,7 +178,7 @@ class worker_supervision {
   [[nodiscard]] nanoseconds tick() const;
   /// Call once a second for each worker.
   void measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done);
-  /// It, or a process that it started, was found using the GPU.
+  /// The worker, or a process that it started, was found using the GPU.
   void uses_gpu(worker_ref who, steady_time now, const std::string& use);
 
   [[nodiscard]] std::vector<worker_command> advance(steady_time now);
@@ -187,7 +187,7 @@ class worker_supervision {
   [[nodiscard]] const pool& places() const noexcept { return pool_; }
   /// The termination of a worker whose death is not settled yet.
   [[nodiscard]] const termination* ending_of(worker_ref who) const;
-  /// Whether to check it for use of the GPU.
+  /// Whether to check if the worker uses the GPU.
   [[nodiscard]] bool audits_gpu_use(worker_ref who) const;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr double looks_apart_max = 2;  // seconds; if more have passed, this process was stopped
+constexpr double looks_apart_max = 2;  // seconds; if more have passed, this process was suspended
 constexpr auto settles_for = 500ms;
 constexpr auto takes_within = 2s;
 constexpr auto ready_within = 30s;  // after that it measures with the workers that are ready
@@ -24,12 +24,12 @@ constexpr double last_trial_at = 17;
 constexpr double while_searching = 1.5;
 constexpr double while_settled = 5;
 constexpr double longest = 10;
-constexpr double samples_a_worker = 8;  // a measurement with fewer is too rough
+constexpr double samples_a_worker = 8;  // the least for a measurement that is accurate enough
 
 // Shares of the consumer's time.
 constexpr double waits_little = 0.03;
 constexpr double waits_matter = 0.05;
-constexpr double waits_much = 0.25;  // a few more workers would not be enough
+constexpr double waits_much = 0.25;  // with more than this, a few more workers would not be enough
 constexpr double fed_at_first = 4.5;  // seconds without waits before the tuner shrinks the pool
 constexpr double fed_later = 10;
 constexpr std::size_t needs_kept = 3;
@@ -166,11 +166,11 @@ std::optional<tuner_step> worker_tuner::decide(steady_time now, const measuremen
 /// The consumer does not wait, so it needs as many workers as it keeps busy.
 std::optional<tuner_step> worker_tuner::feed_consumer(steady_time now, const measurement& m) {
   fed_ += m.seconds;
-  // The workers' activity is sampled. Their CPU time is exact, but does not include reads.
+  // The workers' activity is only sampled. Their CPU time is exact, but does not include reads.
   needs_.push_back(std::max(m.busy, m.cpu + m.core_wait) / m.seconds);
   if (needs_.size() > needs_kept) needs_.pop_front();
   if (fed_ < (searching_ ? fed_at_first : fed_later)) return std::nullopt;
-  // In the first measurements workers were also busy loading ahead.
+  // In the first measurements, workers were also busy with loading ahead.
   const double need = searching_ ? (needs_[needs_.size() > 1 ? needs_.size() - 2 : 0] + needs_.back()) / 2 : *std::ranges::max_element(needs_);
   const bool is_first = first_;
   rates_.clear();
@@ -204,20 +204,20 @@ std::optional<tuner_step> worker_tuner::search(steady_time now, const measuremen
   }
   const auto [known, is_new] = rates_.try_emplace(wanted_, rate);
   if (!is_new) known->second = (known->second + rate) / 2;
-  // After the first search, a trial must leave one change for going back.
+  // After the first search, a trial must leave one allowed change for going back.
   const bool may_try = first_ ? flowed_ < last_trial_at : recent_changes(now) + 2 <= changes_a_minute;
   auto trial = next_trial(now, m);
   if (trial && may_try) return change(now, trial->to, std::move(trial->why));
   const bool continues = trial && !first_ && trial->to > best();
   auto step = end_search(now, m);
-  if (continues) rates_.clear();  // start over when changes are allowed again
+  if (continues) rates_.clear();  // the search starts over when changes are allowed again
   return step;
 }
 
 /// The consumer has been waiting since the pool shrank.
 std::optional<tuner_step> worker_tuner::grow_again(steady_time now, const measurement& m) {
   if (floor_.shrunk_at == never || m.busy_share() < busy_enough || m.waits() > waits_much) return std::nullopt;
-  // A search must leave one change for going back.
+  // A search must leave one allowed change for going back.
   if (!first_ && recent_changes(now) + (searching_ ? 2 : 1) > changes_a_minute) return std::nullopt;
   const bool was_lately = now - std::exchange(floor_.shrunk_at, never) < first_patience;
   if (!was_lately || recent_changes(now) >= changes_a_minute) return std::nullopt;
@@ -284,7 +284,7 @@ std::optional<tuner_step> worker_tuner::next_trial(steady_time now, const measur
                     now};
 }
 
-/// A number next to the best one, on the side where the rate may level off.
+/// A number next to the best one, on the side on which the rate may level off.
 std::optional<std::uint32_t> worker_tuner::trial_between() const {
   const auto at = rates_.find(best());
   const std::uint32_t top = at->first;
@@ -301,7 +301,7 @@ std::optional<std::uint32_t> worker_tuner::trial_between() const {
   return gap_above > gap_below ? top + gap_above / 2 : top - gap_below / 2;
 }
 
-/// A number below the best one, if the best one is the smallest tried.
+/// A number below the best one, if the best one is the smallest that was tried.
 std::optional<std::uint32_t> worker_tuner::trial_below(const measurement& m) const {
   const std::uint32_t top = best();
   if (top != rates_.begin()->first) return std::nullopt;

@@ -26,7 +26,7 @@ namespace penstock::supervision {
 struct tuner_limits {
   std::uint32_t min = 1;
   std::uint32_t max = 64;
-  double cores = 1;  ///< that this process and its workers may use: 0.5 with a quota of half a core
+  double cores = 1;  ///< cores that this process and its workers may use: 0.5 with a quota of half a core
 };
 
 struct tuner_facts {
@@ -61,7 +61,7 @@ class worker_tuner {
   [[nodiscard]] const std::string& sentence() const noexcept { return sentence_; }
 
  private:
-  /// Sums over the looks in which the wanted number of workers was ready.
+  /// Sums over the looks at which the wanted number of workers was ready.
   struct measurement {
     double seconds = 0;
     double waited = 0;
@@ -119,19 +119,19 @@ class worker_tuner {
   measurement sum_;
   rate_table rates_;
   bool searching_ = true;
-  bool first_ = true;         // the first search; its steps do not count
+  bool first_ = true;         // during the first search, whose steps do not count
   double flowed_ = 0;         // seconds so far
   double fed_ = 0;            // seconds in a row in which the consumer did not wait
   std::deque<double> needs_;  // workers kept busy, in the last measurements of a consumer that does not wait
   double reserved_ = 0;       // cores that this program needs itself
-  std::deque<steady_time> changes_;  // after the first search, within the last minute
+  std::deque<steady_time> changes_;  // changes after the first search, within the last minute
   // Makes the tuner wait longer each time before it repeats a trial that did not help.
   struct patience {
     steady_time until{};
     nanoseconds wait{0};
   };
   struct lower_bound {
-    std::uint32_t workers = 0;  // fewer than this were too few
+    std::uint32_t workers = 0;  // fewer workers than this were too few
     steady_time shrunk_at = never;
     patience valid;
   } floor_;

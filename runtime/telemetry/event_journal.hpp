@@ -36,7 +36,7 @@ class event_journal {
 
   /// Up to `limit` events after number `number`, oldest first. 0: from the beginning.
   [[nodiscard]] event_reading events_after(std::uint64_t number, std::size_t limit = events_kept) const;
-  /// The same, but waits until there is an event, or until give_up().
+  /// Like events_after(), but waits until there is an event, or until give_up().
   [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit) const;
   /// The same, but waits at most until that time.
   [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit,

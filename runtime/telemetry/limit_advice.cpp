@@ -20,17 +20,17 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr double cores_are_short = 0.15;  // share of a worker's time
-constexpr double few_samples = 8;         // a batch with so few samples costs more to pass on than to load
-constexpr double passing_on = 250e-6;     // seconds that it costs to pass a batch on, at most
-constexpr double spare_from = 0.05;       // a stream that waits for a smaller share of the time needs no more workers
+constexpr double few_samples = 8;         // passing on a batch with so few samples costs more than loading it
+constexpr double passing_on = 250e-6;     // at most this many seconds are spent on passing a batch on
+constexpr double spare_from = 0.05;       // a stream that waits for a smaller share of the time does not need more workers
 constexpr double idle_from = 0.3;         // a worker with so much spare time lacks batches: another one would idle, too
-constexpr double fully_used = 0.9;        // a worker can work for this share of its time at most
+constexpr double fully_used = 0.9;        // a worker can work at most this share of its time
 
 int percent(double share) {
   return static_cast<int>(std::lround(share * 100));
 }
 
-/// Seconds that a sample takes on a usual worker, without slow samples.
+/// Seconds for a sample on a typical worker, without slow samples.
 std::optional<double> usual_seconds(const limit_reading& r) {
   std::vector<double> usual;
   for (const limit_reading::worker_load& w : r.loads) usual.push_back(w.seconds_a_sample);
@@ -81,7 +81,7 @@ struct writer {
     return lines;
   }
 
-  /// For a stream that waits for its remote workers.
+  /// Advice for a stream that waits for its remote workers.
   limit_advice too_few_remote(limit what, const std::string& why) const {
     return {what, context.workers < context.cores ? "loader.workers" : "",
             fmt::format("{}{}; start more hosts, or more workers on them (`penstock host --workers`).", why, waited()), more_remote_workers()};
@@ -132,8 +132,8 @@ struct writer {
     return sample ? sample_for_people(*sample, "") : sample_for_people(now->second);
   }
 
-  /// Whether the stream waited mostly for a few samples, whatever their workers did. The stalls that are most of `order` are told
-  /// in the same way from the beginning, when earlier waits are still in the shares.
+  /// Whether the stream waited mostly for a few samples, whatever their workers did. Stalls that make up most of
+  /// `order` are reported in the same way, even at the beginning, when earlier waits are still in the shares.
   [[nodiscard]] bool waits_for_slow_samples(limit what) const {
     const double of_stalls = what == limit::order && r.stall ? r.of(limit::order) : 1;
     return !r.slow_samples.empty() && 2 * r.slow_share > std::min(of_stalls, r.of(limit::storage) + r.of(limit::decode) + r.of(limit::order));
@@ -152,7 +152,7 @@ struct writer {
     std::set<std::string> named;
     for (const limit_reading::awaited_sample& s : r.slow_samples) {
       const std::string name = s.name.empty() ? name_of_sample(s.worker, s.sample) : s.name;
-      if (!named.insert(name).second) continue;  // its worker loads it again
+      if (!named.insert(name).second) continue;  // the worker loads its sample again
       names += fmt::format("{}{} of worker/{} {} {:.1f} s", names.empty() ? "" : ", ", name, s.worker, s.sample ? "took" : "has taken", s.seconds);
     }
     if (context.work == work_kind::batches) {
@@ -250,7 +250,7 @@ struct writer {
             {}};
   }
 
-  /// For a data loader.
+  /// Advice for a data loader.
   limit_advice too_few_in_advance(limit what, const std::string& work) const {
     return {what, "",
             fmt::format("{} limits you, although the workers idled {} % of the time: more batches in advance (prefetch_factor) keep them busy.",
@@ -258,7 +258,7 @@ struct writer {
             {}};
   }
 
-  /// Whether the stream spends its time on passing batches on, not on what is in them.
+  /// Whether the stream spends its time on passing batches on, and not on loading them.
   [[nodiscard]] bool batches_are_tiny(limit what) const {
     if (context.work != work_kind::samples || r.batches_per_second <= 0) return false;
     const bool few = what == limit::order && r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500;
@@ -406,7 +406,7 @@ struct writer {
             std::move(more)};
   }
 
-  /// For `start` if most of it is time without an owner to take batches.
+  /// Advice for `start` if in most of that time there was no owner to take batches.
   limit_advice owner_away() const {
     if (r.owner_frozen >= r.owner_down) {
       return {limit::start,
@@ -546,7 +546,7 @@ std::string way_out_of(const limit_context& context, const config& settings) {
   return "`penstock describe scheduler` shows where the batches are.";
 }
 
-/// From this share of the run on, starting earlier is worth a sentence.
+/// If the start takes at least this share of the run, advise starting earlier.
 constexpr double startup_is_long = 0.1;
 
 /// What the sentence does not cover: the time before the first batch.
@@ -580,7 +580,7 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
   const std::optional<limit_reading> rest = whole.after_beginning();
   const limit_reading& reading = rest ? *rest : whole;
   limit_advice advice = advise_on_limits(reading, context, settings);
-  // What limited the stream before the stall does not help with the stall.
+  // Advice about earlier limits does not help with the stall.
   if (context.stalled) {
     advice.sentence = fmt::format("No progress for {:.0f} s: {}.", context.stalled->seconds, context.stalled->text);
     advice.more.clear();

@@ -20,13 +20,13 @@ namespace penstock::telemetry {
 
 /// What the advice depends on besides the reading.
 struct limit_context {
-  std::uint32_t cores = 1;  ///< that this process may use
+  std::uint32_t cores = 1;  ///< cores that this process may use
   std::uint32_t workers = 0;  ///< workers wanted now
   std::uint32_t slots_per_worker = 0;  ///< how many batches a worker may hold; in a pool, how many leases
   std::uint64_t restarts = 0;  ///< restarts of workers so far
   work_kind work = work_kind::samples;
-  bool on_host = false;  ///< the host device
-  bool pinned = true;    ///< the device reads the slots by DMA
+  bool on_host = false;  ///< whether the device is the host device
+  bool pinned = true;    ///< whether the device reads the slots by DMA
   std::optional<stall_report> stalled{};  ///< set if there is no progress now
   hedge_counts hedges{};                  ///< so far
   std::optional<std::int32_t> stalled_pid{};  ///< the process that the stream waits for
@@ -35,7 +35,7 @@ struct limit_context {
   std::string lost_worker_end{};
   std::uint32_t hosts = 0;                ///< loader hosts that have joined
   std::uint32_t remote_resting = 0;       ///< workers that hosts offer and that an operator does not want
-  std::vector<slow_sample> slowest{};     ///< of the last minutes, the slowest first
+  std::vector<slow_sample> slowest{};     ///< slow samples of the last minutes, the slowest first
   std::map<std::uint32_t, std::string> loading{};  ///< by worker: the name of the sample that it is loading
   steady_time now{};
 };
@@ -47,7 +47,7 @@ struct limit_advice {
   std::vector<std::string> more;  ///< more lines, with figures and alternatives
   std::string hosts{};            ///< whether the stream needs its loader hosts; empty: it has none, or it waits
 };
-/// Uses only the time after the first batch if the time of that batch is known; the figures do the same.
+/// If the time of the first batch is known, uses only the time after it, as the figures do.
 [[nodiscard]] limit_advice advise(const limit_reading& whole, const limit_context& context,
                                   const config& settings);
 

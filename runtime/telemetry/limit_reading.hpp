@@ -23,10 +23,10 @@ struct limit_reading {
   std::array<double, limit_count> share{};
   double beginning = 0;  ///< share of the time before the first batch (in a pool, before the first job ended)
   std::array<double, limit_count> share_of_beginning{};  ///< the part of `share` that falls into that time
-  /// Total time so far, including the wait in progress, that the stream waited for batches of workers that died while they
-  /// held them, and for dead owners; empty for a pool.
+  /// Total time so far, including the wait in progress, in which the stream waited for
+  /// batches that a worker held when it died, and for dead owners. Empty for a pool.
   std::optional<double> lost_seconds{};
-  std::uint64_t slow_batches = 0;  ///< total so far: batches with slow samples
+  std::uint64_t slow_batches = 0;  ///< total number of batches with slow samples so far
   double slow_seconds = 0;         ///< total time so far, without the wait in progress, that the stream waited for slow samples
 
   // Figures for the advice.
@@ -43,19 +43,19 @@ struct limit_reading {
   double held = 0;  ///< share of the time in which the consumer asked, but held every device buffer (in a pool: all memory)
   double spare = 0;         ///< share of the time in which no worker worked because the consumer asked for nothing
   double owner_frozen = 0;  ///< share of the time in which the owner's process was suspended
-  double owner_down = 0;    ///< share of the time in which it was being replaced
+  double owner_down = 0;    ///< share of the time in which the owner was being replaced
   struct stalled_head {
     std::uint32_t worker = 0;
     double seconds = 0;
     std::optional<std::uint64_t> sample{};  ///< its slowest sample; empty: unknown, or the one that the worker is loading now
-    bool is_loading = false;                ///< it still stalls
+    bool is_loading = false;                ///< it is still stalled
   };
   std::optional<stalled_head> stall;  ///< the longest one, if most of `order` is stalls
   struct awaited_sample {
     std::uint32_t worker = 0;
     double seconds = 0;                     ///< how long it took, or has taken so far
-    std::optional<std::uint64_t> sample{};  ///< empty: the one that the worker is loading now
-    std::string name{};                     ///< empty: limit_context knows it
+    std::optional<std::uint64_t> sample{};  ///< empty: the sample that the worker is loading now
+    std::string name{};                     ///< empty: see limit_context
   };
   double slow_share = 0;                      ///< share of the time in which the stream waited for slow samples; part of other shares
   std::vector<awaited_sample> slow_samples;  ///< the slowest of them, the slowest first
@@ -85,10 +85,11 @@ struct limit_reading {
   [[nodiscard]] double waited() const noexcept;
   /// Whether the consumer takes batches in bursts: between bursts it left all workers idle for longer than it waited during them.
   [[nodiscard]] bool in_bursts() const noexcept;
-  /// What to change first: the largest cause of waits if the waits matter, otherwise the consumer. Empty: nothing was measured.
+  /// What to change first: the largest cause of waits if the waits matter, otherwise the consumer. Empty if nothing
+  /// was measured.
   [[nodiscard]] std::optional<limit> largest() const noexcept;
-  /// The reading without the beginning, which says nothing about the rest of a short run. Empty: there is no beginning,
-  /// or it took most of the time.
+  /// The reading without the beginning, which says nothing about the rest of a
+  /// short run. Empty if there is no beginning, or if it took most of the time.
   [[nodiscard]] std::optional<limit_reading> after_beginning() const;
 };
 

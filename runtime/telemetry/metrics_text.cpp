@@ -36,7 +36,7 @@ void add_stall(metrics_page& p, const session_status& s) {
           1);
 }
 
-constexpr std::size_t reason_bytes = 160;  // limit for a label
+constexpr std::size_t reason_bytes = 160;  // the most bytes of a label
 
 template <class Number>
 std::string text_or_none(const std::optional<Number>& number) {
@@ -57,7 +57,7 @@ std::string reason_in(const std::string& words) {
   return shortened(printable(words.substr(words.rfind('\n') + 1)), reason_bytes);
 }
 
-/// The last death, except those of workers that were asked to stop. Null: there is none.
+/// The last death of a worker that was not asked to stop. Null if there is none.
 template <class Death>
 const Death* last_death(const std::vector<Death>& deaths) {
   const auto counts = [](const Death& d) { return d.cause != death_cause::stopped && d.cause != death_cause::cancelled &&
@@ -284,7 +284,7 @@ pipeline_counts count_pipeline(const std::vector<batch_passage>& under_way) {
       case batch_stage::leased:
       case batch_stage::begun: ++now.loading; break;
       case batch_stage::loaded:
-      case batch_stage::ordered: ++now.loaded; break;  // there is no device buffer for it yet
+      case batch_stage::ordered: ++now.loaded; break;  // waits for a free device buffer
       case batch_stage::submitted:
       case batch_stage::copied: ++now.uploading; break;
       case batch_stage::ready: ++now.ready; break;

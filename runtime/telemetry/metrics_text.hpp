@@ -34,7 +34,7 @@ struct metrics_facts {
   session_status status;
   run_report totals;                                       ///< without its epochs
   std::array<std::uint64_t, death_causes> deaths{};        ///< deaths of workers, by death_cause
-  std::array<std::uint64_t, death_causes> owner_deaths{};  ///< likewise for the GPU owner's processes
+  std::array<std::uint64_t, death_causes> owner_deaths{};  ///< deaths of the GPU owner's processes, by death_cause
   std::vector<batch_passage> under_way;
   std::vector<stage_histogram> stages;  ///< one for each span of stage_spans()
   limit_reading limits;

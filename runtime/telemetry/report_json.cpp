@@ -186,7 +186,7 @@ json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t f
           {"failed", failed}};
 }
 
-/// `is_tried`: a worker is working on it, and may be restarted.
+/// `is_tried`: a worker is working on it. That worker may be restarted.
 json as_json(const hung_work& hung, work_kind kind, bool is_tried) {
   json hangs = json::array();
   for (const hung_work::hang& h : hung.hangs) hangs.push_back({{"worker", h.worker}, {"seconds", rounded(h.seconds)}, {"time", as_utc(h.time)}, {"timed_out", h.timed_out}});

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t bucket_ns = 100'000'000;
 constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // a wait must be settled within this time
-constexpr std::size_t known_max = 8192;  // passages; far more than any stream has in flight
+constexpr std::size_t known_max = 8192;  // number of passages; far more than any stream has in flight
 constexpr std::size_t pauses_max = 64;  // while the consumer waits for one batch
 
 // A head is stalled if loading takes this many times as long as its worker's usual batch, and also exceeds it by
@@ -19,7 +19,7 @@ constexpr double stalled_seconds = 0.02;
 constexpr double usual_part = 1.5;
 // A worker counts as slow if it needs this many times as long as its peers.
 constexpr double slow_from = 2.5;
-constexpr std::size_t known_from = 3;  // batches, until a worker's own time for a sample is known
+constexpr std::size_t known_from = 3;  // number of batches after which a worker's own time for a sample is known
 constexpr std::size_t slow_samples_kept = 3;
 
 std::int64_t ns_of(steady_time when) {
@@ -89,7 +89,7 @@ void stream_limits::forget_until(std::int64_t now) {
   looked_ = counted_from_ = now;
 }
 
-/// A wait for them is never settled, but what deaths have cost of it so far still counts.
+/// A wait for them is never settled, but the time that deaths have cost so far still counts.
 void stream_limits::forget_batches() {
   lost_seconds_ = last_.lost_seconds.value_or(0);
   down_ = frozen_ = 0;
@@ -141,13 +141,13 @@ void stream_limits::add_to(double bucket::*figure, std::int64_t from, std::int64
   spread(from, to, [&](std::int64_t first, std::int64_t last) { at(first).*figure += seconds_of(last - first) * weight; });
 }
 
-/// For time in which the consumer asked for a batch while it held every buffer.
+/// Attributes time in which the consumer asked for a batch while it held every buffer.
 void stream_limits::add_held(std::int64_t from, std::int64_t to) {
   add(limit::consumer, from, to);
   add_to(&bucket::held, from, to);
 }
 
-/// For time in which the batch was on its way from a loader host.
+/// Attributes time in which the batch was on its way from a loader host.
 void stream_limits::add_link(std::int64_t from, std::int64_t to) {
   add(limit::wire, from, to);
   add_to(&bucket::link, from, to);
@@ -163,14 +163,14 @@ void stream_limits::add_stall(const limit_reading::stalled_head& head, std::int6
   if (!b.stall || b.stall->seconds < head.seconds) b.stall = head;
 }
 
-/// For the part of this time in which the head's worker had no core.
+/// Attributes the part of this time in which the head's worker had no core.
 void stream_limits::add_no_core(double weight, std::int64_t from, std::int64_t to) {
   if (weight <= 0) return;
   add(limit::decode, from, to, weight);
   if (!is_settling_the_first()) add_to(&bucket::no_core, from, to, weight);
 }
 
-/// For the part of this time in which the head's worker loaded slow samples. Does not attribute it to a limit.
+/// Counts the part of this time in which the head's worker loaded slow samples. Does not attribute it to a limit.
 void stream_limits::add_slow(const limit_reading::awaited_sample& sample, double weight, std::int64_t from, std::int64_t to) {
   if (weight <= 0 || from >= to || is_settling_the_first()) return;
   add_to(&bucket::slow_seconds, from, to, weight);
@@ -179,8 +179,9 @@ void stream_limits::add_slow(const limit_reading::awaited_sample& sample, double
   keep_slowest(at(to).slow_samples);
 }
 
-/// For time in which the stream waited for a batch that workers lost one after the other. The time in which a worker had it counts
-/// as work, and the time after that, until it was leased `again`, as start. Each worker that died is charged from its own lease on.
+/// Attributes time in which the stream waited for a batch that workers lost one after the other. The time in which a
+/// worker had it counts as work, and the time after that, until it was leased `again`, as start. Each worker that
+/// died is charged from its own lease on.
 void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t again, std::int64_t to,
                              const limit_facts& facts) {
   std::uint32_t charged = held.front().of.worker;
@@ -197,7 +198,8 @@ void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_
   }
 }
 
-/// The seconds of a wait that deaths cost. Unlike in the shares, the whole wait counts, without pauses, however long it is.
+/// The seconds of a wait that deaths cost. Unlike in the shares, the whole wait counts, however long it is, but not
+/// pauses.
 double stream_limits::cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const {
   const interval all{std::max({from, stamp(held.front().of, batch_stage::leased), counted_from_}), to};
   const auto within = [&all](const interval& part) { return std::max<std::int64_t>(std::min(part.to, all.to) - std::max(part.from, all.from), 0); };
@@ -225,7 +227,7 @@ void stream_limits::note_lost(std::int64_t now, const limit_facts& facts) {
     const bool is_noted = lost != lost_.end() && stamp(lost->second.back().of, batch_stage::leased) == stamp(before, batch_stage::leased);
     const bool lives = look_of(before, facts) != nullptr;
     const bool was_tried_alone = is_leased_again && lost != lost_.end() && facts.sacrificial && facts.sacrificial->id == before.worker;
-    if (lives && is_noted && !is_leased_again) {  // its worker has leased it before its own state was known
+    if (lives && is_noted && !is_leased_again) {  // its worker leased it before the worker's own state was known
       lost->second.pop_back();
       if (lost->second.empty()) lost_.erase(lost);
     }
@@ -352,7 +354,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   released_ = stamp(b, batch_stage::released);
 }
 
-/// For the time in which the consumer waited while a worker loaded the head.
+/// Attributes the time in which the consumer waited while a worker loaded the head.
 void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::int64_t to,
                                 const limit_facts& facts) {
   const std::int64_t begun = stamp(b, batch_stage::begun);
@@ -444,7 +446,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   const worker_look* const w = look_of(head, facts);
   const bool is_tried_alone = facts.sacrificial && facts.sacrificial->id == head.worker;
   const std::int64_t leased = std::min(stamp(head, batch_stage::leased), now);
-  const std::int64_t again = w == nullptr ? now : leased;  // until then no living worker had it
+  const std::int64_t again = w == nullptr ? now : leased;  // until then no living worker had the batch
   if (const auto lost = lost_.find(head.position); lost != lost_.end()) {
     const std::vector<earlier_lease>& held = lost->second;
     const std::int64_t until = is_tried_alone ? now : again;
@@ -467,8 +469,8 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   add_unfinished(head, from, now, w->reads, true, facts);
 }
 
-/// For the time until `to` in which the consumer waited while a worker loaded the head, and did not finish. `reads`: it was reading
-/// then. `still_loads`: `to` is now.
+/// Attributes the time until `to` in which the consumer waited while a worker loaded the
+/// head, and did not finish. `reads`: it was reading then. `still_loads`: `to` is now.
 void stream_limits::add_unfinished(const batch_passage& b, std::int64_t from, std::int64_t to, bool reads, bool still_loads,
                                    const limit_facts& facts) {
   if (from >= to) return;
@@ -530,7 +532,7 @@ void stream_limits::add_slow_loads(const std::vector<slow_load>& latest) {
   }
 }
 
-/// Seconds that a worker usually needs for a sample. If it has loaded too little so far, that of all workers.
+/// Seconds that a worker usually needs for a sample. If it has loaded too little so far, the seconds of all workers.
 std::optional<double> stream_limits::typical_of(std::uint32_t worker) const {
   if (const auto own = workers_.pace_of(worker); own && own->batches >= known_from) return own->seconds_a_sample;
   std::vector<double> all = workers_.loads();
@@ -555,7 +557,8 @@ bool stream_limits::others_are_ready(const batch_passage& head, std::int64_t whe
   return slots > 0 && 2 * ready >= slots;
 }
 
-/// Whether the next batch was leased only once this one's slot was free: there are then too few slots to load and copy at the same time.
+/// Whether the next batch was leased only once this one's slot was free. If so, there are too few slots to load and
+/// copy at the same time.
 bool stream_limits::nothing_was_behind(const batch_passage& b) const {
   const auto next = known_.find(b.position + 1);
   return next != known_.end() && stamp(next->second, batch_stage::leased) >= stamp(b, batch_stage::copied);

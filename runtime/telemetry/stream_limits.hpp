@@ -39,25 +39,25 @@ struct limited_jobs {
   bool callers_hold_everything = false;
   /// Only for a data loader: how long its consumer has waited so far.
   std::optional<nanoseconds> consumer_waited{};
-  bool any_ended = false;  ///< a job has ended
-  std::vector<slow_load> slow_loads{};  ///< of a data loader: the latest ones, also those of earlier looks
+  bool any_ended = false;  ///< whether a job has ended
+  std::vector<slow_load> slow_loads{};  ///< of a data loader: the latest slow loads, including those of earlier looks
 };
 
 /// The run at one moment.
 struct limit_facts {
   std::vector<batch_passage> passages;  ///< all that are in flight, then those released since the previous look
   std::vector<worker_look> workers;
-  std::optional<worker_look> sacrificial{};  ///< not among `workers`; it tries alone a sample that may have killed others
+  std::optional<worker_look> sacrificial{};  ///< not among `workers`; it tries a sample alone that may have killed others
   std::optional<steady_time> waits_since;  ///< set while the consumer waits for a batch
-  steady_time begun = never;               ///< the first demand
+  steady_time begun = never;               ///< when the first batch was requested
   std::uint32_t slots_per_worker = 1;
   bool device_ready = true;
-  bool owner_is_frozen = false;  ///< its process is suspended
-  std::uint64_t owner_deaths = 0;  ///< unexpected ones, so far
-  bool owner_is_elsewhere = false;  ///< its timestamps arrive only when a batch is delivered
+  bool owner_is_frozen = false;  ///< whether the owner's process is suspended
+  std::uint64_t owner_deaths = 0;  ///< unexpected deaths so far
+  bool owner_is_elsewhere = false;  ///< the owner's timestamps arrive only when a batch is delivered
   bool is_paused = false;
   bool is_over = false;
-  std::uint64_t seeks = 0;  ///< so far; each one drops the batches in flight
+  std::uint64_t seeks = 0;  ///< number of seeks so far; each drops the batches in flight
   std::optional<limited_jobs> jobs;
 };
 
@@ -99,7 +99,7 @@ class stream_limits {
   };
   struct earlier_lease {
     batch_passage of;
-    std::int64_t ended = 0;  // since then its worker has not worked on it
+    std::int64_t ended = 0;  // when its worker stopped working on it
     bool reads = false;      // it was reading then
     bool died = true;        // false: the sacrificial worker has tried a sample of it
   };
@@ -110,7 +110,7 @@ class stream_limits {
   void spread(std::int64_t from, std::int64_t to, Act act) const;
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
   void add_to(double bucket::*figure, std::int64_t from, std::int64_t to, double weight = 1);
-  /// If so, the cause belongs to the beginning: after_beginning() could not separate it later.
+  /// If so, the cause belongs to the beginning, because after_beginning() could not separate it later.
   [[nodiscard]] bool is_settling_the_first() const noexcept { return began_ == 0 && into_ == &settled_; }
   void add_held(std::int64_t from, std::int64_t to);
   void add_stall(const limit_reading::stalled_head& head, std::int64_t from, std::int64_t to);
@@ -146,8 +146,8 @@ class stream_limits {
   std::map<stream_position, batch_passage> known_;  // batches not taken yet, and the last ones taken
   std::map<stream_position, std::vector<earlier_lease>> lost_;  // batches that workers have lost: their leases, in turn
   worker_measures workers_;
-  std::optional<nanoseconds> consumer_waited_;  // as of the last look; only for a data loader
-  std::uint64_t slow_loads_seen_ = 0;           // the last one's number; only for a data loader
+  std::optional<nanoseconds> consumer_waited_;  // at the last look; only for a data loader
+  std::uint64_t slow_loads_seen_ = 0;           // number of the last slow load; only for a data loader
   std::deque<interval> outages_;  // times in which the owner could not work
   std::deque<interval> pauses_;   // they belong to no limit
   bool paused_ = false;           // at the last look

@@ -17,7 +17,7 @@ constexpr std::size_t slow_batches = 8;
 // Workers that are busy for at least this share of their time do not count as idle.
 constexpr double busy_enough = 0.85;
 constexpr double measured_enough = 1;  // worker seconds
-constexpr double working_enough = 0.05;  // share of the time; with less, shares of it say nothing
+constexpr double working_enough = 0.05;  // share of the time; shares of a shorter time say nothing
 // The link holds up a remote worker if it carries the worker's batches for this share of the time, and for longer than the worker works.
 constexpr double link_enough = 0.5;
 
@@ -26,7 +26,7 @@ void follow(double& average, double seen, double passed) {
   average += (seen - average) * std::min(passed, 1.0);
 }
 
-/// Of a worker's last batches; without allocating, because each batch changes it.
+/// The median of a worker's last batches. Does not allocate, because it is called for each batch.
 template <class Batches, class Value>
 double median_of(const Batches& last, Value value) {
   std::array<double, loads_kept> values{};

@@ -37,7 +37,7 @@ class worker_measures {
   bool loaded(const batch_passage& b);
   /// The consumer has waited from `from` to `to`.
   void consumer_waited(std::int64_t from, std::int64_t to);
-  /// For time in which this process was suspended: it says nothing about the workers.
+  /// Leaves out time in which this process was suspended, because it says nothing about the workers.
   void forget_times();
 
   // ---- one worker ----
@@ -45,7 +45,7 @@ class worker_measures {
   /// Shares of the worker's busy time in the last second.
   struct core_use {
     double running = 0;
-    double starved = 0;  ///< it had no core
+    double starved = 0;  ///< share in which it had no core
   };
   [[nodiscard]] core_use core_use_of(std::uint32_t worker) const;
   /// Share of the last second, busy or not, in which it had no core.
@@ -63,11 +63,12 @@ class worker_measures {
     double reading = 0;  ///< share of that time in reads
     std::size_t batches = 0;
   };
-  /// Empty: it has loaded none.
+  /// Empty if the worker has loaded no batch.
   [[nodiscard]] std::optional<pace> pace_of(std::uint32_t worker) const;
   /// Its time for a sample, divided by that of its peers. Empty: it or they have loaded too little.
   [[nodiscard]] std::optional<double> slowness_of(std::uint32_t worker) const;
-  /// Whether its slow samples are its own fault: samples that are slow by themselves are slow on its peers, too, or in each epoch.
+  /// Whether its slow samples are the worker's own fault. Samples that are slow by themselves are slow on its peers,
+  /// too, or in each epoch.
   [[nodiscard]] bool slows_all_samples(std::uint32_t worker) const;
 
   // ---- all workers ----
@@ -90,13 +91,13 @@ class worker_measures {
     double start_core_wait = 0;
   };
   [[nodiscard]] time_spent time() const;
-  /// How many entries a look and these questions go through: bounded, whatever happens.
+  /// How many entries a look and these queries go through: bounded, whatever happens.
   [[nodiscard]] std::size_t entries() const noexcept { return work_.size() + times_.size(); }
 
  private:
   struct load {
     double with_slow = 0;           // seconds per sample
-    double without_slow = 0;        // the same without what slow samples took longer than usual
+    double without_slow = 0;        // the same, without the extra time of slow samples
     std::uint64_t slow_sample = 0;  // if these differ: the slowest one
   };
   struct memory {
