@@ -75,7 +75,7 @@ bool disk_answers(int fd) {
   return false;
 }
 
-/// The open file, later.
+/// Returns the open file after the delay.
 int opened_late(int fd) {
   if (fd >= 0 && is_below(fd, ours().slow_open_folder)) std::this_thread::sleep_for(ours().open_delay);
   return fd;

@@ -4,7 +4,7 @@
 //   samples, wait_us                   how many samples, and how long each takes
 //   count                              anything: as many samples as [dataset] path has lines
 //   stall_every, stall, stall_reads    which samples stall (index % stall_every == stall_every - 1), for how many seconds,
-//                                      and how often (1)
+//                                      and how many times (1)
 //   slow_every, slow_factor            which samples always take longer, and how many times as long
 //   kill, kill_after                   this sample crashes its worker each time, after that many seconds
 //   kill_once_every                    these samples crash their worker in their first attempt

@@ -42,7 +42,7 @@ struct header {
   kind what = kind::hello;
   std::uint32_t rank = 0;
   std::uint32_t type = 0;  // type of the elements
-  std::uint32_t how = 0;   // the reduction, or the root
+  std::uint32_t how = 0;   // number of the reduction, or the root
   std::uint64_t count = 0;
 };
 

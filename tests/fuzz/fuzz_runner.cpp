@@ -27,7 +27,7 @@ class mutator {
   std::string next() {
     std::string text = seeds_[below(seeds_.size())];
     for (std::uint64_t i = below(6); i-- > 0;) change(text);
-    // Keep some inputs as starting points for a while.
+    // Keep some inputs for a while as starting points of further changes.
     if (below(50) == 0)
       seeds_.size() < 200 ? seeds_.push_back(text) : void(seeds_[below(seeds_.size())] = text);
     return text;

@@ -14,7 +14,7 @@ class row_counter final : public row_sink {
  public:
   explicit row_counter(std::uint32_t width) : width_(width) {}
   void take_row(const std::uint8_t* rgbx) noexcept override {
-    for (std::uint32_t x = 0; x < 4 * width_; ++x) sum += rgbx[x];  // a sanitizer sees rows that are too short
+    for (std::uint32_t x = 0; x < 4 * width_; ++x) sum += rgbx[x];  // a sanitizer reports rows that are too short
     ++rows;
   }
   std::uint64_t sum = 0;

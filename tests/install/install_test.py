@@ -39,7 +39,7 @@ VERSION = version_of_the_project()
 WORKER_FILES = ["libexec/penstock/penstock-worker", "lib/libpenstock_worker.so"]
 
 
-# The second time these builds are no-ops.
+# The second time, these builds do nothing.
 COMPILER = ["ccache", "g++"] if shutil.which("ccache", path="/usr/bin:/bin") else ["g++"]  # as PATH is in run()
 LAUNCHERS = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_CUDA_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
 FAST = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", *LAUNCHERS]

@@ -12,7 +12,7 @@ using namespace penstock;
 
 namespace {
 
-/// Prints which of the session's descriptors a program started by this one inherits.
+/// Prints which of the session's descriptors are inherited by a program that this one starts.
 [[noreturn]] void start_a_program() {
   ::execl("/bin/sh", "sh", "-c",
           "for fd in 3 4 5 6 7; do [ ! -e /proc/self/fd/$fd ] || echo $fd; done; echo end", nullptr);

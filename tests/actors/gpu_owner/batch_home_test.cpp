@@ -108,7 +108,7 @@ TEST_CASE("a consumer that waits while all buffers stay parked gets an error ins
     CHECK(std::string(e.what()).starts_with(
         "no batch can be delivered: all 2 buffers belong to batches that were destroyed "));
   }
-  // The next attempt may find that the capture has ended.
+  // The capture may have ended by the next attempt.
   r.device->refuse_releases(0);
   queue.stop();
   r.home->take_from(queue, 20ms);

@@ -84,7 +84,7 @@ class captured_step {
   }
   void end_and_replay() {
     cudaGraph_t graph = nullptr;
-    good(cudaStreamEndCapture(stream, &graph));  // an error: a call has invalidated the capture
+    good(cudaStreamEndCapture(stream, &graph));  // an error means that a call has invalidated the capture
     cudaGraphExec_t executable = nullptr;
     good(cudaGraphInstantiate(&executable, graph, 0));
     good(cudaGraphDestroy(graph));
@@ -248,7 +248,7 @@ TEST_CASE("buffers of batches destroyed inside a capture of a blocking stream re
     first = Batch();
     second = Batch();
     step.end_and_replay();
-    // The next steps need both buffers.
+    // The next steps need both buffers of the ring.
   }
   CHECK(session.report().outcome == run_outcome::running);
 }

@@ -51,7 +51,7 @@ class stage final : owner_listener {
     system_.await_all_actors_done();
   }
 
-  /// For job results: slots hold plain bytes, and the first result creates the ring.
+  /// An owner for job results: slots hold plain bytes, and the first result creates the ring.
   void begin_for_jobs() {
     plan_ = std::make_shared<const penstock::device::transfer_plan>(
         penstock::device::plan_of_results(shape.slot_bytes));
@@ -92,7 +92,7 @@ class stage final : owner_listener {
   std::atomic<int> failures{0};
   std::atomic<std::size_t> released{0};
   std::uint64_t last_released = 0;   // the owner's thread
-  std::atomic<bool> in_order{true};  // slots were released as uploads 1, 2, 3, ...
+  std::atomic<bool> in_order{true};  // whether slots were released as uploads 1, 2, 3, ...
 
  private:
   void opened(const penstock::device::identity&) override { ++times_opened; }
@@ -324,7 +324,7 @@ TEST_CASE("an owner suspended for longer than the deadline does not report a hun
   s.begin();
   s.upload(7, 0, 3);
   s.device->wait_until_it_stands();
-  // Real time must pass here: three deadlines.
+  // Three deadlines must pass here in real time.
   const auto end = std::chrono::steady_clock::now() + 3 * s.flight_deadline;
   while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
   s.device->go_on();
@@ -354,7 +354,7 @@ TEST_CASE("an idle owner does not poll its device") {
   s.upload(1, 0, 0);
   const auto batch = std::get<ready_batch>(s.consumer->take());
   const int while_it_was_under_way = s.device->calls("poll");
-  // After ten deadlines, every scheduled check has run.
+  // By ten deadlines later, every scheduled check has run.
   const auto end = std::chrono::steady_clock::now() + 200ms;
   while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
   CHECK(s.device->calls("poll") == while_it_was_under_way);

@@ -108,7 +108,7 @@ TEST_CASE("two ranks meet, agree, deliver and end") {
   group.zero.say(leave_group{});
   group.say(leave_group{});
   group.pass(2s);
-  CHECK(group.news.gone == 0);  // rank 1 needs it
+  CHECK(group.news.gone == 0);  // rank 1 still needs the coordinator
   group.one.say(stream_delivered{});
   group.one.say(leave_group{});
   group.pass(6s);
@@ -160,7 +160,7 @@ TEST_CASE("the news of a lost process says how it ended, if the launcher tells t
   CHECK(group.zero.news.outcome == group_outcome::failed);  // the loss itself does not wait
   SECTION("after") {
     CHECK(group.losses().empty());
-    group.tell_end({1, 4002, "SIGKILL"});  // of another process
+    group.tell_end({1, 4002, "SIGKILL"});  // the end of another process
     CHECK(group.losses().empty());
     group.tell_end({1, 4001, "SIGSEGV"});
   }
@@ -186,7 +186,7 @@ TEST_CASE("the news that a lost rank is back comes after the news of its loss, e
   report.card.starts = 1;
   driver.reported(2, report, steady_time(1h));
   advance();
-  REQUIRE(texts.size() == 1);  // it has arrived
+  REQUIRE(texts.size() == 1);  // the news that it has arrived
   driver.ended({1, 4001, "SIGSEGV"});
   advance();
   REQUIRE(texts.size() == 3);
@@ -281,7 +281,7 @@ TEST_CASE("all ranks learn why rank 0 failed, even if it failed before the first
   group_stage group;
   group.zero.say(session_failed{"there is no dataset"});
   group.zero.say(leave_group{});
-  group.say(leave_group{});  // as the session does, before a link is up
+  group.say(leave_group{});  // as the session does, before a link exists
   group.carry();
   CHECK(group.zero.news.outcome == group_outcome::failed);
   group.pass(1s);

@@ -122,13 +122,13 @@ TEST_CASE_METHOD(
 TEST_CASE_METHOD(running_rank,
                  "a permission that lapses and is extended between two steps of the member wakes the scheduler") {
   CHECK(rank.hand_out());
-  CHECK_FALSE(rank.hand_out(10s));  // it lapses between two steps of the member, which never notices
+  CHECK_FALSE(rank.hand_out(10s));  // the permission lapses between two steps of the member, which never notices
   const int before = rank.news.moves;
   rank.answer(group_phase::running, true);
   CHECK(rank.hand_out());
   CHECK(rank.news.moves == before + 1);
   rank.answer(group_phase::running, true);
-  CHECK(rank.news.moves == before + 1);  // no batch waits
+  CHECK(rank.news.moves == before + 1);  // no batch is waiting
 }
 
 TEST_CASE_METHOD(running_rank, "a dead owner's batch that waits for a lapsed permission passes when the group has ended") {

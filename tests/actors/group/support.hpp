@@ -95,7 +95,7 @@ class rank_stage {
   void order(group_order what) {
     if (orders_->put(0, std::move(what))) say(orders_arrived{});
   }
-  /// An answer to the last report, with this phase.
+  /// The coordinator's answer to the last report, with this phase.
   void answer(group_phase phase, bool go = false, std::optional<std::uint64_t> limit = {}) {
     group_order o;
     o.view.generation = 1;

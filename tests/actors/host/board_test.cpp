@@ -62,7 +62,7 @@ TEST_CASE("a program that failed is recorded as failed, with its reason, unless 
   CHECK(whole.status().outcome == run_outcome::finished);
 }
 
-TEST_CASE("a data loader that knows the length of its pass shows its progress and when the pass ends") {
+TEST_CASE("a data loader that knows the length of its pass shows its progress and when the pass will end") {
   host::board board("loader", "embedded");
   board.begun(start);
   board.loader_pass(2, 10, 30);

@@ -33,7 +33,7 @@ TEST_CASE("a stop knows how long it has lasted, and when it kills the workers an
   ending e(25s);
   const auto now = std::chrono::steady_clock::now();
   CHECK_FALSE(e.stopping_for(now));
-  e.owner_told(true, now);  // the stream is complete: no stop
+  e.owner_told(true, now);  // the stream is complete, so this is not a stop
   CHECK_FALSE(e.killed_in(true, now));
   CHECK_FALSE(e.killed_in(false, now));
   ending stopped(25s);
@@ -73,6 +73,6 @@ TEST_CASE("a stop shortens waits in progress, and a wait for an owner that is st
   pool.join();
   owner.join();
   CHECK_FALSE(owner_is_gone);
-  // The kernel's share remains: 1 s.
+  // 1 s remains for the kernel.
   CHECK(std::chrono::steady_clock::now() - begin < 30s);
 }

@@ -109,7 +109,7 @@ TEST_CASE(
   CHECK(jobs.functions[0].running >= 2);
 }
 
-TEST_CASE("a closer look says which sample a worker is loading, and at which attempt") {
+TEST_CASE("the status of a worker says which sample it is loading, and at which attempt") {
   auto flights = arena::flight_recorders::create(1);
   REQUIRE(flights);
   session_status s;
@@ -120,7 +120,7 @@ TEST_CASE("a closer look says which sample a worker is loading, and at which att
   s = host::look_closer(s, *flights, steady_time(1h));
   CHECK(std::tuple(s.workers[0].current_sample, s.workers[0].current_index, s.workers[0].current_attempt) == std::tuple("cats/tom.jpg", 51U, 2U));
   CHECK_FALSE(s.workers[0].current_epoch);
-  batch_passage earlier{.epoch = 3, .sequence = 8};  // its slot serves another batch now
+  batch_passage earlier{.epoch = 3, .sequence = 8};  // its slot now holds another batch
   earlier.at[static_cast<std::size_t>(batch_stage::loaded)] = 1;
   const std::vector<batch_passage> under_way{earlier, {.epoch = 3, .sequence = 10, .slot = 1}, {.epoch = 3, .sequence = 9}};
   s = host::look_closer(s, *flights, steady_time(1h), under_way);

@@ -86,7 +86,7 @@ struct made_up {
   std::filesystem::path folder;
   std::shared_ptr<telemetry::event_journal> journal = std::make_shared<telemetry::event_journal>();
   process::log_store logs;
-  std::string padding;  // makes the status long
+  std::string padding;  // makes the status large
   std::atomic<std::uint64_t> delivered = 0;
   std::atomic<std::uint64_t> quarantined = 0;
 };
@@ -194,7 +194,7 @@ TEST_CASE(
     s.delivered = i;
     CHECK(made_up::soon([i] { return made_up::lines("status").back().at("samples_delivered") == i; }));
   }
-  CHECK(std::chrono::steady_clock::now() - begin < 15s);  // 3 s on an idle machine
+  CHECK(std::chrono::steady_clock::now() - begin < 15s);  // takes 3 s on an idle machine
   const auto path = control::find_records().at(0).path;
   std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - 1h);
   CHECK(made_up::soon([&] { return std::filesystem::file_time_type::clock::now() - std::filesystem::last_write_time(path) < 1min; }));

@@ -47,7 +47,7 @@ TEST_CASE("arguments of an ended lease are freed, whether they arrive before or 
   p.send(0, 7, 0);
   p.send(0, 7, 1);
   p.send(1, 4, 0);
-  CHECK(p.gets(1, 4, 0));  // skips those of slot 0
+  CHECK(p.gets(1, 4, 0));  // skips the arguments of slot 0
   CHECK(p.arguments.kept() == 2);
   p.send(0, 7, 2);
   p.send(0, 8, 0);

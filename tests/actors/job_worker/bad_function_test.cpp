@@ -28,7 +28,7 @@ int signal_of(Work work) {
   const pid_t child = ::fork();
   if (child == 0) {
     for (const int number : {SIGSEGV, SIGABRT, SIGBUS})
-      ::signal(number, SIG_DFL);  // not the test framework's
+      ::signal(number, SIG_DFL);  // removes the handler of the test framework
     const rlimit none{0, 0};
     ::setrlimit(RLIMIT_CORE, &none);
     work();

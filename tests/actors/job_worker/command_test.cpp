@@ -176,7 +176,7 @@ TEST_CASE("however a worker ends, its command and the command's process group en
     const auto pids = pool.numbers_in(file);
     REQUIRE(pids.size() == 2);
     ::kill(pool.pid(), number);
-    // A hang-up means that the session is gone: the worker kills its own group.
+    // A hang-up means that the session is gone, so the worker kills its own group.
     CHECK(pool.end_of_process().ended_by(number == SIGHUP ? SIGKILL : number));
     CHECK(ends(pids[0]));
     CHECK(ends(pids[1]));
@@ -195,7 +195,7 @@ TEST_CASE("a worker whose watching process was killed starts another one before 
   };
   CHECK(pool.outcome_of({"true"}).exit_code == 0);
   std::vector<pid_t> before;
-  while (before.empty()) before = watchers();  // the process gets its name a moment after its start
+  while (before.empty()) before = watchers();  // the process gets its name shortly after its start
   REQUIRE(before.size() == 1);
   const std::string file = pool.folder() + "/pids";
   pool.say(pool.lease(
@@ -297,7 +297,7 @@ TEST_CASE("a worker's current work is shown as its command line") {
   const auto order = pool.lease({{protocol::command_function, as_argument({{"sleep", "1000"}})}});
   pool.say(order);
   pool.wait_for(0, row_state::begun);
-  // Must happen soon.
+  // This must happen soon.
   while (pool.flights.read(0).sample_name != "sleep 1000 (job 1)") std::this_thread::yield();
 }
 

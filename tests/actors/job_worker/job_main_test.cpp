@@ -124,7 +124,7 @@ TEST_CASE("a stop request overtakes waiting rows and leases") {
     pool.say(second);
     pool.wait_for(0, row_state::begun);
     pool.say(protocol::stop_work{});
-    // The link is polled at most every 50 us: the row must take longer, or the next one may start.
+    // The link is polled at most every 50 us, so the row must take longer than that. Otherwise the next one may start.
     const auto later = std::chrono::steady_clock::now() + 1ms;
     while (std::chrono::steady_clock::now() < later) {
     }
@@ -187,7 +187,7 @@ TEST_CASE("odd exceptions, closed descriptors, forks and floods of output do not
   pool.introduce();
   const auto rows = pool.run({{"number"}, {"close the link"}, {"fork"}, {"print"}, {"echo", "still here"}});
   CHECK(rows[0].error.type == "int");
-  CHECK(rows[1].result == "3");  // that number was free
+  CHECK(rows[1].result == "3");  // that descriptor number was free
   CHECK(rows[2].result == "parent");
   CHECK(rows[3].state == row_state::finished);
   CHECK(rows[4].result == "still here");

@@ -78,7 +78,7 @@ TEST_CASE("a result beyond the limit on file sizes is an error, not a signal") {
 TEST_CASE("when files of results fill the socket, earlier rows are reported so that the session frees some") {
   constexpr std::uint32_t jobs = 600;
   one_worker w({{"big", [](JobCall& call) { static_cast<void>(call.result(20'000)); }}}, 65'536);
-  // Like the session, which reads parcels when rows are reported.
+  // Do as the session does, which reads parcels when rows are reported.
   std::uint32_t taken = 0;
   auto context_reports = [&] {
     while (true) {
@@ -97,7 +97,7 @@ TEST_CASE("when files of results fill the socket, earlier rows are reported so t
                                  1 << 20,
                                  [&](const protocol::jobs_done& rows) {
                                    w.reports.push_back(rows);
-                                   if (rows.rows % 50 == 0) context_reports();  // late, like a busy session
+                                   if (rows.rows % 50 == 0) context_reports();  // late, as a busy session would
                                  },
                                  [] { return false; }});
   std::vector<job> all(jobs, {"big"});
@@ -116,7 +116,7 @@ TEST_CASE("when files of results fill the socket, earlier rows are reported so t
 }
 
 TEST_CASE(
-    "an argument that does not fit its slot is read in place, and arguments of revoked jobs are skipped") {
+    "an argument that does not fit its slot is read in place, and the arguments of revoked jobs are skipped") {
   one_worker w({{"size",
                  [](JobCall& call) {
                    call.give(std::to_string(call.argument().size()) + std::string(call.text().substr(0, 1)));

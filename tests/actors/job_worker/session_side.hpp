@@ -19,7 +19,7 @@ namespace penstock::testing {
 struct job {
   std::string function;
   std::string argument{};
-  bool argument_elsewhere = false;  ///< an empty one is not sent
+  bool argument_elsewhere = false;  ///< an empty argument is not sent
   nanoseconds limit{0};
 };
 

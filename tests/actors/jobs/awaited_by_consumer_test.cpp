@@ -17,7 +17,7 @@ slow_batch batch_of(std::uint64_t job) {
 
 }  // namespace
 
-TEST_CASE("the wait for a batch with a slow sample is for that sample as far as the batch's loading was") {
+TEST_CASE("a slow sample gets the same share of the wait for its batch as it had of the batch's loading time") {
   jobs::awaited_by_consumer waits;
   CHECK(waits.wait(5, {}, start));
   CHECK_FALSE(waits.wait(5, {batch_step::sample, 3, "sample 37"}, start + 1s));
@@ -25,7 +25,7 @@ TEST_CASE("the wait for a batch with a slow sample is for that sample as far as 
   waits.was_slow(batch_of(5));
   REQUIRE(waits.slow_loads().size() == 1);
   const slow_load one = waits.slow_loads()[0];
-  CHECK(one.from == start + 2s);  // until then, the worker did not load it
+  CHECK(one.from == start + 2s);  // the worker did not load it before that
   CHECK(one.to == start + 3s);
   CHECK(one.weight == Catch::Approx(0.8));
   CHECK(one.sample.name == "sample 37");
@@ -40,7 +40,7 @@ TEST_CASE("a slow sample that nobody waited for is not charged with the wait for
   CHECK(waits.slow_loads()[0].from == waits.slow_loads()[0].to);
 }
 
-TEST_CASE("the latest batches with slow samples are kept, with their numbers") {
+TEST_CASE("the latest batches with slow samples are kept together with their numbers") {
   jobs::awaited_by_consumer waits;
   for (std::uint64_t i = 0; i < 1000; ++i) waits.was_slow(batch_of(i));
   CHECK(waits.slow_loads().size() == 64);

@@ -110,7 +110,7 @@ TEST_CASE("when workers die, large and small arguments still each reach their ow
     std::vector<std::string> arguments;
     std::vector<Job> jobs;
     for (int i = 0; i < 300; ++i) {
-      // Small, large, and too large for the slot.
+      // Arguments that are small, large, and too large for the slot.
       const std::size_t bytes = i % 3 == 0 ? 20 : i % 3 == 1 ? 400'000 : 1'100'000;
       const std::string fault = i % 20 == 7 ? "kill" : i % 20 == 13 ? "exit" : "none";
       arguments.push_back(fault + " " + std::to_string(i) +

@@ -39,7 +39,7 @@ TEST_CASE(
 
 TEST_CASE("one slow copy affects the choice only until the next retry") {
   copy_choice choice;
-  choice.took(choice.next(), megabyte, 900us);  // plain: the pages of a new slot
+  choice.took(choice.next(), megabyte, 900us);  // plain, because the pages of a new slot are touched first
   streaming_of(choice, 64, 70us, 60us);
   CHECK(streaming_of(choice, 640, 70us, 60us) <= 11);
 }

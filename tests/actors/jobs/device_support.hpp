@@ -77,8 +77,8 @@ inline job_failure failure_of(Job job) {
   return {job_status::ok, {}, "it has a result", {}, {}, 0};
 }
 
-/// Kills one process. 0 and negative numbers mean groups: kill(0) would end ctest and the shell that started
-/// it.
+/// Kills one process. Refuses 0 and negative numbers, which mean
+/// groups: kill(0) would end ctest and the shell that started it.
 inline void kill_process(std::int32_t pid) {
   if (pid <= 1) throw std::invalid_argument("pid " + std::to_string(pid) + " is not a process of a test");
   if (::kill(pid, SIGKILL) != 0)
@@ -93,7 +93,7 @@ class signal_file {
     folder_ = ::mkdtemp(name);
   }
   ~signal_file() {
-    give();  // a program that waits for the signal continues
+    give();  // lets a program that waits for the signal continue
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
   }

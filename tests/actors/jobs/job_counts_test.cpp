@@ -18,7 +18,7 @@ TEST_CASE("a pool without jobs has no callers left to notify") {
   CHECK(counts.wait_until_all_notified(0ns));
 }
 
-TEST_CASE("waiting for all notifications includes jobs that have ended but whose callers do not know") {
+TEST_CASE("waiting for all notifications includes jobs that have ended but whose callers have not been notified") {
   job_counts counts;
   CHECK(counts.submit() == 1);
   CHECK(counts.submit() == 2);
@@ -101,7 +101,7 @@ struct simulated_pool {
       case 6:
         if (is_judged && take_from(unjudged)) counts.judge("f", verdicts.at(judged++ % verdicts.size()));
         break;
-      default:  // its program repeats a job
+      default:  // the program repeats a job
         if (!is_judged || !take_from(unjudged)) break;
         ++waiting;
         counts.submit_again("f");

@@ -22,7 +22,7 @@ struct three_slots {
                                          kept_result::in_slot{place, {{0, 1}, slot, 1}, bytes, left}, meter);
   }
   std::shared_ptr<lent_place> place = std::make_shared<lent_place>();
-  std::vector<std::uint32_t> gone;  // slots that results have left on their own
+  std::vector<std::uint32_t> gone;  // slots that their results have left
   std::shared_ptr<const slot_left> left =
       std::make_shared<const slot_left>([this](const lease_ref& lease) { gone.push_back(lease.slot); });
   std::shared_ptr<admission> meter = std::make_shared<admission>(10, 1 << 20);

@@ -89,7 +89,7 @@ class odd_job_program final : public penstock::JobProgram {
     std::memcpy(room.data(), text.data(), text.size());
   }
 
-  /// The first 256 bytes of the result, or all.
+  /// The first 256 bytes of the result, or all if it has fewer.
   std::string beginning(penstock::DeviceJob& job) const {
     std::string text(job.bytes() < 256 ? job.bytes() : 256, '\0');
     if (text.empty()) return text;

@@ -34,7 +34,7 @@ void note_begin(const JobCall& call) {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-/// Runs in a memory cgroup.
+/// Call it only in a memory cgroup.
 [[noreturn]] void take_memory_until_killed() {
   while (true) std::memset(new char[32U << 20U], 1, 32U << 20U);
 }

@@ -73,7 +73,7 @@ TEST_CASE("a worker with many slots loses no parcel, in whatever order its rows 
   constexpr std::uint32_t slots = 6;
   constexpr std::uint32_t rows = 256;
   pending_parcels shelf(slots, rows);
-  // The socket holds fewer parcels than this. Looking for a parcel that was not sent drains it in between.
+  // The socket holds fewer parcels than this. Asking for a parcel that was not sent drains the socket in between.
   for (std::uint32_t i = 0; i < slots * rows; ++i) {
     if (i % 100 == 0) REQUIRE(!shelf.take(slot_of(slots), 0, from.session.get()));
     REQUIRE(from.send(i / rows, i % rows));

@@ -102,7 +102,7 @@ TEST_CASE("results of jobs behind a slow one stay within [jobs] memory, and arri
   std::uint64_t most = 0;
   const auto filled = [&] {
     most = std::max(most, pool.statistics().result_bytes);
-    return most + 1'100'000 + (1U << 20U) > (8U << 20U);  // the first one may give 1 MiB
+    return most + 1'100'000 + (1U << 20U) > (8U << 20U);  // the first job may return 1 MiB
   };
   await([&] { return filled() && pool.statistics().running == 1; });
   for (int i = 0; i < 200; ++i, std::this_thread::sleep_for(1ms))

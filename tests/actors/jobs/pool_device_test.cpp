@@ -375,7 +375,7 @@ TEST_CASE("a pool closed while results are on the device ends all of them in tim
   {
     Pool pool(with_programs(placement), quietly());
     jobs.push_back(odd(pool, "wait " + go.path()));
-    go.await_begin();  // the device is busy: later jobs end when the pool closes
+    go.await_begin();  // the device is busy, so later jobs end when the pool closes
     for (int i = 0; i < 20; ++i) jobs.push_back(sum(pool, 1000));
     await([&] { return pool.statistics().running > 1; });
     pool.close();

@@ -53,7 +53,7 @@ class memory_cgroup {
       std::filesystem::remove(folder, no);
     }
   }
-  /// All other processes have ended.
+  /// Requires that all other processes have ended.
   ~memory_cgroup() {
     if (!made()) return;
     say(home_, std::to_string(::getpid()));

@@ -103,7 +103,7 @@ TEST_CASE("borrowed argument bytes are released when the job has ended") {
 }
 
 TEST_CASE("the submitting thread does not free the argument of a job that is refused at once") {
-  // That thread may hold a lock that is also taken when the argument is freed.
+  // The submitting thread may hold a lock that freeing the argument takes, too.
   Pool pool(odd_jobs(1), quietly());
   pool.submit("nothing", {}).get();
   for (int i = 0; i < 100; ++i) {

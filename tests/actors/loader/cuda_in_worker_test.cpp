@@ -22,7 +22,7 @@ constexpr std::uint64_t cuda_sample = 21;
 
 struct outcome {
   run_report report;
-  std::set<std::int32_t> pids;  // of all workers
+  std::set<std::int32_t> pids;  // total of all workers
   std::chrono::nanoseconds until_told{-1};
 };
 
@@ -79,7 +79,7 @@ void check(const outcome& seen) {
   CHECK(f.error.find("only the GPU owner uses the GPU") != std::string::npos);
   CHECK(seen.until_told >= 0ns);
   CHECK(seen.until_told < 1s);
-  // That worker is replaced; the others are unaffected.
+  // The worker that used CUDA is replaced. The others are unaffected.
   for (const death_report& d : seen.report.deaths) {
     CHECK(d.pid == std::stoi(parts[2]));
     CHECK(d.code == 75);

@@ -24,7 +24,7 @@ constexpr const char* act_names[] = {"open", "assign", "lease", "urgent", "urgen
 // clang-format on
 using script = testing::script_of<act>;
 
-/// Bugs of the code that carries out the steps.
+/// Bugs that the world can have when it carries out the steps.
 enum class bug : std::uint8_t { none, goes_on_after_the_end, hides_a_failure, hides_cuda, never_looks_for_urgent, loses_a_lease, forgets_the_description };
 
 struct world_settings {
@@ -145,7 +145,7 @@ class world {
         must_end_ |= !ready_;
         usual_.push_back(number_);
         return carry_out(book_.lease({number_++, 1, 0, {}, false}));
-      case act::urgent:  // its wake_up is behind other messages in the mailbox, or comes at once
+      case act::urgent:  // its wake_up is behind other messages in the mailbox, or is handled at once
         urgent_.push_back(number_++);
         wake_is_due_ = s.pick % 2 == 0;
         return wake_is_due_ ? void() : carry_out(book_.woken(stopping_));
@@ -181,7 +181,7 @@ class world {
     }
   }
 
-  /// After each message.
+  /// Checked after each message.
   void check_at_rest() const {
     require(ended_ == must_end_, "the process lives on after a failure or an order to stop, or ends without one");
     if (ended_) return;

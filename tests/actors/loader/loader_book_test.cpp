@@ -1,4 +1,4 @@
-// What a loader worker does with each message, and how its process ends: one rule a test.
+// What a loader worker does with each message, and how its process ends. Each test has one rule.
 #include "actors/loader/loader_book.hpp"
 #include "runtime/base/exit_codes.hpp"
 
@@ -22,12 +22,12 @@ template <class Step>
 bool is(const next_step& step) {
   return step && std::holds_alternative<Step>(*step);
 }
-/// The slot of the lease to run; nothing: no lease.
+/// The slot of the lease to run; empty if there is none.
 std::optional<std::uint32_t> slot_of(const next_step& step) {
   if (!is<run_lease>(step)) return std::nullopt;
   return std::get<run_lease>(*step).lease.slot;
 }
-/// "82: the reason"; empty: the process continues.
+/// How the process ends: "82: the reason". Empty if it continues.
 std::string end_of(const next_step& step) {
   if (!is<end_process>(step)) return {};
   const auto& end = std::get<end_process>(*step);
@@ -69,7 +69,7 @@ TEST_CASE("for a session of another version, or for jobs, the dataset is not ope
   CHECK(end_of(loader_book().open(jobs)).starts_with("78: the worker program ([loader] command) loads a dataset"));
 }
 
-TEST_CASE("slots that are too small for a batch are the session's fault, and tensors without a layout are the dataset's") {
+TEST_CASE("slots that are too small for a batch are blamed on the session, and tensors without a layout on the dataset") {
   CHECK(end_of(described_book().assign(slots_of(255))) == "82: a batch needs 256 bytes, but the slots have 255");
   loader_book book;
   REQUIRE(book.open(open_order()));
@@ -96,7 +96,7 @@ TEST_CASE("urgent leases run before the lease that arrived, and the loader looks
   CHECK_FALSE(book.urgent(std::nullopt));
 }
 
-TEST_CASE("an idle loader that is woken runs the urgent lease, or stops if it was told to") {
+TEST_CASE("an idle loader that is woken runs the urgent lease, or stops if it was asked to") {
   loader_book book = ready_book();
   CHECK(is<look_for_urgent>(book.woken(false)));
   CHECK(slot_of(book.urgent(lease(2))) == 2);

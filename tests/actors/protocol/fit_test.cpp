@@ -35,7 +35,7 @@ TEST_CASE("uploads of more than a frame leave in several messages, in order, and
       ++messages;
     }
     CHECK(next == count + 1);
-    if (count == 64) CHECK(messages == 10);  // seven of 524 KB fit 4 MiB
+    if (count == 64) CHECK(messages == 10);  // seven messages of 524 KB fit 4 MiB
   }
 }
 

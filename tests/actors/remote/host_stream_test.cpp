@@ -1,4 +1,4 @@
-// Two ends in one process, and everything else that a peer may send.
+// Both ends of a connection in one process, and invalid data that a peer may send.
 #include "actors/remote/host_stream.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,5 @@
-// The session's end of a connection as a pool's worker: a pool on one side, a host by hand on the other.
+// The session's end of a connection that serves as a pool's worker. One side is a pool, and the test plays the host
+// on the other.
 #include "actors/remote/lent_jobs.hpp"
 
 #include "actors/protocol/parcels.hpp"
@@ -115,7 +116,7 @@ struct pool_and_host {
 }  // namespace
 
 TEST_CASE(
-    "a row is marked as started before its job is sent, and later rows wait here, where they can be revoked") {
+    "a row is marked as started before its job is sent, and later rows wait in the session, where they can be revoked") {
   pool_and_host of;
   of.lease(0, {11, 12, 13});
   of.lease(1, {14});

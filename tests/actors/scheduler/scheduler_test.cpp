@@ -293,7 +293,7 @@ TEST_CASE("uploads to another process wait at the group's gate, and pass in orde
   for (const auto& lease : worker.all<protocol::load_batch>()) s.report(first, lease);
   s.report(first, worker.all<protocol::load_batch>().at(2));
   CHECK(s.uploads().empty());
-  CHECK(s.times->find(0)->reached() == batch_stage::loaded);  // the owner does not have it yet
+  CHECK(s.times->find(0)->reached() == batch_stage::loaded);  // the owner does not have the batch yet
   gate->open(s.world.now() + std::chrono::hours(1), 2);
   s.say(scheduler::gate_moved{});
   REQUIRE(s.uploads().size() == 2);
@@ -362,7 +362,7 @@ TEST_CASE("a late sample's batch goes to a second worker, urgently, and the firs
   REQUIRE(a.all<protocol::drop_batch>().size() == 1);
   CHECK(a.all<protocol::drop_batch>()[0].generation == late.generation);
   const std::size_t uploads = s.uploads().size();
-  s.report(first, late, 0);  // it has stopped at once
+  s.report(first, late, 0);  // the worker has stopped at once
   CHECK(s.uploads().size() == uploads);
   CHECK(s.supervisor.all<supervisor::fence_worker>().empty());
 }

@@ -60,7 +60,7 @@ std::string digest_of(const config& c) {
 }
 
 constexpr std::uint64_t length_of(std::uint64_t sample) {
-  return sample % 7;  // like odd_worker
+  return sample % 7;  // as odd_worker does
 }
 
 }  // namespace
@@ -388,6 +388,6 @@ TEST_CASE("a run fails when more than half of its samples fail, and names the mo
   const run_report r = run(all_may);
   CHECK(r.outcome == run_outcome::finished);
   CHECK(r.epochs.at(0).failed == 60);
-  // A small number is always allowed.
+  // A small number of failures is always allowed.
   CHECK(run(odd({{"throw_all", "1"}, {"samples", "32"}})).epochs.at(0).failed == 32);
 }

@@ -286,7 +286,7 @@ int stalls(bool asks) {
   std::thread asking([&] {
     if (!asks) return;
     second = the_session->next();
-    third = the_session->next();  // returns when the first one is released
+    third = the_session->next();  // returns when the first batch is released
   });
   stalled.wait(false);
   const auto status = the_session->status();

@@ -121,7 +121,7 @@ TEST_CASE("a failed and a quarantined sample are each reported once, with their 
   REQUIRE(e.of(event_kind::sample_quarantined).size() == 1);
   CHECK(e.of(event_kind::sample_quarantined)[0].sample == 6);
   REQUIRE(e.of(event_kind::worker_died).size() == 3);
-  CHECK(e.of(event_kind::worker_died)[2].number < e.of(event_kind::sample_quarantined)[0].number);  // the cause first
+  CHECK(e.of(event_kind::worker_died)[2].number < e.of(event_kind::sample_quarantined)[0].number);  // the death comes before the quarantine
   // Not necessarily the last event: a worker's replacement may start while the session ends.
   CHECK(e.of(event_kind::run_finished).size() == 1);
 }

@@ -244,7 +244,7 @@ TEST_CASE("an endless run lasts until the stream ends, and one of negative durat
 
 namespace {
 
-/// A session of one worker whose slots take this share of the available memory.
+/// A session with one worker, whose slots take this share of the available memory.
 config hungry(double share) {
   std::uint64_t available = ~std::uint64_t{0};
   for (const arena::memory_limit& limit : arena::memory_limits())

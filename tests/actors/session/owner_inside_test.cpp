@@ -1,4 +1,4 @@
-// The GPU owner as threads of this process, as its keeper sees it, with a stand-in for NCCL.
+// A GPU owner that runs as threads of this process, as its keeper sees it, with a stand-in for NCCL.
 #include "actors/session/owner_inside.hpp"
 
 #include "actors/protocol/config_bytes.hpp"

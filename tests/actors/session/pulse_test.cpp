@@ -26,7 +26,7 @@ TEST_CASE("in a group a session beats only when both its scheduler and its membe
   CHECK(p.beats() == 0);
   p.scheduler_answered();
   CHECK(p.beats() == 1);
-  for (int i = 0; i < 10; ++i) p.scheduler_answered();  // the member hangs
+  for (int i = 0; i < 10; ++i) p.scheduler_answered();  // the member hangs from here on
   CHECK(p.beats() == 1);
   p.member_stepped();
   CHECK(p.beats() == 2);

@@ -110,7 +110,7 @@ TEST_CASE(
     Session session(c, quietly());
     const auto held = session.next();
     REQUIRE(held);
-    // The pipeline fills up and stops.
+    // Wait until the pipeline is full and stops.
     const auto loaded = [&] {
       std::uint64_t sum = 0;
       for (const worker_status& w : session.status().workers) sum += w.samples;
@@ -241,7 +241,7 @@ TEST_CASE("a running session is destroyed within half a second, even when its wo
     CHECK(children().empty());
     return std::chrono::steady_clock::now() - begin;
   };
-  const auto otherwise = time_to_destroy();  // milliseconds, unless the machine is busy
+  const auto otherwise = time_to_destroy();  // takes milliseconds, unless the machine is busy
   c.dataset.faults = {{50, fault_kind::slow, 0, 600.0}, {51, fault_kind::slow, 0, 600.0}};
   CHECK(time_to_destroy() < 500ms + otherwise);
 }
@@ -424,7 +424,7 @@ TEST_CASE(
     };
     Session session(small(), options);
     asked = &session;
-    states.push_back(session.state());  // nothing had started
+    states.push_back(session.state());  // nothing had been started
     REQUIRE(session.next());
   }
   REQUIRE(states.size() == 2);

@@ -36,7 +36,7 @@ struct world_settings {
   bug planted = bug::none;
 };
 
-constexpr stream_position batches = 5;  // in each epoch
+constexpr stream_position batches = 5;  // batches in each epoch
 std::uint64_t seeks_in_all = 0;
 std::uint64_t late_in_all = 0;
 std::uint64_t stale_in_all = 0;
@@ -111,7 +111,7 @@ class world {
     return true;
   }
 
-  /// The next batch must be this one, unless the stream ended there.
+  /// The next batch must be this one, unless the stream has ended.
   bool take(stream_position expected) {
     while (true) {
       if (queue_.empty() && !prepare()) {
@@ -195,14 +195,14 @@ class world {
   const world_settings settings_;
   bool entered_;
   stream_cursor cursor_;
-  std::deque<range> ranges_;  // that the consumer still holds
+  std::deque<range> ranges_;  // batches that the consumer still holds
   std::deque<ready_batch> queue_;
   std::uint64_t seek_ = 0;
   std::uint64_t iterations_ = 0;
   stream_position prepared_ = 0;
-  stream_position end_ = 0;  // of the prepared batches
+  stream_position end_ = 0;  // position of the prepared batches
   stream_position missing_ = 0;
-  stream_position next_ = 0;  // of the consumer
+  stream_position next_ = 0;  // position of the consumer
   bool ended_ = false;        // reported since the last seek
 };
 

@@ -107,7 +107,7 @@ TEST_CASE("a worker that an operator kills is reported with its work and how lon
         "was killed on request, while working on 'cat.jpg', for 40 s; 2 batches are loaded again");
   d.hung_before = 1;
   CHECK(supervisor::history_text(d, work_kind::samples).find("; that had hung 1 time before: restarting a worker does not help") != std::string::npos);
-  d.ignored_stop_seconds = 10;  // the session stops: nothing is tried again
+  d.ignored_stop_seconds = 10;  // the session stops, so nothing is tried again
   CHECK(supervisor::history_text(d, work_kind::samples) == "; that had hung 1 time before; 2 batches are loaded again");
   w.last_flight.state.at = arena::phase::idle;
   d = as_report(w, ending, {}, work_kind::samples, start + 40s);
@@ -157,7 +157,7 @@ TEST_CASE("a death that is reported as the end of a job is not reported again") 
   CHECK(supervisor::is_told_as_job(d, work_kind::jobs, true));
   CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::jobs, false));
   CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::batches, false));
-  d.cause = death_cause::hang;  // a time limit: the job has timed out
+  d.cause = death_cause::hang;  // by a time limit, so the job has timed out
   CHECK(supervisor::is_told_as_job(d, work_kind::jobs, false));
 }
 

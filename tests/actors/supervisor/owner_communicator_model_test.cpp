@@ -60,7 +60,7 @@ class world {
     std::uint64_t step = 0;   // the last step that it has taken
     bool ready = false;
     bool was_member = false;
-    std::uint64_t number = 0;  // of the communicator that it makes or has
+    std::uint64_t number = 0;  // number of the communicator that it makes or has
     bool aborting = false;
     std::uint64_t to_draw = 0;
   };
@@ -339,7 +339,7 @@ class world {
 
   std::uint64_t numbers_ = 0;
   std::uint64_t wanted_ = 0;  // the communicator whose id must be created
-  std::uint64_t drawn_ = 0;   // an id to make a communicator with
+  std::uint64_t drawn_ = 0;   // the id with which to make a communicator
   std::uint64_t make_ = 0;    // the communicator that the group wants
   std::map<std::uint64_t, std::uint32_t> drawn_by_;
   std::map<std::uint64_t, steady_time> aborts_;  // not answered yet

@@ -42,7 +42,7 @@ struct in_use {
     CHECK(sends(one.ordered(order(communicate::act::make, 1), begin_of_time), communicate::act::make));
     static_cast<void>(one.told({1, progress::made, {}}));
   }
-  /// Looks from `now` to `until` as often as the keeper does.
+  /// Checks from `now` to `until` as often as the keeper does.
   bool is_replaced_by(steady_time& now, steady_time until) {
     bool replaced = false;
     for (; now < until; now += owner_communicator::look_every) replaced = one.look(now).replace || replaced;
@@ -61,7 +61,7 @@ TEST_CASE("a dying process ends the other ranks' communicator, unless its progra
   CHECK(told[1].at == progress::aborted);
   in_use finishes;
   CHECK(finishes.one.ended(true).told.empty());
-  // It need not wait for an abort if other ranks lose their communicators.
+  // The process need not wait for an abort if other ranks lose their communicators.
   const auto abort = finishes.one.ordered(order(communicate::act::abort, 1), begin_of_time);
   REQUIRE(abort.told.size() == 1);
   CHECK(abort.told[0].at == progress::aborted);

@@ -59,7 +59,7 @@ class recorder<protocol::hears<Messages...>> {
   recorder(const recorder&) = delete;
   recorder& operator=(const recorder&) = delete;
 
-  /// Those of this type. Waits until there are at least this many, for 20 s at most.
+  /// The messages of this type. Waits until there are at least this many, for 20 s at most.
   template <class Message>
   [[nodiscard]] std::vector<Message> all(std::size_t at_least = 0) const {
     std::unique_lock hold(log_->mutex);

@@ -98,7 +98,7 @@ __attribute__((visibility("default"))) int nvmlDeviceGetCount_v2(unsigned* count
   *count = static_cast<unsigned>(number("FAKE_GPUS", "1"));
   return 0;
 }
-// A handle is the GPU's number, from 1.
+// A handle is the GPU's number, counted from 1.
 __attribute__((visibility("default"))) int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   *device = reinterpret_cast<void*>(std::uintptr_t{index} + 1);
   return 0;
