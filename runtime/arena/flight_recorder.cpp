@@ -30,7 +30,7 @@ struct flight_page {
   std::atomic<std::int64_t> reads_since_ns{0};  // 0: not reading
   std::atomic<std::uint32_t> name_bytes{0};
   std::array<char, name_max> name{};
-  std::atomic<std::int64_t> named_ns{0};  // on the same clock as since_ns; 0: unknown
+  std::atomic<std::int64_t> named_ns{0};  // same clock as since_ns; 0: unknown
   std::atomic<std::uint64_t> sample{0};
   std::atomic<std::uint32_t> attempt{0};  // 0: the worker loads no samples
 };

@@ -57,7 +57,7 @@ struct flight_reading {
   std::uint64_t heartbeats = 0;
   std::uint64_t samples_done = 0;
   std::int32_t thread = 0;      ///< the thread that works on samples; 0: unknown
-  std::uint64_t rss_bytes = 0;  ///< as of the worker's last heartbeat
+  std::uint64_t rss_bytes = 0;  ///< at the worker's last heartbeat
   std::string sample_name;      ///< name of the sample being loaded, possibly cut; empty when idle
   std::optional<flight_sample> sample{};  ///< the sample with that name; empty when idle, and for jobs
   steady_time since{};          ///< when that sample was started; meaningless when idle

@@ -165,7 +165,7 @@ result<job_reading> job_slot::read(std::uint32_t row) const {
     return refuse(errc::protocol,
                   "the argument of row {}, {} bytes at offset {}, is outside the slot ({} bytes)", row,
                   now.argument_bytes, now.argument_offset, memory_.size());
-  // If the result is in a memfd, its offset has no meaning.
+  // The offset of a result in a memfd has no meaning.
   if (now.result_elsewhere) now.result_offset = 0;
   if (!now.result_elsewhere && !is_within(memory_.size(), now.result_offset, now.result_bytes))
     return refuse(errc::protocol,

@@ -86,8 +86,8 @@ class job_slot {
   /// Writes a whole table with all rows waiting, and copies the arguments. Requires that they fit
   /// (job_bytes_before_results).
   void write(std::uint32_t generation, std::span<const job_order> orders) const;
-  /// The same without copying the arguments: the caller copies each to its place (job_next_argument) before
-  /// it sends the lease to the worker.
+  /// Writes the table without copying the arguments. The caller copies each argument
+  /// to its place (job_next_argument) before it sends the lease to the worker.
   void write_table(std::uint32_t generation, std::span<const job_order> orders) const;
   /// Revokes a row. False: it has started or finished. `row` must have been written by write().
   [[nodiscard]] bool revoke(std::uint32_t row) const noexcept;

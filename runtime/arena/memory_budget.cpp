@@ -35,7 +35,7 @@ std::optional<std::uint64_t> field(const std::string& text, std::string_view key
 struct cgroup_files {
   const char* limit;
   const char* used;
-  const char* cache_key;  // in memory.stat: the cache that the kernel reclaims first
+  const char* cache_key;  // key in memory.stat of the cache that the kernel reclaims first
 };
 constexpr cgroup_files v2{"memory.max", "memory.current", "inactive_file "};
 constexpr cgroup_files v1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};

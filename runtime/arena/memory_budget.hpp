@@ -21,7 +21,7 @@ struct memory_need {
   std::string remedy;                ///< what the user can lower
 };
 
-/// One upper bound on memory and where it comes from.
+/// An upper bound on memory, and its source.
 struct memory_limit {
   std::string who;              ///< where the bound comes from: "available memory", "memory cgroup /sys/fs/cgroup/a/b"
   std::uint64_t available = 0;  ///< bytes that can still be allocated

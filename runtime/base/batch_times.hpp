@@ -22,7 +22,7 @@ enum class batch_stage : std::uint8_t {
   leased,     ///< the scheduler sent the lease
   begun,      ///< the worker started it
   loaded,     ///< the worker's report arrived
-  ordered,    ///< it was next in order: the owner got the upload order
+  ordered,    ///< it was the next batch, and the owner got the order to upload it
   submitted,  ///< a device buffer was free, the copy was queued
   copied,     ///< the copy is complete, the slot free
   ready,      ///< converted: the consumer may take it
@@ -76,7 +76,7 @@ struct load_times {
 };
 
 struct stage_histogram {
-  std::vector<std::uint64_t> counts;  ///< one per bound, and one for longer times; not cumulative
+  std::vector<std::uint64_t> counts;  ///< one count per bound, and one for longer times; not cumulative
   std::uint64_t total = 0;
   double seconds = 0;
 };
@@ -97,13 +97,13 @@ class batch_times {
   /// The worker's report arrived. Clamps its times to what is possible. Returns how long the batch took, clamped in
   /// the same way.
   nanoseconds note_loaded(stream_position position, const load_times& times, steady_time when) noexcept;
-  /// One of the slowest samples of a batch. Takes a lock.
+  /// Records one of the slowest samples of a batch. Takes a lock.
   void note_sample(const timed_sample& sample, std::uint32_t worker, steady_time when) { slowest_.note(sample, worker, when); }
   /// The consumer asked for the batch that it got. Call before `taken`, from the same thread.
   void note_demanded(stream_position position, steady_time when) noexcept;
   /// Drops the batches in flight, for a seek. Call from the thread that calls lease().
   void forget() noexcept;
-  /// How often forget() was called.
+  /// How many times forget() was called.
   [[nodiscard]] std::uint64_t seeks() const noexcept { return seeks_.load(std::memory_order_acquire); }
 
   /// The batches released after batch `number`, in order of release, at most `limit`.
@@ -115,7 +115,7 @@ class batch_times {
   [[nodiscard]] std::uint64_t released() const noexcept { return released_.load(std::memory_order_acquire); }
   /// The slowest samples of the last minutes, the slowest first.
   [[nodiscard]] std::vector<slow_sample> slowest(steady_time now) const { return slowest_.at(now); }
-  /// One per span, in the order of stage_spans().
+  /// The histograms of all spans, in the order of stage_spans().
   [[nodiscard]] std::vector<stage_histogram> histograms() const;
 
  private:

@@ -9,7 +9,7 @@ namespace penstock {
 
 struct cgroup_folder {
   std::filesystem::path path;
-  bool v2 = true;  ///< false: the controller has its own hierarchy, with version 1's files
+  bool v2 = true;  ///< false: the controller has its own hierarchy, with the files of version 1
 };
 
 /// This process's cgroup for that controller ("memory", "cpu", "pids") and its ancestors, innermost first, in

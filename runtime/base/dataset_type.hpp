@@ -49,7 +49,7 @@ inline dataset_type type_of(const config& settings) noexcept {
   return settings.datasets.empty() ? settings.dataset.type : settings.datasets.front().dataset.type;
 }
 
-/// In the order of the enumerators.
+/// All types, in the order of the enumerators.
 inline std::vector<dataset_type> all_dataset_types() {
   std::vector<dataset_type> all;
   for (unsigned i = 0; !name_of(static_cast<dataset_type>(i)).empty(); ++i)

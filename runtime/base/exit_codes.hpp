@@ -9,7 +9,7 @@ namespace penstock::exit_codes {
 inline constexpr int finished = 0;  ///< stopped on request, or had nothing left to do
 inline constexpr int failed = 1;    ///< any failure without its own code
 
-// From sysexits.h, where the meaning fits.
+// Codes from sysexits.h where their meaning fits.
 inline constexpr int temporary = 75;      ///< a new process may succeed; restarts of an owner do not count (rule D18)
 inline constexpr int permission = 77;     ///< restarting would not help
 inline constexpr int configuration = 78;  ///< the config, or a program that it names, is wrong

@@ -30,7 +30,7 @@ struct launcher_place {
   std::uint32_t world_size = 1;
   std::optional<std::uint32_t> local_rank{};
   std::optional<std::uint32_t> local_world_size{};  ///< ranks on this host
-  std::uint32_t starts = 0;                         ///< how often the launcher had started this rank before
+  std::uint32_t starts = 0;                         ///< how many times the launcher had started this rank before
   bool one_at_a_time = false;                       ///< the launcher ends one process of this rank before it
                                                     ///< starts the next
   /// False: this may be a script that runs once for all ranks and also has their variables.
@@ -41,7 +41,7 @@ struct launcher_place {
   std::string local_rank_variable{};  ///< the variable that would have the local rank
 };
 
-/// Empty: no launcher started this process. Refuses (errc::config) a rank without a size, a value that is not
+/// Empty if no launcher started this process. Refuses (errc::config) a rank without a size, a value that is not
 /// a number, and a rank outside its world, naming the variables and the launchers that set them.
 result<std::optional<launcher_place>> launcher_place_in(const variable_lookup& variables);
 

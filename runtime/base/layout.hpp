@@ -18,7 +18,7 @@ namespace penstock {
 struct tensor_place {
   tensor_spec spec;
   std::uint64_t row_bytes = 0;  ///< bytes of one sample
-  std::uint64_t offset = 0;     ///< of row 0 from the beginning of the slot; a multiple of layout_alignment
+  std::uint64_t offset = 0;     ///< offset of row 0 in the slot; a multiple of layout_alignment
   std::optional<std::size_t> lengths =
       std::nullopt;  ///< for a tensor with a length_rule: where its lengths are
 

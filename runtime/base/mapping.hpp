@@ -36,7 +36,7 @@ class mapping {
 };
 
 struct file_range {
-  std::uint64_t offset = 0;  ///< in bytes, a multiple of the page size
+  std::uint64_t offset = 0;  ///< a multiple of the page size
   std::uint64_t bytes = 0;
 };
 

@@ -44,7 +44,7 @@ class output_lock {
   /// removes that at the end. A killed process leaves it behind, unlocked. Locks nothing if the path is empty, a pipe
   /// or a device, or if the folder cannot be written: the code that writes the output reports that.
   [[nodiscard]] static result<output_lock> of_file(const std::string& path, std::string_view what);
-  /// For a folder that exists; locks nothing if it cannot be opened.
+  /// Locks a folder that exists. Locks nothing if it cannot be opened.
   [[nodiscard]] static result<output_lock> of_folder(const std::string& path, std::string_view what);
 
  private:

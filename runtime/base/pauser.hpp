@@ -12,9 +12,9 @@ namespace penstock {
 
 enum class pauser : std::uint8_t {
   operator_,
-  program,   ///< that embeds the session
+  program,   ///< the program that embeds the session
   headroom,  ///< `penstock headroom`, in whose process the session runs
-  group,     ///< in the session; it only resumes
+  group,     ///< the session's group, which only resumes
 };
 
 inline constexpr std::array pausers_in_words{

@@ -11,7 +11,7 @@ namespace penstock {
 /// terminal, in JSON and on one line.
 std::string printable(std::string_view raw);
 
-/// At most `limit` bytes, cut between characters, with "..." for the missing part.
+/// Cuts the text to at most `limit` bytes, between characters, with "..." for the missing part.
 std::string shortened(std::string_view text, std::size_t limit);
 
 /// The candidate closest to `word` by Damerau-Levenshtein distance, if the distance is at most max(1, length

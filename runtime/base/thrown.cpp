@@ -50,7 +50,7 @@ std::string text_of(const std::exception& e) {
     std::rethrow_if_nested(e);
   } catch (const std::exception& cause) {
     text = with_cause(text, text_of(cause));
-  } catch (...) {  // its text is unknown
+  } catch (...) {  // the text of such an exception is unknown
   }
   return text;
 }

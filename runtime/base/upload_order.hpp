@@ -14,9 +14,9 @@ namespace penstock {
 struct job_upload {
   static constexpr std::uint32_t no_program = 0xffff'ffff;
 
-  std::uint64_t offset = 0;            ///< of the result in its slot
+  std::uint64_t offset = 0;            ///< where the result is in its slot
   std::uint64_t bytes = 0;             ///< size of the result; 0 is valid
-  std::uint32_t program = no_program;  ///< its index in [jobs] programs, sorted by name
+  std::uint32_t program = no_program;  ///< the program's index in [jobs] programs, sorted by name
   bool kept = false;                   ///< the buffer goes to the caller
   std::string function;                ///< the function that made it; for messages
 };
@@ -31,7 +31,7 @@ struct upload_order {
   std::uint64_t sequence = 0;  ///< the batch's index within its epoch
   std::uint32_t partition = 0;
   std::uint32_t slot = 0;
-  std::vector<std::uint64_t> samples;  ///< of the rows, in order
+  std::vector<std::uint64_t> samples;  ///< sample indices of the rows, in order
   std::optional<job_upload> job = std::nullopt;
 };
 

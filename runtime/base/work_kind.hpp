@@ -19,7 +19,7 @@ enum class work_kind : std::uint8_t {
 };
 
 struct work_words {
-  const char* name;  ///< in JSON: the field `of`
+  const char* name;  ///< the field `of` in JSON
   const char* run;   ///< what the user started
   const char* item;  ///< the unit of its work
   const char* items;

@@ -10,7 +10,7 @@ namespace penstock {
 
 /// Running totals of a worker on another machine.
 struct remote_times {
-  nanoseconds cpu{0};        ///< of its working thread, like core_wait
+  nanoseconds cpu{0};        ///< CPU time of its working thread
   nanoseconds core_wait{0};
   nanoseconds receiving{0};  ///< time in which its batches or results were on their way here
   bool rests = false;        ///< whether the transfer in progress has already taken longer than loading the next batch takes
@@ -27,7 +27,7 @@ struct worker_look {
   nanoseconds cpu{0};
   nanoseconds core_wait{0};  ///< time in which its thread was ready to run but had no core
   std::uint64_t samples = 0;
-  bool remote = false;       ///< on a loader host
+  bool remote = false;       ///< whether it is on a loader host
   nanoseconds receiving{0};  ///< if remote: time in which its batches were on their way here
   nanoseconds sample_for{0};  ///< how long it has been loading its current sample; 0: it is loading none
 };

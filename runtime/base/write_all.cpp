@@ -18,7 +18,7 @@ written_part write_what_fits(int fd, std::span<const std::byte> bytes) noexcept 
       continue;
     }
     if (written < 0) return {done, errno};
-    // No known file system returns 0 here without an error; treat it as an error to avoid an endless loop.
+    // No known file system returns 0 here without an error. Treat it as an error, to avoid an endless loop.
     if (written == 0) return {done, EIO};
     done += static_cast<std::size_t>(written);
   }

@@ -19,7 +19,7 @@ struct value_place {
 
 struct applied {
   penstock::config values;
-  std::map<std::string, value_place> places;  ///< by path: keys, entries of maps, "dataset.faults[2].sample"
+  std::map<std::string, value_place> places;  ///< by path of a key or of an entry of a map, such as "dataset.faults[2].sample"
   std::map<std::string, span> tables;         ///< names of tables, at their last place in the texts
   std::set<std::string> broken;  ///< keys with a wrong value: follow-up errors about them are suppressed
 };

@@ -1,5 +1,5 @@
 // What is wrong with a config, where, and what to write instead: the result of every check here.
-// The CLI and the public load_config show it to people (render), `--json` hands it to programs (to_json).
+// The CLI and the public load_config show it to people (render), and `--json` prints it for programs (to_json).
 #pragma once
 
 #include <cstdint>

@@ -180,7 +180,7 @@ std::vector<std::string> take_out_clashes(std::string& text, const source& from,
   return sections;
 }
 
-/// Empty if an assumption of toml++ was violated.
+/// Empty if the text violates an assumption of toml++.
 std::optional<toml::parse_result> parse_toml(std::string_view text) {
   try {
     return toml::parse(text);

@@ -23,8 +23,8 @@ struct node {
   std::int64_t integer = 0;
   double number = 0;            ///< also set for an integer
   std::string text;             ///< a string's content, escapes resolved
-  std::vector<node> elements;   ///< of an array
-  std::vector<member> members;  ///< of a table, in the order of the text
+  std::vector<node> elements;   ///< elements of an array
+  std::vector<member> members;  ///< keys of a table, in the order of the text
 
   [[nodiscard]] const member* find(std::string_view name) const;
 };

@@ -15,7 +15,7 @@ struct foreign_name {
 
 std::span<const foreign_name> foreign_names();
 
-/// Null if unknown. Case and '-' versus '_' do not matter.
+/// Null if the name is unknown. Case does not matter, nor does '-' instead of '_'.
 const foreign_name* foreign_key(std::string_view name);
 
 /// The dtype that "fp16", "half" or "long" means; empty if unknown.

@@ -34,7 +34,7 @@ struct reference_error {
   std::string message;
   std::string label;
   std::string help;
-  bool unset = false;  ///< only a value is missing; the string itself is well formed
+  bool unset = false;  ///< the string is well formed, and only a value is missing
 };
 
 struct expansion {

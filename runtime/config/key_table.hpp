@@ -20,7 +20,7 @@ namespace penstock::config_file {
 /// and with `worker` also in every worker that starts later.
 enum class effect_time : std::uint8_t { session, worker };
 
-/// What other keys must say for a key to have an effect.
+/// The values that other keys must have for a key to have an effect.
 enum class used_with : std::uint8_t {
   always,
   for_stored,  ///< every dataset type but synthetic
@@ -83,7 +83,7 @@ class key_table {
  public:
   static const key_table& get();
 
-  /// In the order of docs and of printed files: a table before the tables within it.
+  /// The tables in the order of docs and of printed files: a table comes before the tables within it.
   [[nodiscard]] const std::vector<table_info>& tables() const noexcept { return tables_; }
   [[nodiscard]] const std::vector<key_info>& keys() const noexcept { return keys_; }
   [[nodiscard]] std::vector<const key_info*> keys_of(std::string_view table) const;

@@ -35,7 +35,7 @@ struct layer_stack {
 void add_files(layer_stack& stack, const source_request& request, const reference_values& references,
                complaints& found);
 
-/// One layer for each PENSTOCK__TABLE__KEY variable and for each override.
+/// Adds a layer for each PENSTOCK__TABLE__KEY variable and for each override.
 void add_environment(layer_stack& stack, const source_request& request, complaints& found);
 void add_overrides(layer_stack& stack, const source_request& request, complaints& found);
 

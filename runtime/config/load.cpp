@@ -92,8 +92,8 @@ provenance loaded_config::source_of(const std::string& key) const {
   return at == sources.end() ? provenance{} : at->second;
 }
 
-// Not next to the public load_config, because the worker library contains this file and must not export that
-// function.
+// This is not next to the public load_config, because the worker
+// library contains this file and must not export load_config.
 environment_list process_environment() {
   environment_list all;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {

@@ -1,5 +1,5 @@
-// From an actor config file to penstock::config: the file, its includes, the environment and --set, merged
-// and checked, with the source of each value. Used by the public load_config and by every verb of the CLI
+// Loads an actor config file into penstock::config. Merges and checks the file, its includes, the environment
+// and --set, and keeps the source of each value. Used by the public load_config and by every verb of the CLI
 // that takes a config.
 #pragma once
 
@@ -21,8 +21,8 @@
 
 namespace penstock::config_file {
 
-/// One "key.path=TOML value". A value that is not TOML is taken as a string, so that device=host needs no
-/// quotes.
+/// An override: "key.path=TOML value". A value that is not TOML
+/// is taken as a string, so that device=host needs no quotes.
 struct override_text {
   std::string assignment;
   /// Its name in messages and provenance: "--workers" for `penstock run --workers 4`.
@@ -61,8 +61,8 @@ struct loaded_config {
   /// Complete: paths are absolute, references are expanded, rank is a number, and `include` is empty after
   /// merging.
   penstock::config values;
-  /// By key path ("loader.workers"; one for each entry of a map, "loader.env.OMP_NUM_THREADS"). No entry: the
-  /// value is the default.
+  /// By key path ("loader.workers"). An entry of a map has its own path
+  /// ("loader.env.OMP_NUM_THREADS"). A value without a source is the default.
   std::map<std::string, provenance> sources;
   std::vector<std::string> included;  ///< files that were merged, in the order of their precedence
   std::vector<diagnostic> warnings;

@@ -12,7 +12,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-/// Any string with a '$': its value is known only at load time.
+/// Accepts any string with a '$', because its value is known only at load time.
 json reference() {
   return {{"type", "string"}, {"pattern", "\\$"}};
 }

@@ -234,7 +234,7 @@ inline std::string_view spelling(dtype value) noexcept {
   return name == "unknown" ? std::string_view() : name;
 }
 
-/// All spellings, in the order of the enumerators, which count from 0 without gaps.
+/// All spellings, in the order of the enumerators, whose values are 0, 1, 2, ...
 template <class Enum>
 std::vector<std::string_view> spellings() {
   std::vector<std::string_view> all;

@@ -282,7 +282,7 @@ void check(const std::array<T, N>& values, const value_form& form, const value_l
   check_elements(values, form, limits, found);
 }
 
-// As the table keeps it.
+// The type as the key table stores it.
 
 template <class T>
 const value_functions& functions_of() {

@@ -36,7 +36,7 @@ class value_reader {
   /// Reads and checks `from` into the key's place under `root` (a penstock::config, or a fault_config for the
   /// keys of faults). False: the value was wrong; this was reported, and the place is unchanged.
   bool read(const node& from, void* root);
-  /// One entry of a map.
+  /// Reads one entry of a map.
   bool read_entry(const member& from, string_map& into);
 
   // The rest is for the overloads of read().

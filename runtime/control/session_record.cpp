@@ -64,7 +64,7 @@ result<session_record> session_record::create(const std::string& session, int pi
   for (int tries = 0;; ++tries) {
     fs::path path =
         *folder / (session_id(session, pid, started + milliseconds(tries)) + std::string(record_suffix));
-    // It must be locked before a reader finds it: an unlocked record belongs to a session that has ended.
+    // The record must be locked before a reader finds it, because an unlocked record belongs to a session that has ended.
     const fs::path beside = unfinished(path);
     auto file = new_file(beside);
     int code = file ? 0 : file.error().os_code;

@@ -64,7 +64,7 @@ struct found_record {
   std::string session;
   std::filesystem::path path;
   std::uint64_t bytes = 0;
-  bool live = false;  ///< its session is still running
+  bool live = false;  ///< whether its session is still running
 };
 /// Newest first.
 [[nodiscard]] std::vector<found_record> find_records();

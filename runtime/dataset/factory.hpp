@@ -57,7 +57,7 @@ result<prepared_dataset> prepare_stream(const config& settings,
                                         const std::function<void(const index_progress&)>& told = {},
                                         decoder_rule by = decoder_rule::cpu, std::vector<unique_fd> made = {});
 
-/// For a program that prepares a stream before it starts the session. In this process, the next prepare_stream or
+/// For programs that prepare a stream before they start the session. In this process, the next prepare_stream or
 /// prepare_dataset with the same dataset and decoder takes a copy of `prepared` instead of listing the files again.
 void keep_prepared(const config& settings, const prepared_dataset& prepared, decoder_rule by = decoder_rule::cpu);
 
@@ -65,7 +65,7 @@ void keep_prepared(const config& settings, const prepared_dataset& prepared, dec
 /// not close the descriptor; the caller may close it afterwards. Refuses an index of a different type (errc::protocol).
 result<std::unique_ptr<Dataset>> make_dataset(const config& settings, int index_fd,
                                               decoder_rule by = decoder_rule::cpu);
-/// The same for [dataset], or for the mixture of [[datasets]]. `descriptors`: from prepared_dataset::descriptors().
+/// Makes the dataset of [dataset], or the mixture of [[datasets]]. `descriptors`: from prepared_dataset::descriptors().
 result<std::unique_ptr<Dataset>> make_dataset(const config& settings, std::span<const int> index_fds,
                                               decoder_rule by = decoder_rule::cpu);
 

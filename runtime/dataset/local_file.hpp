@@ -13,7 +13,7 @@
 
 namespace penstock {
 
-/// What to compare with the listing: size and time at each read, the size when the file is opened, or nothing.
+/// What to compare with the listing: size and time at each read, only the size when the file is opened, or nothing.
 enum class file_check : std::uint8_t { size_and_time, size_when_opened, none };
 
 /// Opens the file at the first read, and again after an error: ESTALE needs a new descriptor.

@@ -30,7 +30,7 @@ struct upload_job {
   std::uint64_t upload = 0;       ///< identifies the job in `progress`
   std::uint32_t buffer = 0;       ///< index in the ring; must be free
   std::uint32_t partition = 0;    ///< partition of the slot; must be attached
-  std::uint64_t slot_offset = 0;  ///< in the partition
+  std::uint64_t slot_offset = 0;  ///< offset in the partition
   std::uint32_t rows = 0;
   batch_extents extents = {};  ///< set for a batch of variable size
 };

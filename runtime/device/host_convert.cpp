@@ -119,7 +119,7 @@ void move_rows(const convert_step& step, const std::byte* slot, std::byte* buffe
 
 #if defined(__x86_64__)
 
-/// For each channel, the positions of its bytes in three vectors of sixteen.
+/// The positions of each channel's bytes in three vectors of sixteen.
 constexpr auto split_masks = [] {
   std::array<std::array<std::array<std::int8_t, 16>, 3>, 3> masks{};
   for (std::size_t channel = 0; channel < 3; ++channel) {

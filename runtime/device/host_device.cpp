@@ -62,7 +62,7 @@ void copy(std::span<std::byte> to, std::span<const std::byte> from) noexcept {
 /// Memory with the alignment of device memory.
 class host_memory {
  public:
-  /// Null when there is too little memory.
+  /// Null if there is too little memory.
   static std::byte* take(std::uint64_t bytes) noexcept {
     if (bytes > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max())) return nullptr;
     return static_cast<std::byte*>(::operator new(bytes, alignment, std::nothrow));
@@ -77,7 +77,7 @@ class host_memory {
 /// and fully allocated from the start, so that no copy waits for page faults.
 class host_buffer {
  public:
-  /// Null when there is too little memory.
+  /// Null if there is too little memory.
   static std::optional<host_buffer> make(std::uint64_t bytes) {
     if (bytes > static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max()) - huge_page)
       return std::nullopt;

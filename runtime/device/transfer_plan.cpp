@@ -22,7 +22,7 @@ std::optional<std::uint64_t> flip_flags_of(const batch_layout& slot) {
   return fits ? std::optional(place.offset) : std::nullopt;
 }
 
-/// Empty: there is no encoded tensor.
+/// Empty if there is no encoded tensor.
 result<std::optional<decode_step>> decoding_of(const batch_layout& slot) {
   const tensor_place* encoded = nullptr;
   const tensor_place* image = nullptr;

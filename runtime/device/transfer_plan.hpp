@@ -30,7 +30,7 @@ struct device_tensor {
   std::vector<std::uint32_t> shape;  ///< shape of one row
   std::uint64_t row_bytes = 0;
   std::uint64_t offset = 0;
-  /// For a tensor that is trimmed per batch: offset of its lengths in the slot.
+  /// The offset of its lengths in the slot, for a tensor that is trimmed per batch.
   std::optional<std::uint64_t> lengths;
 };
 

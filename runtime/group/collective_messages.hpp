@@ -44,8 +44,8 @@ struct collective_word {
 };
 
 struct collective_report {
-  std::uint64_t done = 0;                ///< it has the results of all operations up to this one
-  std::uint64_t digest = 0;              ///< of the last of these results; 0: this process has none
+  std::uint64_t done = 0;                ///< the rank has the results of all operations up to this one
+  std::uint64_t digest = 0;              ///< digest of the last of these results; 0: this process has none
   std::vector<collective_word> words{};  ///< the latest two operations that it has entered, ascending
   bool operator==(const collective_report&) const = default;
 };
@@ -66,7 +66,7 @@ struct collective_answer {
   std::vector<std::uint32_t> not_entered{};  ///< ranks that the receiver waits for
 };
 
-// As bytes. Incoming bytes are checked like the messages themselves (group_wire.hpp).
+// Encodes as bytes. Incoming bytes are checked like the messages themselves (group_wire.hpp).
 [[nodiscard]] std::string encode(const collective_report& report);
 [[nodiscard]] std::string encode(const collective_answer& answer);
 result<collective_report> decode_collective_report(std::string_view bytes, std::uint32_t world_size);

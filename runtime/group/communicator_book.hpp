@@ -42,11 +42,11 @@ struct begin_making {
   std::uint64_t number = 0;
   std::string id{};
 };
-/// Also for a communicator that is still being made. Answer with aborted().
+/// Abort the communicator, even if it is still being made. Answer with aborted().
 struct begin_abort {
   std::uint64_t number = 0;
 };
-/// To the group: the state of the communicator.
+/// Tell the group the state of the communicator.
 struct tell_communicator {
   communicator_state state;
 };

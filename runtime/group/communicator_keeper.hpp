@@ -16,7 +16,7 @@ class communicator_listener {
  public:
   virtual void communicator_changed(const communicator_state& state) = 0;
   virtual void communicator_drawn(std::uint64_t number, const std::string& id) = 0;
-  /// This process can never have a communicator again.
+  /// Called if this process can never have a communicator again.
   virtual void communicator_failed(const std::string& why) = 0;
 
  protected:

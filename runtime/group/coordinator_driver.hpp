@@ -23,7 +23,7 @@ struct send_over_link {
   group_order order;
 };
 
-/// For the log, and for listeners.
+/// News for the log, and for listeners.
 struct coordinator_news {
   enum class kind : std::uint8_t {
     rank_arrived,
@@ -83,7 +83,7 @@ class coordinator_driver {
   [[nodiscard]] const group_view& view() const noexcept { return book_.view(); }
   /// The process that reported over this link. Empty: the link is closed, or nothing has arrived yet.
   [[nodiscard]] std::optional<std::uint64_t> process_at(link_id link) const;
-  /// No rank can receive anything more from it; after leave().
+  /// After leave(): whether no rank can receive anything more from the coordinator.
   [[nodiscard]] bool may_go() const noexcept { return may_go_; }
 
   static constexpr nanoseconds told_within{1'000'000'000};
@@ -105,11 +105,11 @@ class coordinator_driver {
   group_settings settings_;
   std::string group_;
   group_book book_;
-  std::map<std::uint64_t, link_id> links_;      // by process: the link of its last report
+  std::map<std::uint64_t, link_id> links_;      // by process: the link over which its last report came
   std::map<link_id, std::uint64_t> processes_;  // links that are open, or whose process is watched
   bool address_taken_by_others_ = false;
   bool may_go_ = false;
-  std::optional<steady_time> leaving_since_;  // by the book's clock
+  std::optional<steady_time> leaving_since_;  // a time of the book's clock
   bool expects_ends_ = false;
   std::deque<waiting_news> waiting_;  // oldest first
   std::vector<told_end> told_;  // the last few ends of processes whose loss is not known yet

@@ -9,7 +9,7 @@
 namespace penstock::group {
 namespace {
 
-constexpr std::size_t socket_name_max = 107;  // of an abstract socket; the kernel's limit
+constexpr std::size_t socket_name_max = 107;  // the kernel's limit for an abstract socket
 
 /// "gpu[03-07,9],login": "gpu03".
 std::string first_node(std::string_view list) {

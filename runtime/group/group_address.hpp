@@ -18,7 +18,7 @@ struct group_address {
   bool operator==(const group_address&) const = default;
 };
 
-/// As in PENSTOCK_GROUP_ADDR: "@name", "host:port", "[v6]:port".
+/// The address as PENSTOCK_GROUP_ADDR spells it: "@name", "host:port", "[v6]:port".
 [[nodiscard]] std::string text_of(const group_address& address);
 
 /// PENSTOCK_GROUP_ADDR ("host:port", "[v6]:port"; for "@name" or "unix:@name", a socket of this session

@@ -144,7 +144,7 @@ void group_book::claim(place& s, const member_report& report, steady_time now) {
   if (s.present && !waits) {
     lose(s, later ? "was started again" : "is not the process that the group knows", now);
     if (over()) return refuse(report, "the group is over");
-    if (!later && established_) {  // it may still be running, and hand out batches for a while
+    if (!later && established_) {  // the process may still be running, and hand out batches for a while
       s.ended = true;
       s.vacant_from = now + settings_.lost_after;
     }

@@ -86,7 +86,7 @@ struct draw_communicator_id {
 /// Why a rank whose process is known to be gone is lost.
 inline constexpr const char* process_has_ended = "its process has ended";
 
-/// For the journal.
+/// An event for the journal.
 struct group_event {
   enum class kind : std::uint8_t {
     joined,
@@ -157,7 +157,7 @@ class group_book {
     bool knows_end = false;         // it arrived after the group's end, and has heard how the group ended
     bool earlier_may_live = false;  // it was replaced after the group's end, and may ask how the group ended
     steady_time heard{};
-    nanoseconds stood_still{};  // of this process, when `heard` was set
+    nanoseconds stood_still{};  // clock_.stood_still() when `heard` was set
     bool link_closed = false;   // since `heard`
     steady_time missing_since{};
     steady_time vacant_from{};  // until then, a process that lost its place while alive may still hand out batches

@@ -55,7 +55,7 @@ void group_book::find_silent(steady_time now) {
         continue;
       }
       s.ended = true;
-      s.vacant_from = now + settings_.lost_after;  // it does not know that it was replaced, and may hand out batches for a while
+      s.vacant_from = now + settings_.lost_after;  // the process does not know that it was replaced, and may hand out batches for a while
       lose(s, "was replaced before rank 0 was started again", now);
     }
     if (!s.present || now - s.heard <= settings_.lost_after) continue;
@@ -238,7 +238,7 @@ void group_book::freeze() {
   const auto done = [&](const place& s) {
     return !s.present || s.latest->stream_over || s.latest->steps >= most;
   };
-  // No rank can take the remaining steps: each of them needs all ranks.
+  // No rank can take the remaining steps, because each of them needs all ranks.
   const bool stuck = settings_.communicator && !communicator_.ready();
   // Common steps are over only when all of them are agreed: until then, a rank may go back to an earlier step.
   const bool kept = !settings_.communicator || view_.agreed >= most;

@@ -23,7 +23,7 @@ struct rank_card {
   std::uint32_t world_size = 0;
   std::uint64_t process = 0;   ///< random number, chosen when the process starts; distinguishes two processes of one rank
   std::uint32_t starts = 0;    ///< earlier starts of this rank, if its launcher counts them
-  bool one_at_a_time = false;  ///< its launcher ends one process of this rank before it starts the next
+  bool one_at_a_time = false;  ///< whether its launcher ends one process of this rank before it starts the next
   std::string host{};
   std::int32_t pid = 0;
   std::string device{};  ///< UUID of its GPU; empty: the host device
@@ -112,8 +112,8 @@ inline constexpr std::size_t held_max = 32;
 struct member_report {
   rank_card card;
   std::uint64_t number = 0;       ///< increases with each report
-  std::uint32_t incarnation = 0;  ///< as assigned by the group; 0: none yet
-  bool lapsed = false;            ///< its right to hand out has ended: another process may have its rank
+  std::uint32_t incarnation = 0;  ///< assigned by the group; 0: none yet
+  bool lapsed = false;            ///< its right to hand out has ended, so another process may have its rank
   group_view view;                ///< what it has heard from the coordinator
   std::optional<stream_facts> facts{};
   std::uint64_t steps = 0;  ///< delivered, counted from the stream's beginning
@@ -151,8 +151,8 @@ struct group_order {
   rank_standing standing = rank_standing::waiting;
   std::string refusal{};
   std::uint32_t incarnation = 0;  ///< the rank's
-  bool go = false;                ///< it may hand out batches
-  bool everybody_knows = false;   ///< all processes know the outcome: none needs to stay to report it
+  bool go = false;                ///< whether the rank may hand out batches
+  bool everybody_knows = false;   ///< all processes know the outcome, so none needs to stay to report it
   std::vector<std::uint32_t> lost{};
   communicator_order communicator{};
   std::string host{};    ///< the coordinator's host; empty: rank 0 has not reported to the coordinator

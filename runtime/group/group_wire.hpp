@@ -22,7 +22,7 @@ enum class frame_type : std::uint8_t {
   hello,
   report,
   order,
-  attachment,  ///< for the message before it; only on links with attachments
+  attachment,  ///< belongs to the message before it; only on links with attachments
 };
 
 struct link_hello {
@@ -40,7 +40,7 @@ inline constexpr std::size_t device_name_max = 256;
 inline constexpr std::size_t fingerprint_max = 256;
 inline constexpr std::size_t communicator_id_max = 1024;  // NCCL's has 128 bytes
 inline constexpr std::size_t text_max = 4096;             // causes, refusals
-inline constexpr std::size_t settings_max = 1024;         // at most this many names and values
+inline constexpr std::size_t settings_max = 1024;         // the most names and values
 inline constexpr std::size_t settings_bytes_max =
     64 * 1024;  // total size, including two lengths of 4 bytes for each
 
@@ -49,7 +49,7 @@ inline constexpr std::size_t hello_bytes_max = hello_magic.size() + 4 + 4 + grou
 
 /// The largest payload in a group of this size.
 [[nodiscard]] constexpr std::size_t frame_bytes_max(std::uint32_t world_size) noexcept {
-  constexpr std::size_t numbers = 256;  // all fields of fixed size, of any message
+  constexpr std::size_t numbers = 256;  // all fields of fixed size in any message
   constexpr std::size_t cause = host_name_max + text_max;
   const std::size_t by_rank = 4 * std::size_t{world_size};
   const std::size_t view = by_rank + fingerprint_max + cause;

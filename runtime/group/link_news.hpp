@@ -9,7 +9,7 @@ namespace penstock::group {
 /// Why a member has no link.
 struct link_trouble {
   std::string why{};
-  bool closed = false;  ///< it had a link, which the other side closed
+  bool closed = false;  ///< the member had a link, which the other side closed
   bool operator==(const link_trouble&) const = default;
 };
 

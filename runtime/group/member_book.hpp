@@ -31,7 +31,7 @@ struct member_settings {
   rank_card card;
   bool waits_for_lost = false;
   bool communicator = false;
-  bool needs_others = false;  ///< its work needs other ranks, even without a communicator
+  bool needs_others = false;  ///< whether its work needs other ranks, even without a communicator
   nanoseconds join_timeout{120'000'000'000};
   nanoseconds lost_after{10'000'000'000};
   nanoseconds rejoin_timeout{600'000'000'000};
@@ -105,12 +105,12 @@ class member_book {
   void stream_ended();
   /// A signal, or an operator: the whole group must stop at a common step.
   void want_stop();
-  /// Only this rank ends, independently of the others.
+  /// This rank ends alone, independently of the others.
   void leave();
-  /// This rank cannot continue: ends the group.
+  /// This rank cannot continue. Ends the group.
   void fail(std::string why);
 
-  /// This process's stream starts after this step: earlier processes acknowledged everything before it.
+  /// This process's stream starts after this step, because earlier processes acknowledged everything before it.
   void begins_at(std::uint64_t step);
   /// The program has snapshots of its state at these steps, ascending; at most held_max.
   void held(std::vector<std::uint64_t> steps);
@@ -124,9 +124,9 @@ class member_book {
   /// Like may_hand_out(), for a caller that decides later and
   /// counts the batches itself. Empty if nothing may be handed out.
   [[nodiscard]] std::optional<hand_out_right> right() const;
-  /// All ranks have arrived and agree, and this process is one of them.
+  /// Whether all ranks have arrived and agree, and this process is one of them.
   [[nodiscard]] bool is_in() const noexcept { return told_.go && view_.outcome == group_outcome::none; }
-  /// All ranks have made the communicator, so it may be used.
+  /// Whether all ranks have made the communicator, so that it may be used.
   [[nodiscard]] bool may_communicate() const noexcept;
   /// The group has finished, but this process has not: its launcher restarted it after the last batch of an
   /// earlier process, at the position that process had last reported. It delivers the rest alone, then ends.
@@ -145,7 +145,7 @@ class member_book {
   struct sent_report {
     std::uint64_t number = 0;
     steady_time at{};
-    nanoseconds stood_still{};  // of this process, at that time
+    nanoseconds stood_still{};  // clock_.stood_still() at that time
   };
 
   void follow(const group_order& order);
@@ -165,7 +165,7 @@ class member_book {
   steady_time since_;  // this and the other waiting times are those of clock_
   group_view view_;
   member_report said_;            // the next report
-  bool changed_ = true;           // since the last report was sent
+  bool changed_ = true;           // whether something has changed since the last report
   std::deque<sent_report> sent_;  // unanswered reports; at most those of the last `lost_after`
   std::optional<steady_time> sent_at_;
   std::optional<steady_time> heard_at_;
@@ -173,10 +173,10 @@ class member_book {
   steady_time may_until_{};              // how long it may hand out; real time
   /// What the newest order says.
   struct {
-    std::uint64_t number = 0;  // of the current coordinator's orders
+    std::uint64_t number = 0;  // number of the current coordinator's last order
     communicator_order communicator;
     bool go = false;
-    bool counted = false;  // this process has the rank
+    bool counted = false;  // whether this process has the rank
   } told_;
   bool everybody_knows_ = false;
   std::optional<steady_time> knows_since_;  // since when it knows the outcome

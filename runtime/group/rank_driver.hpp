@@ -68,9 +68,9 @@ class rank_driver {
 
   // ---- current state
 
-  /// No other process needs this one any more; after leave().
+  /// After leave(): whether no other process needs this one any more.
   [[nodiscard]] bool may_go() const noexcept { return may_go_; }
-  /// All ranks have arrived and agree, or all others have finished and this rank delivers the rest.
+  /// Whether all ranks have arrived and agree, or all others have finished and this rank delivers the rest.
   [[nodiscard]] bool joined() const noexcept { return joined_; }
   [[nodiscard]] const std::optional<end_rank>& end() const noexcept { return end_; }
   [[nodiscard]] const std::optional<failure>& refusal() const noexcept { return refusal_; }

@@ -47,7 +47,7 @@ class shared_communicator {
   /// A step is agreed once all ranks hold its snapshot. Steps are agreed only while the ranks share a
   /// communicator: after a loss, all ranks go back to one step, which a report in flight must not change.
   void agree_on_snapshot(group_view& view, const std::vector<rank>& ranks) const;
-  /// For every rank.
+  /// The order for every rank.
   [[nodiscard]] communicator_order order(std::uint64_t number) const;
 
  private:

@@ -28,7 +28,7 @@ struct book_settings {
   std::uint32_t first_place = 0;
   std::uint32_t places = 0;
   nanoseconds lost_after{5'000'000'000};
-  std::uint32_t bad_transfers_max = 3;     ///< in a row, of one host
+  std::uint32_t bad_transfers_max = 3;     ///< bad transfers in a row of one host
   nanoseconds late_look{1'000'000'000};  ///< if two calls of advance() are further apart, the time between them does not count as silence
 };
 
@@ -48,7 +48,7 @@ struct host_card {
 enum class bad_transfer : std::uint8_t {
   damaged,     ///< the bytes changed on the way
   wrong_size,  ///< the batch did not fit its lease
-  late         ///< no lease waited for it any more: does not count towards bad_transfers_max
+  late         ///< no lease waited for it any more; does not count towards bad_transfers_max
 };
 
 // ---- commands ---------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ enum class loss_cause : std::uint8_t { closed, silent, damaged };
 struct host_went {
   host_card card;
   std::string why;  ///< why it was lost; empty: it left
-  std::optional<loss_cause> lost{};  ///< empty: it left
+  std::optional<loss_cause> lost{};  ///< empty: the host left
 };
 
 using book_command = std::variant<occupy_place, rest_place, vacate_place, close_connection, host_came, host_went>;
@@ -137,7 +137,7 @@ class host_book {
     std::uint32_t place = 0;
     steady_time heard{};
     bool leaving = false;
-    bool rests = true;  // until its host has been balanced
+    bool rests = true;  // true until its host has been balanced
   };
   struct amount {
     steady_time when{};
@@ -149,7 +149,7 @@ class host_book {
     std::set<connection_id> connections;
     std::uint32_t spoilt = 0;  // in a row
     nanoseconds round_trip{0};
-    std::deque<amount> received;  // in steps of a second, of the last 10 s
+    std::deque<amount> received;  // amounts of the last 10 s, in steps of a second
     steady_time joined{};
   };
   /// The operator's order for hosts of one name, kept when they are gone.

@@ -48,7 +48,7 @@ class host_records {
   entry& entry_of(const host_card& card);
 
   std::map<std::string, entry> records_;                    // by name
-  std::map<connection_id, nanoseconds> used_;               // as last reported
+  std::map<connection_id, nanoseconds> used_;               // processor time as last reported
   std::map<std::uint64_t, std::deque<reading>> processes_;  // by host_card::process: readings of the last 10 s
 };
 

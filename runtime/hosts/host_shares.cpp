@@ -124,7 +124,7 @@ void host_shares::forget(steady_time now) {
   if (sessions_.empty()) looked_.reset();
 }
 
-/// In proportion to the needs, but at least one each while there are enough.
+/// Shares the workers in proportion to the needs, but gives each session at least one while there are enough.
 std::vector<host_shares::plan> host_shares::shares() {
   std::vector<plan> all;
   for (auto& [number, s] : sessions_) {

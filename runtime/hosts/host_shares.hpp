@@ -47,9 +47,9 @@ class host_shares {
   /// A session asks for one more worker. Returns false if it has its
   /// share, or must wait until another session gives up a worker.
   [[nodiscard]] bool calls(session_number session, steady_time now);
-  /// One of its workers finishes its batches, and then goes to another session.
+  /// One of the session's workers finishes its batches, and then goes to another session.
   void leaving(session_number session);
-  /// One of its workers has ended.
+  /// One of the session's workers has ended.
   void ended(session_number session, bool was_leaving, steady_time now);
   /// How long its consumer has waited so far. Ignores a total below one already reported, because it must be late.
   void waited(session_number session, nanoseconds total, steady_time now);
@@ -58,7 +58,7 @@ class host_shares {
 
   /// At most this many of its workers may run (rule H16).
   void wants_at_most(session_number session, std::uint32_t workers);
-  /// All of its workers must leave, and it gets no others as long as it keeps calling (rule H18).
+  /// All workers of the session must leave, and it gets no others as long as it keeps calling (rule H18).
   void dismiss(session_number session);
   [[nodiscard]] bool is_dismissed(session_number session) const;
 
@@ -80,7 +80,7 @@ class host_shares {
   };
   struct session {
     std::uint32_t offer = 0;
-    std::uint32_t held = 0;     ///< not counting leaving ones
+    std::uint32_t held = 0;     ///< its workers, except leaving ones
     std::uint32_t leaving = 0;
     std::uint32_t limit = std::numeric_limits<std::uint32_t>::max();
     bool was_served = false;

@@ -20,8 +20,8 @@ namespace {
 
 using boost::system::error_code;
 
-/// For each rank: its process, a process that takes its place, and both again for dead connections not yet
-/// detected.
+/// For each rank there is room for its process, for a process that takes its
+/// place, and for both again if their dead connections have not been detected yet.
 std::size_t links_max(std::uint32_t world_size) {
   return 4 * std::size_t{world_size};
 }
@@ -45,7 +45,7 @@ class coordinator_listener::body : public std::enable_shared_from_this<body> {
   struct connection {
     std::shared_ptr<link_stream> stream;
     std::string name;
-    unique_fd process;  // its pidfd, on the same host
+    unique_fd process;  // pidfd of the peer, on the same host
   };
 
   void admit(unique_fd socket);

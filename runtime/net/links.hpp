@@ -88,7 +88,7 @@ class coordinator_listener {
     std::function<void(link_id)> process_ended{};
     /// The link is silent because a debugger holds its process, on this host. Repeated while that lasts.
     std::function<void(link_id)> held{};
-    /// From now on members can connect. `where`: the address with its actual port.
+    /// Members can connect from now on. `where`: the address with its actual port.
     std::function<void(const std::string& where)> listening{};
     /// The address cannot be taken yet (an earlier process has it,
     /// ...). The listener keeps trying. Called when the reason changes.

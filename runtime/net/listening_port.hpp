@@ -53,7 +53,7 @@ class listening_port : public std::enable_shared_from_this<listening_port> {
   const callbacks calls_;
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer again_;
-  std::unique_ptr<shared_port> share_;  // of a port shared on this host
+  std::unique_ptr<shared_port> share_;  // this listener's part of a shared port
   bool shares_ = false;                 // another listener of this process accepts for it
   std::string why_not_;                 // as last reported
   std::uint32_t refusals_ = 0;          // how many times in a row the address was refused

@@ -74,7 +74,7 @@ class member_link::body : public std::enable_shared_from_this<body> {
   struct connection {
     std::uint64_t id = 0;
     std::shared_ptr<link_stream> stream;
-    unique_fd coordinator;  // its pidfd, on the same host
+    unique_fd coordinator;  // pidfd of the coordinator, on the same host
     bool was_open = false;
   } link_;
   connection silent_;   // the previous one, until the next is open

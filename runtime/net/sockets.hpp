@@ -48,7 +48,7 @@ result<unique_fd> begin_connect(const socket_address& to);
 struct local_peer {
   ::pid_t pid = 0;
   ::uid_t user = 0;
-  unique_fd process{};  ///< its pidfd, if available: readable when the process has ended
+  unique_fd process{};  ///< pidfd of the peer, if available; readable when the process has ended
 };
 [[nodiscard]] local_peer local_peer_of(int socket);
 

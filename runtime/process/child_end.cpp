@@ -21,7 +21,7 @@
 #include <string>
 #include <thread>
 
-// Before glibc 2.36 <sys/wait.h> does not name it.
+// <sys/wait.h> lacks P_PIDFD before glibc 2.36.
 #ifndef P_PIDFD
 #define P_PIDFD 3
 #endif

@@ -94,7 +94,7 @@ class fork_book {
   steady_time silent_since_{};  // while orders are unanswered: when the last answer arrived, or the first order was sent
   steady_time next_{};     // when the next may be started
   bool replace_ = false;   // its end counted as a failure, so start the next one before a worker needs it
-  bool unneeded_ = false;  // it was killed because no worker waited for it
+  bool unneeded_ = false;  // the template was killed because no worker waited for it
 };
 
 }  // namespace penstock::process

@@ -31,7 +31,7 @@ struct gpu_use_watch::findings {
 struct gpu_use_watch::round {
   std::vector<pid_t> leaders;  // not checked yet
   pid_t current = 0;           // 0: none
-  bool moved = true;           // since the last call
+  bool moved = true;           // whether a check has finished since the last call
   bool left = false;           // the current check hangs, so another thread does the others
 
   [[nodiscard]] bool over() const { return current == 0 && leaders.empty(); }

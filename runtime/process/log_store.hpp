@@ -17,7 +17,7 @@
 namespace penstock::process {
 
 struct log_line {
-  std::uint64_t number = 0;  ///< of this source, from 1
+  std::uint64_t number = 0;  ///< number among the lines of this source, from 1
   std::string source;        ///< "worker/3", "gpu"
   std::uint32_t incarnation = 0;
   std::int64_t unix_ms = 0;   ///< when it was read

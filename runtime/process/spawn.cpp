@@ -32,8 +32,8 @@ namespace {
 constexpr std::size_t child_stack_pages = 16;
 constexpr std::size_t child_stack_bytes = child_stack_pages * 4096;
 
-/// What the child needs between clone and exec, prepared in advance: there it may neither allocate nor lock,
-/// since it runs in our memory while other threads may hold any lock.
+/// What the child needs between clone and exec, prepared in advance. There it may neither
+/// allocate nor lock, because it runs in our memory while other threads may hold any lock.
 struct launch {
   const char* program = nullptr;
   std::vector<char*> argv;

@@ -23,7 +23,7 @@ struct inherited_fd {
 struct spawn_request {
   std::string program;                   ///< a path; no search
   std::vector<std::string> arguments;    ///< argv[1..]
-  std::vector<std::string> environment;  ///< all of it, "NAME=value"
+  std::vector<std::string> environment;  ///< the whole environment, as "NAME=value"
   std::vector<inherited_fd> fds;         ///< everything else is closed; 0 is /dev/null unless named here
   std::vector<int> cores{};              ///< the cores that the child may run on; empty: those of the calling thread
   std::string name{};                    ///< argv[0]; empty: the program

@@ -1,5 +1,5 @@
-// One frame of a dying process's stack, with the function that contains it according to its module's symbol
-// tables. Used by the handler of crash_notes: no allocation, no lock.
+// A frame of a dying process's stack, with the function that contains it according to its
+// module's symbol tables. Used by the handler of crash_notes: no allocation, no lock.
 #pragma once
 
 #include <array>

@@ -38,7 +38,7 @@ std::string ranks_text(const std::vector<std::uint32_t>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-/// What the ranks compare.
+/// The settings that the ranks compare.
 std::vector<std::pair<std::string, std::string>> settings_of(const group_options& options) {
   const group_config& g = options.settings;
   const bool waits = g.on_lost_rank == lost_rank_rule::wait;
@@ -186,7 +186,7 @@ class Group::body {
     std::string value{};
   };
 
-  /// Null: none was requested.
+  /// Null if no communicator was requested.
   std::shared_ptr<group::program_communicator> open_communicator() {
     const group_config& g = options_.settings;
     if (g.communicator == communicator_kind::none) return nullptr;

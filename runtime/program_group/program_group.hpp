@@ -40,9 +40,9 @@ struct program_group_news {
   std::string waits_for{};           ///< while it joins
   std::uint64_t collectives_done = 0;
   shared_collective_result result{};         ///< result of the last completed operation
-  std::vector<std::uint32_t> not_entered{};  ///< for the operation that this rank is in
+  std::vector<std::uint32_t> not_entered{};  ///< ranks that have not entered the operation in which this rank waits
   std::vector<std::uint32_t> lost{};
-  bool may_go = false;  ///< after leave(): no rank needs this process any more
+  bool may_go = false;  ///< after leave(): whether no rank needs this process any more
 };
 
 class program_group {
@@ -54,7 +54,7 @@ class program_group {
   program_group(const program_group&) = delete;
   program_group& operator=(const program_group&) = delete;
 
-  // From any thread; only wait() waits.
+  // Call from any thread. Only wait() waits.
 
   /// Begins the next collective operation. The previous one must be done.
   void enter(collective_kind what, std::string value);

@@ -28,7 +28,7 @@ namespace penstock::schedule {
 enum class device_end : std::uint8_t {
   answered,   ///< the device's answer says how it ended
   poisoned,   ///< two owners died of it; see `causes`
-  lost,       ///< not idempotent, and its owner died: the owner may have started it
+  lost,       ///< not idempotent, and its owner died, which may have started it
   no_device,  ///< there is no longer a device: see failure()
   cancelled,  ///< cancelled before it was ordered, or its answer was no longer wanted
 };
@@ -36,7 +36,7 @@ enum class device_end : std::uint8_t {
 struct device_departure {
   std::uint64_t job = 0;
   device_end how = device_end::answered;
-  bool wanted = true;  ///< false: it was cancelled while it was ordered, and its caller has been told
+  bool wanted = true;  ///< false: it was cancelled while it was ordered, and its caller knows
   std::vector<std::string> causes{};  ///< ends of owners blamed on it, oldest first
 };
 

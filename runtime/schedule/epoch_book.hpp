@@ -43,8 +43,8 @@ struct stream_identity {
   bool operator==(const stream_identity&) const = default;
 };
 
-/// What is reported about an epoch, without `seconds`. Its digest is also empty while an earlier batch of the plan is missing, and if a
-/// group of another layout delivered some.
+/// The report of an epoch, without `seconds`. Its digest is also empty while an earlier batch of the plan is missing,
+/// and if a group of another layout delivered some.
 struct epoch_account : epoch_report {
   nanoseconds took{0};  ///< from the request for this process's first batch to the delivery of its last one
 };
@@ -58,7 +58,7 @@ struct stream_state {
   std::uint64_t start = 0;
   std::uint64_t next_batch = 0;  ///< counted from there
   std::uint64_t early = 0;       ///< which later batches are delivered: delivery_front::early
-  /// of the early batches, in the order of the plan; empty without digests
+  /// The digests of the early batches, in the order of the plan. Empty without digests.
   std::vector<std::uint64_t> early_digests;
   std::uint64_t delivered = 0;  // samples of the open epoch, early batches included
   std::uint64_t failed = 0;
@@ -101,7 +101,7 @@ struct delivered_batch {
   /// counts from the previous delivery.
   std::optional<steady_time> demanded;
   steady_time taken{};
-  std::uint64_t replaced = 0;  ///< of the rows
+  std::uint64_t replaced = 0;  ///< replaced rows
 };
 
 class epoch_book {
@@ -139,7 +139,7 @@ class epoch_book {
   stream_shape shape_;
   std::vector<epoch_account> accounts_;
   bool open_ = false;                 // the next batch belongs to the last account
-  digest_chain digests_;              // of the open account
+  digest_chain digests_;              // digests of the open account
   std::optional<steady_time> begun_;  // when the first batch of it by this process was requested
   steady_time last_taken_;            // the previous delivery; at first, the request for the stream
   delivery_front front_;

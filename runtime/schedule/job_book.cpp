@@ -88,8 +88,8 @@ cancelled job_book::cancel(job_id job, bool only_waiting, bool at_once) {
   return cancelled::running;
 }
 
-/// Its worker gets no more leases, and rows that it has not started are revoked, so that killing it affects
-/// only this job.
+/// The job's worker gets no more leases, and the rows that it has not
+/// started are revoked, so that killing the worker affects only this job.
 void job_book::end_holder(const job_entry& e, bool at_once) {
   worker& w = workers_.at(e.worker);
   if (w.more.ending && (w.more.ending_at_once || !at_once)) return;

@@ -85,7 +85,7 @@ struct job_request {
   std::uint64_t argument_bytes = 0;
   nanoseconds limit{0};     ///< for one attempt; 0: none
   bool idempotent = true;   ///< false: the job is never begun twice
-  bool fresh = false;       ///< only in a process that has run nothing else
+  bool fresh = false;       ///< runs only in a process that has run nothing else
   bool holds_slot = false;  ///< its result, of any size, stays in the slot: result_gone() must follow
   bool urgent = false;      ///< starts before other jobs, however much memory results take
   /// The preferred worker. Another one runs the job if this one takes no work for `place_patience`
@@ -119,7 +119,7 @@ enum class job_end : std::uint8_t {
   result,     ///< finished; the row says where the result is
   exception,  ///< the function threw, or does not exist; the row says where the text is
   too_large,  ///< the result does not fit [jobs] memory, or overran its space
-  poisoned,   ///< it killed max_attempts workers
+  poisoned,   ///< the job killed max_attempts workers
   timed_out,
   cancelled,
   worker_lost,  ///< not idempotent, and its worker died
@@ -197,7 +197,7 @@ struct lease_reading {
 using job_arrival = arrival;
 
 enum class cancelled : std::uint8_t {
-  before_it_began,  ///< it will never start
+  before_it_began,  ///< cancelled; the job will never start
   running,          ///< its worker is being killed, unless `only_waiting`
   over,             ///< it is settled, or was never submitted
 };
@@ -279,7 +279,7 @@ class job_book {
 
   // Slots.
 
-  /// One result in the slot was freed or copied out. Ignored if the lease is over.
+  /// A result in the slot was freed or copied out. Ignored if the lease is over.
   void result_gone(const lease_ref& lease);
 
   void set_paused(bool paused) { paused_ = paused; }
@@ -325,7 +325,7 @@ class job_book {
     function_entry* function = nullptr;
     whereabouts where = whereabouts::ordinary;
     bool leased_before = false;
-    bool blamed = false;      // for at least one death
+    bool blamed = false;      // whether it is blamed for at least one death
     bool ending = false;      // its worker is being killed to end it
     std::uint32_t avoid = 0;  // the worker that it killed last, if any
     steady_time blamed_at{};
@@ -387,7 +387,7 @@ class job_book {
     std::uint32_t open = 0;               // neither over nor revoked
     std::uint32_t passed = 0;             // rows that the worker has reported
     std::uint32_t kept = 0;               // results in the slot
-    std::optional<steady_time> wanted{};  // since when the slot has been needed while results occupy it
+    std::optional<steady_time> wanted{};  // when the slot began to be needed while results occupy it
     bool asked = false;                   // an empty_slot was emitted
   };
   struct workload {
@@ -425,7 +425,7 @@ class job_book {
     std::vector<std::uint32_t> donors{};  // used by move_work()
   };
 
-  /// What an idle worker can take from a busy one. `nothing_for_it`: only jobs that avoid the idle worker.
+  /// What an idle worker can take from a busy one. `nothing_for_it`: only jobs that avoid the idle worker are left.
   enum class takeover : std::uint8_t { work, nothing_for_it, nothing };
   struct last_words {
     const std::string& cause;

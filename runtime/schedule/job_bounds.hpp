@@ -33,7 +33,7 @@ namespace penstock::schedule {
 enum class submitter : std::uint8_t {
   caller,    ///< any thread
   callback,  ///< the pool's callback thread
-  urgent,    ///< any thread, with an urgent job
+  urgent,    ///< any thread that submits an urgent job
 };
 
 /// Not thread-safe, except for result_held::owner.
@@ -85,7 +85,8 @@ class job_bounds {
 
   // Waits.
 
-  /// After each decision of the job book: how many jobs run, and the first job that lacks memory to start.
+  /// Call after each decision of the job book, with the number of running jobs and the first job that lacks memory to
+  /// start.
   void decided(std::uint64_t running, std::optional<job_id> held_back);
   /// Whether no job runs, and none can start or be submitted until callers free results.
   [[nodiscard]] bool callers_hold_everything(steady_time now) const noexcept;
@@ -111,7 +112,7 @@ class job_bounds {
   std::uint64_t results_ = 0;
   std::uint64_t freed_ = 0;
   std::list<result_held> held_;
-  // for results_before(): the last job asked about
+  // the last job that results_before() was asked about
   job_id bound_ = 0;
   std::uint64_t before_bound_ = 0;
 

@@ -5,7 +5,7 @@
 
 namespace penstock::schedule {
 
-/// One lease for each job: a job with a preferred worker is seldom small.
+/// Gives each job its own lease, because a job with a preferred worker is seldom small.
 void job_book::lease_placed(steady_time now) {
   for (auto it = placed_.begin(); it != placed_.end();) {
     auto& [index, group] = *it;

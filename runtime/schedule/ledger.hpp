@@ -74,7 +74,7 @@ class batch_source {
 struct stream_range {
   stream_position first = 0;
   stream_position end = 0;
-  std::uint64_t early = 0;  ///< what that run delivered after `first`: delivery_front::early
+  std::uint64_t early = 0;  ///< batches after `first` that the earlier run delivered: delivery_front::early
 };
 
 struct ledger_settings {
@@ -152,7 +152,7 @@ using command = std::variant<load_command, drop_command, upload_command, sample_
 // ---- facts in events --------------------------------------------------------------------------------------
 
 struct row_failure {
-  std::uint32_t row = 0;  ///< of the lease's samples
+  std::uint32_t row = 0;  ///< index among the lease's samples
   std::string reason;
 };
 
@@ -176,7 +176,7 @@ struct blame {
   stream_position position = 0;
   std::uint64_t sample = 0;
   std::uint32_t attempt = 1;
-  bool alone = false;     ///< it ran in the sacrificial worker: this death quarantines it
+  bool alone = false;     ///< the sample was in the sacrificial worker, so this death quarantines it
   bool repeated = false;  ///< not counted, because two workers had the batch and the other one's death counts
 };
 
@@ -206,8 +206,8 @@ class ledger {
   /// incarnation its slots; the next one must not join before this one is reaped. Returns the sample blamed
   /// for the death, if any.
   std::optional<blame> worker_died(worker_ref who, std::optional<flight_mark> mark, const std::string& cause);
-  /// Before a worker joins in this place: only its first `slots` slots have memory, and the device cannot read them yet.
-  /// Until place_complete(), the others are not leased, and its batches are not uploaded.
+  /// Call before a worker joins in this place. Only its first `slots` slots have memory, and the device cannot read
+  /// them yet. Until place_complete(), the others are not leased, and its batches are not uploaded.
   void place_grows(std::uint32_t worker, std::uint32_t slots);
   void place_complete(std::uint32_t worker);
   /// Gives no new leases to this worker, which finishes those that it holds.
@@ -230,7 +230,7 @@ class ledger {
 
   // The device. Unknown upload numbers come from a dead owner, and are dropped and counted.
 
-  /// Its bytes are on the device: the slot may be leased again.
+  /// The upload's bytes are on the device, so the slot may be leased again.
   void slot_released(std::uint64_t upload);
   /// The consumer has the batch. Empty if the upload number is unknown.
   std::optional<delivery> acknowledged(std::uint64_t upload);
@@ -289,7 +289,7 @@ class ledger {
     std::uint32_t lost_to_failure = 0;
     std::uint32_t lost_to_quarantine = 0;
     std::uint32_t replaced = 0;
-    std::uint32_t worker = 0;  // whose slot holds it, while leased, loaded or uploading
+    std::uint32_t worker = 0;  // the worker whose slot holds it, while leased, loaded or uploading
     std::uint32_t slot = 0;
     std::vector<std::uint32_t> avoid;  // workers that died of samples in it
     bool lost = false;                 // a worker died while it held this batch

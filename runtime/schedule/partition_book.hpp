@@ -66,14 +66,14 @@ class partition_book {
 
   /// A worker has described what it serves. A failure if its message is invalid.
   [[nodiscard]] std::vector<partition_command> described(worker_ref who, result<served> said);
-  /// One of these commands could not be carried out; replaces those after it.
+  /// One of these commands could not be carried out. The returned commands replace those after it.
   [[nodiscard]] std::vector<partition_command> failed(worker_ref who, failure why);
 
  private:
   [[nodiscard]] result<void> check(worker_ref who, const served& said) const;
 
   work_kind work_;
-  std::optional<served> known_;  // by the session, or from the first worker
+  std::optional<served> known_;  // from the session, or from the first worker
   bool adopted_ = false;
   std::set<std::uint32_t> prepared_;
   bool failed_ = false;

@@ -180,7 +180,7 @@ tl::unexpected<failure> not_a_state(std::string_view why) {
   return refuse(errc::state_mismatch, "this is not a saved state: {}", why);
 }
 
-/// In a version 1 state the digests are a list.
+/// Reads a version 1 state, in which the digests are a list.
 void read_lists(reader& in, stream_state& s) {
   for (const std::uint64_t digest : in.list()) s.digests.add(digest);
   s.quarantined_samples = in.list();

@@ -53,7 +53,7 @@ struct sample_quarantined {
 /// Not thread-safe.
 class suspicion {
  public:
-  /// After `max_attempts` - 1 deaths a sample is tried alone; 1: the first death quarantines it.
+  /// After `max_attempts` - 1 deaths a sample is tried alone. With 1, the first death quarantines it.
   explicit suspicion(std::uint32_t max_attempts) : max_attempts_(max_attempts) {}
 
   // Deaths.

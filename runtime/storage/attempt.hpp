@@ -1,4 +1,4 @@
-// One request in flight: its libcurl handle, and its answer so far. Used by the transfers, on their thread.
+// A request in flight: its libcurl handle, and its answer so far. Used by the transfers, on their thread.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -1,4 +1,4 @@
-// One page of S3's answer to ListObjectsV2, and S3's errors. Pure. Used by the object store.
+// Parses a page of S3's answer to ListObjectsV2, and S3's errors. Pure. Used by the object store.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -40,7 +40,7 @@ class object_store;
 enum class missing_objects : std::uint8_t { refused, allowed };
 enum class listing_depth : std::uint8_t { folder, everything_below };
 
-/// One object. Thread-safe.
+/// A remote object. Thread-safe.
 class remote_object final : public readable, public std::enable_shared_from_this<remote_object> {
  public:
   remote_object(std::shared_ptr<object_store> store, std::string path, object_facts facts);
@@ -61,7 +61,7 @@ class remote_object final : public readable, public std::enable_shared_from_this
     std::vector<byte_range> awaits;  ///< the ranges of the piece that are expected to be read
     transfers::ticket ticket{};
     std::mutex taking{};  ///< guards `contents`, because the answer of a ticket can be taken only once
-    std::shared_ptr<const std::vector<std::byte>> contents{};  ///< once it has arrived
+    std::shared_ptr<const std::vector<std::byte>> contents{};  ///< set once they have arrived
   };
   [[nodiscard]] bool is_whole(byte_range range) const noexcept { return range.at == 0 && range.bytes == facts_.bytes; }
   [[nodiscard]] bool may_be_cached() const noexcept;

@@ -74,8 +74,8 @@ class request_pace {
 
   recent_times to_first_byte_;
   recent_times to_end_;
-  recent_times arriving_;  ///< from the first byte to the end
-  recent_times a_mebibyte_;  ///< likewise, per MiB
+  recent_times arriving_;  ///< times from the first byte to the end
+  recent_times a_mebibyte_;  ///< the same times per MiB
   nanoseconds fastest_mebibyte_{};  ///< 0: unknown
   double budget_ = budget_max;
   double at_once_ = at_once_min;

@@ -18,7 +18,7 @@ namespace {
 
 using awaited_if_any = std::optional<awaited>;
 
-constexpr std::string_view suspended = "stopped";  // in progress_facts::standing
+constexpr std::string_view suspended = "stopped";  // a value in progress_facts::standing
 
 std::string in_words(double seconds) {
   return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));

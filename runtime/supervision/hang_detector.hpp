@@ -29,7 +29,7 @@ enum class hang : std::uint8_t { start, heartbeat, item };
 /// The state of one child as the supervisor just read it.
 struct child_sign {
   std::uint32_t worker = 0;
-  bool ready = false;            ///< false: still starting
+  bool ready = false;            ///< false: the child is still starting
   std::uint64_t heartbeats = 0;  ///< increases while the process runs
   std::uint64_t work_mark = 0;   ///< changes with each sample and phase
   bool busy = false;             ///< working on a sample
@@ -87,7 +87,7 @@ class hang_detector {
   hang_settings settings_;
   std::map<std::uint32_t, clocks> watched_;
   std::optional<steady_time> last_look_;
-  std::optional<steady_time> held_since_;  // since when over half have missed their deadline
+  std::optional<steady_time> held_since_;  // when over half began to miss their deadline
 };
 
 }  // namespace penstock::supervision

@@ -29,8 +29,8 @@ namespace penstock::supervision {
 /// Which batch, if any, the owner's death is blamed on.
 enum class suspicion_rule : std::uint8_t {
   none,              ///< killed from outside, or by the session for another reason
-  in_hand,           ///< it crashed or hung: the batch that the sink was working on, if any
-  in_hand_or_oldest  ///< its context is lost: the batch that the sink was working on, or else the oldest unfinished one
+  in_hand,           ///< the owner crashed or hung: the batch that the sink was working on, if any
+  in_hand_or_oldest  ///< the owner's context is lost: the batch that the sink was working on, or else the oldest unfinished one
 };
 
 class owner_orders {
@@ -53,7 +53,7 @@ class owner_orders {
     std::uint64_t era = 0;                ///< the era that begins
     std::optional<upload_order> had;      ///< the batch that it was working on, else the next or the last one; blamed or not
     std::optional<upload_order> suspect;  ///< the batch blamed for the death
-    bool proven = false;                  ///< it has killed deaths_that_prove owners
+    bool proven = false;                  ///< whether the suspect has killed deaths_that_prove owners
   };
   /// The process is gone. `in_hand`: the mark of the upload that its sink was working on (generation_mask).
   loss lose_owner(suspicion_rule rule, std::optional<std::uint32_t> in_hand);

@@ -64,7 +64,7 @@ struct send_uploads {
 struct stop_owner_process {
   bool whole = false;  ///< the stream is complete: its sink may finish
 };
-/// To the scheduler: order unacknowledged uploads again, under this era.
+/// Tell the scheduler to order unacknowledged uploads again, under this era.
 struct uploads_lost {
   struct poison {
     stream_position position = 0;
@@ -84,7 +84,7 @@ struct owner_is_ready {
 };
 /// Uploads have resumed after the death of an incarnation.
 struct owner_recovered {
-  std::uint32_t incarnation = 0;  ///< of the process that died
+  std::uint32_t incarnation = 0;  ///< incarnation of the process that died
   nanoseconds since_its_end{};
 };
 struct owner_died {
@@ -132,7 +132,7 @@ class owner_supervision {
  public:
   owner_supervision(const owner_settings& settings, steady_time now);
 
-  // From the session and the scheduler.
+  // Calls from the session and the scheduler.
   void open(steady_time now);
   void order(upload_order upload) { orders_.order(std::move(upload)); }
   /// Lets the process finish (and its sink, if the stream is complete); kills it after `patience`. A second
@@ -141,7 +141,7 @@ class owner_supervision {
   /// An operator's order. It is never counted and has no backoff.
   void restart(steady_time now);
 
-  // From the process. All but the first are dropped if they concern another incarnation or one that broke the
+  // Messages from the process. All but the first are dropped if they concern another incarnation or one that broke the
   // protocol.
   void started(std::uint32_t incarnation, pid_t pid);
   void start_failed(std::uint32_t incarnation, steady_time now, failure why);
@@ -217,7 +217,7 @@ class owner_supervision {
     std::optional<failure> gave_up;  // the reason that the process gave before it exited
     steady_time started_at{};
     std::string wait_channel;  // what the process, or its start, was last seen waiting in
-    bool fruitful = false;     // it has acknowledged a batch
+    bool fruitful = false;     // whether it has acknowledged a batch
     bool operated = false;     // an operator ended it
   } current_;
   steady_time start_due_ = never;  // in backoff
@@ -226,7 +226,7 @@ class owner_supervision {
   std::optional<std::pair<std::uint32_t, steady_time>>
       not_recovered_;           // the incarnation that died last, and when
   bool known_ = false;          // the session knows the device
-  bool irreplaceable_ = false;  // its sink keeps state and gives no snapshots
+  bool irreplaceable_ = false;  // whether its sink keeps state but gives no snapshots
   bool whole_ = false;          // the stream is complete
   bool finishing_ = false;  // the stream is complete, but the process died before its sink finished, so the next one finishes it
 };

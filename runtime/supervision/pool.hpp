@@ -38,7 +38,7 @@ enum class child_state : std::uint8_t { stopped, starting, ready, draining, back
 /// Why a place is stopped.
 enum class vacancy : std::uint8_t {
   none,           ///< not stopped, or about to start
-  drained,        ///< by an operator, until restart() or scale()
+  drained,        ///< drained by an operator, until restart() or scale()
   scaled_down,    ///< the pool has been scaled down
   not_restarted,  ///< its process ended, and the restart type does not allow a replacement
   not_needed,     ///< the sacrificial place, while no sample is suspected
@@ -48,7 +48,7 @@ enum class vacancy : std::uint8_t {
 [[nodiscard]] std::string_view name_of(vacancy why) noexcept;
 
 struct pool_settings {
-  restart_settings restart;   ///< of loader places; the sacrificial place is always restarted
+  restart_settings restart;   ///< restart rules of loader places; the sacrificial place is always restarted
   std::uint32_t workers = 1;  ///< wanted at the start
   /// the run fails if fewer are ready for longer than `min_ready_within`; at most `workers`
   std::uint32_t min_ready = 1;
@@ -202,8 +202,8 @@ class pool {
   std::map<std::uint32_t, place> places_;
   std::vector<pool_command> outbox_;
   std::deque<steady_time> recent_starts_;  // for the ceiling: at most restarts_per_second_max
-  // For the canary: time and place. Each death of the last second followed a start, so there is at most one
-  // per place plus restarts_per_second_max.
+  // Time and place of counted deaths, for the canary. Each death of the last second followed a start, so there is at
+  // most one per place plus restarts_per_second_max.
   std::deque<std::pair<steady_time, std::uint32_t>> recent_counted_;
   std::optional<std::uint32_t> canary_;
   std::optional<steady_time> below_minimum_since_;

@@ -14,7 +14,7 @@ bool rests(const progress_facts& f) {
 std::uint32_t rows_of(const progress_facts& f, const batch_passage& b) {
   const auto at = f.loading.find(b.worker);
   if (b.reached() >= batch_stage::loaded || at == f.loading.end() || at->second.slot != b.slot) return 0;
-  // What is known of a remote worker may still be about the batch that was in the slot before.
+  // What is known about a remote worker may still concern the batch that was in the slot before.
   const bool is_of_this_lease = nanoseconds(at->second.since.time_since_epoch()).count() >= b.time_of(batch_stage::leased);
   return is_of_this_lease ? at->second.rows : 0;
 }

@@ -64,7 +64,7 @@ class progress_watch {
   nanoseconds patience_;
   std::optional<stall_report> stalled_;
   steady_time last_movement_ = never;
-  steady_time held_since_ = never;  // since when it has been stalled because it is paused or drained
+  steady_time held_since_ = never;  // when the stall began that is due to a pause or drain
   std::map<stream_position, furthest> batches_;  // those in progress
   std::uint64_t released_ = 0;
   std::uint64_t seeks_ = 0;

@@ -52,7 +52,7 @@ struct death {
   };
   how ending = how::abnormal;
   bool blamed = false;    ///< on a sample
-  bool fruitful = false;  ///< it completed a sample (a worker) or a batch (the owner) since it was ready
+  bool fruitful = false;  ///< whether it completed a sample (a worker) or a batch (the owner) since it was ready
   /// SIGKILL that this session did not send, and no OOM kill was counted. Set only for deaths of the GPU
   /// owner: workers that a memory limit unknown to us kills at every start must be given up.
   bool outside_kill = false;

@@ -40,7 +40,7 @@ namespace penstock::supervision {
 inline constexpr nanoseconds hurried_stop{1'000'000'000};
 
 struct termination_settings {
-  nanoseconds after_abort{2'000'000'000};      ///< its handler writes a stack; then SIGKILL
+  nanoseconds after_abort{2'000'000'000};      ///< time in which its handler writes a stack; then SIGKILL
   nanoseconds after_kill{5'000'000'000};       ///< still there: in an uninterruptible system call
   nanoseconds after_closed_link{250'000'000};  ///< an exiting process closes its link a moment earlier
   nanoseconds late_look{1'000'000'000};        ///< a call this long after the previous one is late

@@ -41,15 +41,15 @@ struct start_worker {
 struct introduce_worker {
   worker_ref who;
 };
-/// It is ready: the scheduler may lease batches to it.
+/// The worker is ready, so the scheduler may lease batches to it.
 struct hand_over_worker {
   worker_ref who;
   bool sacrificial = false;
 };
-/// To the scheduler: no more leases. The worker is asked to stop once it has none left.
+/// Tell the scheduler to give the worker no more leases. The worker is asked to stop once it has none left.
 struct retire_worker {
   worker_ref who;
-  bool after_current_batch = false;  ///< it finishes only its current batch; others load the rest again
+  bool after_current_batch = false;  ///< the worker finishes only its current batch, and others load the rest again
 };
 /// Ask the process to finish its sample and exit.
 struct stop_worker {
@@ -120,9 +120,9 @@ class worker_supervision {
  public:
   explicit worker_supervision(const worker_rules& rules);
 
-  // From the session and operators.
+  // Calls from the session and operators.
   void open(steady_time now);
-  /// No more starts; workers finish their sample and are killed after `patience`. A second call can only
+  /// Starts no more workers. Workers finish their sample, and are killed after `patience`. A second call can only
   /// shorten that.
   void close(steady_time now, nanoseconds patience);
   void scale(std::uint32_t workers, steady_time now) { pool_.scale(workers, now); }
@@ -131,14 +131,14 @@ class worker_supervision {
   void drain(std::uint32_t worker) { pool_.drain(worker); }
   void want_sacrificial(bool wanted, steady_time now) { pool_.want_sacrificial(wanted, now); }
 
-  // From loader hosts.
+  // Calls from loader hosts.
   void host_joined(std::uint32_t worker, steady_time now) { pool_.host_joined(worker, now); }
   /// `lost`: the worker's process, if any, has ended with the host. Otherwise the host waits until the worker's leases are done.
   void host_left(std::uint32_t worker, bool lost);
   void host_rests(std::uint32_t worker) { pool_.host_rests(worker); }
   void host_refused(std::string why) { pool_.host_refused(std::move(why)); }
 
-  // From the process. Events of another incarnation, or of one that has ended, are dropped.
+  // Events from the process. Events of another incarnation, or of one that has ended, are dropped.
   void started(worker_ref who, pid_t pid);
   void start_refused(worker_ref who, steady_time now, const failure& why);
   /// `refusal`: why the session cannot work with this program; empty if it can.
@@ -220,7 +220,7 @@ class worker_supervision {
   worker_rules rules_;
   pool pool_;
   hang_detector hangs_;
-  std::map<std::uint32_t, child> children_;  // by place; alive or not decided yet
+  std::map<std::uint32_t, child> children_;  // by place; alive, or their deaths are not decided yet
   std::vector<worker_command> outbox_;
   late_polls polls_;
   nanoseconds shortest_limit_ = nanoseconds::max();

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 constexpr double looks_apart_max = 2;  // seconds; if more have passed, this process was suspended
 constexpr auto settles_for = 500ms;
 constexpr auto takes_within = 2s;
-constexpr auto ready_within = 30s;  // after that it measures with the workers that are ready
+constexpr auto ready_within = 30s;  // after that time it measures with the workers that are ready
 constexpr double first_search_max = 20;
 constexpr double last_trial_at = 17;
 // Seconds of one measurement.

@@ -110,11 +110,11 @@ class worker_tuner {
     nanoseconds core_wait{0};
     std::uint64_t samples = 0;
   };
-  std::map<std::uint32_t, worker_memory> before_;  // as of the previous look
+  std::map<std::uint32_t, worker_memory> before_;  // at the previous look
   tuner_facts last_;
   std::optional<steady_time> looked_;
   steady_time took_{};  // when the consumer last took a batch
-  std::optional<steady_time> lacking_since_;  // since when fewer or more workers are ready than wanted
+  std::optional<steady_time> lacking_since_;  // when fewer or more workers began to be ready than wanted
   steady_time measures_from_{};
   measurement sum_;
   rate_table rates_;

@@ -16,8 +16,9 @@
 
 namespace penstock::telemetry {
 
-/// At the highest rate of restarts (50 a second, with three events each: died, restarted, ready), these are the last 27
-/// s. Memory: events_kept x (sizeof(event) + its text); a death adds its report, with at most 64 KiB of output.
+/// At the highest rate of restarts (50 a second, with three events each: died, restarted, ready), this many events cover
+/// the last 27 s. Memory: events_kept x (sizeof(event) + its text); a death adds its report, with at most 64 KiB of
+/// output.
 inline constexpr std::size_t events_kept = 4096;
 
 struct event_reading {

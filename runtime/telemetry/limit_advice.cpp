@@ -484,7 +484,8 @@ struct writer {
 
 namespace {
 
-/// For a consumer that works most of the time: "In the 28 % of the time in which your loop waited, order limits you."
+/// For a consumer that works most of the time, begins the sentence with the part of the time: "In the 28 % of the
+/// time in which your loop waited, order limits you."
 void name_part_of_time(limit_advice& advice, const limit_reading& reading, std::string_view who) {
   advice.sentence.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(advice.sentence.front())));
   advice.sentence.insert(0, fmt::format("In the {} % of the time in which {} waited, ", percent(reading.waited()), who));
@@ -549,7 +550,7 @@ std::string way_out_of(const limit_context& context, const config& settings) {
 /// If the start takes at least this share of the run, advise starting earlier.
 constexpr double startup_is_long = 0.1;
 
-/// What the sentence does not cover: the time before the first batch.
+/// Describes what the sentence does not cover: the time before the first batch.
 std::string text_of_beginning(const limit_reading& r, const limit_context& context) {
   const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
   const std::string took = fmt::format("This describes the time after the first {0}. The first {0} took {1} of {2} in total",

@@ -55,7 +55,7 @@ struct limit_advice {
 [[nodiscard]] limits_status limits_of(const limit_reading& reading, const limit_advice& advice);
 /// The answer to "why", schema penstock.why/1.
 [[nodiscard]] nlohmann::ordered_json why_as_json(const limit_reading& reading, const limit_advice& advice, const limit_context& context = {});
-/// For "why" and "describe": the samples of limit_context::slowest that are slow (rule W32).
+/// The samples of limit_context::slowest that are slow (rule W32), for "why" and "describe".
 [[nodiscard]] nlohmann::ordered_json slowest_as_json(const limit_reading& reading, const limit_context& context);
 
 }  // namespace penstock::telemetry

@@ -34,10 +34,10 @@ struct limit_reading {
   double busy = 0;            ///< share of the workers' time in which they worked
   double cpu = 0;             ///< share of a worker's time in which its thread used a core
   double core_wait = 0;       ///< share of a worker's time in which it had no core
-  double start_core_wait = 0;  ///< the same for starting workers
+  double start_core_wait = 0;  ///< share of a starting worker's time in which it had no core
   double batches_per_second = 0;
   double samples_a_batch = 0;
-  std::uint32_t remote = 0;  ///< those of `workers` that are on loader hosts
+  std::uint32_t remote = 0;  ///< how many of `workers` are on loader hosts
   double working = 0;        ///< average number of workers that worked
   double link = 0;           ///< share of the time in which batches were on their way from loader hosts; part of `wire`
   double held = 0;  ///< share of the time in which the consumer asked, but held every device buffer (in a pool: all memory)
@@ -73,7 +73,7 @@ struct limit_reading {
   std::optional<lost_batch> lost;  ///< the worker that cost the most time in this way
   struct worker_load {
     std::uint32_t worker = 0;
-    double seconds_a_sample = 0;  ///< without slow samples: median of its last batches
+    double seconds_a_sample = 0;  ///< median of its last batches, without slow samples
     double reading = 0;           ///< share of that time in reads, from memory or storage, without waits for a core: median of the same batches
   };
   std::vector<worker_load> loads;  ///< for each worker that is ready and has loaded a batch

@@ -235,7 +235,7 @@ void add_pipeline(metrics_page& p, const metrics_facts& f) {
   for (std::size_t i = 0; i < f.stages.size(); ++i) p.histogram("stage", stage_spans()[i].name, f.stages[i]);
 }
 
-/// What the consumer of a DataLoader receives; the metrics have the same names as a session's.
+/// Adds what the consumer of a DataLoader receives. The metrics have the same names as a session's.
 void add_batches(metrics_page& p, const metrics_facts& f) {
   p.gauge("penstock_epoch", "The epoch being delivered, counted from 0.", f.status.epoch);
   p.counter("penstock_batches_delivered_total", "Batches delivered to the consumer.", f.status.batches_delivered);

@@ -20,7 +20,7 @@ struct pipeline_counts {
   std::uint64_t loaded = 0;     ///< finished, waiting for an earlier batch or for a device buffer
   std::uint64_t uploading = 0;  ///< being copied or converted
   std::uint64_t ready = 0;      ///< on the device, waiting for the consumer
-  std::uint64_t in_use = 0;     ///< with the consumer
+  std::uint64_t in_use = 0;     ///< held by the consumer
 };
 [[nodiscard]] pipeline_counts count_pipeline(const std::vector<batch_passage>& under_way);
 

@@ -24,7 +24,7 @@ nlohmann::ordered_json as_json(const death_costs& cost, std::uint64_t quarantine
 nlohmann::ordered_json poisoned_job_as_json(const quarantine_report& poisoned);
 /// An entry of the quarantine of a session, a pool or a data loader.
 nlohmann::ordered_json quarantine_as_json(const quarantine_report& quarantined, work_kind kind);
-/// One line of `penstock events --json`. "time" is as_utc().
+/// A line of `penstock events --json`. "time" is as_utc().
 nlohmann::ordered_json as_json(const event& what);
 /// {"error": {"kind": "...", "message": "..."}}: what every verb prints if it fails under --json.
 nlohmann::ordered_json as_json(const failure& why);

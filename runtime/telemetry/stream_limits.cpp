@@ -26,7 +26,7 @@ std::int64_t ns_of(steady_time when) {
   return nanoseconds(when.time_since_epoch()).count();
 }
 
-/// One entry for each sample, at most slow_samples_kept.
+/// Keeps one entry for each sample, and at most slow_samples_kept.
 void keep_slowest(std::vector<limit_reading::awaited_sample>& samples) {
   const auto is_less = [](const limit_reading::awaited_sample& a, const limit_reading::awaited_sample& b) { return a.seconds > b.seconds; };
   std::ranges::sort(samples, is_less);
@@ -122,7 +122,7 @@ void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double w
   spread(from, to, [&](std::int64_t first, std::int64_t last) {
     while (first < last) {
       std::int64_t end = last;
-      // Without an owner, no batch can be taken: this overrides any other cause.
+      // Without an owner, no batch can be taken, so this overrides any other cause.
       limit cause = what;
       for (const interval& o : outages_) {
         if (first >= o.from && first < o.to) cause = limit::start;
@@ -492,7 +492,7 @@ void stream_limits::add_unfinished(const batch_passage& b, std::int64_t from, st
   add_work(b.worker, reading, from, stalls);
 }
 
-/// For a pool: attributes the time since the last call to a limit.
+/// Attributes the time since the last call to a limit, for a pool.
 void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   const limited_jobs& jobs = *facts.jobs;
   const auto waited_before = std::exchange(consumer_waited_, jobs.consumer_waited);
@@ -512,7 +512,7 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   add(idle, looked_, now, 1 - busy);
 }
 
-/// For a data loader: while its consumer waits, the state of the workers says what it waits for.
+/// While a data loader's consumer waits, the state of the workers says what it waits for.
 void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, std::optional<nanoseconds> waited_before) {
   if (!waited_before || now <= looked_) return;
   const double waits = std::clamp(seconds_of((*facts.jobs->consumer_waited - *waited_before).count()) / seconds_of(now - looked_), 0.0, 1.0);

@@ -100,7 +100,7 @@ class stream_limits {
   struct earlier_lease {
     batch_passage of;
     std::int64_t ended = 0;  // when its worker stopped working on it
-    bool reads = false;      // it was reading then
+    bool reads = false;      // whether the worker was reading then
     bool died = true;        // false: the sacrificial worker has tried a sample of it
   };
   void forget_until(std::int64_t now);
@@ -140,8 +140,8 @@ class stream_limits {
   [[nodiscard]] bool nothing_was_behind(const batch_passage& b) const;
   [[nodiscard]] limit_reading read(std::int64_t now, const limit_facts& facts) const;
 
-  std::map<std::int64_t, bucket> settled_;         // by time; for finished waits
-  std::map<std::int64_t, bucket> estimated_;       // for the wait in progress; rebuilt at each look
+  std::map<std::int64_t, bucket> settled_;         // finished waits, by time
+  std::map<std::int64_t, bucket> estimated_;       // the wait in progress; rebuilt at each look
   std::map<std::int64_t, bucket>* into_ = &settled_;
   std::map<stream_position, batch_passage> known_;  // batches not taken yet, and the last ones taken
   std::map<stream_position, std::vector<earlier_lease>> lost_;  // batches that workers have lost: their leases, in turn
@@ -149,13 +149,13 @@ class stream_limits {
   std::optional<nanoseconds> consumer_waited_;  // at the last look; only for a data loader
   std::uint64_t slow_loads_seen_ = 0;           // number of the last slow load; only for a data loader
   std::deque<interval> outages_;  // times in which the owner could not work
-  std::deque<interval> pauses_;   // they belong to no limit
+  std::deque<interval> pauses_;   // times that belong to no limit
   bool paused_ = false;           // at the last look
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has taken none
   std::int64_t released_ = 0;  // when the consumer released that batch; 0: it has not
   std::int64_t began_ = 0;     // when the beginning ended; 0: it has not
   double lost_seconds_ = 0;    // limit_reading::lost_seconds, without the wait in progress
-  double lost_now_ = 0;        // of the wait in progress
+  double lost_now_ = 0;        // the part of lost_seconds that belongs to the wait in progress
   double down_ = 0;            // seconds of the wait in progress in which the owner was being replaced, or was suspended until it was killed
   double frozen_ = 0;          // seconds for which the owner has been suspended
   std::uint64_t owner_deaths_ = 0;

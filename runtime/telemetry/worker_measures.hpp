@@ -65,7 +65,7 @@ class worker_measures {
   };
   /// Empty if the worker has loaded no batch.
   [[nodiscard]] std::optional<pace> pace_of(std::uint32_t worker) const;
-  /// Its time for a sample, divided by that of its peers. Empty: it or they have loaded too little.
+  /// The worker's time for a sample, divided by that of its peers. Empty if it or they have loaded too little.
   [[nodiscard]] std::optional<double> slowness_of(std::uint32_t worker) const;
   /// Whether its slow samples are the worker's own fault. Samples that are slow by themselves are slow on its peers,
   /// too, or in each epoch.
@@ -84,7 +84,7 @@ class worker_measures {
   /// Sums over the workers, in seconds.
   struct time_spent {
     double ready = 0;
-    double busy = 0;  ///< this and the next two: while they were ready
+    double busy = 0;  ///< this and the next two count only while they were ready
     double cpu = 0;
     double core_wait = 0;
     double starting = 0;
@@ -98,7 +98,7 @@ class worker_measures {
   struct load {
     double with_slow = 0;           // seconds per sample
     double without_slow = 0;        // the same, without the extra time of slow samples
-    std::uint64_t slow_sample = 0;  // if these differ: the slowest one
+    std::uint64_t slow_sample = 0;  // the slowest sample, if these differ
   };
   struct memory {
     std::uint32_t incarnation = 0;
@@ -106,7 +106,7 @@ class worker_measures {
     nanoseconds core_wait{0};
     nanoseconds received{0};
     double starved = 0;    // share of the last second in which it had no core
-    double running = 0;    // the same for the time on a core
+    double running = 0;    // share of the last second in which it had a core
     double receiving = 0;  // share of the last second in which its batches were on their way
     double working = 0;    // share of the last second in which it worked
     bool reads = false;    // at the last look
@@ -129,7 +129,7 @@ class worker_measures {
 
   std::map<std::uint32_t, memory> workers_;
   std::deque<work_seen> work_;
-  std::map<std::int64_t, time_spent> times_;  // by tenths of a second
+  std::map<std::int64_t, time_spent> times_;  // in tenths of a second
   std::int64_t looked_ = 0;
 };
 

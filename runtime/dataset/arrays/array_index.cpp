@@ -102,7 +102,7 @@ archive_reader archive_of(readable& file) {
   return [&file](std::uint64_t at, std::span<std::byte> into) { return file.read(at, into); };
 }
 
-/// What is known of an array before the index is written.
+/// What is known about an array before the index is written.
 struct found_array {
   std::string tensor;
   std::string file;

@@ -20,7 +20,7 @@ enum class entry_kind : std::uint8_t { folder, other };
 struct folder_entry {
   std::string name;
   entry_kind kind = entry_kind::other;
-  std::uint64_t size = 0;  ///< of files, with links followed; 0 for a folder or a dangling link
+  std::uint64_t size = 0;  ///< size of a file, with links followed; 0 for a folder or a dangling link
 };
 
 /// Device and inode: the same for every path to a folder.

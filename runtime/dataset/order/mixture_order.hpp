@@ -14,7 +14,7 @@ namespace penstock {
 
 /// One dataset of a mixture. It runs through its own epochs, one after the other, across all epochs of the mixture.
 struct mixed_order {
-  std::uint64_t samples = 0;                  ///< in the dataset, at least 1
+  std::uint64_t samples = 0;                  ///< samples of the dataset, at least 1
   std::shared_ptr<const sample_order> order;  ///< null: all samples, as `shuffle` says
   bool shuffle = true;
   std::uint64_t key = 0;  ///< seed of its random draws, derived from the dataset's name and not from its place in the list

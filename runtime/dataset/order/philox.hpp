@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-/// What a draw is for. Two domains never share a block, so the shuffle cannot correlate with augmentation.
+/// The purpose of a draw. Two domains never share a block, so the shuffle cannot correlate with augmentation.
 enum class random_domain : std::uint8_t {
   sample = 0,       ///< random_source: what datasets draw
   shuffle = 1,      ///< round keys of the epoch's permutation

@@ -45,7 +45,7 @@ class plan {
 
   [[nodiscard]] const plan_settings& settings() const noexcept { return settings_; }
   [[nodiscard]] const stream_shape& shape() const noexcept { return shape_; }
-  /// The same plan without an entered epoch: that epoch starts at its beginning like any other.
+  /// The same plan, but without an entered epoch: that epoch then starts at its beginning like any other.
   [[nodiscard]] plan from_the_beginning() const;
   /// 0 when the rank has no samples.
   [[nodiscard]] std::uint64_t batches_per_epoch() const noexcept { return shape_.batches_per_epoch; }

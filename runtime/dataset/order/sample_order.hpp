@@ -40,13 +40,13 @@ inline constexpr std::uint32_t no_class = 0xffff'ffff;
 result<std::shared_ptr<const sample_order>> balanced_order(std::span<const std::uint32_t> class_of,
                                                            std::uint64_t positions);
 
-/// Only these samples, in the order of the list or shuffled differently each epoch. An index that is listed twice is
-/// delivered twice in an epoch. Refuses (errc::dataset) an empty list, and an index that is not below `samples`, with
-/// its position in the list.
+/// Delivers only these samples, in the order of the list or shuffled differently each epoch. An index that is listed
+/// twice is delivered twice in an epoch. Refuses (errc::dataset) an empty list, and an index that is not below
+/// `samples`, with its position in the list.
 result<std::shared_ptr<const sample_order>> subset_order(std::vector<std::uint64_t> indices,
                                                          std::uint64_t samples, bool shuffle);
 
-/// Each sample once per epoch, moved by less than `window` positions. Windows of 1 and 2 keep the order.
+/// Delivers each sample once per epoch, moved by less than `window` positions. Windows of 1 and 2 keep the order.
 std::shared_ptr<const sample_order> window_order(std::uint64_t samples, std::uint64_t window);
 
 /// A window order with the shards in a new order each epoch. Shard s has the samples from ends[s - 1] (0 for the first

@@ -35,8 +35,8 @@ class alias_order final : public sample_order {
   };
   static constexpr double whole = 0x1p53;
 
-  /// No addition uses a product of the same expression, so no compiler can fuse the two and round differently: the
-  /// table is the same on every machine.
+  /// No expression adds to a product, so that no compiler can fuse the two
+  /// operations and round differently. Thus the table is the same on every machine.
   void build(std::span<const double> weights, double total) {
     const auto count = static_cast<double>(weights.size());
     std::vector<double> share(weights.size());  // relative to the average, so their mean is 1

@@ -15,7 +15,7 @@
 
 namespace penstock {
 
-/// With decoder = "hybrid": compares a hash of the sample's index with gpu_share. A sample has the same decoder in
+/// With decoder = "hybrid", compares a hash of the sample's index with gpu_share. A sample has the same decoder in
 /// every epoch and process.
 [[nodiscard]] bool device_may_decode(const image_config& config, std::uint64_t index) noexcept;
 

@@ -29,13 +29,13 @@ class jpeg_checker {
   struct huffman_table {
     std::array<entry, 1U << looked_up> one;
     std::array<std::uint32_t, 17>
-        limit;  // by length: the first left-aligned 16-bit code that is longer
+        limit;  // by length of a code: the first left-aligned 16-bit code that is longer
     std::array<std::int32_t, 17> offset;  // from a code to the index of its value
     std::array<entry, 256> values;
     // The definition that this table was made from: most files have the same tables.
     std::array<std::uint8_t, 16 + 256> made_from;
     std::size_t made_from_bytes = 0;
-    std::uint64_t version = 0;  // of the table's contents; 0: none yet
+    std::uint64_t version = 0;  // version of the table's contents; 0: none yet
     bool defined = false;
   };
   // Lookups of several codes at once: `first` at the beginning of a block, `rest` within it.

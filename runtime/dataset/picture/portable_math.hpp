@@ -11,7 +11,7 @@ namespace penstock {
 double portable_log(double x) noexcept;
 /// e^x; |x| <= 600.
 double portable_exp(double x) noexcept;
-/// To the nearest integer, ties to even: Python's round() and nearbyint() in the default mode. |x| < 2^52.
+/// Rounds to the nearest integer, ties to even: Python's round() and nearbyint() in the default mode. |x| < 2^52.
 double round_half_even(double x) noexcept;
 
 }  // namespace penstock

@@ -138,7 +138,7 @@ result<picture_info> probe_webp(bytes_view file) {
   const std::uint64_t end = std::uint64_t{8} + little_endian(file, 4, 4);
   if (end > file.size()) return refuse(errc::sample, "truncated WebP: {} of its {} bytes", file.size(), end);
   picture_info info{picture_format::webp, {}, 1, false, false};
-  extent canvas;  // of the extended format
+  extent canvas;  // only the extended format has one
   for (std::uint64_t at = 12; at + 8 <= end;) {
     const std::uint64_t length = little_endian(file, at + 4, 4);
     if (length > end - at - 8) return refuse(errc::sample, "corrupt WebP: a chunk of {} bytes, of which {} are in the file", length, end - at - 8);

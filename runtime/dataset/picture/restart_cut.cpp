@@ -16,7 +16,7 @@ constexpr std::array<std::uint8_t, 2> end_of_image{0xff, 0xd9};
 /// The intervals that a window needs along one side.
 struct side_cut {
   std::uint32_t first = 0;
-  std::uint32_t end = 0;  ///< one past the last
+  std::uint32_t end = 0;  ///< one past the last interval
   std::uint32_t all = 0;
   std::uint32_t length = 0;   ///< size of the part, in pixels as stored
   std::uint32_t skipped = 0;  ///< pixels of the picture before the part, after scaling

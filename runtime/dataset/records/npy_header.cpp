@@ -21,7 +21,7 @@ std::uint64_t npy_header::record_bytes() const noexcept {
 namespace {
 
 struct named_type {
-  std::string_view descr;  // without the character for byte order
+  std::string_view descr;  // without its character for byte order
   dtype type;
 };
 

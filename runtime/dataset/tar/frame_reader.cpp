@@ -23,7 +23,7 @@ bool is_zstd_name(std::string_view name) noexcept {
 }
 
 result<std::vector<zstd_frame>> read_frames(readable& file) {
-  // One request is enough for most tables.
+  // This much is enough for most tables, so they take one request.
   const std::uint64_t usual = std::min<std::uint64_t>(file.bytes(), 64 * KiB);
   std::vector<std::byte> end(usual);
   if (auto ok = file.read(file.bytes() - usual, end); !ok) return tl::unexpected(std::move(ok.error()));

@@ -191,7 +191,7 @@ class part_of_shard {
   }
 
   header_reader reader_;
-  std::optional<tar_range> number_at_;  // of the latest member, beyond the buffer
+  std::optional<tar_range> number_at_;  // where the latest member's number is, beyond the buffer
   std::uint64_t told_ = 0;
   file_progress progress_;
 };

@@ -23,20 +23,20 @@ struct shard_extension {
   std::string text;
   std::uint64_t members = 0;
   std::uint64_t longest = 0;  ///< bytes of the largest member
-  bool is_number = false;     ///< as kind_of_extension says: see has_number()
+  bool is_number = false;     ///< whether members with it contain a number: see has_number()
 };
 
 struct shard_index {
   std::string name;  ///< relative to the list's folder
   std::uint64_t bytes = 0;             ///< size of the archive
   std::uint64_t file_bytes = 0;        ///< smaller than `bytes` if the shard is compressed
-  std::int64_t modified_ns = 0;        ///< since 1970; 0 for an object
+  std::int64_t modified_ns = 0;        ///< time of modification since 1970; 0 for an object
   std::string tag;                     ///< an object's version as in object_facts; empty for files
   std::vector<std::uint32_t> offsets;  ///< where each sample's record begins in `records`
   std::string records;                 ///< see record_codec.hpp
   std::string numbers;                 ///< the same
   std::vector<shard_extension> extensions;
-  std::vector<zstd_frame> frames;  ///< empty: it is not compressed
+  std::vector<zstd_frame> frames;  ///< empty: the shard is not compressed
   std::uint64_t members = 0;
   bool has_end_marker = true;
   std::uint64_t bytes_after_end = 0;
@@ -66,7 +66,7 @@ class shard_grouping {
     std::uint64_t size;
     std::uint32_t sample;
     std::uint32_t extension_and_kind;
-    std::uint64_t number;  // its code; 0: none
+    std::uint64_t number;  // code of its number; 0: none
   };
   struct found_key {
     std::uint64_t hash;
@@ -108,7 +108,7 @@ class shard_grouping {
   std::string key_;                  // key of the newest sample
   std::vector<found_member> newest_; // members of the newest sample
   std::string record_;               // scratch memory for its record
-  // Once keys no longer ascend:
+  // These are used once keys no longer ascend:
   std::string pool_;
   std::vector<found_key> keys_;  // one per sample
   std::vector<std::uint64_t> table_;  // open addressing: see entry_of in shard_index.cpp; 0: free
@@ -126,7 +126,7 @@ class shard_grouping {
 /// named .tar.zst that have a seek table.
 result<shard_index> read_shard(const std::string& path, const std::string& name, unsigned parts,
                                std::atomic<std::uint64_t>& progress);
-/// The same for an object of a store, in this version. Reads everything but members of some MiB, because a request for
+/// Indexes an object of a store, in this version. Reads everything but members of some MiB, because a request for
 /// each header would take longer.
 result<shard_index> read_shard(const std::shared_ptr<readable>& object, const std::string& tag, const std::string& name,
                                std::atomic<std::uint64_t>& progress);

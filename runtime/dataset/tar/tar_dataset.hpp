@@ -65,7 +65,7 @@ class tar_dataset final : public Dataset {
   std::size_t flip_ = 0;  ///< index of the tensor `flip`; 0: there are no pictures
   dataset_description description_;
   indexed_sample sample_;                ///< the sample being loaded
-  std::vector<indexed_member> members_;  ///< its members, one for each of wanted_
+  std::vector<indexed_member> members_;  ///< members of that sample, one for each of wanted_
 };
 
 /// "train-000.tar:folder/key".

@@ -46,11 +46,11 @@ struct tar_index::shard_entry {
   std::uint64_t file_bytes;
   std::int64_t modified_ns;
   std::uint64_t samples_end;     // where this shard's samples end; they begin where those of the previous shard end, or at 0
-  std::uint64_t extensions_end;  // likewise for its extensions
-  std::uint64_t frames_end;      // likewise for its frames
-  std::uint64_t records_end;     // likewise for its records, counted from the first record
-  std::uint64_t numbers_end;     // likewise for its numbers, counted from the first number
-  std::uint64_t name_end;        // likewise for its texts: its name, then its version's tag
+  std::uint64_t extensions_end;  // where its extensions end, in the same way
+  std::uint64_t frames_end;      // where its frames end
+  std::uint64_t records_end;     // where its records end, counted from the first record
+  std::uint64_t numbers_end;     // where its numbers end, counted from the first number
+  std::uint64_t name_end;        // where its texts end: its name, then its version's tag
   std::uint64_t tag_bytes;       // length of the tag, at the end of that text
   std::uint64_t members;
   std::uint64_t bytes_after_end;

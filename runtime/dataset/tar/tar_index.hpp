@@ -75,7 +75,7 @@ class tar_index {
   // Checked: i < shards(), sample < samples().
   [[nodiscard]] indexed_shard shard(std::uint64_t i) const;
   [[nodiscard]] std::vector<indexed_extension> extensions(std::uint64_t shard) const;
-  /// Empty: the shard is not compressed.
+  /// Empty if the shard is not compressed.
   [[nodiscard]] std::span<const zstd_frame> frames(std::uint64_t shard) const;
   [[nodiscard]] std::uint64_t shard_of(std::uint64_t sample) const;
   /// Refuses (errc::dataset) an impossible record, which shows that the index is damaged.

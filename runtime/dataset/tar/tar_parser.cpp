@@ -132,7 +132,7 @@ std::int64_t checksum_of(block_view block) noexcept {
   return sum;
 }
 
-/// The same for signed bytes, as some old programs computed it.
+/// The sum of signed bytes, which some old programs computed.
 std::int64_t historic_checksum_of(block_view block) noexcept {
   std::int64_t negative = 0;
   for (std::size_t i = 0; i < block.size(); ++i)

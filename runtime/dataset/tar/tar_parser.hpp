@@ -24,7 +24,7 @@ enum class tar_kind : std::uint8_t {
   other,   ///< a device, a FIFO, or a type outside the standards
 };
 
-/// One member. The name can contain any bytes and is never used as a path.
+/// A member of the archive. Its name can contain any bytes and is never used as a path.
 struct tar_member {
   std::string_view name;  ///< valid until the next call of the parser
   tar_kind kind = tar_kind::file;
@@ -109,7 +109,7 @@ class tar_parser {
   std::uint64_t text_bytes_ = 0;
   bool text_is_global_ = false;
   attributes global_;
-  attributes next_;  ///< from extension headers, for the member that follows them
+  attributes next_;  ///< from extension headers, and apply to the member that follows them
   std::string name_;
   tar_member unfinished_;  ///< a sparse member whose map of holes is being read; its name is in name_
 };

@@ -36,7 +36,7 @@ struct indexed_token_file {
   std::uint64_t bytes = 0;
   std::uint64_t data_at = 0;
   std::uint64_t index_bytes = 0;  ///< 0: the file has no index
-  std::uint64_t first_token = 0;  ///< its number in the whole dataset
+  std::uint64_t first_token = 0;  ///< number of its first token in the whole dataset
   std::uint64_t tokens = 0;
 };
 
@@ -69,7 +69,7 @@ class token_index {
   [[nodiscard]] indexed_window window(std::uint64_t window) const;
 
   [[nodiscard]] bool has_documents() const noexcept;
-  /// Only if has_documents(): where documents begin after token `after` and before token `before`, in order.
+  /// Where documents begin after token `after` and before token `before`, in order. Call it only if has_documents().
   void begins_between(std::uint64_t after, std::uint64_t before, std::vector<std::uint64_t>& begins) const;
 
  private:

@@ -91,9 +91,9 @@ class tokens_dataset final : public Dataset {
   std::shared_ptr<readable> opened_;  ///< that file; null: no file was read
   std::vector<std::byte> raw_;        ///< bytes of the read in progress
   std::vector<part> parts_;           ///< its parts in the files
-  std::vector<std::uint64_t> begins_; ///< for mask(): where documents begin
-  mutable packed_window packed_;      ///< for load() and name_of()
-  packed_window ahead_;               ///< for expect(), which runs on another thread
+  std::vector<std::uint64_t> begins_; ///< where documents begin; used by mask()
+  mutable packed_window packed_;      ///< used by load() and name_of()
+  packed_window ahead_;               ///< used by expect(), which runs on another thread
 };
 
 }  // namespace penstock

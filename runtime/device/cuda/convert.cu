@@ -4,7 +4,8 @@
 #include <cuda_fp16.h>
 
 namespace penstock::device {
-// Not anonymous: nvcc would name it after this file's path, and two builds would differ.
+// This namespace has a name, because nvcc would derive an anonymous one's name from the path of this file, and two
+// builds would differ.
 namespace convert_kernels {
 
 constexpr unsigned threads = 256;

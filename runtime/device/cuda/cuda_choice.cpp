@@ -114,7 +114,7 @@ std::string who_has_a_gpu_open() {
   return holders.empty() ? "not visible from here (nvidia-smi may show it)" : holders;
 }
 
-/// From NVML if it works, else from the device files that processes have open.
+/// Asks NVML if it works, else looks for device files that processes have open.
 std::string who_uses(int ordinal) {
   cudaDeviceProp facts{};
   if (cudaGetDeviceProperties(&facts, ordinal) == cudaSuccess) {

@@ -73,8 +73,8 @@ class cuda_context {
     const entry_points& driver_;
   };
 
-  /// For one of our threads: makes our context current on it, and keeps captures of other threads from
-  /// disturbing it.
+  /// Call on one of our threads. Makes our context current on
+  /// it, and keeps captures of other threads from disturbing it.
   void enter_for_good() const;
 
   /// Refuses (errc::usage) if work queued on the stream now would become part of a graph, or would end a capture that

@@ -315,7 +315,7 @@ class cuda_device final : public device {
   struct ring_buffer {
     std::byte* data = nullptr;
     std::byte* staging = nullptr;
-    // One for each of the consumer's streams; the first is created with the buffer, the others when needed.
+    // An event for each of the consumer's streams. The first is created with the buffer, the others when needed.
     std::vector<cudaEvent_t> released{nullptr};
     std::size_t pending = 0;          // how many events were recorded; passed from consumer to owner with the buffer
     std::size_t pending_on_copy = 0;  // how many events the current copy had to wait for
@@ -501,10 +501,10 @@ class cuda_device final : public device {
   void* memory_ = nullptr;
   std::vector<ring_buffer> ring_;
   std::uint32_t group_jobs_ = 1;
-  std::unique_ptr<jpeg_decoder> jpegs_;  // if the plan decodes
+  std::unique_ptr<jpeg_decoder> jpegs_;  // set if the plan decodes
   std::map<std::uint32_t, attached_memory> partitions_;
   std::deque<group> in_flight_;      // at most one job per buffer
-  std::vector<cudaEvent_t> events_;  // all events, for reuse
+  std::vector<cudaEvent_t> events_;  // all events, to be reused
   std::vector<cudaEvent_t> spare_events_;
   std::vector<std::vector<upload_job>> spare_lists_;
   steady_time last_news_{};  // time of the last progress, or when the first job in flight was submitted

@@ -11,7 +11,7 @@
 namespace penstock::device {
 namespace {
 
-// How often to try to make nvJPEG use the GPU's engines.
+// How many times to try to make nvJPEG use the GPU's engines.
 constexpr int starts_max = 5;
 
 // Size of the last allocation for nvJPEG that failed on this thread.

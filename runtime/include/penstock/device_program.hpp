@@ -32,7 +32,7 @@ struct DeviceBatch {
   Communicator* communicator = nullptr;
 
   [[nodiscard]] std::size_t rows() const noexcept { return samples.size(); }
-  /// Null when there is no such tensor.
+  /// Null if there is no such tensor.
   [[nodiscard]] const tensor_view* find(std::string_view name) const noexcept {
     for (const tensor_view& t : tensors) {
       if (t.name == name) return &t;

@@ -24,7 +24,7 @@ enum class errc : std::uint8_t {
   workers_exhausted,     ///< restarts did not help: no loader worker is left, or too few for too long
   protocol,              ///< a peer uses a different protocol version or violates the protocol
   quarantine_full,       ///< too many samples kill workers: the cause must be systematic
-  device_unavailable,    ///< no such device, no driver, or it cannot be used
+  device_unavailable,    ///< the device or its driver is missing, or the device cannot be used
   device_out_of_memory,  ///< the device's memory is too small for this request; the device stays usable
   device_busy,           ///< another session or process holds the device exclusively
   device_poisoned,       ///< a sticky device error: this process can never use the device again

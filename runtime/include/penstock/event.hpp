@@ -35,14 +35,14 @@ enum class event_kind : std::uint8_t {
   resumed,
   scaled,        ///< text: to how many workers
   degraded,      ///< some workers failed for good
-  recovered,     ///< no longer degraded
+  recovered,     ///< the pool is no longer degraded
   stopping,      ///< a stop was requested
   run_finished,  ///< all requested epochs have been delivered; only events of workers and of the device may follow
   run_stopped,   ///< the session was stopped before that; the same events may follow
   run_failed,    ///< text: why
   stalled,  ///< a batch is due but there has been no progress for 5 s, or jobs wait for a device buffer that callers
             ///< have held for 10 s; text: what the session waits for
-  progress_again,  ///< no longer stalled
+  progress_again,  ///< the stream is no longer stalled
   suspended,       ///< noticed afterwards: the session's process or its machine was suspended; text: from when to when
   job_failed,      ///< in a pool: a job was poisoned, timed out or lost with its worker; text: which job, and why
   group_joining,   ///< text: the rank, and where the group meets
@@ -63,10 +63,10 @@ enum class event_kind : std::uint8_t {
 /// The spelling in JSON: "worker_died".
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;
 
-/// One event. Fields that do not apply to its kind are empty.
+/// An event. Fields that do not apply to its kind are empty.
 struct event {
   std::uint64_t number = 0;                    ///< 1, 2, 3, ...: a gap means that events were lost
-  std::chrono::system_clock::time_point time;  ///< for a death, when it was noticed
+  std::chrono::system_clock::time_point time;  ///< of a death, the time when it was noticed
   event_kind kind = event_kind::run_started;
   std::optional<std::uint32_t> worker;
   std::optional<std::uint32_t> incarnation;

@@ -95,7 +95,7 @@ class PENSTOCK_API Group {
 
   /// Throws error (errc::group_failed) with the first cause if the group has failed. Does not wait.
   void check() const;
-  /// This rank cannot continue: ends the group on every rank, with `why` as the cause. Does not wait.
+  /// Reports that this rank cannot continue. Ends the group on every rank, with `why` as the cause. Does not wait.
   void fail(const std::string& why);
   /// Leaves the group: this rank makes no more collective operations, and a rank that needs it for one gets
   /// an error. Rank 0 waits until all have left, because the others connect to it; with a communicator every

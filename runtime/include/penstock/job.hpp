@@ -18,7 +18,7 @@
 
 namespace penstock {
 
-/// One call of a function, in a worker process. Valid only during the call.
+/// A call of a function in a worker process. Valid only during the call.
 class PENSTOCK_API JobCall {
  public:
   /// The submitted bytes. Treat them as read-only. They are in memory that only this worker uses: a retry
@@ -54,7 +54,7 @@ class PENSTOCK_API JobCall {
       std::string name;
       std::chrono::nanoseconds took{0};
     };
-    std::chrono::nanoseconds busy{0};  ///< since the call began
+    std::chrono::nanoseconds busy{0};  ///< time since the call began
     std::chrono::nanoseconds slow{0};  ///< the part of `busy` by which slow samples took longer than usual; 0: there are none
     std::vector<slow_sample> slowest{};  ///< at most three, the slowest first
   };

@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-/// One line of JSON, schema penstock.run/1: what `penstock run --report` writes.
+/// The line of JSON that `penstock run --report` writes, schema penstock.run/1.
 [[nodiscard]] PENSTOCK_API std::string to_json(const run_report& report);
 /// Schema penstock.status/1: what `penstock status --json` prints.
 [[nodiscard]] PENSTOCK_API std::string to_json(const session_status& status);

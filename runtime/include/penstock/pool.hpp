@@ -34,7 +34,7 @@ class kept_result;
 enum class job_status : std::uint8_t {
   ok,
   exception,  ///< the function threw, or there is no such function
-  poisoned,   ///< it killed every worker that tried it; `causes` has each death
+  poisoned,   ///< the job killed every worker that tried it; `causes` has each death
   timed_out,
   cancelled,
   worker_lost,  ///< not idempotent, and its worker died while it ran
@@ -167,7 +167,7 @@ class PENSTOCK_API Result {
 class PENSTOCK_API Job {
  public:
   Job() noexcept = default;
-  [[nodiscard]] std::uint64_t number() const;  ///< from 1, in the order of submission
+  [[nodiscard]] std::uint64_t number() const;  ///< counted from 1, in the order of submission
   /// Waits until the job has ended. Throws job_error; error (errc::usage) the second time (a result is taken
   /// once), on a default-constructed Job, and after 10 s if the job waits for a [gpu] buffer or for [jobs]
   /// memory that only this thread can free, by releasing results. get() may then be called again.
@@ -355,7 +355,7 @@ class PENSTOCK_API Pool {
   std::shared_ptr<body> body_;
 };
 
-/// One pass over the outcomes of map(). Not thread-safe. Destroying it cancels its jobs in flight.
+/// A pass over the outcomes of map(). Not thread-safe. Destroying it cancels its jobs in flight.
 class PENSTOCK_API Pool::Mapping {
  public:
   struct item {

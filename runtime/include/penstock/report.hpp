@@ -1,4 +1,4 @@
-// What a session has done and its current state, as plain structs. `penstock run --report` and `penstock
+// What a session has done, and its current state, as plain structs. `penstock run --report` and `penstock
 // status` print them as JSON.
 #pragma once
 
@@ -21,8 +21,8 @@ enum class run_outcome : std::uint8_t {
   failed,
 };
 
-/// What ends with a session: `penstock stop --wait` and `penstock wait --for=finished` return when it is
-/// gone.
+/// What ends with a session. `penstock stop --wait` and `penstock
+/// wait --for=finished` return when all of it has ended.
 enum class session_scope : std::uint8_t {
   session,  ///< only the session ends: the program continues
   process,  ///< the program ends, too, after it has written its reports
@@ -35,7 +35,7 @@ struct device_report {
   std::optional<std::string> uuid;
 };
 
-/// One epoch. delivered + failed + quarantined = expected when it is complete.
+/// An epoch. When it is complete, delivered + failed + quarantined = expected.
 struct epoch_report {
   std::uint64_t epoch = 0;
   bool complete = false;
@@ -67,12 +67,12 @@ enum class death_cause : std::uint8_t {
   exit,
   hang,       ///< a sample took longer than item_timeout, or the start longer than start_deadline
   heartbeat,  ///< the process did not run at all for heartbeat_timeout
-  memory,     ///< it exceeded [loader.limits] memory
+  memory,     ///< the worker exceeded [loader.limits] memory
   oom,        ///< the kernel's OOM killer
-  protocol,   ///< it violated the protocol
+  protocol,   ///< the process violated the protocol
   stopped,    ///< an operator or the session ended it; `ignored_stop_seconds` if it had to be killed
   cancelled,  ///< the work it was doing was cancelled
-  host,       ///< its loader host was lost
+  host,       ///< the worker's loader host was lost
   unknown,    ///< another part of the program reaped the process
 };
 PENSTOCK_API const char* name_of(death_cause cause) noexcept;
@@ -160,7 +160,7 @@ struct quarantine_report {
   std::optional<std::string> path;
   std::uint32_t attempts = 0;
   std::vector<std::string> causes;
-  bool known = false;   ///< from the quarantine file: found by an earlier run
+  bool known = false;   ///< found by an earlier run, and read from the quarantine file
   bool lifted = false;  ///< an operator has lifted the quarantine
 };
 
@@ -197,7 +197,7 @@ struct pool_statistics {
   std::uint64_t ok = 0;
   std::uint64_t failed = 0;              ///< ended without a result; cancelled jobs are not counted here
   std::uint64_t retried = 0;             ///< retries after a worker's death that was blamed on the job
-  std::uint64_t argument_bytes = 0;      ///< of jobs that have not ended
+  std::uint64_t argument_bytes = 0;      ///< bytes of arguments of jobs that have not ended
   std::uint64_t result_bytes = 0;        ///< kept outside of slots
   std::uint64_t memory_bytes = 0;        ///< [jobs] memory
   bool callers_wait = false;             ///< whether callers wait in submit()
@@ -306,7 +306,7 @@ struct worker_status {
   std::string state;
   std::uint32_t incarnation = 0;
   std::uint32_t restarts = 0;
-  std::uint64_t samples = 0;  ///< of this incarnation
+  std::uint64_t samples = 0;  ///< samples of this incarnation
   std::uint64_t rss_bytes = 0;
   std::optional<std::string> current_sample;
   std::optional<double>
@@ -339,7 +339,7 @@ struct refused_transfers {
 struct host_status {
   std::string name;
   std::string address;
-  std::int32_t pid = 0;                ///< on that machine
+  std::int32_t pid = 0;                ///< its pid on that machine
   std::string state;                   ///< joining, ready, draining
   std::vector<std::uint32_t> workers;  ///< ids of its workers here
   double samples_per_second = 0;       ///< over the last 10 s, like bytes_per_second
@@ -351,7 +351,7 @@ struct host_status {
   std::uint32_t workers_wanted = 0;   ///< how many of them are to run: fewer after `penstock scale host/NAME`
   std::optional<std::chrono::system_clock::time_point> joined{};
   std::uint64_t holds = 0;   ///< batches or jobs that its workers hold and that have not arrived here
-  std::uint64_t deaths = 0;  ///< of its workers, since it joined
+  std::uint64_t deaths = 0;  ///< deaths of its workers, since it joined
   std::optional<double> cpu_cores{};  ///< cores used by it and its workers, over the last 10 s; empty: not known yet
 };
 
@@ -366,7 +366,7 @@ struct host_record {
   std::map<std::string, std::uint64_t> losses{};  ///< by cause: closed, silent, damaged
   refused_transfers refused{};
   std::string lost_why{};                ///< while it is lost: the reason
-  std::optional<double> lost_seconds{};  ///< for how long it has been lost; empty: it is not
+  std::optional<double> lost_seconds{};  ///< how long it has been lost; empty: it is not lost
 };
 
 /// How long a session without workers has waited for a loader host to join.
@@ -386,7 +386,7 @@ struct gpu_process {
 struct stall_report {
   std::string kind;                     ///< sample, worker, trial, nobody, gpu, consumer, operator, group
   std::string text;                     ///< "waiting for worker/3, which has ..."
-  double seconds = 0;                   ///< since the last progress
+  double seconds = 0;                   ///< time since the last progress
   std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker
   std::string sample{};                 ///< in a data loader: the sample that this worker is loading, if known
   std::uint32_t hung_before = 0;        ///< how many times this work, or the worker's sample, has hung before
@@ -413,7 +413,7 @@ struct session_status {
   std::uint64_t epoch = 0;
   std::uint64_t batches_delivered = 0;
   std::uint64_t samples_delivered = 0;
-  std::uint64_t samples_expected = 0;  ///< of the whole run; 0 until the dataset is known
+  std::uint64_t samples_expected = 0;  ///< samples of the whole run; 0 until the dataset is known
   /// Samples of delivered batches, including those that failed or are quarantined.
   std::uint64_t samples_done = 0;
   /// Samples before the position where this run began: not 0 if it was resumed, or is a restarted rank.
@@ -427,8 +427,8 @@ struct session_status {
   std::optional<std::int32_t> gpu_pid;  ///< the session's own pid with placement = embedded; empty: no owner runs
   std::string gpu_placement;            ///< embedded, process
   std::uint32_t gpu_restarts = 0;
-  /// All processes on the GPU, the owner's included, polled every 10 s. Empty: NVML is missing or was not
-  /// polled yet.
+  /// All processes on the GPU, the owner's included, polled
+  /// every 10 s. Empty if NVML is missing or was not polled yet.
   std::optional<std::vector<gpu_process>> gpu_processes{};
   std::vector<worker_status> workers;
   std::uint32_t worker_restarts = 0;  ///< as in run_report: `restarts`

@@ -38,7 +38,7 @@ struct session_options {
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};                    ///< receives deaths, bad samples, epochs, ...: see event.hpp
   std::string config_file{};                    ///< where the settings come from, for `penstock status`
-  /// What the program writes, for `penstock status` and `penstock stop --wait`: {"report", "/data/report.json"}.
+  /// Files that the program writes, for `penstock status` and `penstock stop --wait`: {"report", "/data/report.json"}.
   std::map<std::string, std::string> files{};
   /// For run_for(): null, npy, journal:PATH (appends one JSON line per batch: samples and digest),
   /// plugin:PATH (a device program: device_program.hpp).
@@ -157,7 +157,7 @@ class PENSTOCK_API Session {
     std::uint32_t rank = 0;
     std::uint32_t world_size = 1;
     std::uint64_t batches_per_epoch = 0;
-    std::uint64_t expected_samples = 0;  ///< in an epoch of this rank
+    std::uint64_t expected_samples = 0;  ///< samples in an epoch of this rank
     std::uint64_t padded_samples = 0;    ///< how many of these are repeats, which give every rank the same number
     std::uint64_t slot_bytes = 0;
     std::uint32_t slots_per_worker = 0;
@@ -170,7 +170,7 @@ class PENSTOCK_API Session {
 
  private:
   friend class Epoch;
-  friend struct session::launcher_access;  // for `penstock launch`
+  friend struct session::launcher_access;  // used by `penstock launch`
   class body;
   [[nodiscard]] body& held() const;
   std::unique_ptr<body> body_;
@@ -208,7 +208,7 @@ class PENSTOCK_API Session::Epoch::iterator {
   using iterator_concept = std::input_iterator_tag;
 
   explicit iterator(Epoch& range) : range_(&range), current_(range.next()) {}
-  /// At the end: throws error (errc::usage).
+  /// Throws error (errc::usage) at the end.
   Batch& operator*() {
     if (!current_) past_the_end();
     return *current_;

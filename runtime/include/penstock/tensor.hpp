@@ -52,7 +52,7 @@ enum class length_rule : std::uint8_t {
   batch_maximum,  ///< yes: a batch's first number is the length of its longest sample (0 if all are empty)
 };
 
-/// One tensor of one sample. The batch axis is not part of the shape; a scalar has an empty one.
+/// A tensor of one sample. The batch axis is not part of the shape; a scalar has an empty one.
 struct tensor_spec {
   std::string name{};
   dtype type = dtype::uint8;

@@ -152,7 +152,7 @@ struct tls_stream::body {
   std::shared_ptr<const tls_context> context;
   const tls_library& ssl;
   SSL* connection = nullptr;
-  BIO* in = nullptr;  // both belong to the connection
+  BIO* in = nullptr;  // both buffers belong to the connection
   BIO* out = nullptr;
   std::string other_identity{};  // the identity that a client asked for, if it is not ours
 

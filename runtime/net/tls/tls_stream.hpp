@@ -28,7 +28,7 @@ struct tls_failure {
   std::string text;
 };
 
-/// What the connections of one side share.
+/// State that the connections of one side share.
 class tls_context {
  public:
   /// `identity` names the group; it is sent in the clear. Opens OpenSSL. Refuses (errc::config) if there is
