@@ -282,7 +282,7 @@ void check_group(const group_config& group, const gpu_config& gpu, const schedul
                      .other = "gpu.device",
                      .message = what + " needs a GPU for each rank, but 'device' in [gpu] is \"host\"",
                      .label = "NCCL connects GPUs only",
-                     .help = "the rest of a group works on the host device: leave 'communicator' out"});
+                     .help = "groups without a communicator work on the host device: leave 'communicator' out"});
   }
   if (scheduler.order == order_rule::relaxed) {
     found.push_back(

@@ -91,7 +91,7 @@ void add_last_death(metrics_page& p, const metrics_facts& f) {
 
 void add_last_owner_death(metrics_page& p, const metrics_facts& f) {
   const owner_death_report* const d = last_death(f.totals.owner_deaths);
-  p.begin("penstock_gpu_owner_last_death_info", "gauge", "1; the labels say how the GPU owner died last, and over which batch.");
+  p.begin("penstock_gpu_owner_last_death_info", "gauge", "1; the labels say how the GPU owner last died, and at which batch.");
   if (d != nullptr)
     p.value({{"pid", std::to_string(d->pid)},
              {"cause", penstock::name_of(d->cause)},
@@ -302,7 +302,7 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   p.begin("penstock_session_info", "gauge",
           "Always 1; the labels are the name for `penstock --session`, and the id that the session will have when it has ended.");
   p.value({{"session", f.status.session}, {"id", f.id}}, 1);
-  p.begin("penstock_session_start_timestamp_seconds", "gauge", "When it started, in Unix time.");
+  p.begin("penstock_session_start_timestamp_seconds", "gauge", "When the session started, in Unix time.");
   if (f.status.started) p.value(unix_seconds(*f.status.started));
   p.begin("penstock_session_state", "gauge", "1 for the session's current state.");
   for (const char* state : {"ok", "degraded", "failed", "paused", "stopping"})
