@@ -52,7 +52,7 @@ result<mapping> map_partition(int fd, const geometry& shape, std::uint32_t parti
 /// The worker's view: its own slots, each followed by a page that faults.
 class slots_view {
  public:
-  /// Refuses a file that is not sealed or has a different size: such a file is not from the session.
+  /// Refuses a file that is not sealed or has a different size, because such a file is not from the session.
   static result<slots_view> map(int fd, const geometry& shape, std::uint32_t partition);
 
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t index) const;

@@ -61,8 +61,8 @@ struct flight_reading {
   std::string sample_name;      ///< name of the sample being loaded, possibly cut; empty when idle
   std::optional<flight_sample> sample{};  ///< the sample with that name; empty when idle, and for jobs
   steady_time since{};          ///< when that sample was started; meaningless when idle
-  std::optional<steady_time> named_since{};  ///< when this name was published: later than `since` if the job has renamed
-                                             ///< itself; empty when idle or for a worker on another machine
+  std::optional<steady_time> named_since{};  ///< when this name was published; later than `since` if the job has
+                                             ///< renamed itself; empty when idle or for a worker on another machine
   nanoseconds limit{0};         ///< this sample's or job's own time limit; 0: none. Only while loading.
   nanoseconds waited{0};        ///< total of finished waits for work
   std::optional<steady_time> waits_since{};  ///< the wait in progress
@@ -76,7 +76,7 @@ struct flight_reading {
 /// The page itself. It lives in shared memory, so it consists of lock-free atomics and bytes only.
 struct flight_page;
 
-/// The session's side: all pages.
+/// The session's side, with the pages of all workers.
 class flight_recorders {
  public:
   static result<flight_recorders> create(std::uint32_t workers);
@@ -96,8 +96,8 @@ class flight_recorders {
   mapping pages_;
 };
 
-/// The worker's side: its own page. publish() and touch() from the loading thread, beat() from any one
-/// thread.
+/// The worker's side, with its own page. Call publish() and
+/// touch() on the loading thread, and beat() on any one thread.
 class flight_writer {
  public:
   static result<flight_writer> map(int fd, std::uint32_t worker);
@@ -112,7 +112,7 @@ class flight_writer {
                steady_time now = std::chrono::steady_clock::now()) noexcept;
   /// The same sample enters another phase.
   void publish(phase at) noexcept;
-  /// Call between leases: the worker is idle.
+  /// Call between leases, when the worker is idle.
   void rest() noexcept;
   /// Records that the calling thread works on samples.
   void this_thread_works(std::int32_t thread) noexcept;

@@ -30,7 +30,7 @@ namespace penstock::arena {
 
 enum class row_state : std::uint32_t { waiting, begun, finished, failed, too_large, revoked };
 
-/// Arguments and results start at multiples of this: suits DMA, vector loads and cache lines.
+/// Arguments and results start at multiples of this, which suits DMA, vector loads and cache lines.
 inline constexpr std::uint64_t job_alignment = 64;
 
 /// A row as written by the session.
@@ -89,7 +89,7 @@ class job_slot {
   /// Writes the table without copying the arguments. The caller copies each argument
   /// to its place (job_next_argument) before it sends the lease to the worker.
   void write_table(std::uint32_t generation, std::span<const job_order> orders) const;
-  /// Revokes a row. False: it has started or finished. `row` must have been written by write().
+  /// Revokes a row. Returns false if it has started or finished. `row` must have been written by write().
   [[nodiscard]] bool revoke(std::uint32_t row) const noexcept;
 
   // ---- both ---------------------------------------------------------------------------------------------
@@ -106,10 +106,10 @@ class job_slot {
 
   // ---- the worker's side --------------------------------------------------------------------------------
 
-  /// Marks a row as started. False: it was revoked.
+  /// Marks a row as started. Returns false if it was revoked.
   [[nodiscard]] bool begin(std::uint32_t row, steady_time now) const noexcept;
-  /// The offset of the first result: after the table and the arguments of `rows` rows. Refuses
-  /// (errc::protocol) like read().
+  /// The offset of the first result: after the table and the arguments
+  /// of `rows` rows. Refuses (errc::protocol) what read() refuses.
   [[nodiscard]] result<std::uint64_t> first_result(std::uint32_t rows) const;
   /// The largest result at this offset: the rest of the slot minus the guard word. 0 if there is no room.
   [[nodiscard]] std::uint64_t room_from(std::uint64_t result_offset) const noexcept;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 std::optional<std::uint64_t> number_in(const fs::path& file) {
   const std::string text = text_of_file(file);
-  return whole_number<std::uint64_t>(std::string_view(text).substr(0, text.find('\n')));  // "max" parses as nothing: no limit
+  return whole_number<std::uint64_t>(std::string_view(text).substr(0, text.find('\n')));  // "max" is not a number, and means no limit
 }
 
 /// The value after `key` in a file of "key value" lines, times `scale` (/proc/meminfo counts in kB).

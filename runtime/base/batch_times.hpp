@@ -25,7 +25,7 @@ enum class batch_stage : std::uint8_t {
   ordered,    ///< it was the next batch, and the owner got the order to upload it
   submitted,  ///< a device buffer was free, the copy was queued
   copied,     ///< the copy is complete, the slot free
-  ready,      ///< converted: the consumer may take it
+  ready,      ///< converted, so the consumer may take it
   taken,      ///< the consumer has it
   released,   ///< the consumer gave the buffer back
 };

@@ -14,7 +14,7 @@ inline constexpr int temporary = 75;      ///< a new process may succeed; restar
 inline constexpr int permission = 77;     ///< restarting would not help
 inline constexpr int configuration = 78;  ///< the config, or a program that it names, is wrong
 
-inline constexpr int poisoned = 79;     ///< the device's context is lost: only a new process can use it
+inline constexpr int poisoned = 79;     ///< the device's context is lost, and only a new process can use it
 inline constexpr int hardware = 80;     ///< the device itself is broken
 inline constexpr int protocol = 82;     ///< invalid messages from the session, perhaps of a different version
 inline constexpr int parent_lost = 83;  ///< the session is gone
@@ -24,7 +24,7 @@ inline constexpr int not_met = 3;
 inline constexpr int no_target = 4;
 inline constexpr int refused = 7;
 
-/// The child exited between clone and exec: it never ran its program. Seen only by spawn().
+/// The child exited between clone and exec, without running its program. Only spawn() sees this code.
 inline constexpr int not_executed = 127;
 
 /// Whether a restarted child would exit the same way. If so, the run fails with the child's own reason.

@@ -16,7 +16,7 @@ struct launcher {
   std::string name;  // for people
   std::string rank, size, local_rank, local_size, starts;
   std::vector<std::string> job;  // the values of those that are set, joined
-  std::string also{};            // must be set too
+  std::string also{};            // a variable that must be set, too
   std::string each{};            // set only in each rank; without it the program may run once for all
   bool one_at_a_time = false;    // as in launcher_place
 };

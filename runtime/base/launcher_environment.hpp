@@ -45,7 +45,7 @@ struct launcher_place {
 /// a number, and a rank outside its world, naming the variables and the launchers that set them.
 result<std::optional<launcher_place>> launcher_place_in(const variable_lookup& variables);
 
-/// Like launcher_place_in(), where a launcher is required: also refuses if there is none.
+/// Like launcher_place_in(), but also refuses if there is no launcher.
 result<launcher_place> required_launcher_place(const variable_lookup& variables);
 
 /// Refuses if the launcher does not provide it.

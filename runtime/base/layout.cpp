@@ -59,8 +59,8 @@ result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t
   for (tensor_place& place : layout.tensors) {
     if (place.spec.length != length_rule::exact) place.lengths = lengths++;
   }
-  // Small rows come first. Then nearly all of the unused space of a short batch is after its last used byte. Encoded
-  // pictures come last: they are not copied with the others.
+  // Small rows come first. Then nearly all of the unused space of a short batch is after its
+  // last used byte. Encoded pictures come last, because they are not copied with the others.
   std::vector<std::size_t> order(layout.tensors.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](std::size_t i) {

@@ -32,7 +32,7 @@ inline constexpr std::uint64_t layout_alignment = 256;
 struct batch_layout {
   std::uint32_t rows_max = 0;         ///< the batch size
   std::vector<tensor_place> tensors;  ///< in the order of the description, then the added length tensors
-  std::size_t described = 0;          ///< how many of them are in the description
+  std::size_t described = 0;          ///< how many of the tensors are in the description
   std::uint64_t bytes = 0;            ///< size of a slot that holds a full batch
 
   /// Bytes from the beginning of the slot to the end of the last row of a batch with this many rows.

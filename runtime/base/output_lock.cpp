@@ -103,7 +103,7 @@ output_lock& output_lock::operator=(output_lock&& other) noexcept {
 }
 
 output_lock::~output_lock() {
-  if (!fd_ || owner_ != ::getpid()) return;  // a forked child: the lock is its parent's
+  if (!fd_ || owner_ != ::getpid()) return;  // in a forked child, the lock belongs to the parent
   struct stat facts {};
   // Remove it before unlocking: afterwards another run may have locked it. A file that is not empty is not ours.
   if (!file_.empty() && is_still_there(file_, fd_.get()) && ::fstat(fd_.get(), &facts) == 0 && facts.st_size == 0) ::unlink(file_.c_str());

@@ -29,7 +29,7 @@ class patient_deadline {
     counted_ = nanoseconds(0);
     looked_ = now;
   }
-  /// Call after each check that found no progress. True: the timeout has expired.
+  /// Call after each check that found no progress. Returns whether the timeout has expired.
   [[nodiscard]] constexpr bool is_over(steady_time now) {
     counted_ += std::clamp<nanoseconds>(now - looked_, nanoseconds(0), counted_a_look_max_);
     looked_ = now;

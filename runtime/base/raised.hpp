@@ -1,4 +1,4 @@
-// An exception of a worker's Python code, from its traceback as text: for events, reports and the command line. Pure.
+// Finds an exception of a worker's Python code in its traceback, for events, reports and the command line. Pure.
 #pragma once
 
 #include <penstock/report.hpp>

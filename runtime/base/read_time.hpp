@@ -22,7 +22,7 @@ class timed_read {
 
 /// The total time of this process's finished reads.
 [[nodiscard]] nanoseconds time_spent_reading() noexcept;
-/// When the newest read in progress began. Empty: none is in progress.
+/// When the newest read in progress began. Empty if none is in progress.
 [[nodiscard]] std::optional<steady_time> reads_since() noexcept;
 
 }  // namespace penstock

@@ -85,7 +85,7 @@ class temporary_file {
   unique_fd fd_;
 };
 
-/// Makes the rename survive a power failure. Errors are ignored: not every file system supports this.
+/// Makes the rename survive a power failure. Errors are ignored, because not every file system supports this.
 void sync_folder_of(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const unique_fd fd(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -1,5 +1,5 @@
-// A library that is opened at run time, so that builds and machines that do not use it do not need it. Used for OpenSSL, libcurl, zstd,
-// LZ4, libwebp, NCCL, nvJPEG and the GPU's driver.
+// A library that is opened at run time. Builds and machines that do not use it do not need it. Used for OpenSSL,
+// libcurl, zstd, LZ4, libwebp, NCCL, nvJPEG and the GPU's driver.
 #pragma once
 
 #include <string>

@@ -15,7 +15,8 @@ namespace penstock {
 /// and for penstock's own exceptions, whose text is written for people. Call it inside a handler.
 [[nodiscard]] std::string thrown_text();
 
-/// "what: why" without repetition: users' texts often contain the text of their cause, or already say what was being done.
+/// Gives "what: why" without repetition. Users' texts often contain the text of their cause, or already say what was
+/// being done.
 [[nodiscard]] std::string with_cause(std::string_view what, std::string_view why);
 
 /// The text of an exception, followed by those of nested ones: "cannot open the index: no such file".

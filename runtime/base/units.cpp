@@ -95,7 +95,7 @@ result<nanoseconds> parse_duration(std::string_view text) {
   });
 }
 
-/// Three digits. The next unit begins where rounding would print 1024: 1023.9 KiB is "1.00 MiB", not "1024
+/// Prints three digits. The next unit begins where rounding would print 1024: 1023.9 KiB is "1.00 MiB", not "1024
 /// KiB".
 std::string bytes_for_people(std::uint64_t bytes) {
   constexpr std::array<std::string_view, 5> names{"B", "KiB", "MiB", "GiB", "TiB"};

@@ -35,7 +35,8 @@ class abstract_address {
   socklen_t size_ = 0;
 };
 
-/// Puts descriptors into a message whose msg_control has room for them: CMSG_SPACE(their bytes). None: no control data.
+/// Puts descriptors into a message whose msg_control has room for them: CMSG_SPACE(their bytes). Without descriptors,
+/// there is no control data.
 inline void pass_descriptors(msghdr& message, std::span<const int> descriptors) {
   message.msg_controllen = descriptors.empty() ? 0 : CMSG_SPACE(descriptors.size_bytes());
   if (descriptors.empty()) return;

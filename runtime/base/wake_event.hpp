@@ -1,4 +1,4 @@
-// Wakes a thread that waits in poll(), from any thread.
+// Lets any thread wake a thread that waits in poll().
 #pragma once
 
 #include "runtime/base/fd.hpp"

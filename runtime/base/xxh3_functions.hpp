@@ -15,7 +15,7 @@ struct xxh3_functions {
   std::uint64_t (*of)(const void* bytes, std::size_t size) noexcept;
 };
 
-// static: each source needs its own version, so the linker must not merge them.
+// These are static because each source needs its own version, which the linker must not merge with the others.
 static void xxh3_add(XXH3_state_t& state, const void* bytes, std::size_t size) noexcept {
   XXH3_64bits_update(&state, bytes, size);
 }

@@ -259,7 +259,7 @@ std::optional<node> parse_value(const source& text, std::size_t begin) {
   if (find_overlong_key(written, key_parts_max) != std::string_view::npos) return std::nullopt;
   const source with_key(source_kind::file, {}, std::string(key).append(written), {}, 0);
   const std::optional<toml::parse_result> parsed = parse_toml(with_key.text());
-  // More than one key: the text has a second line, so it is not a single value.
+  // With more than one key, the text has a second line, so it is not a single value.
   if (!parsed || !*parsed || parsed->table().size() != 1) return std::nullopt;
   const toml::node* value = parsed->table().get("v");
   if (value == nullptr) return std::nullopt;

@@ -1,5 +1,5 @@
-// Names used by other data loaders and their equivalents here: consulted for an unknown key or choice, before
-// searching for the nearest name.
+// Names used by other data loaders and their equivalents here. They
+// are looked up for an unknown key or choice, before the nearest name.
 #pragma once
 
 #include <span>

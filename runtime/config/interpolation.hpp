@@ -16,7 +16,7 @@ namespace penstock::config_file {
 struct reference_values {
   std::map<std::string, std::string> environment;
   std::map<std::string, std::string> variables;  ///< [vars], themselves resolved
-  /// Variables whose own value is wrong: references to them are follow-up errors and are not reported.
+  /// Variables whose own value is wrong. References to them are follow-up errors and are not reported.
   std::set<std::string> broken_variables;
   /// False: a file could not be parsed, so a missing variable may have been set there.
   bool all_variables_known = true;

@@ -115,7 +115,7 @@ key_table::key_table() {
 
 const key_table& key_table::get() {
   static const key_table* const all = [] {
-    auto* made = new key_table();  // never destroyed: usable until the last destructor of the process
+    auto* made = new key_table();  // never destroyed, so that it is usable until the last destructor of the process
     const penstock::config config_defaults;
     const fault_config fault_defaults;
     const mixed_dataset_config mixed_defaults;

@@ -126,7 +126,7 @@ std::optional<unused_because> unused(used_with use, const penstock::config& valu
 /// For the docs: the keys that decide, each with the values that it must have. Empty if the key is always used.
 std::vector<std::pair<std::string_view, std::string>> conditions_of(used_with use);
 
-/// The complaint about a key or table that is not in the table, with the nearest name.
+/// The complaint about an unknown key or table, with the nearest known name.
 complaint unknown_key(const member& entry, std::string_view table);
 
 /// "name" below "table", as a path.

@@ -33,7 +33,7 @@ using environment_list = std::vector<std::pair<std::string, std::string>>;
 
 struct source_request {
   std::filesystem::path file;  ///< empty: reads only the environment and overrides
-  /// Later ones win.
+  /// Of several overrides of a key, the last one applies.
   std::vector<override_text> overrides;
   /// The only source of PENSTOCK__TABLE__KEY settings, ${env:NAME} and rank = "auto".
   environment_list environment;
@@ -58,8 +58,8 @@ struct provenance {
 };
 
 struct loaded_config {
-  /// Complete: paths are absolute, references are expanded, rank is a number, and `include` is empty after
-  /// merging.
+  /// The complete config: paths are absolute, references are expanded,
+  /// rank is a number, and `include` is empty after merging.
   penstock::config values;
   /// By key path ("loader.workers"). An entry of a map has its own path
   /// ("loader.env.OMP_NUM_THREADS"). A value without a source is the default.
@@ -70,7 +70,7 @@ struct loaded_config {
   [[nodiscard]] provenance source_of(const std::string& key) const;
 };
 
-/// Why there is no config: every mistake, in the order of files and lines. `code` is errc::io (with os_code)
+/// Why there is no config. Has every mistake, in the order of files and lines. `code` is errc::io (with os_code)
 /// when the file itself cannot be read, else errc::config.
 struct rejection {
   errc code = errc::config;
@@ -85,7 +85,7 @@ tl::expected<loaded_config, rejection> load(const source_request& request);
 /// The environment of this process. Like getenv, not safe while another thread calls setenv.
 environment_list process_environment();
 
-/// A rejection as the failure that the public API throws: all diagnostics, without colour.
+/// Converts a rejection to the failure that the public API throws, with all diagnostics, without colour.
 failure as_failure(const rejection& refused);
 
 }  // namespace penstock::config_file

@@ -26,8 +26,8 @@ struct character_range {
   char32_t last;
 };
 
-// The blocks of Unicode 15 that terminals show two columns wide, and those of zero width. Exceptions within
-// the blocks are ignored: they would need a table of hundreds of lines.
+// The blocks of Unicode 15 that terminals show two columns wide, and those of zero width.
+// Exceptions within the blocks are ignored, because they would need a table of hundreds of lines.
 constexpr std::array wide{
     character_range{0x1100, 0x115f},   character_range{0x2e80, 0x303e},   character_range{0x3041, 0x33ff},
     character_range{0x3400, 0x4dbf},   character_range{0x4e00, 0x9fff},   character_range{0xa000, 0xa4cf},

@@ -52,7 +52,7 @@ class source {
   std::filesystem::path folder_;
   std::uint32_t order_;
   std::vector<std::size_t> line_begins_;
-  std::vector<std::size_t> checkpoints_;  ///< where every 64th character begins: lines may be a megabyte long
+  std::vector<std::size_t> checkpoints_;  ///< where every 64th character begins, because lines may be a megabyte long
 };
 
 /// Bytes [begin, end) of a source. Borrows it.

@@ -75,7 +75,7 @@ const key_info* key_at(const toml_keys& keys, std::size_t offset) {
   std::string path;
   for (const std::string& part : nearest->path) path = join(path, part);
   const key_info* const key = key_table::get().find(path);
-  // An entry of a table with arbitrary names: use the table's key.
+  // For an entry of a table with arbitrary names, use the table's key.
   return key != nullptr ? key : key_table::get().find(path.substr(0, path.rfind('.')));
 }
 

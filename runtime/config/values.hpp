@@ -49,7 +49,7 @@ class value_reader {
   bool out_of_range(const node& from);
   /// "must be a size with its unit or \"auto\"".
   [[nodiscard]] std::string expected() const;
-  /// Reports what is wrong with an element; true if nothing is.
+  /// Reports what is wrong with an element. Returns true if nothing is.
   bool check_element(const node& from, const std::vector<breach>& found);
   bool wrong_choice(const node& from, const std::string& text);
   /// Between enter and leave, messages refer to an element of the value.

@@ -25,7 +25,7 @@ using json = nlohmann::ordered_json;
 constexpr auto late_look = 1s;
 constexpr auto request_deadline = 10s;  // how long a client may take to send a whole line, and again to read the answer
 constexpr auto ask_again_after = 20ms;
-constexpr std::size_t connections_max = 64;  // limits memory: each has up to request_bytes_max and one answer
+constexpr std::size_t connections_max = 64;  // bounds memory, because each has up to request_bytes_max and one answer
 
 bool same_user(int fd) {
   ucred peer{};
@@ -122,7 +122,7 @@ class control_server::listener : public std::enable_shared_from_this<listener> {
       owner_.connections_.erase(shared_from_this());
     }
 
-    /// The session ends: waiting clients get their answer.
+    /// The session ends, so waiting clients get their answer.
     void last_call() {
       if (over_) return;
       if (waiting_) {

@@ -18,7 +18,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr const char* schema = "penstock.quarantine/1";
-// Room for a million entries of the usual length: a larger file is not a quarantine.
+// Room for a million entries of the usual length. A larger file is not a quarantine.
 constexpr std::size_t entries_max = 1U << 20U;
 constexpr std::size_t usual_entry_bytes = 256;
 constexpr std::size_t file_bytes_max = entries_max * usual_entry_bytes;

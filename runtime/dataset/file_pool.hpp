@@ -1,5 +1,5 @@
-// The files of a dataset that a worker reads. Local files stay open, up to a limit: a dataset may have more files than
-// a process can open. Objects come from an object_store.
+// The files of a dataset that a worker reads. Local files stay open, up to a limit, because
+// a dataset may have more files than a process can open. Objects come from an object_store.
 #pragma once
 
 #include "runtime/dataset/local_file.hpp"

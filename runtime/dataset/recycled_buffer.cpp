@@ -17,7 +17,7 @@ std::byte* recycled_buffer::take(std::size_t bytes) {
   bytes = std::max<std::size_t>(bytes, 1);
   largest_lately_ = std::max(largest_lately_, bytes);
   if (bytes > capacity()) {
-    // Allocate a little more: sizes of pictures vary, and each new mapping causes page faults.
+    // Allocate a little more, because sizes of pictures vary, and each new mapping causes page faults.
     resize(bytes + bytes / 8);
   } else if (++calls_ >= window) {
     if (capacity() > small_enough && largest_lately_ < capacity() / 4)

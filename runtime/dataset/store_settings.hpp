@@ -20,7 +20,7 @@ inline store_options store_options_of(const config& settings) {
           settings.storage.cache, settings.storage.cache_size.bytes};
 }
 
-/// For a worker: the store of the objects that [dataset] path or its list names; null for files. `first`: the name of
+/// A worker's store for the objects that [dataset] path or its list names; null for files. `first`: the name of
 /// the first file. Refuses what object_store refuses.
 inline result<std::shared_ptr<object_store>> store_for(const config& settings, std::string_view first) {
   if (!is_url(settings.dataset.path) && !is_url(first)) return std::shared_ptr<object_store>();

@@ -53,7 +53,7 @@ class device {
   device& operator=(const device&) = delete;
   virtual ~device() = default;
 
-  // The owner's part: all calls from one thread.
+  // The owner's part. All calls come from one thread.
 
   /// Selects the device and creates its context and streams. Refuses with errc::device_*.
   virtual result<identity> open() = 0;
@@ -79,8 +79,8 @@ class device {
   /// is freed only when the process ends. Idempotent. Call before destruction, on the owner's thread.
   virtual void close() noexcept = 0;
 
-  // The consumer's part: any thread, for a buffer whose upload is ready and that has not been released. No call
-  // disturbs the program's stream captures, on any thread.
+  // The consumer's part. Call it on any thread, for a buffer whose upload is ready and that has not been released. No
+  // call disturbs the program's stream captures, on any thread.
 
   [[nodiscard]] virtual std::byte* address(std::uint32_t buffer) const = 0;
   /// Copies bytes of a buffer to host memory. Blocks until done.

@@ -30,7 +30,7 @@ struct holders {
   std::map<std::string, std::string> sessions;
 
   static holders& here() {
-    static auto* all = new holders;  // never destroyed: a session may outlive main()
+    static auto* all = new holders;  // never destroyed, because a session may outlive main()
     return *all;
   }
 };

@@ -18,8 +18,8 @@ class gpu_process_watch {
  public:
   using teller = std::function<void(const std::vector<gpu_process>&)>;
   struct rhythm {
-    /// Delay before the first query: opening NVML would slow down the device's start, and short runs do not
-    /// need it.
+    /// Delay before the first query, because opening NVML would
+    /// slow down the device's start, and short runs do not need it.
     nanoseconds first = std::chrono::seconds(1);
     nanoseconds then = std::chrono::seconds(10);
   };

@@ -81,7 +81,7 @@ class nccl_communicator {
                                                           std::uint32_t world_size);
   nccl_communicator(const nccl_communicator&) = delete;
   nccl_communicator& operator=(const nccl_communicator&) = delete;
-  /// Frees nothing: without abort(), the communicator lives until the process ends.
+  /// Frees nothing. Without abort(), the communicator lives until the process ends.
   ~nccl_communicator() = default;
 
   /// True: the communicator exists, or the last call was accepted. False: still in progress. Refuses

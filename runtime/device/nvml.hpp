@@ -33,8 +33,8 @@ class nvml {
   [[nodiscard]] std::optional<gpu> by_index(unsigned index) const;
   /// "GPU-..."
   [[nodiscard]] std::optional<gpu> by_uuid(const std::string& uuid) const;
-  /// Processes with a context on that GPU. In a container the pids may be those of another pid namespace: they are only
-  /// displayed, never acted on.
+  /// Processes with a context on that GPU. In a container the pids may be those
+  /// of another pid namespace, so they are only displayed, never acted on.
   [[nodiscard]] std::optional<std::vector<gpu_process>> processes_on(gpu which) const;
 
   /// Calls a function of NVML. Returns false if it is missing or fails.

@@ -9,7 +9,7 @@
 namespace penstock::device {
 namespace {
 
-// All codes have the same length: a value's code is its index in the table.
+// All codes have the same length, so a value's code is its index in the table.
 constexpr unsigned dc_code_bits = 4;  // bits of a code for one of the categories 0 to 7
 constexpr unsigned ac_code_bits =
     5;  // bits of a code for the end of a block, or for 0 to 3 zeros before a number of 1 to 4 bits

@@ -102,7 +102,7 @@ batch_extents transfer_plan::extents_of(std::span<const std::byte> slot_bytes, s
       std::memcpy(&length, slot_bytes.subspan(*t.lengths + row * sizeof length).data(), sizeof length);
       longest = std::max(longest, length);
     }
-    // Do not trust the worker's number: never read past a row.
+    // Do not trust the worker's number, so as never to read past a row.
     extents[i] = static_cast<std::uint32_t>(std::min<std::int64_t>(longest, t.shape.front()));
   }
   return extents;

@@ -92,7 +92,7 @@ class communicator_book {
   [[nodiscard]] bool pending() const noexcept { return stage_ == stage::making || next_.has_value(); }
   /// The current number, or the last.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  /// A scope of this communicator was opened: work of the program may depend on other ranks.
+  /// Whether a scope of this communicator was opened, so that the program's work may depend on other ranks.
   [[nodiscard]] bool was_used() const noexcept { return used_; }
 
  private:

@@ -81,7 +81,7 @@ class coordinator_driver {
   void leave(steady_time now);
 
   [[nodiscard]] const group_view& view() const noexcept { return book_.view(); }
-  /// The process that reported over this link. Empty: the link is closed, or nothing has arrived yet.
+  /// The process that reported over this link. Empty if the link is closed, or if nothing has arrived yet.
   [[nodiscard]] std::optional<std::uint64_t> process_at(link_id link) const;
   /// After leave(): whether no rank can receive anything more from the coordinator.
   [[nodiscard]] bool may_go() const noexcept { return may_go_; }

@@ -7,7 +7,7 @@
 namespace penstock::group {
 namespace {
 
-/// A generous bound: the listener admits fewer connections at once.
+/// A generous bound, because the listener admits fewer connections at once.
 constexpr std::size_t unknown_peers_max = 256;
 
 std::string name_of(const member_report& r) {
@@ -100,7 +100,7 @@ void group_book::learn_communicator(std::uint64_t number) {
 
 void group_book::update(place& s, const member_report& report, steady_time now) {
   if (s.ended) return refuse(report, s.why_lost);
-  if (report.number <= s.latest->number) return;  // late or repeated
+  if (report.number <= s.latest->number) return;  // the report is late or repeated
   // Ranks that arrived while it was away have not been compared with it.
   if (!s.present && !established_ && !fits(report, now)) return;
   s.latest = report;

@@ -52,11 +52,11 @@ namespace penstock::group {
 
 struct group_settings {
   std::uint32_t world_size = 1;
-  std::uint64_t process = 0;  ///< the coordinator's own: rank 0's
+  std::uint64_t process = 0;  ///< the coordinator's own process, which is rank 0's
   bool waits_for_lost = false;
   bool communicator = false;
-  /// Ranks take the steps of a stream together: a rank that has finished is needed until all have. False:
-  /// each rank reports by itself when it has left.
+  /// True: ranks take the steps of a stream together, so a rank that has finished
+  /// is needed until all have. False: each rank reports by itself when it has left.
   bool common_steps = true;
   nanoseconds join_timeout{120'000'000'000};
   nanoseconds lost_after{10'000'000'000};
@@ -122,9 +122,9 @@ class group_book {
   void gone(std::uint64_t process, const std::string& why, steady_time now);
   /// Its link is closed; it may connect again.
   void link_closed(std::uint64_t process);
-  /// A debugger has stopped this process: its silence does not mean a loss.
+  /// A debugger has stopped this process, so its silence does not mean a loss.
   void held(std::uint64_t process, steady_time now);
-  /// A peer was refused, perhaps a missing rank: the error for a rank that does not arrive mentions it.
+  /// A peer was refused, perhaps a missing rank. The error for a rank that does not arrive mentions it.
   void refused(std::string who) { refused_last_ = std::move(who); }
   /// The answer to draw_communicator_id. Ignored unless the number is that of the newest communicator.
   void communicator_id(std::uint64_t number, std::string id);
@@ -135,8 +135,8 @@ class group_book {
   /// The time in which this process ran (running_clock); as of the last event, or up to now.
   [[nodiscard]] steady_time ran() const noexcept { return clock_.ran(); }
   steady_time look(steady_time now) { return clock_.look(now); }
-  /// Every process that can learn how the group ended knows it, or had `end_grace` to hear it: the
-  /// coordinator may leave. If the group ended before all had arrived, later arrivals count too.
+  /// Whether the coordinator may leave: every process that can learn how the group ended knows it, or
+  /// had `end_grace` to hear it. If the group ended before all had arrived, later arrivals count, too.
   [[nodiscard]] bool may_leave() const noexcept { return may_leave_; }
 
  private:

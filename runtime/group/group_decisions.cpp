@@ -46,8 +46,8 @@ std::vector<group_command> group_book::advance(steady_time real_now) {
 void group_book::find_silent(steady_time now) {
   for (place& s : places_) {
     if (s.other && now - s.other->heard > settings_.lost_after) s.other.reset();
-    // May be higher than when this process reported: another rank may have passed on what an earlier coordinator
-    // told it.
+    // It may be higher than when this process reported, because another
+    // rank may have passed on what an earlier coordinator told it.
     std::uint32_t& known = view_.incarnations[rank_of(s)];
     if (s.present && s.incarnation != 0 && s.incarnation < known) {
       if (s.latest->card.process == settings_.process) {  // no process of rank 0 is newer than this one
@@ -240,7 +240,7 @@ void group_book::freeze() {
   };
   // No rank can take the remaining steps, because each of them needs all ranks.
   const bool stuck = settings_.communicator && !communicator_.ready();
-  // Common steps are over only when all of them are agreed: until then, a rank may go back to an earlier step.
+  // Common steps are over only when all of them are agreed. Until then, a rank may go back to an earlier step.
   const bool kept = !settings_.communicator || view_.agreed >= most;
   if (stuck || (kept && std::ranges::all_of(places_, done))) end(group_outcome::stopped, std::nullopt);
 }
@@ -257,7 +257,7 @@ void group_book::tend_communicator() {
     outbox_.emplace_back(draw_communicator_id{view_.communicator});
 }
 
-/// Its program has finished, and all ranks have taken its last step with it: no rank needs its owner.
+/// Its program has finished, and all ranks have taken its last step with it, so no rank needs its owner.
 bool group_book::is_through(const place& s) const {
   return settings_.common_steps && said(s.latest, &member_report::stream_over) &&
          s.latest->steps <= view_.agreed;
@@ -296,7 +296,7 @@ void group_book::write_orders(steady_time now) {
     outbox_.emplace_back(send_order{s.latest->card.process, std::move(order)});
   }
   for (unknown_peer& who : std::exchange(unknown_peers_, {})) {
-    // Waiting processes may now be admitted: their next reports decide that.
+    // Waiting processes may now be admitted. Their next reports decide that.
     if (over() && who.refusal.empty()) continue;
     group_order order;
     order.view = view_;
@@ -320,7 +320,7 @@ bool group_book::everybody_knows() const {
     if (s.other || s.earlier_may_live) return false;
     const bool said_so = s.latest && s.latest->view.outcome != group_outcome::none;
     if (s.present) return said_so;
-    // The rank was lost after all ranks had delivered everything: its next process will ask for the outcome.
+    // The rank was lost after all ranks had delivered everything. Its next process will ask for the outcome.
     if (settings_.waits_for_lost && established_ && view_.outcome == group_outcome::finished)
       return said_so || s.knows_end;
     // A rank that has not arrived yet would look for the coordinator for all of join_timeout.

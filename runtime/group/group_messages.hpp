@@ -73,7 +73,7 @@ struct group_view {
   group_phase phase = group_phase::gathering;
   std::vector<std::uint32_t> incarnations{};  ///< by rank
   std::optional<stream_facts> facts{};
-  std::optional<std::uint64_t> limit{};  ///< stopping: all deliver up to this step. It never shrinks
+  std::optional<std::uint64_t> limit{};  ///< while stopping, all deliver up to this step; it never shrinks
   std::uint64_t communicator = 0;        ///< the last number given to a communicator
   /// Steps that no rank repeats, because all ranks had a snapshot that contains them. Never shrinks.
   std::uint64_t agreed = 0;
@@ -108,7 +108,7 @@ struct communicator_state {
 /// A rank whose list is full takes no further snapshot before one is agreed on.
 inline constexpr std::size_t held_max = 32;
 
-/// A rank to the coordinator: at once when something changes, and at least every beat.
+/// Sent by a rank to the coordinator, at once when something changes, and at least every beat.
 struct member_report {
   rank_card card;
   std::uint64_t number = 0;       ///< increases with each report
@@ -143,7 +143,7 @@ struct communicator_order {
   bool operator==(const communicator_order&) const = default;
 };
 
-/// The coordinator to a rank: at once when something changes, and at least every beat.
+/// Sent by the coordinator to a rank, at once when something changes, and at least every beat.
 struct group_order {
   group_view view;
   std::uint64_t number = 0;  ///< increases with each order

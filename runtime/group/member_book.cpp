@@ -73,7 +73,7 @@ void member_book::follow(const group_order& order) {
     // A refused rank still learns how the group ended, if it is over.
     if (order.view.outcome == group_outcome::none) own_end_ = mine(order.refusal);
   }
-  // Report at once: the next coordinator must find in the reports what this one had settled.
+  // Report at once, because the next coordinator must find in the reports what this one had settled.
   changed_ = changed_ || view_ != order.view;
   const group_outcome known = view_.outcome;
   const std::optional<group_cause> cause = view_.cause;
@@ -139,7 +139,7 @@ std::optional<end_rank> member_book::find_end() {
   const bool alone = delivers_the_rest();
   if (view_.outcome != group_outcome::none && !alone) {
     const bool stays = knows_since_ && now - *knows_since_ < settings_.end_grace && !everybody_knows_;
-    // A failure needs no confirmation: the report sent with this says that the rank knows.
+    // A failure needs no confirmation, because the report sent with this says that the rank knows.
     if (view_.outcome != group_outcome::failed && stays) return std::nullopt;
     return end_rank{view_.outcome, view_.cause};
   }
@@ -313,7 +313,7 @@ std::optional<hand_out_right> member_book::right() const {
   if (ended_ || own_end_ || said_.failed || said_.left || said_.stream_over) return std::nullopt;
   if (delivers_the_rest()) return hand_out_right{never, std::nullopt};
   if (!told_.go || view_.outcome != group_outcome::none) return std::nullopt;
-  // Agreed steps need no other rank: a restarted process only counts them.
+  // Agreed steps need no other rank, because a restarted process only counts them.
   if (settings_.communicator && !may_communicate() && view_.phase == group_phase::running &&
       said_.steps < view_.agreed)
     return hand_out_right{may_until_, view_.agreed};

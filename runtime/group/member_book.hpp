@@ -85,14 +85,14 @@ class member_book {
   void heard(const group_order& order, steady_time now);
   /// The coordinator's process has ended. A broken connection is not enough to call this.
   void coordinator_gone(const std::string& why);
-  /// A debugger has stopped the coordinator's process: its silence does not mean a loss.
+  /// A debugger has stopped the coordinator's process, so its silence does not mean a loss.
   void coordinator_held(steady_time now);
 
   void link_made();
   /// Makes a new report, so that the report that waits for the next link is up to date. `closed`: the
   /// coordinator's side closed the link.
   void link_lost(std::string why, bool closed);
-  /// Rank 0's own coordinator cannot listen; empty: it can.
+  /// Rank 0's own coordinator cannot listen. An empty text: it can.
   void cannot_listen(std::string why);
   /// Rank 0's own coordinator has refused a peer: perhaps a rank that is missing, or this one.
   void peer_refused(std::string who);
@@ -103,7 +103,7 @@ class member_book {
   /// A batch was handed out. `steps`: running total.
   void delivered(std::uint64_t steps);
   void stream_ended();
-  /// A signal, or an operator: the whole group must stop at a common step.
+  /// A signal or an operator asks the whole group to stop at a common step.
   void want_stop();
   /// This rank ends alone, independently of the others.
   void leave();

@@ -106,7 +106,7 @@ void rank_driver::give_up_communicator() {
 void rank_driver::leave(steady_time now) {
   if (leaving_since_) return;
   leaving_since_ = book_.look(now);
-  // A failed rank waits for the group's end instead: until then no other rank knows why.
+  // A failed rank waits for the group's end instead, because until then no other rank knows why.
   if (!book_.stream_over() && !book_.failed() && !end_) book_.leave();
 }
 

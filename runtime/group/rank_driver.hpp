@@ -50,7 +50,7 @@ class rank_driver {
   void link_made();
   void link_lost(link_trouble trouble);
   void heard(const group_order& order, steady_time now);
-  /// Rank 0's own coordinator cannot listen; empty: it can.
+  /// Rank 0's own coordinator cannot listen. An empty text: it can.
   void cannot_listen(const std::string& why);
   /// Rank 0's own coordinator has refused a peer.
   void peer_refused(const std::string& who);
@@ -76,7 +76,7 @@ class rank_driver {
   [[nodiscard]] const std::optional<failure>& refusal() const noexcept { return refusal_; }
   /// Ranks that are missing, according to the newest order.
   [[nodiscard]] const std::vector<std::uint32_t>& lost() const noexcept { return heard_.lost; }
-  /// What this rank waits for; empty: it is not waiting.
+  /// What this rank waits for. Empty if it is not waiting.
   [[nodiscard]] std::string waits_for(bool hands_out) const;
 
  private:

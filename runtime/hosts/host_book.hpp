@@ -69,7 +69,7 @@ struct vacate_place {
   std::uint32_t place = 0;
   bool lost = false;
 };
-/// Close the connection: it is over.
+/// Close the connection, because it is over.
 struct close_connection {
   connection_id connection = 0;
   std::string why;
@@ -80,7 +80,7 @@ struct host_came {
 enum class loss_cause : std::uint8_t { closed, silent, damaged };
 struct host_went {
   host_card card;
-  std::string why;  ///< why it was lost; empty: it left
+  std::string why;  ///< why the host was lost; empty: it left
   std::optional<loss_cause> lost{};  ///< empty: the host left
 };
 

@@ -175,7 +175,7 @@ std::uint32_t host_shares::change(steady_time now) {
   std::uint32_t changes = 0;
   bool at_once = false;
   while (true) {
-    plan* neediest = nullptr;  // of those that need more than they have
+    plan* neediest = nullptr;  // the session that lacks most workers
     for (plan& one : all) {
       const bool needs_more = one.expected < 1 || one.need - one.expected > needs_more_by;
       if (needs_more && (neediest == nullptr || lacks(one) > lacks(*neediest))) neediest = &one;

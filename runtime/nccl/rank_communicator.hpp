@@ -92,7 +92,7 @@ class rank_communicator : public Communicator {
   const communicator_limits limits_;
   std::shared_ptr<const device::nccl_library> library_;
   bool ended_ = false;                      // set by order_end(); guarded by mutex_
-  std::deque<communicator_command> to_do_;  // for the keeper's thread: begin_making, begin_abort
+  std::deque<communicator_command> to_do_;  // commands for the keeper's thread: begin_making, begin_abort
 };
 
 }  // namespace penstock::group

@@ -64,7 +64,7 @@ class link_stream : public std::enable_shared_from_this<link_stream> {
   void send(std::string frame);
   /// No callbacks follow. Informs the peer.
   void close() { shut_quietly(); }
-  /// Like close(), for an unknown peer: keeps nothing and sends nothing.
+  /// Like close(), but for an unknown peer. Keeps nothing and sends nothing.
   void drop();
 
   [[nodiscard]] bool proven() const noexcept { return stage_ == stage::open || (tls_ && tls_->proven()); }

@@ -53,7 +53,7 @@ namespace penstock::group {
 
 struct link_settings {
   group_address address;
-  /// Equal for all ranks of the group: its job and session. At most group_name_max bytes (group_wire.hpp).
+  /// The group's name, made from its job and session. Equal for all ranks. At most group_name_max bytes (group_wire.hpp).
   std::string group;
   /// Used if the address is on the network.
   std::optional<group_secret> secret{};

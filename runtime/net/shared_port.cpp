@@ -23,7 +23,7 @@ struct shared_port::all_entries {
 };
 
 shared_port::all_entries& shared_port::all() {
-  static auto* known = new all_entries;  // never destroyed: a listener's thread may outlive main()
+  static auto* known = new all_entries;  // never destroyed, because a listener's thread may outlive main()
   return *known;
 }
 

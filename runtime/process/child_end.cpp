@@ -55,7 +55,7 @@ struct stat_line {
   pid_t session = 0;
 };
 
-/// Never waits for the process: unlike /proc/PID/maps, this file needs no lock that the process may hold.
+/// Never waits for the process. Unlike /proc/PID/maps, this file needs no lock that the process may hold.
 std::optional<stat_line> read_stat(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -15,7 +15,7 @@
 namespace penstock::process {
 namespace {
 
-/// Async-signal-safe. Kills the group only if we lead it: a program started by hand must not kill its shell.
+/// Async-signal-safe. Kills the group only if we lead it, because a program started by hand must not kill its shell.
 [[noreturn]] void end_of_the_line() {
   if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
   ::_exit(exit_codes::parent_lost);

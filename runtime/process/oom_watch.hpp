@@ -25,8 +25,8 @@ class oom_watch {
   void look(steady_time now);
   /// Whether the kernel counts OOM kills where we can read it.
   [[nodiscard]] bool counts() const noexcept { return evidence_.has_value(); }
-  /// A child died of a SIGKILL that we did not send: was it the OOM killer? Each counted kill explains one
-  /// death.
+  /// Whether the OOM killer explains the death of a child by a SIGKILL
+  /// that we did not send. Each counted kill explains one death.
   bool explains_death(steady_time now);
 
  private:

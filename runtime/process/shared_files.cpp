@@ -197,7 +197,7 @@ shared_files shared_files::find(const std::string& name, const std::function<voi
       found.maker_ = found.received_.empty() ? 0 : *maker;
       return found;
     }
-    refused_until = clock::now() + patience.refusal;  // the maker has ended without files: look for the next one
+    refused_until = clock::now() + patience.refusal;  // the maker has ended without files, so look for the next one
   }
 }
 

@@ -26,7 +26,7 @@ std::string text_of(const exit_report& end) {
 /// in its group.
 void reap_unknown(pid_t group) {
   siginfo_t dead{};
-  // Stop at a process whose pid is the group's number: the number was reused for another template or worker.
+  // Stop at a process whose pid is the group's number, because the number was reused for another template or worker.
   while (::waitid(P_PGID, static_cast<id_t>(group), &dead, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          dead.si_pid > 0 && dead.si_pid != group)
     ::waitid(P_PID, static_cast<id_t>(std::exchange(dead.si_pid, 0)), &dead, WEXITED | WNOHANG);
@@ -90,8 +90,8 @@ void worker_template::give_up(std::uint32_t worker) {
   const auto given_up = book_.give_up(worker, std::chrono::steady_clock::now());
   if (!given_up) return;
   refuse({given_up->order}, {errc::system, "the start was abandoned while its template was " + text_, 0});
-  // Kill a template that does not answer, because it hangs, and one that is still preparing: no worker needs it
-  // any more.
+  // Kill a template that does not answer, because it hangs. Also kill
+  // one that is still preparing, because no worker needs it any more.
   if (!given_up->kill) return;
   if (control_) control_->give_up();
   if (!process_) return;

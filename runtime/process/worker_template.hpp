@@ -24,12 +24,12 @@ class worker_template {
  public:
   struct callbacks {
     std::function<void(std::string_view line)> output;
-    /// Reports what the starts wait for; empty: they do not wait for the template.
+    /// Reports what the starts wait for. An empty text: they do not wait for the template.
     std::function<void(std::string)> waits;
     /// The template has ended before it forked this worker.
     std::function<void(std::uint32_t worker, pid_t, const exit_report&, const output_tail&)> ended_for;
     std::function<void()> ready;
-    /// The template has ended. Returns when the next one may start; empty: from now on workers start with exec.
+    /// The template has ended. Returns when the next one may start. Empty if workers start with exec from now on.
     std::function<std::optional<steady_time>()> ended;
   };
 

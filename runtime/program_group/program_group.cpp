@@ -42,7 +42,7 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
   }
 
   void begin() {
-    rank_.book().described({});  // there is no stream: the description is the same in all ranks
+    rank_.book().described({});  // without a stream, the description is the same in all ranks
     timer_.emplace(io_);
     if (setup_.communicator) setup_.communicator->report_to(this);
     if (setup_.member.card.rank == 0) {

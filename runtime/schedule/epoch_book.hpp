@@ -37,8 +37,8 @@ struct stream_identity {
   /// How uneven ranks are handled. With one rank it has no effect and stays `allow`, as in states of earlier
   /// versions.
   uneven_rule uneven = uneven_rule::allow;
-  /// A state of all ranks: batch size, rank and world size are those of the run that wrote it; a later run
-  /// may use others.
+  /// Whether it is a state of all ranks. Batch size, rank and world size
+  /// are then those of the run that wrote it; a later run may use others.
   bool of_group = false;
   bool operator==(const stream_identity&) const = default;
 };
@@ -49,8 +49,8 @@ struct epoch_account : epoch_report {
   nanoseconds took{0};  ///< from the request for this process's first batch to the delivery of its last one
 };
 
-/// The position of a stream: everything before `next_batch` is delivered, and with a relaxed order some of what
-/// follows it.
+/// The position of a stream. Everything before `next_batch` is
+/// delivered, and with a relaxed order also some of what follows it.
 struct stream_state {
   stream_identity identity;
   std::uint64_t epoch = 0;
@@ -73,7 +73,7 @@ struct stream_state {
 /// intermediate state, and as many quarantined samples (as ranges) as still fit. Those that do not fit will be
 /// quarantined again.
 inline constexpr std::size_t strict_state_bytes_max = 1024;
-/// The maximum with early batches: adds their positions and digests.
+/// The maximum with early batches, which adds their positions and digests.
 inline constexpr std::size_t state_bytes_max =
     strict_state_bytes_max + sizeof(std::uint64_t) * (2 + delivery_front::window_max);
 /// Limits on the text in an identity, so that it fits into a state.

@@ -80,8 +80,8 @@ struct job_book_settings {
 struct job_request {
   job_id job = 0;
   std::uint32_t function = 0;
-  /// Bytes taken in the slot, rounded up. For an argument in a memfd: the whole slot, so that it is not
-  /// bundled.
+  /// Bytes taken in the slot, rounded up. An argument in a memfd
+  /// counts as the whole slot, so that the job is not bundled.
   std::uint64_t argument_bytes = 0;
   nanoseconds limit{0};     ///< for one attempt; 0: none
   bool idempotent = true;   ///< false: the job is never begun twice
@@ -150,7 +150,7 @@ struct end_worker {
   bool at_once = false;
 };
 
-/// A job waits for a fresh process, and this worker is idle: replace it (supervisor).
+/// A job waits for a fresh process, and this worker is idle, so replace it (supervisor).
 struct refresh_worker {
   worker_ref who;
 };
@@ -269,12 +269,12 @@ class job_book {
   /// leases_of(); a missing one counts as unreadable. Returns the blamed job; empty after an end_worker command.
   std::optional<job_blame> worker_died(worker_ref who, const std::vector<lease_reading>& last,
                                        const std::string& cause, job_death how, steady_time now);
-  /// The job that worker_died would blame, without blaming it: for death records.
+  /// The job that worker_died would blame, for death records. Does not blame it.
   [[nodiscard]] std::optional<job_blame> would_blame(worker_ref who,
                                                      const std::vector<lease_reading>& last) const;
   /// The leases whose tables worker_died needs, in the order in which they run.
   [[nodiscard]] std::vector<open_lease> leases_of(worker_ref who) const;
-  /// The sacrificial worker cannot be started: jobs that wait for it are poisoned.
+  /// The sacrificial worker cannot be started, so jobs that wait for it are poisoned.
   void cannot_try_alone(const std::string& reason);
 
   // Slots.
@@ -318,7 +318,7 @@ class job_book {
 
   struct function_entry {
     nanoseconds typical{-1};                      // run time; negative: no job of it has ended
-    std::optional<std::uint64_t> result_bytes{};  // outside of slots: the largest recent one
+    std::optional<std::uint64_t> result_bytes{};  // the largest recent result outside of slots
   };
   struct job_entry {
     job_request request;
@@ -391,7 +391,7 @@ class job_book {
     bool asked = false;                   // an empty_slot was emitted
   };
   struct workload {
-    std::vector<std::uint32_t> order{};  // slots with open rows, as they were leased
+    std::vector<std::uint32_t> order{};  // slots with open rows, in the order of their leases
     std::uint32_t open_rows = 0;
     nanoseconds expected{0};     // of open rows
     bool untouched = true;       // was never given a lease
@@ -400,7 +400,7 @@ class job_book {
     bool ending_at_once = false;
     bool refreshing = false;  // a refresh_worker was emitted; cleared when a new process joins
     bool reserved = false;    // gets no leases, so that it can be replaced by a fresh process
-    steady_time died{};       // while `refreshing` and dead
+    steady_time died{};       // when the worker died, while `refreshing`
   };
   using table = slot_table<lease_rows, workload>;
   using stage = table::stage;

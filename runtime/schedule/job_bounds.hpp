@@ -63,7 +63,7 @@ class job_bounds {
   [[nodiscard]] bool admits(std::uint64_t bytes, submitter who) const noexcept;
   /// Requires possible().
   void entered(std::uint64_t bytes);
-  /// These jobs no longer wait. Once per job: a job that waits again after a death is not counted again.
+  /// These jobs no longer wait. Call once per job: a job that waits again after a death is not counted again.
   void begun(std::uint64_t jobs);
   /// A job has ended and its argument is freed.
   void ended(std::uint64_t bytes);
@@ -90,8 +90,8 @@ class job_bounds {
   void decided(std::uint64_t running, std::optional<job_id> held_back);
   /// Whether no job runs, and none can start or be submitted until callers free results.
   [[nodiscard]] bool callers_hold_everything(steady_time now) const noexcept;
-  /// Call at least every `look_every` while any caller waits. Time without such calls does not count: the process may have been
-  /// suspended.
+  /// Call at least every `look_every` while any caller waits. Time without
+  /// such calls does not count, because the process may have been suspended.
   [[nodiscard]] bool waits_for_itself(thread_number me, steady_time now);
 
   // Queries.

@@ -6,7 +6,7 @@
 namespace penstock::schedule {
 namespace {
 
-// Longer reported run times are cut to this: a worker's number is untrusted, and sums must not overflow.
+// Longer reported run times are cut to this, because a worker's number is untrusted, and sums must not overflow.
 constexpr nanoseconds busy_max = std::chrono::hours(1);
 // Each smaller result lowers the largest recent one by 1/forgotten of the difference.
 constexpr std::uint64_t forgotten = 16;

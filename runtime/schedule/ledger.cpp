@@ -253,7 +253,7 @@ bool ledger::may_run_twice(stream_position position) const {
   });
 }
 
-/// The stream cannot continue without its head: an idle worker drops a later batch to free a slot for it.
+/// The stream cannot continue without its head, so an idle worker drops a later batch to free a slot for it.
 std::optional<std::uint32_t> ledger::choose_second(stream_position position,
                                                    const std::set<std::uint32_t>& late) {
   const batch& b = at(position);

@@ -108,7 +108,7 @@ struct load_command {
   stream_position position = 0;
   std::uint64_t epoch = 0;
   std::vector<planned_sample> samples;
-  bool hedge = false;  ///< another worker, which is late, has the batch too
+  bool hedge = false;  ///< another worker, which is late, also has the batch
 };
 
 /// Sent to the lease's holder: it need not finish the lease, because another worker has loaded the batch.
@@ -216,7 +216,7 @@ class ledger {
   /// A worker finished a lease.
   [[nodiscard]] arrival loaded(const load_report& report);
 
-  /// These workers are late: others load their batches too, if the stream needs them soon. Each batch gets at most
+  /// These workers are late, so others load their batches, too, if the stream needs them soon. Each batch gets at most
   /// one copy; a batch with a sample that is suspected of killing workers gets none.
   void hedge(const std::set<std::uint32_t>& late);
   /// The batch that the stream needs next, while one worker has it.
@@ -225,7 +225,7 @@ class ledger {
     std::uint32_t worker = 0;
   };
   [[nodiscard]] std::optional<head_lease> head() const;
-  /// The stream has waited too long for that batch: an idle worker loads it too, within the limits of hedge().
+  /// The stream has waited too long for that batch, so an idle worker loads it, too, within the limits of hedge().
   void hedge_head();
 
   // The device. Unknown upload numbers come from a dead owner, and are dropped and counted.
@@ -252,13 +252,13 @@ class ledger {
   void quarantine_known(std::uint64_t sample) { suspicion_.quarantine_known(sample); }
   /// An operator releases a quarantined sample. Drops its deaths, so that it may be loaded again.
   void release_from_quarantine(std::uint64_t sample) { suspicion_.release(sample); }
-  /// The sacrificial worker cannot be started: samples that wait for it are quarantined, and the stream
-  /// continues.
+  /// The sacrificial worker cannot be started. Samples that
+  /// wait for it are quarantined, and the stream continues.
   void cannot_try_alone(const std::string& reason);
 
   // Queries.
   [[nodiscard]] bool finished() const noexcept { return base_ == range_.end; }
-  /// A sample must be tried alone: start (or keep) the sacrificial worker.
+  /// Whether a sample must be tried alone. If so, start (or keep) the sacrificial worker.
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   /// Leases that the worker has not reported on yet.
   [[nodiscard]] std::uint32_t leases_of(std::uint32_t worker) const noexcept;
@@ -318,7 +318,7 @@ class ledger {
     bool wanted = true;     // not acknowledged yet, and not dropped by seek
   };
 
-  // A row of the plan after losses: the sample that fills it, or why nothing does.
+  // A row of the plan after losses, with the sample that fills it, or the reason why nothing does.
   enum class loss : std::uint8_t { none, failed, quarantined };
   struct resolved_row {
     std::uint64_t sample = 0;

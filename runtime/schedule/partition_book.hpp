@@ -49,7 +49,7 @@ struct prepare_partition {
 struct give_slots {
   worker_ref who;
 };
-/// The run has failed: the worker is not needed.
+/// The run has failed, so the worker is not needed.
 struct refuse_slots {
   worker_ref who;
 };

@@ -63,7 +63,7 @@ class slot_table {
     bool alive = false;
     bool draining = false;  ///< gets no new leases
     std::vector<slot> slots{};
-    std::vector<std::uint32_t> free{};  ///< indices of free slots: the last one is leased first
+    std::vector<std::uint32_t> free{};  ///< indices of free slots; the last one is leased first
     /// The number of slots without memory. They are the highest ones, and are at the beginning of `free`.
     std::uint32_t without_memory = 0;
     std::uint32_t leased = 0;

@@ -392,7 +392,7 @@ result<void> check_position(const stream_state& saved, const stream_shape& shape
   const std::uint64_t per_epoch = shape.batches_per_epoch;
   if (per_epoch == 0 && saved.epoch == 0 && saved.next_batch == 0) return {};
   const std::uint64_t batches = shape.batches_of(saved.epoch);
-  // The rest of an entered epoch may be too small for a batch: the next epoch then starts.
+  // The rest of an entered epoch may be too small for a batch. The next epoch then starts.
   const bool behind = saved.next_batch >= batches && (saved.next_batch > 0 || saved.start == 0);
   const auto last_early = static_cast<std::uint64_t>(std::bit_width(saved.early));
   if (!behind && saved.early != 0 && last_early >= batches - saved.next_batch) {

@@ -26,7 +26,7 @@
 
 namespace penstock::schedule {
 
-/// The key of a suspicion: a sample starts every epoch without suspicion.
+/// The key of a suspicion. It has the epoch, because a sample starts every epoch without suspicion.
 struct suspect {
   std::uint64_t epoch = 0;
   std::uint64_t sample = 0;
@@ -87,7 +87,7 @@ class suspicion {
   std::optional<probation> clear(const lease_ref& lease);
   /// Probations leased to this worker must be repeated.
   void worker_gone(worker_ref who);
-  /// There is no worker for probations: every isolated sample is quarantined, because it cannot be cleared.
+  /// There is no worker for probations, so every isolated sample is quarantined, because it cannot be cleared.
   std::vector<sample_quarantined> quarantine_isolated(const std::string& reason);
 
   // Quarantine.
@@ -96,7 +96,7 @@ class suspicion {
   [[nodiscard]] const std::set<std::uint64_t>& quarantined() const noexcept { return quarantined_; }
   /// An earlier run has quarantined the sample.
   void quarantine_known(std::uint64_t sample) { quarantined_.insert(sample); }
-  /// An operator releases it: drops its deaths, so it may be loaded again.
+  /// An operator releases the sample. Drops its deaths, so that it may be loaded again.
   void release(std::uint64_t sample);
 
   /// The suspect will never be loaded again. Drops everything known about it, even its quarantine. The result

@@ -1,4 +1,4 @@
-// Digests of delivered batches: two runs have the same digests if and only if they delivered the same stream.
+// Digests of delivered batches. Two runs have the same digests if and only if they delivered the same stream.
 #pragma once
 
 #include <penstock/tensor.hpp>

@@ -80,8 +80,8 @@ std::string stream_part(const config& c) {
   return text;
 }
 
-/// The shape of a sample as JSON. Null for an axis whose size varies from batch to batch: the tensor then has a
-/// NAME_length next to it.
+/// The shape of a sample as JSON. Null for an axis whose size varies
+/// from batch to batch; the tensor then has a NAME_length next to it.
 std::string sample_shape(const tensor_view& t, const std::set<std::string, std::less<>>& names) {
   std::string shape;
   const bool varies = names.contains(std::string(t.name) + "_length");

@@ -114,7 +114,7 @@ class object_store : public std::enable_shared_from_this<object_store> {
   // Registers objects with ranges that are expected but not yet read.
   void add_unread(const remote_object* object, std::weak_ptr<remote_object> itself);
   void remove_unread(const remote_object* object);
-  /// Makes them drop ranges that have not been read for a long time. Checks only occasionally.
+  /// Makes the registered objects drop ranges that have not been read for a long time. Checks only occasionally.
   void forget_unread(steady_time now);
 
   mutable std::mutex mutex_;

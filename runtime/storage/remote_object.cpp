@@ -26,7 +26,7 @@ bool remote_object::may_be_cached() const noexcept {
   return store_->cache_ && !facts_.tag.empty();
 }
 
-/// Opened for each use and not kept: a dataset may have more objects than a process can open files.
+/// Opened for each use and not kept open, because a dataset may have more objects than a process can open files.
 std::unique_ptr<cached_object> remote_object::cached() const {
   if (!may_be_cached()) return nullptr;
   return store_->cache_->object(name_in_cache(path_, facts_), facts_.bytes);

@@ -30,7 +30,7 @@ class recent_times {
   /// 0 until 16 times are known.
   [[nodiscard]] nanoseconds median() const noexcept { return median_; }
   [[nodiscard]] nanoseconds fast() const noexcept { return fast_; }  ///< the 10th percentile
-  /// Whether half of the requests took noticeably longer than the fastest tenth: they then wait for each other.
+  /// Whether half of the requests took noticeably longer than the fastest tenth. If so, they wait for each other.
   [[nodiscard]] bool queueing() const noexcept { return queueing_; }
 
  private:

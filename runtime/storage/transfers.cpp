@@ -163,8 +163,8 @@ class transfers::loop {
     return true;
   }
 
-  /// When to send a second request. The caller sends two if this is not the first time: a batch may be waiting for a
-  /// request that was slow twice.
+  /// When to send a second request. The caller sends two if this is not the first
+  /// time, because a batch may be waiting for a request that was slow twice.
   [[nodiscard]] steady_time hedge_due(const exchange& one) const {
     if (one.running.empty() || one.hedges >= hedges_max) return never;
     const attempt& newest = one.running.back();

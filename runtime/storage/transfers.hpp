@@ -26,7 +26,7 @@ struct transfer_request {
   std::string expected_tag;     ///< refuse an answer with another ETag; empty: accept any
   std::uint64_t bytes_max = 0;  ///< limit of the body, if there is no range
   bool may_sign = false;
-  bool is_whole = false;  ///< the range is the whole object: checksums can be checked
+  bool is_whole = false;  ///< the range is the whole object, so checksums can be checked
 };
 
 struct transfer_answer {
@@ -78,7 +78,7 @@ class transfers {
   std::unique_ptr<loop> loop_;
 };
 
-/// Whether If-Match can be used to check an answer: the ETag must be a strong one.
+/// Whether the ETag is a strong one, so that If-Match can be used to check an answer.
 bool is_strong_tag(std::string_view tag) noexcept;
 
 }  // namespace penstock

@@ -75,7 +75,7 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
 
   std::vector<hang_finding> findings;
   std::vector<hang_finding> certain;  // for items with their own limit, and for children that have had more time
-  std::size_t late_soon = 0;          // includes those already late
+  std::size_t late_soon = 0;          // children that are late or nearly so
   for (const child_sign& sign : signs) {
     const auto it = watched_.find(sign.worker);
     if (it == watched_.end()) continue;
@@ -87,8 +87,8 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
     };
     // A deadline restarts when the debugger detaches.
     if (sign.ready || sign.traced) restart(hang::start, c.started);
-    // A child that has just become ready may show its first heartbeat a moment later: a host's heartbeats are sent
-    // separately.
+    // A child that has just become ready may show its first heartbeat
+    // a moment later, because a host sends heartbeats separately.
     const bool is_new = sign.ready && !std::exchange(c.was_ready, true);
     if (sign.heartbeats != c.heartbeats || is_new || sign.traced) restart(hang::heartbeat, c.last_heartbeat);
     if (sign.work_mark != c.work_mark || !sign.busy || is_new || sign.traced) restart(hang::item, c.last_work);

@@ -33,7 +33,7 @@ struct child_sign {
   std::uint64_t heartbeats = 0;  ///< increases while the process runs
   std::uint64_t work_mark = 0;   ///< changes with each sample and phase
   bool busy = false;             ///< working on a sample
-  bool traced = false;           ///< a debugger is attached: its clocks are paused
+  bool traced = false;           ///< whether a debugger is attached, which pauses its clocks
   /// The timeout of the current item, if a job has its own; empty: settings' item_timeout. The user requested
   /// it explicitly, so it applies even if many children miss it together.
   std::optional<nanoseconds> limit{};

@@ -62,7 +62,7 @@ struct send_uploads {
   std::vector<upload_order> uploads;
 };
 struct stop_owner_process {
-  bool whole = false;  ///< the stream is complete: its sink may finish
+  bool whole = false;  ///< whether the stream is complete, so that the sink may finish
 };
 /// Tell the scheduler to order unacknowledged uploads again, under this era.
 struct uploads_lost {

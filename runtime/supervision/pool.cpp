@@ -145,7 +145,7 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
   settle_death(who.worker, *p, next, now, !asked_to_go);
 }
 
-/// The process of this place has died: decides what to do with the place.
+/// The process of this place has died. Decides what to do with the place.
 void pool::settle_death(std::uint32_t worker, place& p, const restart_decision& next, steady_time now,
                         bool counted) {
   p.state = child_state::stopped;
@@ -332,7 +332,7 @@ void pool::start_due_places(steady_time now) {
     if (again && recent_starts_.size() >= settings_.restarts_per_second_max) continue;
     if (again) {
       recent_starts_.push_back(now);
-      // The sacrificial worker exists only while it is needed: its starts replace no process.
+      // The sacrificial worker exists only while it is needed, so its starts replace no process.
       if (!is_sacrificial(worker)) {
         ++p.restarts;
         ++restarts_;
@@ -385,7 +385,7 @@ void pool::end_canary() {
   for (auto& [worker, p] : places_) p.canary_waits = false;
 }
 
-/// A suspect waits: the sacrificial worker gets the same time as loaders to become ready.
+/// A suspect waits, so the sacrificial worker gets only as much time as loaders to become ready.
 void pool::check_sacrificial(steady_time now) {
   const auto it = places_.find(settings_.sacrificial_place);
   if (it == places_.end()) return;

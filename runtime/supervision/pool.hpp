@@ -97,7 +97,7 @@ class pool {
   /// The first demand starts all wanted places. Ignored after close():
   /// the two orders come from different actors, so this one may be late.
   void open(steady_time now);
-  /// The session is ending: no more starts.
+  /// The session is ending. Starts nothing any more.
   void close();
 
   // Events of processes. Ignored if they are from an earlier incarnation.
@@ -106,7 +106,7 @@ class pool {
   /// The process is reaped. `last_words` becomes part of the error if this fails the run.
   void child_died(worker_ref who, steady_time now, const death& d, const std::string& cause,
                   const std::string& last_words);
-  /// The process could not be started at all: a counted death. A program that cannot be executed fails the
+  /// The process could not be started at all, which is a counted death. A program that cannot be executed fails the
   /// run.
   void start_failed(worker_ref who, steady_time now, const failure& why);
   /// The process survives SIGKILL. Its place stays occupied until child_died() or
@@ -132,7 +132,7 @@ class pool {
   void host_joined(std::uint32_t worker, steady_time now);
   /// There is no longer a process for this place.
   void host_left(std::uint32_t worker);
-  /// An operator wants no process there: the place stays empty until host_joined() or restart().
+  /// An operator wants no process in this place, which stays empty until host_joined() or restart().
   void host_rests(std::uint32_t worker);
   /// A host was refused.
   void host_refused(std::string why) { last_refusal_ = std::move(why); }

@@ -21,7 +21,7 @@ restart_decision restart_policy::child_died(steady_time now, const death& d) {
   if (d.ending == death::how::no_restart) return {act::fail, now};
   if (settings_.type == restart_type::transient && d.ending == death::how::normal) return {act::stop, now};
   if (!d.backs_off()) {
-    // Keep the intensity's history: old deaths expire with its period.
+    // Keep the intensity's history, because old deaths expire with its period.
     in_a_row_ = 0;
     return {act::restart, now};
   }

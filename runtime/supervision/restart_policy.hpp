@@ -90,7 +90,7 @@ class restart_policy {
 
   restart_settings settings_;
   std::mt19937_64 random_;
-  std::deque<steady_time> counted_;  // within the intensity's period: at most intensity_max + 1
+  std::deque<steady_time> counted_;  // deaths within the intensity's period; at most intensity_max + 1
   std::uint32_t in_a_row_ = 0;       // consecutive deaths that backed off
   steady_time ready_since_ = never;
 };

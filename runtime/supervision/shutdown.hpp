@@ -12,9 +12,9 @@ namespace penstock::supervision {
 /// uploads and sinks and 4 s to exit, and 3 s remain to kill what is left. A shorter or longer deadline is
 /// divided in the same proportions. Each phase starts when the previous one is over, early or not.
 struct shutdown_shares {
-  nanoseconds items{};    ///< then workers are killed
-  nanoseconds owner{};    ///< then the owner's process is killed
-  nanoseconds killing{};  ///< then processes that survive SIGKILL are left behind
+  nanoseconds items{};    ///< for workers to finish; then they are killed
+  nanoseconds owner{};    ///< for the owner to finish; then its process is killed
+  nanoseconds killing{};  ///< for killed processes to end; then those that survive SIGKILL are left behind
 };
 
 /// Even an immediate shutdown waits for the kernel: killed processes are gone within milliseconds.

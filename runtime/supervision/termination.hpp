@@ -36,7 +36,7 @@
 
 namespace penstock::supervision {
 
-/// A child that gets less time than this to stop is expected to be killed: no warning.
+/// A child that gets less time than this to stop is expected to be killed, so there is no warning.
 inline constexpr nanoseconds hurried_stop{1'000'000'000};
 
 struct termination_settings {
@@ -94,8 +94,8 @@ class termination {
   void hang(steady_time now, death_cause why, std::string reason);
   /// The child violated the protocol: SIGKILL at once. Its messages are ignored from now on.
   void violate(steady_time now, std::string reason);
-  /// SIGKILL at once, although the child is not at fault: an operator ordered it, or there is no memory for the
-  /// child.
+  /// SIGKILL at once, although the child is not at fault, because
+  /// an operator ordered it or there is no memory for the child.
   void kill(steady_time now);
   /// SIGKILL at once, for this reason, because the child would not handle
   /// another signal. Does nothing if it is already being terminated.
@@ -145,10 +145,10 @@ class termination {
   /// Who sent the signal that ended it: "sent by another process or by its own code, not by the session; no OOM kill was counted". Empty if
   /// this session sent it, or if a fault of its own code may have raised it.
   [[nodiscard]] std::string why_signalled(const process::exit_report& end, const signal_evidence& evidence) const;
-  /// How long after the request to stop its deadline passed and it was killed. Empty: it ended in another way, or was given no
-  /// time.
+  /// How long after the request to stop its deadline passed and it was
+  /// killed. Empty if it ended in another way, or was given no time.
   [[nodiscard]] std::optional<nanoseconds> ignored_stop(const process::exit_report& end) const;
-  /// Whether it exited on request, or was killed because it did not: its current work is then not blamed.
+  /// Whether it exited on request, or was killed because it did not. Its current work is then not blamed.
   [[nodiscard]] bool left_as_told(const process::exit_report& end) const;
 
  private:

@@ -170,8 +170,8 @@ void worker_supervision::retire(child& c, steady_time now) {
   c.draining = true;
   c.ending.retire(death_cause::stopped);
   if (c.at != stage::ready) return c.ending.kill(now);  // the worker holds no leases yet
-  // A worker over its memory limit gives up its other leases but finishes the current batch: otherwise a
-  // batch that needs more than the limit would never be loaded.
+  // A worker over its memory limit gives up its other leases but finishes the current
+  // batch. Otherwise a batch that needs more than the limit would never be loaded.
   outbox_.emplace_back(retire_worker{c.who, c.ending.cause() == death_cause::memory});
 }
 

@@ -172,7 +172,7 @@ class worker_supervision {
 
   /// The current state of all workers, including those being started. Call about every clocks.tick().
   void look(steady_time now, const std::vector<worker_sign>& signs);
-  /// Jobs with their own time limit will run: poll often enough for the shortest limit.
+  /// Jobs with their own time limit will run. Makes polls frequent enough for the shortest limit.
   void expect_limit(nanoseconds limit) { shortest_limit_ = std::min(shortest_limit_, limit); }
   /// The interval at which to call look().
   [[nodiscard]] nanoseconds tick() const;

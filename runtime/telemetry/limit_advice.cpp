@@ -23,7 +23,7 @@ constexpr double cores_are_short = 0.15;  // share of a worker's time
 constexpr double few_samples = 8;         // passing on a batch with so few samples costs more than loading it
 constexpr double passing_on = 250e-6;     // at most this many seconds are spent on passing a batch on
 constexpr double spare_from = 0.05;       // a stream that waits for a smaller share of the time does not need more workers
-constexpr double idle_from = 0.3;         // a worker with so much spare time lacks batches: another one would idle, too
+constexpr double idle_from = 0.3;         // a worker with so much spare time lacks batches, so another one would idle, too
 constexpr double fully_used = 0.9;        // a worker can work at most this share of its time
 
 int percent(double share) {

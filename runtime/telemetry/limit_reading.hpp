@@ -83,7 +83,8 @@ struct limit_reading {
   [[nodiscard]] double of(limit l) const noexcept { return share[static_cast<std::size_t>(l)]; }
   /// Share of the time in which the consumer waited.
   [[nodiscard]] double waited() const noexcept;
-  /// Whether the consumer takes batches in bursts: between bursts it left all workers idle for longer than it waited during them.
+  /// Whether the consumer takes batches in bursts. Between bursts it then left all workers idle for longer than it
+  /// waited during them.
   [[nodiscard]] bool in_bursts() const noexcept;
   /// What to change first: the largest cause of waits if the waits matter, otherwise the consumer. Empty if nothing
   /// was measured.

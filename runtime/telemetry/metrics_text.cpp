@@ -151,7 +151,7 @@ void add_workers(metrics_page& p, const metrics_facts& f) {
   p.counter("penstock_stale_messages_total", "Late or wrong messages from workers.", f.totals.stale_dropped);
 }
 
-/// Groups hosts by name: hosts with the same name are one series.
+/// Groups hosts by name, so that hosts with the same name are one series.
 void add_hosts(metrics_page& p, const session_status& s) {
   if (!has_hosts(s)) return;
   p.gauge("penstock_hosts_wait_seconds", "How long the session has waited for a loader host because it has no worker; otherwise 0.",

@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t bucket_ns = 100'000'000;
 constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // a wait must be settled within this time
 constexpr std::size_t known_max = 8192;  // number of passages; far more than any stream has in flight
-constexpr std::size_t pauses_max = 64;  // while the consumer waits for one batch
+constexpr std::size_t pauses_max = 64;  // the most pauses while the consumer waits for one batch
 
 // A head is stalled if loading takes this many times as long as its worker's usual batch, and also exceeds it by
 // stalled_seconds. Only the time beyond `usual_part` times the usual counts as stalled.
@@ -80,7 +80,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   return last_ = std::move(found);
 }
 
-/// Called after this process, or its machine, was suspended: that time says nothing about the stream.
+/// Call it after this process or its machine was suspended, because that time says nothing about the stream.
 void stream_limits::forget_until(std::int64_t now) {
   forget_batches();
   settled_.clear();
@@ -281,7 +281,8 @@ void stream_limits::remember(const limit_facts& facts) {
   std::ranges::sort(taken, {}, [](const batch_passage* b) { return stamp(*b, batch_stage::taken); });
   for (const batch_passage* b : taken) settle(*b, facts);
   if (!taken.empty()) {
-    // Keep the batches that were taken last: they show which batches followed a head. Batches at a later position are from before a seek.
+    // Keep the batches that were taken last, because they show which batches followed a head. Batches at a later
+    // position are from before a seek.
     const std::size_t kept = 4 * facts.slots_per_worker * std::max<std::size_t>(facts.workers.size(), 1);
     const stream_position last = taken.back()->position;
     std::erase_if(known_, [&](const auto& one) {
@@ -437,7 +438,7 @@ void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const lim
       return add_held(from, now);
     case batch_stage::submitted: return add(limit::wire, from, now);
     case batch_stage::copied: return add(limit::convert, from, now);
-    default: return;  // ready: the batch waits for the other ranks of a group
+    default: return;  // ready, so the batch waits for the other ranks of a group
   }
 }
 

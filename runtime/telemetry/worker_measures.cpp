@@ -134,7 +134,7 @@ double worker_measures::starved(std::uint32_t worker) const {
   return m == nullptr ? 0 : m->starved;
 }
 
-/// Waits for storage, time on a core and waits for one cannot overlap: what exceeds the whole was counted twice.
+/// Waits for storage, time on a core and waits for one cannot overlap, so what exceeds the whole was counted twice.
 double worker_measures::without_core_wait(std::uint32_t worker, double reading) const {
   const auto [running, starved] = core_use_of(worker);
   return reading - std::clamp(reading + running + starved - 1, 0.0, std::min(reading, starved));

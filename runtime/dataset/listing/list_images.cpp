@@ -158,7 +158,7 @@ bool is_hidden(std::string_view name) noexcept {
   return name.starts_with('.') || name.find("/.") != std::string_view::npos;
 }
 
-/// Like list_image_folder: an object's key is treated as the path of a file.
+/// Works like list_image_folder: an object's key is treated as the path of a file.
 result<listing> list_objects(const std::string& path, const store_options& options, const listing_progress& progress) {
   constexpr std::uint64_t pictures_max = 100'000'000;
   const std::string folder = folder_of_pictures(path);

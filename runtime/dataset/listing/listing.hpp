@@ -19,9 +19,9 @@ namespace penstock {
 struct listed_file {
   std::uint64_t name_at = 0;
   std::uint32_t name_size = 0;
-  std::uint32_t label = 0;    ///< class: image-folder only
+  std::uint32_t label = 0;    ///< the class; image-folder only
   std::uint64_t size = 0;     ///< in bytes; 0 for a dangling link
-  std::uint64_t data_at = 0;  ///< where samples begin in the file: npy only
+  std::uint64_t data_at = 0;  ///< where samples begin in the file; npy only
   std::uint32_t tag_size = 0;  ///< size of an object's version, which follows its name
 };
 

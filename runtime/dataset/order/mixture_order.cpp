@@ -70,7 +70,7 @@ class mixed final : public sample_order {
     return one.order ? one.order->positions() : one.samples;
   }
 
-  /// Each dataset has its own seed: otherwise datasets of equal length would be shuffled alike.
+  /// Each dataset has its own seed. Otherwise datasets of equal length would be shuffled alike.
   void walk(std::uint32_t dataset, std::uint64_t seed, std::uint64_t lap,
             std::span<std::uint64_t> places) const {
     const mixed_order& one = datasets_[dataset];

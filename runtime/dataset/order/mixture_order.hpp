@@ -23,7 +23,7 @@ struct mixed_order {
 
 inline constexpr std::size_t mixed_datasets_max = 256;
 inline constexpr std::uint64_t mixed_epoch_max = std::uint64_t{1} << 40U;
-/// Each entry takes 6 bytes.
+/// The most entries of all patterns together. Each takes 6 bytes.
 inline constexpr std::uint64_t pattern_entries_max = std::uint64_t{1} << 24U;
 
 /// Samples are numbered dataset after dataset, in the order of the list. O(1) for each position. Memory: 6 bytes for

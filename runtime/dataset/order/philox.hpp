@@ -57,8 +57,8 @@ struct philox_stream {
   }
 };
 
-/// Writes the stream's blocks, from block 0, as little-endian bytes. Several GB/s: blocks are computed in
-/// parallel (SIMD).
+/// Writes the stream's blocks, from block 0, as little-endian bytes.
+/// Writes several GB/s, because blocks are computed in parallel (SIMD).
 void fill_random(const philox_stream& stream, std::span<std::byte> bytes) noexcept;
 
 }  // namespace penstock

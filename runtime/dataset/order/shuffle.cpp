@@ -28,7 +28,7 @@ std::uint64_t rotate(std::uint64_t value, std::uint64_t shift, std::uint64_t bou
   return sum >= bound ? sum - bound : sum;
 }
 
-/// The smallest r with r * r >= n. sqrt() need only be close: the loops correct it.
+/// The smallest r with r * r >= n. sqrt() need only be close, because the loops correct it.
 std::uint64_t ceil_sqrt(std::uint64_t n) noexcept {
   auto r = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(n)));
   while (r > 0 && static_cast<uint128>(r - 1) * (r - 1) >= n) --r;

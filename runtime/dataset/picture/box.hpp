@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-/// Width and height in pixels: named so that they cannot be swapped.
+/// Width and height in pixels, named so that they cannot be swapped.
 struct extent {
   std::uint32_t width = 0;
   std::uint32_t height = 0;

@@ -13,7 +13,8 @@
 
 namespace penstock {
 
-/// Remembers contents, not names: a hash of the bytes that passed. A file is checked again if its bytes have changed.
+/// Remembers contents and not names, as a hash of the bytes that passed. A file is checked again if its bytes have
+/// changed.
 class checked_files {
  public:
   /// For the session. Fails with errc::system if the kernel refuses.

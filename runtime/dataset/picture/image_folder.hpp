@@ -46,7 +46,7 @@ class image_folder_dataset final : public Dataset {
   decoder_rule by_;
   std::uint64_t file_bytes_max_;
   file_reader reader_;
-  file_pool objects_;  ///< objects only: a local file is opened for each sample
+  file_pool objects_;  ///< only for objects, because a local file is opened for each sample
   picture_loader pictures_;
 };
 

@@ -200,7 +200,7 @@ result<void> decode_jpeg(std::span<const std::byte> file, const jpeg_request& re
   s.request = &request;
   s.rows = &rows;
   s.sink = &sink;
-  // A new codec for each file: a reused one would apply one file's Huffman tables to the next.
+  // Each file gets a new codec. A reused one would apply one file's Huffman tables to the next.
   if (guarded(s)) return {};
   const std::string_view message(s.message.data());
   if (message.starts_with("truncated")) return refuse(errc::sample, "{}", message);

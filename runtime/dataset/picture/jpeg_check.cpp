@@ -232,7 +232,7 @@ bool jpeg_checker::read_interval(std::uint64_t units, std::size_t bytes) noexcep
       if (left == 0) break;
     }
     if (!odd) continue;
-    // A code that is too long for the table, or joint codes that go beyond the block: look up one at a time.
+    // If a code is too long for the table, or joint codes go beyond the block, look up one code at a time.
     const component& c = *of[block];
     const entry code = single(coefficient == 0 ? dc_[c.dc] : ac_[c.ac], bits_from(data, bit));
     const unsigned after = coefficient + (static_cast<unsigned>(code) >> entry_shift);

@@ -32,7 +32,7 @@ class jpeg_checker {
         limit;  // by length of a code: the first left-aligned 16-bit code that is longer
     std::array<std::int32_t, 17> offset;  // from a code to the index of its value
     std::array<entry, 256> values;
-    // The definition that this table was made from: most files have the same tables.
+    // The definition that this table was made from. It is kept because most files have the same tables.
     std::array<std::uint8_t, 16 + 256> made_from;
     std::size_t made_from_bytes = 0;
     std::uint64_t version = 0;  // version of the table's contents; 0: none yet

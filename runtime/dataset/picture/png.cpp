@@ -51,7 +51,7 @@ result<void> decode_png(std::span<const std::byte> file, const picture_info& inf
   if (status == 0) status = spng_set_png_buffer(png, file.data(), file.size());
   if (status != 0) return refused(status);
 
-  // RGBA instead of RGB: libspng is as fast with four bytes per pixel, and the resampler needs them.
+  // Decodes to RGBA instead of RGB, because libspng is as fast with four bytes per pixel, and the resampler needs them.
   const std::size_t row_bytes = std::size_t{info.stored.width} * 4;
   const std::size_t first = std::size_t{window.left} * 4;
   const std::uint32_t window_end = window.top + window.height;

@@ -81,7 +81,7 @@ class resampler final : public row_sink {
   std::uint32_t width_ = 0;        ///< width of the result before it is turned
   std::uint32_t next_source_ = 0;  ///< relative to y_.source_begin
   std::uint32_t next_out_ = 0;
-  // Horizontally resized rows: only as many as one result row needs.
+  // Horizontally resized rows, only as many as one result row needs.
   recycled_buffer ring_;
   std::uint8_t* ring_rows_ = nullptr;
   std::size_t ring_stride_ = 0;

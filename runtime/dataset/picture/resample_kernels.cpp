@@ -10,8 +10,8 @@
 namespace penstock {
 namespace {
 
-// Weights are not negative and add up to 1 << shift, so a sum of weighted bytes is at most 255 << shift: no
-// clamping.
+// Weights are not negative and add up to 1 << shift, so a sum of
+// weighted bytes is at most 255 << shift and needs no clamping.
 
 void horizontal_portable(const std::uint8_t* rgbx, const std::uint32_t* first, const std::int16_t* weights,
                          std::uint32_t taps, unsigned shift, std::uint32_t pixels, std::uint8_t* rgb) {

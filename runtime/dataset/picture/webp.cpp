@@ -18,7 +18,7 @@ result<webp_functions> open_webp() {
   if (!library)
     return refuse(errc::config, "reading WebP pictures needs {}: {} (the package libwebp7 provides it)", file, library.trouble());
   webp_functions found;
-  // RGBA instead of RGB: the resampler needs four bytes per pixel.
+  // Decodes to RGBA instead of RGB, because the resampler needs four bytes per pixel.
   if (!library.find("WebPGetInfo", found.get_info) || !library.find("WebPDecodeRGBAInto", found.decode))
     return refuse(errc::config, "reading WebP pictures needs functions that {} does not have", library.path());
   return found;

@@ -44,7 +44,7 @@ class synthetic_dataset final : public Dataset {
   bool rows_are_own_;
   std::uint64_t seed_ = 0;
   std::multimap<std::uint64_t, fault_config> faults_;  ///< by sample; faults of one sample are in the order of the config
-  std::unordered_set<const std::byte*> zeroed_;  ///< stamp: rows that are known to be zero between stamps
+  std::unordered_set<const std::byte*> zeroed_;  ///< only for `stamp`: rows that are known to be zero between stamps
   std::vector<std::byte> source_;                ///< memcpy
 };
 

@@ -23,7 +23,7 @@ namespace penstock {
 /// Reads the frames of a file from its seek table. Refuses what seek_table_bytes, parse_seek_table and the file's read() refuse.
 result<std::vector<zstd_frame>> read_frames(readable& file);
 
-/// Caches the latest frames: up to 256 frames and 16 MiB, or a single larger frame. Not thread-safe.
+/// Caches the latest frames, up to 256 frames and 16 MiB, or a single larger frame. Not thread-safe.
 class frame_reader {
  public:
   /// Loads libzstd. Refuses (errc::config) if it is missing. If it is not called, the first read() loads libzstd.

@@ -215,8 +215,8 @@ class parallel_reading {
   unsigned running_ = 0;
 };
 
-/// An exclusive lock on a folder. Some network file systems have no locks: several processes may then build the same
-/// index, and the last rename wins.
+/// An exclusive lock on a folder. Some network file systems have no locks.
+/// Several processes may then build the same index, and the last rename wins.
 class folder_lock {
  public:
   explicit folder_lock(const std::string& folder)

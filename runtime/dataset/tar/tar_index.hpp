@@ -64,7 +64,7 @@ class tar_index {
   /// afterwards. The file must not be written to while it is mapped; penstock replaces it with a new file.
   static result<tar_index> map(int fd);
 
-  /// Reads the whole index: some ms per million samples.
+  /// Reads the whole index, which takes some ms per million samples.
   [[nodiscard]] bool checksum_holds() const noexcept;
 
   [[nodiscard]] std::uint64_t samples() const noexcept;

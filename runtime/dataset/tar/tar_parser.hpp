@@ -44,7 +44,7 @@ bool looks_like_header(std::span<const std::byte> block) noexcept;
 
 class tar_parser {
  public:
-  /// `at`: where to begin: at a header, or at a block that looks like one.
+  /// `at`: where to begin, which is a header or a block that looks like one.
   explicit tar_parser(std::uint64_t archive_bytes, std::uint64_t at = 0) : archive_bytes_(archive_bytes), at_(at) {}
 
   /// The bytes that take() needs next, all within the archive: one block (less at the end of the archive), or a long
@@ -79,8 +79,8 @@ class tar_parser {
 
   /// Whether the archive ended with a block of zeros. Without it, the archive may have been cut between members.
   [[nodiscard]] bool has_end_marker() const noexcept { return state_ == state::marked_end; }
-  /// A range that may be padding after the end marker: zeros, unless another archive was appended. Empty: there is
-  /// nothing, or more than the usual padding.
+  /// A range that may be padding after the end marker: zeros, unless another archive
+  /// was appended. Empty if there is nothing, or more than the usual padding.
   [[nodiscard]] std::optional<tar_range> padding() const noexcept;
   /// Bytes after the end marker, if there are more than the usual padding: another archive may have been appended.
   [[nodiscard]] std::uint64_t bytes_after_end() const noexcept;

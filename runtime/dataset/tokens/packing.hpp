@@ -16,7 +16,7 @@ inline constexpr std::uint64_t packing_window = 1024;
 struct packed_piece {
   std::uint32_t document = 0;  ///< within the window
   std::uint32_t first = 0;     ///< token within the document
-  std::uint32_t tokens = 0;    ///< tokens that have a target: the document has at least first + tokens + 1
+  std::uint32_t tokens = 0;    ///< tokens that have a target, so the document has at least first + tokens + 1
 };
 
 /// The sequences that one window of documents fills. A document of n tokens gives n - 1 tokens with targets. Whole

@@ -16,7 +16,7 @@ namespace penstock {
 struct token_file {
   std::string name;           ///< relative to the folder of the list, or absolute
   std::uint64_t bytes = 0;
-  std::uint64_t data_at = 0;  ///< where the tokens begin: npy only
+  std::uint64_t data_at = 0;  ///< where the tokens begin; npy only
   std::uint64_t tokens = 0;
   std::uint64_t index_bytes = 0;  ///< size of the .idx next to it; 0: there is none
   std::string tag;                ///< an object's version; empty for files

@@ -20,7 +20,7 @@
 
 namespace penstock {
 
-/// A target that losses ignore: torch's ignore_index.
+/// A target that losses ignore, like torch's ignore_index.
 inline constexpr std::int32_t ignored_target = -100;
 
 /// Tensors: tokens [L] and targets [L], int32, or int64 with a vocab beyond 2^31. With boundaries = "pack" also doc_lengths,
@@ -49,7 +49,7 @@ class tokens_dataset final : public Dataset {
     std::size_t tokens;
   };
 
-  /// Caches the window of documents that was packed last: consecutive calls usually need the same one.
+  /// Caches the window of documents that was packed last, because consecutive calls usually need the same one.
   class packed_window {
    public:
     struct of_sample {

@@ -54,7 +54,7 @@ template <class Number, class Token>
     const auto numbers = __builtin_convertvector(next, eight_numbers);
     highest = numbers > highest ? numbers : highest;
   }
-  _mm_sfence();  // without this, later stores may become visible before these
+  _mm_sfence();  // without the fence, later stores may become visible before these
   auto most = static_cast<Number>(from[0]);
   for (std::size_t lane = 0; lane < lanes; ++lane) most = std::max<Number>(most, highest[lane]);
   return most;

@@ -10,7 +10,7 @@ namespace convert_kernels {
 
 constexpr unsigned threads = 256;
 
-// Streaming stores: results are read later, by other kernels, and need not stay in the cache.
+// Uses streaming stores, because results are read later, by other kernels, and need not stay in the cache.
 __device__ void store16(void* to, unsigned a, unsigned b, unsigned c, unsigned d) {
   __stcs(static_cast<uint4*>(to), make_uint4(a, b, c, d));
 }

@@ -38,7 +38,7 @@ class relaxed_captures {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // the mode to restore
 };
 
-/// Polls the stream instead of blocking in the driver: a call into a hung device would never return. Returns
+/// Polls the stream instead of blocking in the driver, because a call into a hung device would never return. Returns
 /// cudaErrorNotReady after `at_most`.
 cudaError_t wait_for_stream(cudaStream_t stream, nanoseconds at_most);
 

@@ -203,7 +203,7 @@ class cuda_device final : public device {
       return;
     }
     jpegs_.reset();
-    // Errors are not reported here: poll() has already reported them to the code that can act on them.
+    // Errors are not reported here, because poll() has already reported them to the code that can act on them.
     for (cudaStream_t s : {copy_stream_, compute_stream_, program_stream_}) {
       if (s == nullptr || wait_for_stream(s, close_deadline) != cudaErrorNotReady) continue;
       log::warn("gpu", "work on {} did not end within {} s: its memory is freed only when this process exits",
@@ -394,7 +394,7 @@ class cuda_device final : public device {
     return {};
   }
 
-  /// Each job is a group of its own: bookkeeping takes little time compared with decoding.
+  /// Each job is a group of its own, because bookkeeping takes little time compared with decoding.
   result<void> submit_to_decoder(std::span<const upload_job> jobs) {
     for (const upload_job& job : jobs) {
       auto begun = begin_group();

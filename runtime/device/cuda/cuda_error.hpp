@@ -23,10 +23,11 @@ namespace penstock::device {
 [[nodiscard]] failure taken_failure(cudaError_t code, int ordinal, std::string_view compute_mode,
                                     std::string_view users);
 
-/// Codes 900 to 908: a call conflicts with a stream capture (CUDA graph) of the program. Never sticky: the context keeps working.
+/// Codes 900 to 908 mean that a call conflicts with a stream capture (CUDA graph) of the program. They are never
+/// sticky: the context keeps working.
 [[nodiscard]] bool is_capture_error(cudaError_t code) noexcept;
 
-/// The context is lost: only a new process can use the device again.
+/// Whether the context is lost, so that only a new process can use the device again.
 [[nodiscard]] bool is_sticky(cudaError_t code) noexcept;
 
 }  // namespace penstock::device

@@ -1,4 +1,4 @@
-// Converts a step of a plan to the kernel's arguments. Needs no CUDA headers: tests use it on the host.
+// Converts a step of a plan to the kernel's arguments. Needs no CUDA headers, because tests use it on the host.
 #pragma once
 
 #include "runtime/device/cuda/convert_core.hpp"

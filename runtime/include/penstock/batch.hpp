@@ -62,7 +62,7 @@ class PENSTOCK_API Batch {
 
   /// Copies a tensor to host memory. Blocks until the copy is done.
   [[nodiscard]] std::vector<std::byte> read_back(std::string_view name) const;
-  /// A record ("crop", "flip") of the rows; records never leave the host: see tensor_role::record.
+  /// A record ("crop", "flip") of the rows. Records never leave the host: see tensor_role::record.
   [[nodiscard]] tensor_view record(std::string_view name) const;
   [[nodiscard]] std::span<const tensor_view> records() const;
 

@@ -57,7 +57,7 @@ class batch_on_stream {
   CUstream_st* stream_;
 };
 
-/// Elements in device memory: pass them to kernels, do not read them on the host.
+/// Elements in device memory. Pass them to kernels, and do not read them on the host.
 template <class T>
 class device_span {
  public:

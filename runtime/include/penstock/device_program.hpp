@@ -63,7 +63,7 @@ class DeviceProgram {
   [[nodiscard]] virtual std::optional<std::vector<std::byte>> snapshot() { return std::nullopt; }
   /// Called before the first batch in a new process with the last snapshot, if there is one.
   virtual void restore(std::span<const std::byte> state) { static_cast<void>(state); }
-  /// The stream is complete: print results, write files. Not called when the run failed.
+  /// Called when the stream is complete, to print results or write files. Not called if the run failed.
   virtual void finish() {}
 };
 

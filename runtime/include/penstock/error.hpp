@@ -14,14 +14,14 @@ namespace penstock {
 /// The kind of a failure, for programs to branch on. The message has the details.
 enum class errc : std::uint8_t {
   config,                ///< a config file, key or value is wrong
-  usage,                 ///< the API was misused: read the message, fix the program
+  usage,                 ///< the program misused the API, and must be fixed
   io,                    ///< a file or folder could not be read or written
   dataset,               ///< the dataset as a whole is unusable: missing, empty, of a wrong shape
   sample,                ///< one sample failed and the policy is on_bad_sample = "fail"
   out_of_memory,         ///< host memory, a cgroup limit or a resource limit is too small
   system,                ///< the operating system refused something else
   worker_program,        ///< the worker program is missing, not executable, or broken
-  workers_exhausted,     ///< restarts did not help: no loader worker is left, or too few for too long
+  workers_exhausted,     ///< restarts did not help: no loader worker is left, or there were too few for too long
   protocol,              ///< a peer uses a different protocol version or violates the protocol
   quarantine_full,       ///< too many samples kill workers: the cause must be systematic
   device_unavailable,    ///< the device or its driver is missing, or the device cannot be used

@@ -23,7 +23,7 @@ enum class event_kind : std::uint8_t {
   memory_attached,     ///< the device can read a worker's slots: worker; text: how much, how long it took
   device_lost,         ///< the process that owned the device is gone; a new one is started unless the session is stopping
   worker_started,      ///< the first process in a place: worker, incarnation, pid
-  worker_restarted,    ///< a replacement: the same fields
+  worker_restarted,    ///< a replacement has started: the same fields
   worker_ready,        ///< the worker can take leases
   worker_died,         ///< `death` has the cause, and the sample that it is blamed on; also emitted if it had to be killed during a stop
   worker_failed,       ///< a worker died too often, so its place stays empty
@@ -43,11 +43,11 @@ enum class event_kind : std::uint8_t {
   stalled,  ///< a batch is due but there has been no progress for 5 s, or jobs wait for a device buffer that callers
             ///< have held for 10 s; text: what the session waits for
   progress_again,  ///< the stream is no longer stalled
-  suspended,       ///< noticed afterwards: the session's process or its machine was suspended; text: from when to when
+  suspended,       ///< the session's process or its machine was suspended, which is noticed afterwards; text: from when to when
   job_failed,      ///< in a pool: a job was poisoned, timed out or lost with its worker; text: which job, and why
   group_joining,   ///< text: the rank, and where the group meets
   group_joined,    ///< all ranks have arrived, and their settings agree
-  group_running,   ///< their datasets agree too: batches may be handed out
+  group_running,   ///< the ranks' datasets agree, too, so batches may be handed out
   group_stopping,  ///< every rank stops at the same step
   group_over,      ///< text: how it ended
   rank_arrived,    ///< in rank 0's session; text: which one

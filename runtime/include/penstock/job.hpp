@@ -21,8 +21,8 @@ namespace penstock {
 /// A call of a function in a worker process. Valid only during the call.
 class PENSTOCK_API JobCall {
  public:
-  /// The submitted bytes. Treat them as read-only. They are in memory that only this worker uses: a retry
-  /// elsewhere gets a fresh copy of the original.
+  /// The submitted bytes. Treat them as read-only. They are in memory that only
+  /// this worker uses. A retry elsewhere gets a fresh copy of the original.
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_; }
   [[nodiscard]] std::string_view text() const noexcept;  ///< the argument as characters
 

@@ -26,7 +26,7 @@ class DeviceJob {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] bool on_host() const noexcept {
     return on_host_;
-  }  ///< the host device: plain memory, no stream
+  }  ///< on the host device: plain memory, no stream
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }  ///< number of the job, from 1
   /// The function that made it, in a worker.
   [[nodiscard]] std::string_view function() const noexcept { return function_; }

@@ -146,8 +146,8 @@ class PENSTOCK_API Result {
   void count_as(std::uint64_t bytes);
 
   [[nodiscard]] bool on_device() const;
-  /// "result", uint8, [bytes], in device memory; 256-byte aligned. It is complete: work queued on any stream
-  /// sees it. Throws error (errc::usage) unless on_device().
+  /// "result", uint8, [bytes], in device memory; 256-byte aligned. It is complete, so
+  /// work queued on any stream sees it. Throws error (errc::usage) unless on_device().
   [[nodiscard]] tensor_view tensor() const;
   /// Copies the bytes to host memory, wherever they are, and waits for them.
   [[nodiscard]] std::vector<std::byte> read_back() const;
@@ -275,7 +275,7 @@ class PENSTOCK_API Pool {
   /// waits for other jobs to start only beyond twice [jobs] queue.
   Job submit(std::string_view function, Argument argument, job_options options = {},
              std::chrono::nanoseconds patience = std::chrono::hours(24));
-  /// Like submit(), but does not wait: empty while [jobs] queue or memory is full.
+  /// Like submit(), but does not wait. Empty while [jobs] queue or memory is full.
   std::optional<Job> try_submit(std::string_view function, Argument argument, job_options options = {});
 
   /// Produces the arguments of map(), one per call, on the thread that calls Mapping::next(). An empty return
@@ -329,8 +329,8 @@ class PENSTOCK_API Pool {
   /// A sample is not tried again, because it killed workers or took too long. `known`: an earlier run had
   /// quarantined it.
   void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
-  /// The program gets an exception instead of a batch, because it killed its workers or took too long. `samples`: those that the program
-  /// does not get, without quarantined ones.
+  /// The program gets an exception instead of a batch, because it killed its workers or took too
+  /// long. `samples`: the number of samples that the program does not get, without quarantined ones.
   void batch_lost(std::uint64_t samples) noexcept;
   /// The program has got a batch with slow samples. Call it after batch_came(), if the program waited for that batch.
   void batch_was_slow(const slow_batch& batch) noexcept;

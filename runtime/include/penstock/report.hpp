@@ -189,7 +189,8 @@ struct function_statistics {
   std::uint64_t cancelled = 0;
 };
 
-/// Counts of a pool's jobs so far. Together, those waiting, running, ok, failed and cancelled are the submitted ones.
+/// Counts of a pool's jobs so far. The jobs that are waiting, running, ok, failed and cancelled add up to the
+/// submitted ones.
 struct pool_statistics {
   std::uint64_t submitted = 0;
   std::uint64_t waiting = 0;  ///< not begun yet, as far as the pool knows
@@ -360,12 +361,12 @@ struct host_record {
   std::string name;
   std::string address;  ///< address of the latest host
   bool here = false;
-  std::uint64_t samples = 0;  ///< received so far; of a pool: jobs
+  std::uint64_t samples = 0;  ///< samples received so far; in a pool, jobs
   std::uint64_t bytes = 0;
   double cpu_seconds = 0;
   std::map<std::string, std::uint64_t> losses{};  ///< by cause: closed, silent, damaged
   refused_transfers refused{};
-  std::string lost_why{};                ///< while it is lost: the reason
+  std::string lost_why{};                ///< the reason, while it is lost
   std::optional<double> lost_seconds{};  ///< how long it has been lost; empty: it is not lost
 };
 

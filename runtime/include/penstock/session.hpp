@@ -183,8 +183,8 @@ class PENSTOCK_API Session {
 [[nodiscard]] PENSTOCK_API std::vector<std::byte> group_state(
     std::span<const std::vector<std::byte>> of_ranks);
 
-/// A range over one epoch: `for (Batch& batch : session.epoch(0))`. Borrows the session. Single pass: a
-/// second begin() throws error (errc::usage).
+/// A range over one epoch: `for (Batch& batch : session.epoch(0))`. Borrows the
+/// session. Allows a single pass: a second begin() throws error (errc::usage).
 class PENSTOCK_API Session::Epoch {
  public:
   class iterator;

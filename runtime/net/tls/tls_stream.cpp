@@ -55,7 +55,7 @@ struct tls_context::body {
 
   /// OpenSSL's callbacks get our arguments only through the connection.
   static const body& of(SSL* connection) {
-    const tls_library& library = **tls_library::get();  // loaded: there is a connection
+    const tls_library& library = **tls_library::get();  // it is loaded, because there is a connection
     return *static_cast<const body*>(library.SSL_CTX_get_ex_data(library.SSL_get_SSL_CTX(connection), 0));
   }
 
