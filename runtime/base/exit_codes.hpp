@@ -10,7 +10,7 @@ inline constexpr int finished = 0;  ///< stopped on request, or had nothing left
 inline constexpr int failed = 1;    ///< any failure without its own code
 
 // Codes from sysexits.h where their meaning fits.
-inline constexpr int temporary = 75;      ///< a new process may succeed; restarts of an owner do not count (rule D18)
+inline constexpr int temporary = 75;      ///< a new process may succeed; never counts as a death of an owner (rule D18)
 inline constexpr int permission = 77;     ///< restarting would not help
 inline constexpr int configuration = 78;  ///< the config, or a program that it names, is wrong
 

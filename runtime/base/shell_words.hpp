@@ -9,7 +9,7 @@ namespace penstock {
 
 /// Puts the word in single quotes if a shell would otherwise change it.
 [[nodiscard]] std::string shell_word(std::string_view word);
-/// Separated by spaces.
+/// Like shell_word for each word; separates the words by spaces.
 [[nodiscard]] std::string shell_words(std::span<const std::string> words);
 
 }  // namespace penstock

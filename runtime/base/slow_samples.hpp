@@ -55,7 +55,7 @@ struct slow_sample {
   timed_sample sample;  ///< with its longest time
   std::uint32_t worker = 0;
   std::uint32_t times = 1;  ///< how many times it took at least half as long
-  steady_time when{};       ///< when it last did
+  steady_time when{};       ///< when it last took that long
 };
 
 /// A batch of a data loader with slow samples, and the consumer's wait for it.

@@ -17,7 +17,7 @@ struct job_upload {
   std::uint64_t offset = 0;            ///< where the result is in its slot
   std::uint64_t bytes = 0;             ///< size of the result; 0 is valid
   std::uint32_t program = no_program;  ///< the program's index in [jobs] programs, sorted by name
-  bool kept = false;                   ///< the buffer goes to the caller
+  bool kept = false;                   ///< the caller gets the buffer, and returns it later
   std::string function;                ///< the function that made it; for messages
 };
 

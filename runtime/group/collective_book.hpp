@@ -62,7 +62,7 @@ class collective_book {
   void disagree(std::uint32_t rank, std::string what);
 
   std::vector<member> ranks_;
-  std::map<std::uint64_t, shared_collective_result> results_;  // the latest two
+  std::map<std::uint64_t, shared_collective_result> results_;  // of the latest two operations
   std::optional<disagreement> wrong_;
 };
 

@@ -71,7 +71,7 @@ struct collective_answer {
 [[nodiscard]] std::string encode(const collective_answer& answer);
 result<collective_report> decode_collective_report(std::string_view bytes, std::uint32_t world_size);
 result<collective_answer> decode_collective_answer(std::string_view bytes, std::uint32_t world_size);
-/// The longer of the two.
+/// The longest encoding of a report or an answer.
 [[nodiscard]] constexpr std::size_t collective_attachment_max(std::uint32_t world_size) noexcept {
   constexpr std::size_t numbers = 64;
   const std::size_t value = collective_bytes_max(world_size);

@@ -90,7 +90,7 @@ class communicator_book {
   [[nodiscard]] bool usable() const noexcept { return stage_ == stage::made; }
   /// Whether an order that has already arrived will lead to a communicator.
   [[nodiscard]] bool pending() const noexcept { return stage_ == stage::making || next_.has_value(); }
-  /// The current number, or the last.
+  /// The number of the current communicator, or else of the last one.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   /// Whether a scope of this communicator was opened, so that the program's work may depend on other ranks.
   [[nodiscard]] bool was_used() const noexcept { return used_; }

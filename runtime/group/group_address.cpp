@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t socket_name_max = 107;  // the kernel's limit for an abstract socket
 
-/// "gpu[03-07,9],login": "gpu03".
+/// The first node of a list: "gpu03" of "gpu[03-07,9],login".
 std::string first_node(std::string_view list) {
   const std::size_t bracket = list.find('[');
   if (bracket == std::string_view::npos || bracket > list.find(','))

@@ -31,7 +31,7 @@ class rank_communicator : public Communicator {
   [[nodiscard]] std::uint32_t rank() const noexcept override { return rank_; }
   [[nodiscard]] std::uint32_t world_size() const noexcept override { return world_size_; }
   [[nodiscard]] bool is_lost(std::uint64_t number) const override;
-  /// The current number, or the last.
+  /// The number of the current communicator, or else of the last one.
   [[nodiscard]] std::uint64_t number() const;
 
   // Call on the keeper's thread, whose current device is the rank's.

@@ -80,7 +80,7 @@ class coordinator_listener {
  public:
   struct callbacks {
     std::function<void(link_id, member_report)> report;
-    /// The attachment of the previous report.
+    /// Receives the attachment of the report that was passed on just before.
     std::function<void(link_id, std::string bytes)> attachment{};
     /// The connection ended, which does not prove that the process has.
     std::function<void(link_id, const std::string& why)> closed;
@@ -109,7 +109,7 @@ class coordinator_listener {
 
   /// Sends an order, which replaces an unsent one. Ignored if the link is closed. Texts in it are cut (group_wire.hpp).
   void send(link_id to, const group_order& order, std::string_view attachment = {});
-  /// Closes every link and the address.
+  /// Closes every link and stops listening.
   void stop();
 
   /// The number of unknown peers of each kind since the start.
@@ -128,7 +128,7 @@ class member_link {
  public:
   struct callbacks {
     std::function<void(group_order)> order;
-    /// The attachment of the previous order.
+    /// Receives the attachment of the order that was passed on just before.
     std::function<void(std::string bytes)> attachment{};
     std::function<void()> connected{};
     /// The connection ended or is silent, or none could be made; another attempt follows. Called when a

@@ -106,8 +106,8 @@ std::vector<socket_address> own_addresses(const group_address& address) {
   if (address.name == "localhost") return {*numeric("127.0.0.1", address.port)};
   std::vector<socket_address> all;
   if (const auto given = numeric(address.name, address.port)) all.push_back(*given);
-  // The name may belong to another host, such as that of a Kubernetes service. A host without IPv6 has only
-  // the last address.
+  // The name may resolve to an address of another host, such as that of a Kubernetes service,
+  // so also try every address of this host. A host without IPv6 has only the last one.
   all.push_back(*numeric("::", address.port));
   all.push_back(*numeric("0.0.0.0", address.port));
   return all;

@@ -30,7 +30,7 @@ class output_tail {
   void append(std::string_view piece, const std::function<void(std::string_view)>& line);
   /// Call when the process is gone: passes on the unfinished last line.
   void finish(const std::function<void(std::string_view)>& line);
-  /// Everything that is kept.
+  /// All output that is kept.
   [[nodiscard]] const std::string& text() const noexcept { return kept_; }
   /// The last lines, for an error message.
   [[nodiscard]] std::string last_lines(std::size_t count) const;
@@ -84,13 +84,13 @@ class child_process {
 
   child child_;
   child_callbacks callbacks_;
-  boost::asio::posix::stream_descriptor end_;  // child_.pidfd, which owns it
+  boost::asio::posix::stream_descriptor end_;  // watches child_.pidfd, which owns the descriptor
   boost::asio::posix::stream_descriptor output_;
   output_tail tail_;
   bool running_ = true;
   exit_report report_;
   std::vector<unique_fd> left_over_;              // processes of its group, once the child itself is reaped
-  boost::asio::posix::stream_descriptor member_;  // left_over_.back(), which owns it
+  boost::asio::posix::stream_descriptor member_;  // watches left_over_.back(), which owns the descriptor
   boost::asio::steady_timer patience_;            // time_to_leave, then look_every
   patient_deadline dying_;
   // Asio may have queued a completion that it can no longer cancel; through this the completion notices that

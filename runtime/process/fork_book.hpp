@@ -61,7 +61,7 @@ class fork_book {
   void ready() noexcept;
 
   enum class meaning : std::uint8_t {
-    awaited,   ///< the order is over
+    awaited,   ///< somebody waited for this answer; the order is over
     given_up,  ///< the start of this worker was given up
     repeated   ///< the order was answered before, because template and worker both answer
   };
@@ -71,7 +71,7 @@ class fork_book {
 
   /// The template has ended and all its answers are known.
   struct ending {
-    std::vector<number> lost;  ///< ended as well
+    std::vector<number> lost;  ///< orders that ended with it
     bool counts = true;        ///< the end counts as a failure of the template, not only of its workers
   };
   ending ended();

@@ -21,7 +21,7 @@ struct lifeline {
   static result<lifeline> create();
 };
 
-/// The child's side: create it first thing in main. From then on SIGHUP (which the kernel sends when the
+/// The child's side: create it at the beginning of main. From then on SIGHUP (which the kernel sends when the
 /// parent dies) and end-of-file on the lifeline kill the whole process group. A stopped child gets SIGCONT as
 /// well. Only a child that is stopped within microseconds after the session's death can survive; only a
 /// cgroup could prevent that. `tick` runs every `interval` on a thread that does no user work, as proof

@@ -35,7 +35,7 @@ class program_coordinator {
   /// The answer to communicator_keeper::draw().
   void drawn(std::uint64_t number, const std::string& id);
 
-  /// The programs are permanently out of step.
+  /// Why the programs are permanently out of step; empty if they are not.
   [[nodiscard]] std::optional<std::string> wrong() const;
   void leave();
   [[nodiscard]] bool may_go() const noexcept { return driver_.may_go(); }

@@ -20,7 +20,7 @@ constexpr std::size_t secret = 24;  // words of the default secret, which has 19
 // up to this size XXH3 uses another algorithm, on the whole input
 constexpr std::size_t short_input = 240 / 8;
 constexpr std::uint64_t stripes_a_block = secret - stripe;
-// distance from the end of the last stripe's secret to the end of the whole
+// distance from the end of the last stripe's secret to the end of the whole secret
 constexpr std::size_t last_secret_bytes = 7;
 constexpr std::size_t merge_secret_bytes = 11;  // offset of the merge's secret
 

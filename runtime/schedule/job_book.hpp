@@ -307,7 +307,7 @@ class job_book {
   [[nodiscard]] std::uint64_t unsettled() const noexcept { return jobs_.size(); }
   /// Unsettled jobs with a death blamed on them.
   [[nodiscard]] std::uint64_t suspected() const noexcept { return suspicion_.suspects(); }
-  /// Rows of leases that are not settled.
+  /// How many rows the worker's leases have that are not settled.
   [[nodiscard]] std::uint32_t rows_of(std::uint32_t worker) const noexcept;
   [[nodiscard]] std::uint64_t stale_dropped() const noexcept { return stale_dropped_; }
 

@@ -68,7 +68,7 @@ std::vector<command> ledger::advance() {
 }
 
 void ledger::lease_batches() {
-  // First lost leases, in order of position; then new ones.
+  // Lease lost batches first, in order of position, then new ones.
   for (auto it = waiting_.begin(); it != waiting_.end() && anyone_free(urgency::lost_lease);) {
     const stream_position position = *it++;
     try_lease(position, urgency::lost_lease);

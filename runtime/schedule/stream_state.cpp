@@ -145,7 +145,7 @@ std::optional<std::uint64_t> take_short(std::string_view& from) {
 /// Encodes ascending samples as ranges, as many as fit.
 std::string as_ranges(const std::vector<std::uint64_t>& samples, std::size_t bytes_max) {
   std::string ranges;
-  std::uint64_t behind = 0;  // the last range
+  std::uint64_t behind = 0;  // the first sample after the last range
   for (std::size_t first = 0; first < samples.size();) {
     std::size_t last = first;
     while (last + 1 < samples.size() && samples[last + 1] == samples[last] + 1) ++last;

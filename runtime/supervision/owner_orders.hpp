@@ -72,7 +72,7 @@ class owner_orders {
   std::vector<std::uint64_t> unsent_;                  // subset of outstanding_, in order
   std::set<std::uint64_t> copied_;                     // subset of outstanding_
   std::optional<upload_order> last_sent_;  // the last order sent to this process, without its samples
-  std::map<stream_position, std::uint32_t> killings_;  // owners killed, until delivery
+  std::map<stream_position, std::uint32_t> killings_;  // how many owners each batch has killed, until it is delivered
   std::optional<std::string> snapshot_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-constexpr std::size_t events_at_once = 64;  // copied under the lock
+constexpr std::size_t events_at_once = 64;  // how many are copied each time the lock is taken
 
 }  // namespace
 

@@ -119,7 +119,7 @@ class worker_measures {
   struct work_seen {
     std::int64_t at = 0;
     double seconds = 0;
-    double ready = 0;  // seconds of ready workers
+    double ready = 0;  // sum of the seconds in which each worker was ready
     double busy = 0;
     bool waited = false;  // whether the consumer waited
   };
@@ -129,7 +129,7 @@ class worker_measures {
 
   std::map<std::uint32_t, memory> workers_;
   std::deque<work_seen> work_;
-  std::map<std::int64_t, time_spent> times_;  // in tenths of a second
+  std::map<std::int64_t, time_spent> times_;  // by time, in tenths of a second
   std::int64_t looked_ = 0;
 };
 

@@ -22,7 +22,8 @@ tl::unexpected<failure> refused(int status) {
   return refuse(errc::sample, "PNG cannot be decoded: {}", spng_strerror(status));
 }
 
-/// Whether the chunks end with a complete IEND: libspng accepts a file that is truncated inside IEND.
+/// Whether the chunks end with a complete IEND. libspng does not check that: it accepts a file that is truncated
+/// inside IEND.
 bool is_complete(std::span<const std::byte> file) noexcept {
   constexpr std::array<unsigned char, 12> end_chunk{0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
   std::size_t at = 8;

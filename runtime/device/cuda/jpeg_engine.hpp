@@ -28,7 +28,7 @@ result<std::uint8_t*> take_for_jpegs(std::uint64_t bytes);
 class jpeg_engine {
  public:
   static constexpr std::size_t lanes = 2;
-  static constexpr std::size_t pictures_max = 64;  ///< limit for one part
+  static constexpr std::size_t pictures_max = 64;  ///< the most pictures in one part
 
   struct picture {
     const unsigned char* file = nullptr;

@@ -51,8 +51,8 @@ struct epoch_report {
   /// Delivered by this process in place of a bad sample (on_bad_sample = "replace").
   std::uint64_t replaced = 0;
   std::uint64_t batches = 0;
-  /// With order = "relaxed": batches that this process delivered before an earlier one of the plan, and the most
-  /// positions by which one was ahead of the first undelivered one.
+  /// With order = "relaxed": how many batches this process delivered before an earlier batch of the plan,
+  /// and the largest number of positions by which such a batch was ahead of the first undelivered one.
   std::uint64_t early_batches = 0;
   std::uint64_t most_early = 0;
   /// Only if digests were requested. Covers the batches delivered so far, so compare the digests of complete epochs
