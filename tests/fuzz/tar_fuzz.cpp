@@ -1,6 +1,6 @@
 // Tar archives: the parser accepts or refuses any bytes, asks only for bytes within the archive, moves forward, and finds only members
-// whose contents are within it. Seek tables of compressed archives: any bytes are refused, or describe frames that lie within the file and
-// decompress to the stated sizes, or are refused then.
+// whose contents are within it. Seek tables of compressed archives: any bytes are refused at once, or
+// describe frames that lie within the file. These decompress to the stated sizes, or are refused then.
 #include "runtime/dataset/tar/frame_reader.hpp"
 #include "runtime/dataset/tar/frame_writer.hpp"
 #include "runtime/dataset/tar/tar_parser.hpp"

@@ -101,7 +101,7 @@ class signal_file {
   signal_file& operator=(const signal_file&) = delete;
   [[nodiscard]] std::string path() const { return folder_ + "/go"; }
   void give() const { std::ofstream(path()) << "go"; }
-  /// Waits until a program waits for it.
+  /// Waits until a program has begun to wait for the file.
   void await_begin() const {
     await([this] { return std::filesystem::exists(path() + ".begun"); });
   }
