@@ -32,13 +32,13 @@ result<control::quarantine_list> read_and_check(const std::string& file) {
   return list;
 }
 
-/// "2 samples that 'bad.jsonl' names are left out: sample 17 (cat/034.jpg), sample 90".
+/// "2 samples listed in 'bad.jsonl' are left out: sample 17 (cat/034.jpg), sample 90".
 std::string left_out_in_words(const std::vector<quarantine_report>& known, const std::string& file) {
   constexpr std::size_t named_most = 10;
   std::string names;
   for (std::size_t i = 0; i < std::min(known.size(), named_most); ++i)
     names += (i == 0 ? "" : ", ") + sample_for_people(known[i].sample, printable(known[i].path.value_or("")));
-  return fmt::format("{} that '{}' names {} left out: {}{}", counted(known.size(), "sample"), printable(file), known.size() == 1 ? "is" : "are",
+  return fmt::format("{} listed in '{}' {} left out: {}{}", counted(known.size(), "sample"), printable(file), known.size() == 1 ? "is" : "are",
                      names, known.size() > named_most ? ", ..." : "");
 }
 

@@ -17,7 +17,7 @@ from penstock._tracebacks import Raised, raised_in
 __all__ = ["BadSampleList", "BadSamples", "Quarantine", "Sample", "check_place", "error_of_sample", "fingerprint_of", "warn_if_shared"]
 
 _NAMED = 10  # samples in a line of the log
-_LINE_MAX = 64 * 1024  # a line is shorter
+_LINE_MAX = 64 * 1024  # bytes; every line is shorter
 _SCHEMA = "penstock.quarantine/1"  # the schema of sessions and `penstock quarantine`, too: to them, an index that is a number is a sample
 
 
@@ -83,7 +83,7 @@ class BadSamples:
         self.begin_pass()
 
     def begin_pass(self) -> None:
-        self.left_out = 0  # in this pass
+        self.left_out = 0  # samples left out in this pass
         self._first: Optional[tuple[Sample, dict[str, Any]]] = None
         self._warned = False
         self._tell_of_quarantine()
@@ -101,7 +101,7 @@ class BadSamples:
         names = ", ".join(str(index) for index in list(known)[:_NAMED]) + (", ..." if len(known) > _NAMED else "")
         one = len(known) == 1
         self._core.warn(
-            f"{len(known)} sample{'' if one else 's'} that {quarantine.path} names {'is' if one else 'are'} left out: {names}; "
+            f"{len(known)} sample{'' if one else 's'} listed in {quarantine.path} {'is' if one else 'are'} left out: {names}; "
             f"{quarantine.way_out(next(iter(known)))} when it is repaired"
         )
 
@@ -234,7 +234,7 @@ class Quarantine:
 
     def __init__(self, path: Optional[str], dataset: str) -> None:
         self.path, self._dataset = path, dataset
-        self.indices: dict[Any, list[str]] = {}  # with their causes
+        self.indices: dict[Any, list[str]] = {}  # the causes, by index
         self.untold: dict[Any, list[str]] = {}  # those from the file that the log has not named yet
         if path is None or not os.path.exists(path):
             return

@@ -464,7 +464,7 @@ class ControlTest(PenstockTest):
         order = lambda *words: json.loads(self.penstock(*words, "--json")[1])
         self.assertEqual(order("resume"), {"schema": "penstock.order/1", "paused": False, "changed": False, "drained": 0})
         self.assertEqual(order("pause"), {"schema": "penstock.order/1", "paused": True, "changed": True, "drained": 0})
-        self.assertEqual(self.penstock("pause"), (EXIT_OK, "", "the session was paused already\n"))
+        self.assertEqual(self.penstock("pause"), (EXIT_OK, "", "the session was already paused\n"))
         self.assertEqual(self.penstock("resume"), (EXIT_OK, "", "resumed\n"))
         self.assertEqual(self.penstock("drain", "workers")[0], EXIT_OK)
         self.wait_until(lambda: {w["why_stopped"] for w in self.status()["workers"] if not w["sacrificial"]} == {"drained"}, "all workers are drained")

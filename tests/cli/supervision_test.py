@@ -252,7 +252,7 @@ class SupervisionTest(PenstockTest):
         err = self.penstock("run", config)[2]
         self.assertRegex(err, r"\n  left out 2 samples that an earlier run quarantined \(.*bad\.jsonl\)\n")
         self.assertNotIn("killed", err)
-        self.assertRegex(err, r"2 samples that '.*bad\.jsonl' names are left out: sample (17, sample 90|90, sample 17)\n")
+        self.assertRegex(err, r"2 samples listed in '.*bad\.jsonl' are left out: sample (17, sample 90|90, sample 17)\n")
         # In another dataset, sample 17 is not suspected.
         other = ("--set", "dataset.samples=201", "--set", "dataset.faults=[]")
         report = self.run_json(config, *other)

@@ -262,7 +262,7 @@ class LoaderBadSamplesTest(LoaderCase):
         path = os.path.join(self.folder, "bad.jsonl")
         self.log_of(PROGRAM, path)
         out, err = self.log_of(PROGRAM, path)
-        self.assertIn("1 sample that %s names is left out: 7; `penstock quarantine release 7 --file %s` when it is repaired" % (path, path), err)
+        self.assertIn("1 sample listed in %s is left out: 7; `penstock quarantine release 7 --file %s` when it is repaired" % (path, path), err)
         self.assertEqual([line for line in out.splitlines() if line.endswith("True")], ["0 7 True", "1 7 True"])
         (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
         self.assertEqual((listed["sample"], listed["known"]), (7, True))

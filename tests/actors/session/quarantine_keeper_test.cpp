@@ -81,7 +81,7 @@ TEST_CASE("the log names the first ten samples that the file leaves out") {
   const auto known = next.open("abc");
   log::set_sink({});
   REQUIRE(known);
-  CHECK(logged.starts_with("11 samples that '" + here.file() + "' names are left out: sample 1 (cat.jpg), "));
+  CHECK(logged.starts_with("11 samples listed in '" + here.file() + "' are left out: sample 1 (cat.jpg), "));
   CHECK(logged.ends_with(", sample 10 (cat.jpg), ..."));
 }
 

@@ -254,7 +254,7 @@ void add_stream_verbs(verb_table& verbs) {
        "stop handing out work",
        "Batches that are already loaded are still delivered; then everything waits for resume.",
        {{"penstock pause", "free the machine for a while"}}},
-      simple("pause", "paused", "the session was paused already", "all ranks were paused already"));
+      simple("pause", "paused", "the session was already paused", "all ranks were already paused"));
   add_group_choice(pause_verb, pause_options->choice);
   const auto [resume_verb, resume_options] = add_session_verb<request_options>(
       verbs, {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "end a pause"}}},
