@@ -33,7 +33,7 @@ struct with_settings {
 
 std::shared_ptr<caf::actor_system> actor_system::made(std::size_t threads, messages_registered) {
 #if PENSTOCK_CAF_1
-  detail::register_messages<2>();  // those of shared actors
+  detail::register_messages<2>();  // the messages of shared actors
 #endif
   const auto both = std::make_shared<with_settings>(threads);
   return {both, &*both->system};

@@ -1,4 +1,4 @@
-// All that penstock uses of CAF, for CAF 0.17 and CAF 1: typed handles, actors with a state, messages that stay
+// The part of CAF that penstock uses, for CAF 0.17 and CAF 1: typed handles, actors with a state, messages that stay
 // in the process, and the system whose threads run the actors. Nothing else includes CAF's headers, except the
 // tests' own scheduler (tests/actors/support). Only CAF's public interface is used.
 #pragma once
@@ -140,7 +140,7 @@ void register_messages() {
 /// The threads that run actors, with the settings of docs/decisions/0002-caf-settings.md.
 class actor_system {
  public:
-  /// threads: 2 in a session, 1 in a child. Block: the number of the list of messages that its actors receive.
+  /// `threads`: 2 in a session, 1 in a child. `Block`: which list holds the messages that its actors receive.
   template <int Block>
   actor_system(std::size_t threads, std::integral_constant<int, Block> messages)
       : actor_system(made(threads, registered(messages))) {}

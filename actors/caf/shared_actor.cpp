@@ -26,7 +26,7 @@ void shared_queue::start(caf::behavior handlers) {
       [queue = shared_from_this()](caf::mailbox_element_ptr message) { queue->arrived(std::move(message)); });
 }
 
-/// Must not handle the message: CAF holds the companion's lock, and while it does, the actor cannot end.
+/// Must not handle the message here: CAF holds the companion's lock, and the actor cannot end until it is released.
 void shared_queue::arrived(caf::mailbox_element_ptr message) {
   std::unique_lock hold(mutex_);
   if (actor_ == nullptr) return;

@@ -31,7 +31,7 @@ class shared_queue : public std::enable_shared_from_this<shared_queue> {
   shared_queue(const shared_queue&) = delete;
   shared_queue& operator=(const shared_queue&) = delete;
 
-  /// Before the first message.
+  /// Call before the first message.
   void start(caf::behavior handlers);
   [[nodiscard]] caf::actor_companion& actor() const noexcept;
   template <class Handle>

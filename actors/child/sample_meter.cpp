@@ -20,12 +20,12 @@ void sample_meter::begins(steady_time now) {
   core_waited_ = core_wait_.read();
 }
 
-/// A sample that had to wait for a core is not slow itself.
+/// A sample is not slow if its worker had to wait for a core.
 void sample_meter::ended(std::uint64_t index, const std::string& name, steady_time now) {
   nanoseconds took = now - began_;
-  if (took >= sample_times::named_from) {  // otherwise it cannot have waited long, and reading the time costs more than it tells
+  if (took >= sample_times::named_from) {  // a quicker sample cannot have waited long: not worth the cost of reading the time
     const nanoseconds before = std::exchange(core_waited_, core_wait_.read());
-    took -= std::clamp(core_waited_ - before, nanoseconds(0), took);  // a dataset may have closed the meter's file
+    took -= std::clamp(core_waited_ - before, nanoseconds(0), took);  // clamped: a dataset may have closed the meter's file
   }
   times_.note(index, name, took);
 }

@@ -13,7 +13,7 @@ class sample_meter {
  public:
   /// Call before each sample.
   void begins(steady_time now);
-  /// The sample that began last has ended.
+  /// Call when the sample that began last has ended.
   void ended(std::uint64_t index, const std::string& name, steady_time now);
   /// As sample_times::take().
   [[nodiscard]] sample_times::of_batch take() { return times_.take(); }
@@ -22,7 +22,7 @@ class sample_meter {
   sample_times times_;
   process::core_wait_meter core_wait_;
   nanoseconds core_waited_{0};  ///< the last reading
-  steady_time core_read_{};     ///< when a sample last began with a reading
+  steady_time core_read_{};     ///< the beginning of the last sample that had a reading
   steady_time began_{};
 };
 

@@ -15,8 +15,8 @@ namespace penstock::gpu_owner {
 class attached_partitions {
  public:
   struct place {
-    std::span<const std::byte> bytes;  ///< a slot, or in a pool a job's result
-    std::uint64_t offset = 0;          ///< of the bytes in their partition
+    std::span<const std::byte> bytes;  ///< a whole slot; in a pool, a job's result
+    std::uint64_t offset = 0;          ///< where the bytes begin in their partition
   };
 
   void add(const attach_partition& order) { all_[order.partition] = order; }

@@ -58,7 +58,7 @@ class batch_home {
   /// Whether this is a forked child of the process that made the object.
   [[nodiscard]] bool left() const noexcept { return process_.left(); }
   void refuse_copies() const { process_.require(what_); }
-  /// For a buffer that is no longer used.
+  /// Returns a buffer that no queued work uses.
   void give_back(std::uint32_t buffer) {
     refuse_copies();
     const std::lock_guard hold(mutex_);
@@ -98,7 +98,7 @@ class batch_home {
   std::mutex mutex_;  // guards the members below
   std::shared_ptr<device::device> device_;
   std::function<void(std::uint32_t)> give_back_;
-  std::vector<std::uint32_t> parked_;  // at most the device's buffers
+  std::vector<std::uint32_t> parked_;  // at most one per device buffer
   std::uint32_t buffers_ = 0;          // 0: unknown
 };
 

@@ -58,10 +58,10 @@ result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const s
                                               const config& settings, std::shared_ptr<device::device> device,
                                               std::shared_ptr<communicator_side> communicator = nullptr);
 
-/// Refuses (errc::usage) an unknown sink, and a folder that it does not write to. Looks at no file.
+/// Refuses (errc::usage) an unknown sink, and a folder for a sink that writes to none. Accesses no files.
 result<void> check_sink_choice(const std::string& choice, const std::string& out);
 
-/// The checks of make_sink() without a device, without reading the folder and without running a plugin's code.
+/// What make_sink() can check without a device, without reading the folder and without running a plugin's code.
 result<void> check_sink(const std::string& choice, const std::string& out);
 
 /// Locks the journal or the folder for this process, even if another process writes the batches. Refuses

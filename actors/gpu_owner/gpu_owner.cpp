@@ -35,15 +35,15 @@ struct owner_state {
   std::shared_ptr<const device::transfer_plan> plan;
   attached_partitions partitions;
   std::vector<std::uint32_t> free_buffers;
-  std::vector<std::optional<stream_position>> lent;  // by buffer: the batch that the consumer holds in it
+  std::vector<std::optional<stream_position>> lent;  // indexed by buffer: the batch in it that the consumer holds
   std::deque<upload_order> waiting;                  // waiting for a free buffer
   std::deque<flight> in_flight;                      // the device finishes them in this order
   std::vector<device::upload_job> burst;             // to submit together
-  patient_deadline progress{nanoseconds(0), nanoseconds(0)};  // for the oldest in flight
+  patient_deadline progress{nanoseconds(0), nanoseconds(0)};  // the deadline of the oldest upload in flight
   bool look_due = false;
   bool communicator_look_due = false;
   bool pinned = true;
-  std::uint32_t buffers_to_allocate = 0;  // with the next upload
+  std::uint32_t buffers_to_allocate = 0;  // to be allocated with the next upload
 };
 
 /// Including the messages from its device and to itself.

@@ -28,7 +28,7 @@ struct ready_batch {
   std::uint32_t buffer = 0;
   std::vector<std::uint64_t> samples;  ///< the samples in its rows
   std::vector<std::byte> records;      ///< the slot's record tensors, one after another, rows back to back
-  device::batch_extents extents = {};  ///< for a batch of variable size
+  device::batch_extents extents = {};  ///< set for a batch of variable size
   std::optional<job_upload> job = {};  ///< set if this is the result of a job, whose number is `position`
   std::optional<failure> refused =
       {};  ///< why a job's result has no buffer: the device lacked memory for the ring
@@ -43,7 +43,7 @@ class hand_over {
   void put(std::vector<ready_batch> batches);
   /// Appends the buffers that the consumer has returned since the last call.
   void take_returned(std::vector<std::uint32_t>& to);
-  /// No batches of this seek follow the queued ones.
+  /// Call when no batches of this seek follow the queued ones.
   void finish(std::uint64_t seek_number);
   /// Ends the queue at once: take() returns stream_ended, whatever is queued.
   void stop();
@@ -55,7 +55,7 @@ class hand_over {
   taken take();
   /// As take(), but empty after the deadline.
   std::optional<taken> take_until(steady_time deadline);
-  /// How stop() or fail() ended the queue; none: it has not ended.
+  /// How stop() or fail() ended the queue; empty: it has not ended.
   [[nodiscard]] std::optional<taken> ended() const;
   /// Whether take() would return a batch at once.
   [[nodiscard]] bool has_batch() const;
@@ -71,7 +71,7 @@ class hand_over {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<ready_batch> queue_;
-  std::vector<std::uint32_t> returned_;  // at most the device's buffers
+  std::vector<std::uint32_t> returned_;  // at most one per device buffer
   std::optional<failure> failure_;
   std::uint64_t seek_number_ = 0;
   bool finished_ = false;

@@ -141,7 +141,7 @@ result<void> job_programs::call(JobProgram& code, const ready_batch& job, room_o
   } catch (...) {
     thrown = as_failure(std::current_exception());
   }
-  // Also after an exception: the work that the program has queued uses the buffer.
+  // Wait even after an exception, because work that the program has queued may use the buffer.
   auto done = device_->finish_program();
   if (!done && (costs_the_device(done.error().code) || !thrown)) thrown = std::move(done.error());
   if (!thrown) return {};

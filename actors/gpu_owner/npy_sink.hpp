@@ -13,8 +13,8 @@ namespace penstock::gpu_owner {
 
 class npy_sink {
  public:
-  /// Creates the folder if it is missing. Refuses (errc::sink) a folder with batches of another stream: with
-  /// another batch size, for example, it would end up with files of both streams.
+  /// Creates the folder if it is missing. Refuses (errc::sink) a folder with batches of another
+  /// stream (one with another batch size, for example), because files of both would end up in it.
   static result<npy_sink> create(std::filesystem::path folder, config settings);
 
   /// Writes e0-b000000.image.npy, .label.npy, the records (.crop.npy, .flip.npy), and last .index.npy (int64

@@ -17,7 +17,7 @@
 
 namespace penstock::gpu_owner {
 
-/// What the session tells the owner about the stream. Any thread.
+/// What the session tells the owner about the stream. Thread-safe.
 struct stream_marks {
   std::atomic<stream_position> base{0};  ///< the sink's state contains the batches before it
   std::atomic<bool> alone{false};        ///< the group has ended
@@ -26,8 +26,8 @@ struct stream_marks {
 
 class owner_batches {
  public:
-  // Acknowledgements are collected while more batches are ready, but not for long; if a communicator's snapshots are due,
-  // until the next snapshot.
+  // Acknowledgements are collected while more batches are ready, but only briefly. If
+  // a communicator's snapshots are due, they are collected until the next snapshot.
   static constexpr std::size_t deliveries_a_message = 16;
 
   struct deps {
@@ -53,7 +53,7 @@ class owner_batches {
 
  private:
   result<void> open_sink();
-  /// `demanded`: when the sink was free for it.
+  /// `demanded`: when the sink became free for the batch.
   result<void> deliver(ready_batch ready, steady_time demanded);
   result<void> put_in_sink(const Batch& batch, bool is_known);
   result<void> acknowledge();

@@ -53,7 +53,7 @@ void owner_body::tell_processes(const std::vector<gpu_process>& seen) {
   link_->send(news);
 }
 
-/// Any thread but the link's.
+/// Call on any thread but the link's.
 void owner_body::die(const failure& why) {
   const int code = exit_code_of(why.code);
   deps_.host->ends(code, protocol::worker_gives_up{code, static_cast<std::uint8_t>(why.code), why.message});
@@ -231,7 +231,7 @@ void owner_body::communicator_drawn(std::uint64_t number, const std::string& id)
 void owner_body::run() {
   if (planned_.is_known.get_future().get()) {
     work();
-    // From here on, no hang can undo what is done.
+    // The work is complete: a hang from here on must not count as a failure.
     if (deps_.outlived) deps_.host->ends(exit_codes::finished, std::nullopt);
     let_go();
   } else {

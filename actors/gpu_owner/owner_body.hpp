@@ -23,10 +23,10 @@ namespace penstock::gpu_owner {
 
 class owner_host {
  public:
-  /// The session has sent open_owner; `settings` is the config in it. Called once, on the link's thread.
+  /// Called once, on the link's thread, when the session has sent open_owner. `settings` is the config in that message.
   virtual void introduced(const protocol::open_owner& order, const config& settings) = 0;
-  /// The owner ends with this exit code, and with a final message if it has one. Called from any thread but
-  /// the link's. The first call counts; in a process, no call returns. On threads, call ask_to_leave() on the
+  /// Ends the owner with this exit code, and with a final message if it has one. Called from any thread but the
+  /// link's. Only the first call counts; in a process, no call returns. On threads, call ask_to_leave() on the
   /// body afterwards.
   virtual void ends(int code, const std::optional<protocol::worker_gives_up>& last_words) = 0;
   /// The communicator cannot be aborted. In a process this does not return; other hosts must not block.
@@ -123,7 +123,7 @@ class owner_body final : owner_listener {
     std::atomic<std::uint64_t> uploads{0};
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<bool> pinned{false};
-  } uploaded_;                            // since the previous counts()
+  } uploaded_;                            // counted since the previous counts()
   stream_marks marks_;
 
   // Used by run()'s thread only.

@@ -63,7 +63,7 @@ result<void> owner_jobs::answer(ready_batch job) {
   if (answers_.size() == answers_a_message || answer_bytes_ >= program_result_bytes_max ||
       !deps_.consumer->has_batch())
     send();
-  // Only now: a process that dies earlier has not answered the job.
+  // Only now, because a process that dies earlier has not answered the job.
   if (deps_.flight != nullptr) {
     deps_.flight->sample_done();
     deps_.flight->rest();

@@ -13,7 +13,7 @@
 namespace penstock::gpu_owner {
 namespace {
 
-/// Runs the program's own code.
+/// Runs the program's own code and turns an exception into a failure.
 template <class Step>
 auto guarded(const std::string& path, const std::string& what, Step step) -> result<decltype(step())> {
   std::string reason;

@@ -28,11 +28,11 @@ namespace penstock::group {
 
 struct coordinator_deps {
   group_settings settings;
-  std::string group;  ///< its name, for texts
+  std::string group;  ///< its name, for messages
   /// Opens the actor's listener. Called once.
   std::function<std::shared_ptr<coordinator_wire>(coordinator_actor, std::shared_ptr<newest_reports>)> listen;
   group_listener* listener = nullptr;  ///< outlives the actor
-  /// Null: no launcher tells how processes end. After a put(), send reports_arrived.
+  /// Null: no launcher reports how processes end. After a put(), send reports_arrived.
   std::shared_ptr<told_ends> ends{};
 };
 

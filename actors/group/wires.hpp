@@ -40,10 +40,10 @@ class newest {
 using newest_order = newest<int, group_order>;  // there is one sender
 using newest_reports = newest<link_id, member_report>;
 
-/// What the launcher of the ranks has told, for the coordinator. Thread-safe.
+/// What the launcher of the ranks has reported to the coordinator. Thread-safe.
 class told_ends {
  public:
-  /// The launcher will tell how processes end.
+  /// The launcher will report how processes end.
   void expect() { expected_ = true; }
   [[nodiscard]] bool expected() const { return expected_; }
   void put(told_end end) {

@@ -52,7 +52,7 @@ class board {
   quarantine_standing lift_quarantine(std::uint64_t sample, bool for_good);
   void uploaded(std::uint64_t uploads, std::uint64_t bytes, bool pinned);
   void delivered(const schedule::delivery& batch, std::uint64_t epoch);
-  /// If `quarantined` is empty, that number stays as it is.
+  /// An empty `quarantined` leaves that number unchanged.
   void counted(std::uint64_t stale_dropped, std::optional<std::uint64_t> quarantined, const hedge_counts& hedges = {});
 
   // Written by the session.
@@ -61,13 +61,13 @@ class board {
   void has_slots(std::uint32_t of_a_worker);
   void begun(steady_time now);
   void batch_taken(steady_time taken);
-  /// A data loader's pass: `done` of `expected` batches (0: unknown) are delivered or left out.
+  /// Records the progress of a data loader's pass: `done` of `expected` batches (0: unknown) are delivered or left out.
   void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
-  /// A data loader's program loads a batch again, because of a death.
+  /// Counts a batch that a data loader's program loads again because of a death.
   void batch_repeated();
   /// As Pool::batch_lost().
   void batch_lost(std::uint64_t samples);
-  /// A data loader's consumer has taken a batch. `samples` is 0 if all samples of the batch were left out.
+  /// Records that a data loader's consumer has taken a batch. `samples` is 0 if all samples of the batch were left out.
   void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out, steady_time taken);
   /// Record how long the consumer waits for batches; a wait in progress counts. waited() is for an owner in
   /// another process: the total of its waits so far and, if it was waiting at the last reading, the time of
@@ -81,7 +81,7 @@ class board {
   bool ended_if_running(run_outcome how, steady_time now, const std::string& why_failed = {});
   /// `by`: who asked for it.
   bool paused(bool is_paused, pauser by);
-  /// The name that verbs use. It differs from the configured name if another session has that.
+  /// The name that verbs use. It differs from the configured name if another session already uses that.
   void is_called(std::string name) {
     const std::lock_guard hold(mutex_);
     status_.session = std::move(name);
@@ -95,7 +95,7 @@ class board {
   void read_from(std::string config_file);
 
   [[nodiscard]] session_status status() const;
-  /// As status(), with the stall that the end cut short, if there was one.
+  /// As status(), but with the stall that was in progress at the end, if there was one.
   [[nodiscard]] session_status status_before_end() const;
   [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] std::optional<steady_time> waits_since() const;

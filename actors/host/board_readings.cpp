@@ -4,7 +4,7 @@
 namespace penstock::host {
 namespace {
 
-constexpr double eta_max_seconds = 365 * 86'400.0;  // a longer stream has no end that matters, as in `penstock headroom`
+constexpr double eta_max_seconds = 365 * 86'400.0;  // no ETA beyond this, as in `penstock headroom`
 
 double seconds(nanoseconds time) {
   return std::chrono::duration<double>(time).count();

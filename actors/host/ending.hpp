@@ -21,14 +21,14 @@ class ending {
 
   /// Starts the session. False: it has already started, or was stopped before that.
   bool begin();
-  /// Nothing new may start. The whole shutdown takes at most this long, or less if an earlier call set a
+  /// From now on nothing new may start. The whole shutdown takes at most this long, or less if an earlier call set a
   /// shorter time.
   void stop(std::optional<nanoseconds> at_most);
   void close();
   /// Who asked the session to stop; only the first one counts. Empty: the program.
   void asked_by(std::string_view who);
   [[nodiscard]] std::string who_asked() const;  ///< empty: no one has
-  /// The program has failed for this reason; ignored after asked_by().
+  /// Records why the program has failed; ignored after asked_by().
   void failed_by(std::string_view why);
   [[nodiscard]] std::string why_failed() const;  ///< empty: it has not
 
@@ -41,7 +41,7 @@ class ending {
   /// process is killed, from when it was asked to exit. Empty before that.
   [[nodiscard]] std::optional<nanoseconds> killed_in(bool some_work, steady_time now) const;
 
-  /// The owner's process was asked to exit; `whole`: the stream was complete.
+  /// Call when the owner's process has been asked to exit. `whole`: the stream was complete.
   void owner_told(bool whole, steady_time now);
   [[nodiscard]] std::optional<bool> owner_was_told() const;
 
@@ -76,7 +76,7 @@ class ending {
   bool pool_gone_ = false;
   bool owner_gone_ = false;
   std::optional<bool> owner_told_;
-  std::optional<steady_time> owner_told_at_;  // for the first time
+  std::optional<steady_time> owner_told_at_;  // when owner_told() was first called
   std::uint32_t group_actors_ = 0;
   bool limited_ = false;  // a stop() has set a limit
 };

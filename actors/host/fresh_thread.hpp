@@ -9,7 +9,7 @@
 
 namespace penstock::host {
 
-/// Runs work that creates or destroys actors on a temporary thread and waits for it. CAF leaves a reference
+/// Runs the work on such a thread and waits for it. CAF leaves a reference
 /// to the system's logger in a thread_local of each thread that spawns actors, and the system's destructor
 /// waits until all references are gone: forever if such a thread keeps running. In exit() the main thread's
 /// thread_local is even destroyed before static objects, so a static Session would release it twice. In

@@ -14,7 +14,7 @@ void owner_reports::opened(const device::identity& what) {
     const std::lock_guard hold(lock_guard_);
     lock_.emplace(std::move(*ours));
   }
-  // Never if the GPU owner is another process: the query opens the GPU's device files.
+  // Never do this if the GPU owner is another process: the query opens the GPU's device files.
   if (what.uuid && !deps_.elsewhere)
     watch_.emplace(*what.uuid, [this](const std::vector<gpu_process>& seen) { gpu_processes_seen(seen); });
   deps_.board->device_opened(what);

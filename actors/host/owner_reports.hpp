@@ -43,7 +43,7 @@ class owner_reports : public gpu_owner::owner_listener, public supervisor::keepe
   void owner_closed() override;
   void gave_up(const failure& why) override = 0;
 
-  /// No further uploads: other sessions may use the GPU.
+  /// Lets other sessions use the GPU. Call when no further uploads follow.
   void release_gpu();
 
  protected:

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto look_every = 1s;     // the watch's patience is 5 s
+constexpr auto look_every = 1s;     // well below the watch's patience of 5 s
 constexpr double long_seconds = 4;  // a sample that takes this long is about to stall the stream
 
 /// Whether its sample is taking long, or it has no sample: a worker that is suspended between two samples can stall the

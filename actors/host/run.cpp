@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t actor_threads = 2;
 constexpr auto patience_with_callbacks = 200ms;  // to deliver the events still queued
 
-/// What the program writes, and the quarantine file that the session itself writes.
+/// The files that the program writes, and the quarantine file that the session itself writes.
 std::map<std::string, std::string> files_of(const run_kind& kind, const config& settings) {
   std::map<std::string, std::string> files = kind.files;
   if (!settings.quarantine.file.empty() && kind.work == work_kind::samples) files["quarantine"] = std::filesystem::absolute(settings.quarantine.file).string();
@@ -139,7 +139,7 @@ void run::change_workers(std::uint32_t workers, const std::string& text) {
   const auto there = static_cast<std::uint32_t>(board_.status().workers.size());
   {
     const std::lock_guard hold(mutex_);
-    // Places that have been used keep their memory.
+    // Only new places need memory: those used before have kept theirs.
     if (workers > there) value_or_throw(check_room(workers - there));
     workers_ = workers;
     if (const engine* e = running()) actors::tell(e->supervisor, supervisor::scale_pool{workers});

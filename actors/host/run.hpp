@@ -99,7 +99,7 @@ class run : public supervisor::supervisor_listener {
     std::shared_ptr<supervisor::worker_processes> processes;
     supervisor::supervisor_actor supervisor;
     std::shared_ptr<scheduler::lease_counts> leases;
-    remote_times_of remote_times{};  // for the io thread; empty: there are no loader hosts
+    remote_times_of remote_times{};  // called on the io thread; empty: there are no loader hosts
 
     /// Creates the lifeline, the arena, and this number of flight recorders. `memory_node`: where slots are
     /// allocated, if there is room.
@@ -113,7 +113,8 @@ class run : public supervisor::supervisor_listener {
   run(config settings, run_kind kind);
   ~run();
 
-  /// Records and announces that the run starts, and opens its record. None: it started before, or was stopped before that.
+  /// Records and announces the start of the run, and opens its record. Empty: it had already started, or was stopped
+  /// before.
   std::optional<steady_time> begin(std::string_view what);
   void tell(event what) { journal_->note(std::move(what)); }
   void tell_of_worker(event_kind kind, std::uint32_t worker, const std::string& text);
@@ -121,7 +122,7 @@ class run : public supervisor::supervisor_listener {
   void open_sockets(engine& e);
   /// Call on any thread but the io thread.
   void close_sockets(engine& e);
-  /// Stops the readers of the journal; all events have been noted.
+  /// Stops the readers of the journal. Call when all events are in it.
   void stop_readers();
   /// Gives the workers this long to end. False: there are none.
   bool close_workers(nanoseconds at_most);

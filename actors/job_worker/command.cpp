@@ -93,7 +93,7 @@ int status_of(const process::child& command, captured_output& out, captured_outp
   static_cast<void>(
       write_all(STDERR_FILENO, fmt::format("penstock: the command of job {} was killed by {}: {}\n", number,
                                            process::signal_name(signal), shown(job))));
-  // The command has already written its core file, if any.
+  // Do not write another core file: the command has already written its own, if any.
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   ::signal(signal, SIG_DFL);  // our handler would print the worker's own stack

@@ -23,7 +23,7 @@ namespace {
 
 using protocol::functions_described;
 
-job_runner* runner_of_this_process = nullptr;  // for session_file()
+job_runner* runner_of_this_process = nullptr;  // used by session_file()
 
 /// Why a pool cannot use these functions; empty if it can.
 std::string mistake_in(const std::map<std::string, job_function>& functions) {

@@ -23,7 +23,7 @@ using clock = std::chrono::steady_clock;
 constexpr auto report_every = 1ms;
 // How often to poll the link: a poll is a system call, and jobs may be shorter than one.
 constexpr auto look_every = 50us;
-constexpr auto parcel_deadline = 10s;  // after that, the session is gone
+constexpr auto parcel_deadline = 10s;  // when it has passed, the session counts as gone
 constexpr auto parcel_slice = 50ms;    // between slices, check for a revoked row and for stop_work
 constexpr int exit_code_of_strays = 1;
 
@@ -56,7 +56,7 @@ class job_runner::current_lease {
     looked_ = now;
     return context_.told_to_stop();
   }
-  /// All rows before `rows` have ended. Reports them if a report is due.
+  /// Records that all rows before `rows` have ended. Reports them if a report is due.
   void over(std::uint32_t rows, steady_time now) {
     over_ = rows;
     if (now - reported_at_ < report_every) return;

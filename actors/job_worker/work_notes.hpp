@@ -19,9 +19,9 @@ class work_notes {
 
   /// Call before a job is started. `at`: where its row is.
   void begins(const arena::flight_state& at, const arena::job_reading& job, std::string_view function, steady_time now);
-  /// The job does this now. Ends its sample, if it has begun one.
+  /// Records what the job is doing now. Ends the current sample, if any.
   void describe(std::string_view work, steady_time now);
-  /// The same for a sample, which is timed.
+  /// The same for a sample. Samples are timed.
   void sample(std::uint64_t index, std::string_view name, steady_time now);
   /// The job's slow samples so far. Empties the list.
   [[nodiscard]] JobCall::slow_load slow_samples(steady_time now);

@@ -18,7 +18,7 @@ namespace penstock::jobs {
 
 using schedule::submitter;
 
-/// How often a waiting thread checks whether it waits for itself.
+/// How often a waiting thread checks whether only it could end its own wait.
 inline constexpr std::chrono::milliseconds look_every{500};
 
 /// The number of the calling thread; never reused.
@@ -41,10 +41,10 @@ class admission {
   /// As enter(), but without waiting; false if full.
   result<bool> try_enter(std::uint64_t bytes, submitter who = submitter::caller);
 
-  /// These jobs are no longer waiting. Call once per job: a job that waits again after a death is not counted
-  /// again.
+  /// Call when jobs stop waiting, once per job: a job
+  /// that waits again after a death is not counted again.
   void begun(std::uint64_t jobs);
-  /// A job has ended and its argument of `bytes` bytes has been freed.
+  /// Call when a job has ended and its argument of `bytes` bytes has been freed.
   void ended(std::uint64_t bytes);
   /// kept(): a result has left its slot; let_go(): it was freed. kept() never waits and may exceed the limit,
   /// because a finished result is never refused; jobs wait instead.

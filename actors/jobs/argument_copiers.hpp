@@ -30,7 +30,7 @@ class argument_copiers {
 
  private:
   class copier;
-  std::vector<std::unique_ptr<copier>> copiers_;  // by place modulo the number of threads; null: not started
+  std::vector<std::unique_ptr<copier>> copiers_;  // indexed by place modulo the number of threads; null: not started
 };
 
 }  // namespace penstock::jobs

@@ -8,7 +8,7 @@
 namespace penstock::jobs {
 namespace {
 
-constexpr std::size_t slow_loads_kept = 64;  // more than are delivered between two looks, unless samples are hardly slow
+constexpr std::size_t slow_loads_kept = 64;  // more than are delivered between two looks if their samples are really slow
 
 }  // namespace
 

@@ -20,7 +20,8 @@ class awaited_by_consumer {
   /// Ends the wait. Returns false if there was none.
   bool came(steady_time now);
   [[nodiscard]] std::optional<supervision::awaited_batch> now() const;
-  /// Call for each batch that had slow samples, with its worker. If the last wait was for this batch, that part of the wait was for them.
+  /// Call for each batch that had slow samples, with its worker. If the last wait was for this batch, records how much
+  /// of that wait these samples caused.
   void was_slow(const slow_batch& batch);
   /// The latest batches with slow samples.
   [[nodiscard]] std::vector<slow_load> slow_loads() const;

@@ -31,7 +31,7 @@ class lent_buffers {
       : home_(std::move(home)), buffers_(buffers), tell_(std::move(came_back)) {}
 
   [[nodiscard]] batch_home& home() const noexcept { return *home_; }
-  /// `job`: the job's number in messages for people.
+  /// `job`: the number that messages to users give this job.
   void lend(std::uint64_t job, steady_time now = std::chrono::steady_clock::now());
   void came_back(std::uint64_t job, steady_time now = std::chrono::steady_clock::now());
   /// How many more buffers may be lent. One buffer is always reserved: for jobs whose results do not stay,

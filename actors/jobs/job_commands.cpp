@@ -186,7 +186,7 @@ void tell_owner(self_pointer self) {
     s.deps.listener->waits_for_callers(*who);
 }
 
-/// None after cancel_all, of which the book does not learn: it still has these jobs.
+/// Zero after cancel_all: the book is not told about that and still counts these jobs.
 std::uint64_t leased(const scheduler_state& s) {
   return s.cancelled ? 0 : s.book->unsettled() - s.book->waiting();
 }

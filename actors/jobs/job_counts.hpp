@@ -27,7 +27,7 @@ class job_counts {
   /// Returns the number of a job that repeats an ended job about which the program has not decided: the
   /// two count as one.
   std::uint64_t submit_again(std::string_view function);
-  /// The program has decided about a job that has ended.
+  /// Records what the program has decided about a job that has ended.
   void judge(std::string_view function, job_verdict verdict);
   [[nodiscard]] std::uint64_t submitted() const noexcept {
     return submitted_.load(std::memory_order_relaxed);

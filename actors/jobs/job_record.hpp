@@ -78,7 +78,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
         home_(home) {}
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  /// The job's number in messages for people.
+  /// The number that messages to users give this job.
   [[nodiscard]] std::uint64_t known_as() const noexcept { return rules_.known_as.value_or(number_); }
   [[nodiscard]] const home_process& home() const noexcept { return home_; }
   [[nodiscard]] const std::string& function() const noexcept { return function_; }

@@ -57,13 +57,13 @@ class job_listener {
   };
   struct under_way {
     std::uint64_t leased = 0;     ///< jobs that workers have, begun or not
-    std::uint64_t at_device = 0;  ///< those that the GPU owner has
+    std::uint64_t at_device = 0;  ///< jobs that the GPU owner has
   };
   /// `ended`: since the last call. `functions`: one entry per function, in the order of functions_named().
   virtual void counted(const tally& ended, std::span<const function_counts> functions, const under_way& now, std::uint64_t stale_dropped) = 0;
   /// The functions of the worker program. Called once.
   virtual void functions_named(const std::vector<std::string>& names) = 0;
-  /// The callers of `jobs` ended jobs have been notified.
+  /// Called when the callers of `jobs` ended jobs have been notified.
   virtual void callers_notified(std::uint64_t jobs) = 0;
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.
   /// `inputs`: job_options::inputs.

@@ -55,19 +55,19 @@ struct scheduler_state {
   struct {
     bool known = false;
     std::map<std::string, std::uint32_t, std::less<>> indexes;  // by name
-    std::vector<job_listener::function_counts> counts;              // by function index
+    std::vector<job_listener::function_counts> counts;              // indexed by function
     std::vector<std::shared_ptr<job_record>> early;             // submitted before the functions were known
   } functions;
   std::map<std::uint32_t, place_slots> places;
   std::map<std::uint32_t, joined_worker> workers;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, slot_results> in_slots;  // by place and slot
+  std::map<std::pair<std::uint32_t, std::uint32_t>, slot_results> in_slots;  // keyed by place and slot
   std::optional<pending_parcels> parcels;                                    // received from workers
   job_listener::tally tally;
   std::vector<std::function<void()>> ended;  // notifications of callers still to send
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
   std::unordered_map<schedule::job_id, std::uint32_t> host_losses;  // number of lost loader hosts, per job that was running there
-  /// The decide_jobs under way, one for each reason: news, second, look.
+  /// Which decide_jobs messages are on their way: at most one for each reason (news, second, look).
   struct {
     bool due = false;
     bool asked_in_a_second = false;
@@ -79,7 +79,7 @@ struct scheduler_state {
 
 using self_pointer = actors::shared_self<job_scheduler_actor, scheduler_state>;
 
-/// A job's number in messages for people.
+/// The number that messages to users give this job.
 [[nodiscard]] std::uint64_t known_as(const scheduler_state& s, schedule::job_id job);
 
 /// Calls act() once the mailbox is empty, so that a burst of messages costs one pass.

@@ -24,7 +24,7 @@ class pending_parcels {
 
   /// The parcel of a row; reads from the worker's socket until it arrives. Empty: it was not sent.
   std::optional<protocol::parcel> take(const lease_ref& lease, std::uint32_t row, int socket);
-  /// The worker is gone and everything that it finished has been settled.
+  /// Call when the worker is gone and everything that it finished has been settled.
   void forget(worker_ref who) { waiting_.erase(who); }
 
   /// The number of this worker's parcels that were read and not taken.

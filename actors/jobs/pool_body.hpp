@@ -136,7 +136,7 @@ class Pool::body final : public host::run,
   jobs::callback_thread callbacks_;
   const bool of_batches_;
   jobs::awaited_by_consumer awaited_;
-  penstock::slowest_samples slowest_;  // of a data loader
+  penstock::slowest_samples slowest_;  // the slowest samples of a data loader
 
   // For loader hosts. prepare_hosts() writes these before the engine exists.
   hosted_program hosted_;

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint32_t rows_max = 256;           // jobs per lease: its table takes 64 + 256 x 80 bytes = 20
                                                   // KiB
-constexpr std::size_t poisoned_jobs_kept = 1000;  // for `penstock quarantine`
+constexpr std::size_t poisoned_jobs_kept = 1000;  // shown by `penstock quarantine`
 constexpr std::uint64_t exceptions_told = 100;    // limited, because programs may use exceptions as ordinary results
 // A job may run for hours; a job with a time limit sets its own timeout.
 constexpr nanoseconds no_item_timeout = std::chrono::hours(24 * 365);
@@ -149,7 +149,7 @@ void Pool::body::input_raised(std::uint64_t job, std::uint64_t index, std::strin
   tell_raised(fmt::format("input {} of a map, in job {},", index, job), error, traceback);
 }
 
-/// The caller gets the exception anyway. This also records it for a person who looks later.
+/// The caller gets the exception in any case. This also logs it, for whoever investigates later.
 void Pool::body::tell_raised(const std::string& who, std::string_view what, std::string_view traceback) {
   const std::uint64_t number = ++raised_;
   if (number > exceptions_told) return;

@@ -32,7 +32,7 @@ class short_waits {
     return false;
   }
 
-  /// A wait has polled; `in_time`: the job ended meanwhile.
+  /// Call when a wait has polled. `in_time`: the job ended meanwhile.
   void polled(bool in_time) noexcept {
     polling_.fetch_sub(1, std::memory_order_relaxed);
     if (in_time) {

@@ -236,7 +236,7 @@ int run(const dataset_factory& make, const by_hand_request& request, const std::
     fmt::print(stderr, "{}\n", settings.error().message);  // several lines, formatted for people
     return exit_codes::configuration;
   }
-  // The environment that a session would give it.
+  // Set the environment that a session would give the worker.
   for (const auto& [name, value] : settings->loader.env) ::setenv(name.c_str(), value.c_str(), 1);
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   std::unique_ptr<Dataset> dataset;

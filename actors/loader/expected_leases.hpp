@@ -16,13 +16,13 @@ namespace penstock::loader {
 
 class expected_leases {
  public:
-  // From the io thread.
+  // Called on the io thread.
   void announce(const protocol::load_batch& lease);
   /// Send a wake_up afterwards.
   void add_urgent(protocol::load_batch lease);
   void drop(const protocol::drop_batch& lease);
-  // From the actor.
-  /// Empty: there is no urgent lease.
+  // Called by the actor. Empty:
+  /// there is no urgent lease.
   [[nodiscard]] std::optional<protocol::load_batch> take_urgent();
   /// Whether the lease's result is no longer needed.
   [[nodiscard]] bool is_dropped(const protocol::load_batch& lease);

@@ -27,13 +27,13 @@ struct lease_context {
   const arena::slots_view& slots;
   arena::flight_writer& flight;
   const batch_layout& layout;
-  std::span<const tensor_spec> specs;  ///< as described, for checking typed access to the slots
+  std::span<const tensor_spec> specs;  ///< from the dataset's description; used to check typed access to the slots
   std::uint64_t seed = 0;
   worker_ref me;
   const std::atomic<bool>& stopping;  ///< set by another thread: return after the current sample
   /// With [loader] hedge: whether the lease is no longer needed. If set, the report has every sample's time.
   std::function<bool(const protocol::load_batch&)> dropped{};
-  /// Of a custom dataset, whose code may close the link.
+  /// Set for a custom dataset, whose code may close the link.
   const child::link_watch* link = nullptr;
 };
 
@@ -64,8 +64,8 @@ class lease_runner {
   std::function<void(std::chrono::milliseconds)> pause_;
   child::cuda_watch cuda_;
   child::sample_meter times_;
-  std::vector<std::span<std::byte>> tensors_;  ///< of the row being loaded
-  std::vector<sample_length> lengths_;         ///< of the same row
+  std::vector<std::span<std::byte>> tensors_;  ///< tensors of the row being loaded
+  std::vector<sample_length> lengths_;         ///< lengths in the same row
 };
 
 }  // namespace penstock::loader

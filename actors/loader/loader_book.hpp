@@ -30,7 +30,7 @@ struct map_and_set_up {
   protocol::assign_slots order;
   batch_layout layout;
 };
-/// Tell the session that leases may come. No outcome.
+/// Tell the session that this worker is ready for leases. No outcome.
 struct report_ready {};
 /// Then: urgent().
 struct look_for_urgent {};

@@ -10,7 +10,7 @@ namespace {
 /// The only member of Message is the list.
 template <class Message, class Item>
 std::vector<Message> split(std::vector<Item> items) {
-  constexpr std::size_t length_bytes = 5;  // of the list's length, at most
+  constexpr std::size_t length_bytes = 5;  // at most this many for the list's length
   std::vector<Message> messages;
   std::size_t bytes = 0;
   for (Item& item : items) {

@@ -100,8 +100,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
                       });
   }
 
-  /// On the io thread: reads what has already arrived, without waiting. Gets the last messages of a dead
-  /// peer, whose socket a grandchild may hold open.
+  /// On the io thread: reads what has already arrived, without waiting. For the last
+  /// messages of a dead peer, because a grandchild may still hold its socket open.
   void drain() {
     while (open_ && read_once()) {
     }
@@ -229,7 +229,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
   const std::chrono::nanoseconds gathered_within_;
   std::chrono::steady_clock::time_point last_send_;  // guarded by mutex_
 
-  // Only touched on the io thread.
+  // Used only on the io thread.
   callbacks calls_;
   boost::asio::local::stream_protocol::socket socket_;
   frame_reader<In> reader_;

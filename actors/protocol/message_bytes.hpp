@@ -39,7 +39,7 @@ constexpr auto as_big_endian(Number number) noexcept {
 template <class Out>
 class byte_output {
  public:
-  /// True, because a visitor of members says whether to go on.
+  /// Returns true: a visitor of members returns whether to continue.
   bool operator()(const auto& value) {
     put(value);
     return true;

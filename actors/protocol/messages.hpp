@@ -157,7 +157,7 @@ struct drop_batch {
   std::uint32_t generation = 0;
 };
 
-/// What the dataset calls these samples, which are not loaded. After worker_ready.
+/// Asks for the dataset's names of these samples, without loading them. Sent only after worker_ready.
 struct name_samples {
   static constexpr std::size_t samples_max = 1000;
 
@@ -281,7 +281,7 @@ struct wire_delivery {
   std::int64_t ready_ns = 0;
   std::int64_t taken_ns = 0;
   std::int64_t released_ns = 0;
-  std::int64_t demanded_ns = 0;  ///< when the sink was free for it
+  std::int64_t demanded_ns = 0;  ///< when the sink became free for it
 };
 
 /// The sink has taken these batches. Counts are of this incarnation.

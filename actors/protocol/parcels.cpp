@@ -127,7 +127,7 @@ result<std::optional<parcel>> receive_parcel(int socket, nanoseconds patience, p
     if (!until.wait(socket, POLLIN)) return std::nullopt;
   }
   std::vector<unique_fd> files = take_descriptors(message);
-  // Our packets are never empty, so this is the end of the file, or treated as such.
+  // Our packets are never empty, so treat an empty one as the end of the file.
   if (bytes == 0 && files.empty())
     return refuse(errc::stopped, "the other end of the parcel socket is closed");
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)

@@ -1,4 +1,4 @@
-// A message as bytes of its own, outside a frame.
+// A message as bytes without a frame.
 #pragma once
 
 #include "actors/protocol/message_bytes.hpp"

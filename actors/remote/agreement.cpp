@@ -53,7 +53,7 @@ std::string on_host(const std::string& path, const string_map& of_session, const
   return there == path ? mapped(path, of_session) : there;
 }
 
-/// Everything that the two maps turn into `argument`, or `argument` itself if nothing does.
+/// Every path that the two maps turn into `argument`, or `argument` itself if there is none.
 std::vector<std::string> names_of_session(const std::string& argument, const string_map& of_session, const string_map& own) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& before, const std::string& path) {

@@ -30,9 +30,9 @@ namespace penstock::hosts {
 /// the folders in `own`, if there are any.
 result<config> config_on_host(config settings, const string_map& own);
 
-/// The inverse, for the arguments of a worker program: the lists of arguments that the session's config may contain. A path is a
-/// whole argument, or the part after its first "=". There are several lists if several of the session's folders map to one folder
-/// here.
+/// The inverse of that mapping, for the arguments of a worker program: all lists of arguments that the session's config
+/// may contain. A path is a whole argument, or the part after its first "=". There are several lists if several of the
+/// session's folders map to one folder here.
 [[nodiscard]] std::vector<std::vector<std::string>> arguments_of_session(const std::vector<std::string>& arguments, const config& here,
                                                                          const string_map& own);
 

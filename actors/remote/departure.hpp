@@ -11,8 +11,8 @@ namespace penstock::hosts {
 
 class departure {
  public:
-  // Any thread.
-  /// Its worker finishes its leases first, unless `at_once`.
+  // Call on any thread. The host's worker
+  /// finishes its leases first, unless `at_once`.
   void order(bool at_once) noexcept {
     if (at_once) at_once_ = true;
     ordered_ = true;
@@ -20,8 +20,8 @@ class departure {
   [[nodiscard]] const std::atomic<bool>& ordered() const noexcept { return ordered_; }
   [[nodiscard]] bool at_once() const noexcept { return at_once_; }
 
-  // The connection's thread.
-  /// True once: tell the session.
+  // Call on the connection's thread. Returns true
+  /// once: the caller then tells the session.
   [[nodiscard]] bool is_news() { return ordered_ && !std::exchange(told_, true); }
   /// Whether it is leaving and `drain` is over. Call at least every `look_every`: longer gaps, in which the thread did not run, count only
   /// in part.
@@ -38,7 +38,7 @@ class departure {
   std::atomic<bool> ordered_ = false;
   std::atomic<bool> at_once_ = false;
   bool told_ = false;
-  std::optional<patient_deadline> deadline_;  // since it began to leave
+  std::optional<patient_deadline> deadline_;  // runs since the host began to leave
 };
 
 }  // namespace penstock::hosts

@@ -14,7 +14,7 @@ class flight_mirror {
  public:
   explicit flight_mirror(arena::flight_recorders* pages) : pages_(pages) {}
 
-  /// A new worker: nothing has been seen of it.
+  /// Call for a new worker, before anything has been received from it.
   void restart();
   /// `jobs`: null for a stream.
   void show(std::uint32_t place, const flight_seen& seen, lent_jobs* jobs);
@@ -27,7 +27,7 @@ class flight_mirror {
   void show(std::uint32_t place);
 
   arena::flight_recorders* const pages_;
-  arena::flight_reading flight_;  // as last mirrored
+  arena::flight_reading flight_;  // the page as last mirrored
   steady_time mirrored_at_{};
   std::uint32_t signs_ = 0;  // signs of life that stand_in() has made up
 };

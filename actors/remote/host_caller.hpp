@@ -28,14 +28,14 @@ class host_caller : public std::enable_shared_from_this<host_caller> {
   host_caller& operator=(const host_caller&) = delete;
 
   void start();
-  /// The host has said how many workers it offers.
+  /// Call when the host has said how many workers it offers.
   void offers(std::uint32_t workers);
-  /// A connection has been admitted: earlier problems are over.
+  /// Call when a connection has been admitted: earlier problems are over.
   void joined() { troubles_.forget(); }
-  /// A connection has ended. Calls the host again, after at least `pause`. `why`: why the connection could
+  /// Call when a connection has ended. Calls the host again, after at least `pause`. `why`: why the connection could
   /// not be used; empty: no problem.
   void gone(nanoseconds pause, const std::string& why = {});
-  /// The session is over. Does not wait for the thread.
+  /// Call when the session is over. Does not wait for the thread.
   void stop();
 
  private:

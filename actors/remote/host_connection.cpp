@@ -48,7 +48,7 @@ host_connection::~host_connection() {
   thread_.join();
 }
 
-/// While it lives, leave() and cut() can close the stream. A connection that must leave before it has a place
+/// While this object exists, leave() and cut() can close the stream. A connection that must leave before it has a place
 /// ends at once.
 class host_connection::reachable_while {
  public:

@@ -36,7 +36,7 @@ struct host_facts {
   string_map program_facts{};  ///< versions of the program that runs jobs
 };
 
-/// What a session asks of a host.
+/// What a session requests from a host.
 struct session_offer {
   std::string config;
   std::string program;  ///< kind of program that runs jobs; empty: a stream's workers
@@ -60,7 +60,7 @@ struct connection_end {
   how ending = how::left;
   session_number session = 0;  ///< 0: a peer called but was not admitted
   bool placed = false;         ///< the session had given it a place
-  failure why{};               ///< for busy, lost and unfit
+  failure why{};               ///< set for busy, lost and unfit
 };
 
 /// What a connection reports to its host, on the connection's thread.
@@ -88,7 +88,7 @@ struct connection_listener {
 /// A session has connected.
 struct accepted_call {
   unique_fd socket;
-  std::string from;  ///< its address, for texts
+  std::string from;  ///< its address, for messages
 };
 /// A session to connect to.
 struct session_to_join {
@@ -157,7 +157,7 @@ class host_connection {
   host_stream* stream_ = nullptr;  // guarded by mutex_, like the next member
   bool placed_ = false;            // the session has given it a place
 
-  // On the thread:
+  // Used on the connection's thread:
   std::variant<accepted_call, session_to_join> to_;  // joins() may read it from any thread, because the part that it reads never changes
   std::shared_ptr<const ready_dataset> dataset_;
   std::unique_ptr<hosted_worker> worker_;

@@ -24,7 +24,7 @@ class host_datasets {
   /// Can take minutes; calls for other datasets do not wait meanwhile. Refuses (errc::config) code that this host cannot or must
   /// not run (rule H7), and whatever prepare_dataset, describe_custom_on_host and config_on_host refuse.
   result<std::shared_ptr<const ready_dataset>> prepare(const session_offer& offer);
-  /// The host is leaving: stops waiting for a worker program to describe its dataset.
+  /// Call when the host is leaving: stops waiting for a worker program to describe its dataset.
   void give_up() noexcept { given_up_ = true; }
   /// Drops everything that no connection uses, except the last listing, which the next session may need.
   void forget_unused();

@@ -33,14 +33,15 @@
 
 namespace penstock::hosts {
 
-/// The hosts as the status shows them. Any thread.
+/// The hosts as the status shows them. Thread-safe.
 class host_board {
  public:
   void listens_at(std::string where);
   /// Counts the death of a worker on a host that is connected.
   void worker_died(const death_report& death);
   void calls(std::vector<std::string> addresses);
-  /// The session has had no worker since `since`, and waits at most `limit` for a host. The wait ends when shows() gets a host.
+  /// Records that the session has had no worker since `since`, and waits at most `limit` for a host. The wait ends when
+  /// shows() gets a host.
   void waits(steady_time since, nanoseconds limit);
   /// `resident`: the memory of their workers in bytes, by place.
   void shows(std::vector<host_status> hosts, const host_records& records, std::map<std::uint32_t, std::uint64_t> resident);
@@ -67,7 +68,7 @@ struct hub_settings {
   std::vector<group::group_address> called{};     ///< hosts that listen
   book_settings book;
   nanoseconds wait{0};
-  bool has_local_workers = true;  ///< at the start
+  bool has_local_workers = true;  ///< whether there are local workers at the start
 };
 
 class host_hub final : public supervisor::remote_workers, public std::enable_shared_from_this<host_hub> {
@@ -103,7 +104,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
     // The connection's worker, from its start to its end:
     std::optional<worker_ref> who{};
     process::child_callbacks calls{};
-    std::function<void(result<supervisor::linked_child>)> then{};  // while it starts
+    std::function<void(result<supervisor::linked_child>)> then{};  // set while the worker starts
   };
   struct news_visitor;
   struct command_visitor;
@@ -143,7 +144,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   std::uint64_t unknown_ = 0;  // number of peers that were refused
   std::set<std::string> refusals_told_;
   bool looks_ = false;
-  std::optional<std::promise<void>> all_closed_;  // while shut_down() waits
+  std::optional<std::promise<void>> all_closed_;  // set while shut_down() waits
 };
 
 }  // namespace penstock::hosts

@@ -1,4 +1,4 @@
-// Operators' view of loader hosts, and their orders.
+// The hub's answers to operators' questions and orders about loader hosts.
 #include "actors/remote/host_hub.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/log.hpp"

@@ -49,11 +49,11 @@ struct probe_answers {
   std::string no_secret;
   std::string name;  ///< name of the session or the host
   std::string other_version;
-  std::uint32_t workers = 0;  ///< only for a host
-  welcome invitation{};       ///< only for a session
+  std::uint32_t workers = 0;  ///< set only for a host
+  welcome invitation{};       ///< set only for a session
   std::string not_measured;
   nanoseconds round_trip{0};  ///< the median
-  double bytes_per_second = 0;  ///< from the host to the session
+  double bytes_per_second = 0;  ///< throughput from the host to the session
   nanoseconds clock_ahead{0};   ///< how far the other machine's clock is ahead
 };
 

@@ -90,7 +90,7 @@ class host_program {
   unique_fd marks_file_;
   std::unique_ptr<const job_marks> marks_;
   host_files files_;
-  std::unique_ptr<host_template> template_;  // on the io thread
+  std::unique_ptr<host_template> template_;  // used on the io thread
 };
 
 }  // namespace penstock::hosts

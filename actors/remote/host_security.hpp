@@ -22,7 +22,7 @@ enum class connected_by : std::uint8_t { host, session };
 struct hosts_secret {
   std::string file;  ///< empty: none
   bool insecure = false;
-  std::string_view remedy;  ///< advice if the secret is missing, for texts: "give --secret-file ..., or --insecure ..."
+  std::string_view remedy;  ///< advice if the secret is missing, for messages: "give --secret-file ..., or --insecure ..."
 };
 
 /// The TLS context of one side of connections that `who` makes to `at`. Null: no encryption. Refuses (errc::config) a missing

@@ -14,7 +14,7 @@ struct hosted_worker::session_visitor {
 
   result<void> operator()(protocol::open_dataset& order) const {
     order.config = w.deps_.dataset->config;
-    order.you.worker = 0;  // its flight page
+    order.you.worker = 0;  // the number of its flight page on this host
     return {};
   }
   result<void> operator()(protocol::assign_slots& order) const {

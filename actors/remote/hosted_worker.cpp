@@ -21,13 +21,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto flight_interval = 50ms;        // while it works
+constexpr auto flight_interval = 50ms;        // while the worker has leases
 constexpr auto idle_flight_interval = 250ms;  // remote_connection stands in for the worker after twice this time
 
 }  // namespace
 
 struct hosted_worker::shared_part {
-  // On the io thread:
+  // Used on the io thread:
   std::unique_ptr<process::child_process> process;
   std::shared_ptr<process::start_control> control;
   std::vector<int> signals;  // received before the process has started

@@ -58,10 +58,10 @@ class hosted_worker {
   hosted_worker(const hosted_worker&) = delete;
   hosted_worker& operator=(const hosted_worker&) = delete;
 
-  /// Its end of the link; -1: it has not started yet, or has ended.
+  /// This host's end of its link; -1: it has not started yet, or has ended.
   [[nodiscard]] int link() const noexcept { return link_.get(); }
   [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
-  /// Whether it has leases, so that its flight page changes often.
+  /// Whether it has leases; its flight page then changes often.
   [[nodiscard]] bool is_busy() const noexcept { return leases_.value_or(0) > 0 || (jobs_ && jobs_->is_busy()); }
   /// Whether it is ready, and has nothing to do.
   [[nodiscard]] bool is_idle() const noexcept { return leases_ && !is_busy(); }

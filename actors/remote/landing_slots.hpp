@@ -26,9 +26,9 @@ class landing_slots {
   void landed(std::uint32_t slot) { leases_.erase(slot); }
   /// How many batches are still expected.
   [[nodiscard]] std::size_t waiting() const noexcept { return slots_ ? leases_.size() : 0; }
-  /// A new worker takes the place.
+  /// Call when a new worker takes the place.
   void forget_leases() { leases_.clear(); }
-  /// The worker has ended: no batch may be received any more.
+  /// Call when the worker has ended: no batch may be received any more.
   void unmap() { slots_.reset(); }
 
   /// Whether a batch of that many bytes fits a slot at all.
@@ -37,7 +37,7 @@ class landing_slots {
   /// Why these bytes must not be received into the slot; empty: they may. `late`: no lease waits for them any longer, which is
   /// not the host's fault.
   [[nodiscard]] std::string misfit(const batch_follows& batch, bool& late) const;
-  /// Only if holds() and no misfit().
+  /// Call only if holds() is true and misfit() is empty.
   [[nodiscard]] std::span<std::byte> room(const batch_follows& batch) const {
     return slots_->slot(batch.slot).first(batch.bytes);
   }

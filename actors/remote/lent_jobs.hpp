@@ -80,7 +80,7 @@ class lent_jobs {
   std::optional<std::uint64_t> next_result_;  // offset in the slot of the first lease; empty: that slot has not been read yet
   std::uint32_t row_ = 0;                     // current row of the first lease
   std::optional<in_hand> job_;
-  std::optional<received_file> room_;  // for its result, if it is not in the slot
+  std::optional<received_file> room_;  // memory for the current result, if that is not in the slot
   std::set<std::uint64_t> offered_;    // numbers of files
   std::uint32_t unanswered_ = 0;
   bool waits_ = false;     // waits for an argument

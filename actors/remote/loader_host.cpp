@@ -180,7 +180,7 @@ void loader_host::join_more() {
   }
 }
 
-/// On the door's thread.
+/// Called on the door's thread.
 void loader_host::accept(accepted_call call) {
   const std::lock_guard hold(mutex_);
   if (leaves_) return;
@@ -231,7 +231,7 @@ bool loader_host::serves_others(session_number session) const {
   return false;
 }
 
-/// On a connection's thread.
+/// Called on a connection's thread.
 std::string loader_host::admit(session_number session, const std::string& name) {
   const std::lock_guard hold(mutex_);
   if (leaves_) return fmt::format("{} is leaving", facts_.name);

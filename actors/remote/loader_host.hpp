@@ -46,7 +46,7 @@ class loader_host {
   /// Works until leave() has taken effect or, if the host joins sessions, until all of them are over. Then fails if a
   /// session has refused this host (errc::config) or has not returned (errc::io).
   result<void> run();
-  /// From any thread. Workers finish their leases first, unless `at_once`.
+  /// Thread-safe. Workers finish their leases first, unless `at_once`.
   void leave(bool at_once);
 
  private:

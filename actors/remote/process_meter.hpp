@@ -28,7 +28,7 @@ class process_meter {
   std::uint64_t private_bytes_ = 0;
   std::uint64_t resident_bytes_ = 0;
   bool traced_ = false;
-  nanoseconds cpu_{0};  // as last measured
+  nanoseconds cpu_{0};  // the time as last measured
 };
 
 }  // namespace penstock::hosts

@@ -40,7 +40,7 @@ struct connection_deps {
   std::string version;  ///< penstock's
   std::string config;   ///< protocol::config_as_bytes
   dataset_description dataset;                      ///< only for a stream
-  string_map program_facts{};                       ///< only for a custom dataset: its worker program's
+  string_map program_facts{};                       ///< about the worker program; only for a custom dataset
   std::shared_ptr<const shared_program> program{};  ///< null: a stream
   std::uint64_t process = 0;                             ///< a random number
   std::shared_ptr<const group::tls_context> tls{};           ///< for hosts that join; null: not encrypted
@@ -180,7 +180,7 @@ class remote_connection {
   std::atomic<std::uint32_t> wanted_ = remote_workers_max;
   connection_meter meter_;
 
-  // On the thread:
+  // Used on the connection's thread:
   unique_fd link_;  // the worker's end of its link to the session, while one runs
   protocol::frame_reader<protocol::to_worker> from_session_;
   std::optional<std::uint32_t> place_;

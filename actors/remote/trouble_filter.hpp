@@ -19,7 +19,7 @@ class trouble_filter {
     logged_ = now;
     return true;
   }
-  /// An attempt has succeeded: the same text is news again.
+  /// Call when an attempt has succeeded: the same text is news again.
   void forget() { last_.clear(); }
 
  private:

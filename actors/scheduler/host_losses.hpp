@@ -24,7 +24,7 @@ class host_losses {
     return position && ++losses_[*position] >= charged_from ? end.mark : std::nullopt;
   }
 
-  /// The batch is over: it can lose no other host.
+  /// Call when the batch is delivered: it can lose no other host.
   void delivered(stream_position batch) { losses_.erase(batch); }
   /// For a seek.
   void forget() { losses_.clear(); }

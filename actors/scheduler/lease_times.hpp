@@ -35,7 +35,7 @@ class lease_times {
                    {}},
                   now);
   }
-  /// With the times that the worker reports.
+  /// Records a loaded batch, with the times that the worker reports.
   void loaded(stream_position position, std::uint32_t worker, const protocol::batch_loaded& report, steady_time now) {
     if (!times_) return;
     const auto time = [](std::uint64_t ns) { return nanoseconds(static_cast<std::int64_t>(ns)); };

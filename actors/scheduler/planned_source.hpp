@@ -58,7 +58,7 @@ class planned_source final : public schedule::batch_source {
   }
 
   std::shared_ptr<const plan> order_;
-  std::map<std::uint64_t, std::string> names_;  // of bad samples, for messages
+  std::map<std::uint64_t, std::string> names_;  // names of bad samples, for messages
 };
 
 }  // namespace penstock::scheduler

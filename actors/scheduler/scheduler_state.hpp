@@ -31,10 +31,10 @@ struct scheduler_state {
   host_losses hosts;
   std::map<std::uint32_t, joined_worker> workers;
   lease_times times;
-  std::deque<upload_order> at_gate;  // at most the leased slots
+  std::deque<upload_order> at_gate;  // at most one per leased slot
   std::uint64_t seek_number = 0;
   std::uint64_t era = 0;
-  bool paused = false;  // by an operator
+  bool paused = false;  // an operator has paused the stream
   bool decision_due = false;
   bool sacrificial = false;
   bool finished_told = false;

@@ -12,7 +12,7 @@ class Session;
 
 namespace penstock::session {
 
-/// The launcher will tell of lost processes. Call once, before processes_lost().
+/// The launcher will report lost processes. Call once, before processes_lost().
 void expect_lost_processes(const Session& session);
 /// Processes that the launcher has lost since the previous call, oldest first. Those of the session's own rank were its predecessors.
 void processes_lost(const Session& session, const std::vector<lost_process_report>& lost);

@@ -21,7 +21,7 @@ namespace penstock::session {
 class owner_life final : gpu_owner::owner_host {
  public:
   struct end {
-    int code = 0;  ///< as the exit code of a process
+    int code = 0;  ///< with the meaning of a process's exit code
     std::optional<failure> last_words{};
     bool left_behind = false;  ///< its threads are still running
   };
@@ -29,7 +29,7 @@ class owner_life final : gpu_owner::owner_host {
     unique_fd link;
     unique_fd arena;
     unique_fd flights;
-    nanoseconds patience{};                 ///< from the request to leave, without pauses of the process
+    nanoseconds patience{};                 ///< how long the owner may take to leave, not counting pauses of the process
     std::function<void(const end&)> ended;  ///< called once, on one of the owner's threads; must not block
   };
 
@@ -40,7 +40,7 @@ class owner_life final : gpu_owner::owner_host {
 
   /// The whole life of the incarnation, on its own thread, which keeps this object alive.
   void run() noexcept;
-  // From any thread:
+  // Thread-safe:
   void ask_to_leave();
   /// Suppresses the report of the end.
   void be_quiet();
@@ -71,7 +71,7 @@ class owner_life final : gpu_owner::owner_host {
   patient_deadline leaving_;
 
   std::mutex mutex_;                         // guards the members below
-  gpu_owner::owner_body* there_ = nullptr;   // while it can be asked to leave
+  gpu_owner::owner_body* there_ = nullptr;   // set while the body can be asked to leave
   std::optional<int> code_;                  // its exit code, once it is known
   bool leaves_ = false;                      // it was asked to leave, or decided to
   bool said_why_ = false;                    // whether it has sent the reason

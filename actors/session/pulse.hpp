@@ -17,13 +17,13 @@ namespace penstock::session {
 /// Thread-safe.
 class pulse {
  public:
-  /// The actors exist from begins() until ends().
+  /// Call begins() when the actors exist, and ends() before they are destroyed.
   void begins();
   void ends();
-  /// The scheduler has answered state() or report().
+  /// Call when the scheduler has answered state() or report().
   void scheduler_answered();
-  /// The group's member has checked its work, which it does several times per `lost_after` once it has
-  /// joined.
+  /// Call when the group's member has checked its work, which
+  /// it does several times per `lost_after` once it has joined.
   void member_stepped();
   void member_gone();
 
@@ -36,7 +36,7 @@ class pulse {
   mutable std::mutex mutex_;
   bool there_ = false;
   bool has_member_ = false;
-  bool scheduler_answered_ = false;  // since the last beat
+  bool scheduler_answered_ = false;  // whether it has answered since the last beat
   bool member_stepped_ = false;
   std::uint64_t beats_ = 0;
 };

@@ -25,7 +25,7 @@ struct session_state {
 
 using self_pointer = actors::self<session_actor, session_state>;
 
-/// For all workers that are currently wanted.
+/// Checks the memory for all workers that are currently wanted.
 result<void> check_memory_for(const session_deps& deps, const arena::geometry& shape) {
   return arena::check_memory(memory_need_of(deps.settings, shape, deps.workers_wanted()), arena::memory_limits());
 }

@@ -69,7 +69,7 @@ class Session::body final : public host::run {
 
   // The part of a run that feeds a stream to a GPU owner.
   struct engine : run::engine {
-    output_lock sink_lock;  // until the process that writes to the sink has ended
+    output_lock sink_lock;  // held until the process that writes to the sink has ended
     std::optional<prepared_dataset> dataset;
     std::optional<hosts::described_program> custom;  // instead of `dataset`, if hosts run the program too
     process::shared_files listing;  // gives the dataset's index to the other ranks on this host

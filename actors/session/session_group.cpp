@@ -66,7 +66,7 @@ void Session::body::tell_group_of_failure(const std::string& why) {
   tell_member(group::session_failed{why});
 }
 
-/// All requested batches have been handed out.
+/// Tells the group that all requested batches have been handed out.
 void Session::body::tell_group_of_end() {
   if (group_ && !ending_.stopped() && !group_->over) tell_member(group::stream_delivered{});
 }
@@ -110,7 +110,7 @@ void Session::body::processes_lost(const std::vector<lost_process_report>& lost)
   if (engine_ && engine_->coordinator) actors::tell(engine_->coordinator, group::reports_arrived{});
 }
 
-/// The group has stopped at a common step: end the session once its batches up to there are delivered.
+/// After the group has stopped at a common step: ends the session once its batches up to that step are delivered.
 void Session::body::end_with_group() {
   if (has_keeper() && !group_->gate->ends_with(group_->delivered)) return;
   ending_.asked_by("another rank");

@@ -11,8 +11,9 @@
 namespace penstock::session {
 
 /// The name at which they meet (runtime/process/shared_files.hpp). Ranks have the same name if they have the same job,
-/// session, version and [dataset], and if the dataset's path leads them to the same file or folder. Empty: this rank
-/// shares with none. It is alone on its host, nothing distinguishes its job from others of this user, or nothing is listed.
+/// session, version and [dataset], and if the dataset's path leads them to the same file or folder. Empty if this rank
+/// shares with no other: it is alone on its host, nothing distinguishes its job from others of this user, or nothing is
+/// listed.
 [[nodiscard]] std::string shared_listing_name(const config& settings, const group::group_setup& group, const launcher_place& place);
 
 }  // namespace penstock::session

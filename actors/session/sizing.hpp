@@ -22,7 +22,7 @@ namespace penstock::session {
 
 /// The part of the stream that a session delivers, and how to find it once the plan is known.
 struct stream_request {
-  std::optional<std::uint64_t> batches;  ///< at most this many
+  std::optional<std::uint64_t> batches;  ///< deliver at most this many
   std::optional<schedule::stream_state> resumed;
 };
 

@@ -33,10 +33,10 @@ class stream_cursor {
   /// `epochs`: the config's [sampler] epochs.
   explicit stream_cursor(std::uint64_t epochs) : epochs_(epochs) {}
 
-  /// The dataset is known: how the stream divides into batches, and which of them this session delivers.
+  /// Call when the dataset is known: sets how the stream divides into batches, and which of them this session delivers.
   void open(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
             schedule::stream_range range);
-  /// The stream will never open: wakes waiting threads.
+  /// Call when the stream will never open: wakes waiting threads.
   void give_up();
   /// Null until the stream is open.
   [[nodiscard]] std::shared_ptr<const device::transfer_plan> transfer() const;
@@ -62,12 +62,12 @@ class stream_cursor {
   /// start the stream in the middle of an epoch. A seek to an earlier epoch then makes all epochs whole.
   seek_order begin_seek(schedule::stream_range range);
   [[nodiscard]] bool wants(std::uint64_t seek_number) const noexcept { return seek_number == seek_number_; }
-  /// The consumer takes a batch.
+  /// Call when the consumer takes a batch.
   void taken(stream_position position) { front_.add(position); }
-  /// The owner's process has delivered everything; no batch went through this process.
+  /// Call when the owner's process has delivered everything; no batch went through this process.
   void reach_end();
 
-  /// The stream has ended. False: already reported for this seek.
+  /// Records that the stream has ended. False: already reported for this seek.
   bool end() noexcept;
   /// Whether everything that the config requests has been taken.
   [[nodiscard]] bool everything_taken() const;

@@ -28,7 +28,7 @@ struct stream_setup {
   std::uint32_t slots = 0;     ///< batches that a worker may hold
   schedule::ledger_settings rules;
   schedule::stream_identity identity;
-  std::string fingerprint;  ///< of the dataset and its order, for people
+  std::string fingerprint;  ///< of the dataset and its order; shown to users
 };
 
 /// `from_store`: the dataset's files are objects at URLs. Refuses what plan_of, lay_out, range_of, geometry_of and

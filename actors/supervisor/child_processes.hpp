@@ -105,7 +105,7 @@ class child_processes : public child_starter<Ref>,
     if (const auto it = children_.find(who); it != children_.end()) it->second.control = std::move(control);
   }
 
-  /// It is not running yet, or not on this machine.
+  /// Signals a child that is not running yet, or not on this machine.
   virtual void signal_start(Ref /*who*/, child& one, int number) {
     one.signals.push_back(number);  // it may have started in the meantime
     if (number == SIGKILL && one.control) one.control->give_up();

@@ -17,7 +17,7 @@
 namespace penstock::supervisor {
 
 struct linked_child_request {
-  std::string who;      ///< for texts: "a worker", "the GPU owner"
+  std::string who;      ///< for messages: "a worker", "the GPU owner"
   std::string program;  ///< resolved by find_program
   std::vector<std::string> arguments;
   std::vector<std::string> environment;  ///< the complete environment

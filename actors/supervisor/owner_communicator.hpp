@@ -49,24 +49,24 @@ class owner_communicator {
     std::vector<protocol::batches_delivered> agreed;  ///< these now count
     std::optional<std::string> snapshot;              ///< covers all deliveries that count
     std::optional<std::vector<std::uint64_t>> held;   ///< the steps with snapshots, for the group
-    std::vector<group::communicator_state> told;      ///< for the group
-    std::vector<protocol::wire_communicate> send;     ///< for the process
+    std::vector<group::communicator_state> told;      ///< reports to the group
+    std::vector<protocol::wire_communicate> send;     ///< orders to the process
     bool replace = false;                             ///< whether to replace the process
   };
 
   explicit owner_communicator(nanoseconds abort_timeout);
 
   [[nodiscard]] orders ordered(const gpu_owner::communicate& order, steady_time now);
-  /// The keeper introduces a process. Returns the step of the snapshot that this process gets.
+  /// Call when the keeper introduces a process. Returns the step of the snapshot that this process gets.
   [[nodiscard]] std::uint64_t introduced();
-  /// The process has opened the device.
+  /// Call when the process has opened the device.
   [[nodiscard]] orders ready();
-  /// The process has taken all batches before `step`.
+  /// Call when the process has taken all batches before `step`.
   [[nodiscard]] orders delivered(std::uint64_t step, protocol::batches_delivered news);
   [[nodiscard]] orders told(const group::communicator_state& state);
-  /// The process has created the NCCL id for the communicator with this number.
+  /// Call when the process has created the NCCL id for the communicator with this number.
   void drawn(std::uint64_t number);
-  /// The process is gone. `finished`: its program had finished, so no other rank has lost anything.
+  /// Call when the process is gone. `finished`: its program had finished, so no other rank has lost anything.
   [[nodiscard]] orders ended(bool finished);
   /// Call every `look_every`. Time in which the keeper did not run does not count (rule G23).
   [[nodiscard]] orders look(steady_time now);
@@ -99,7 +99,7 @@ class owner_communicator {
   std::uint64_t to_draw_ = 0;                      // the communicator whose id the group wants; 0: none
   std::uint64_t drawn_ = 0;                        // the communicator whose id the current process has created; 0: none
   std::uint64_t lost_id_ = 0;                      // the newest communicator whose id was created by a process that is gone
-  patient_deadline abort_;                         // of the abort that was sent
+  patient_deadline abort_;                         // the deadline of the abort that was sent
   bool aborting_ = false;                          // the process has not answered the abort
 };
 

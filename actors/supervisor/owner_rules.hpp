@@ -15,7 +15,8 @@
 
 namespace penstock::supervisor {
 
-/// For starting a GPU owner's process: creating a context and registering the arena takes long.
+/// The deadline for starting a GPU owner's process. It is long because creating a context and registering the arena
+/// take time.
 inline constexpr nanoseconds owner_start_deadline = std::chrono::seconds(120);
 
 /// An owner that aborts its communicator waits for this many times abort_timeout before it ends: once for open uses

@@ -212,7 +212,7 @@ void note_end(supervisor_state& s, const worker_exited& news, steady_time now) {
   w->sent_signal = ending->why_signalled(news.report, {process::was_injected(w->pid, news.report), news.sender, s.oom.counts()});
 }
 
-/// The scheduler has decided which sample the death is blamed on.
+/// Completes a death when the scheduler has decided which sample it is blamed on.
 void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decision, steady_time now) {
   const worker_facts* w = s.records.find(decision.who);
   const supervision::termination* ending = s.workers->ending_of(decision.who);

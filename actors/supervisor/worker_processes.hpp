@@ -61,7 +61,7 @@ class worker_processes final
   worker_program program_;
   // On the io thread only:
   supervision::restart_policy template_restarts_;
-  std::unique_ptr<process::worker_template> template_;  // from the first start on, until shut_down()
+  std::unique_ptr<process::worker_template> template_;  // exists from the first start until shut_down()
   mutable std::mutex mutex_;                            // guards waits_for_
   std::string waits_for_;                               // what the template waits for
 };

@@ -55,7 +55,7 @@ struct communicate {
   act what = act::draw_id;
   std::uint64_t number = 0;
   std::string id{};
-  std::uint64_t agreed = 0;  ///< for `make`, too: where all ranks continue
+  std::uint64_t agreed = 0;  ///< also set for `make`: where all ranks continue
 };
 
 /// A message to itself while there is a communicator: check it.

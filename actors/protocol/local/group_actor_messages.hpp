@@ -48,7 +48,7 @@ struct link_lost {
 };
 /// The coordinator's process, on this host, is known to have exited.
 struct coordinator_ended {};
-/// A debugger holds the coordinator's process, on this host.
+/// A debugger has stopped the coordinator's process, which is on this host.
 struct coordinator_held {};
 /// Rank 0's coordinator, in the same session, cannot listen at the group's address; empty: it listens.
 struct cannot_listen {
@@ -70,7 +70,7 @@ struct member_closed {
 struct member_process_ended {
   std::uint64_t link = 0;
 };
-/// A debugger holds the peer's process, on this host.
+/// A debugger has stopped the peer's process, which is on this host.
 struct member_held {
   std::uint64_t link = 0;
 };

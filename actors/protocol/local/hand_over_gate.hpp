@@ -69,7 +69,7 @@ class hand_over_gate {
 
   // ---- for the thread that hands out
 
-  /// The stream begins after this step. Call before any step is handed out.
+  /// Sets the step after which the stream begins. Call before any step is handed out.
   void start_at(std::uint64_t step) {
     const std::lock_guard hold(mutex_);
     handed_out_ = step;

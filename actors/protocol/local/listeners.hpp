@@ -34,7 +34,7 @@ class owner_communicator_listener {
     static_cast<void>(number);
     static_cast<void>(id);
   }
-  /// The steps with snapshots that are not agreed yet.
+  /// Reports the steps whose snapshots are not agreed yet.
   virtual void snapshots_changed(const std::vector<std::uint64_t>& steps) { static_cast<void>(steps); }
   /// The communicator cannot be aborted: the process must end.
   virtual void communicator_stuck(const std::string& why) { static_cast<void>(why); }
@@ -65,7 +65,7 @@ class owner_listener : public virtual owner_communicator_listener, public virtua
   virtual void opened(const device::identity& what) = 0;
   /// Called once. The device is not used afterwards.
   virtual void failed(const failure& why) = 0;
-  /// These uploads are copied: their slots are free.
+  /// Called when these uploads are copied: their slots are free.
   virtual void slots_released(std::vector<std::uint64_t> uploads) = 0;
   /// Called after each burst: finished uploads and their bytes, and whether the device reads the arena
   /// directly.
@@ -81,13 +81,13 @@ namespace penstock::supervisor {
 
 class supervisor_listener {
  public:
-  /// The state of all workers, whenever something may have changed.
+  /// Reports the state of all workers, whenever something may have changed.
   virtual void workers_changed(const std::vector<worker_status>& workers, bool degraded,
                                std::uint32_t started, std::uint32_t restarts) = 0;
   virtual void worker_died(const death_report& death) = 0;
   /// The run must fail.
   virtual void gave_up(const failure& why) = 0;
-  /// All workers are gone, after close_pool.
+  /// Called when all workers are gone, after close_pool.
   virtual void pool_closed() = 0;
 
  protected:
@@ -106,23 +106,23 @@ struct owner_facts {
 
 class keeper_listener : public virtual gpu_owner::owner_communicator_listener, public virtual gpu_owner::memory_listener {
  public:
-  /// The first process has opened the device.
+  /// Called when the first process has opened the device.
   virtual void opened(const device::identity& what) = 0;
-  /// A replacement has opened the device.
+  /// Called when a replacement has opened the device.
   virtual void reopened(pid_t owner) = 0;
   virtual void owner_changed(const owner_facts& facts) = 0;
   /// Called as soon as the death is known.
   virtual void owner_died(const owner_death_report& death) = 0;
-  /// Uploads have resumed after the death of this incarnation.
+  /// Called when uploads have resumed after the death of this incarnation.
   virtual void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end) = 0;
   virtual void progressed(std::uint64_t uploads, std::uint64_t bytes, bool pinned) = 0;
-  /// The total time that the sink has waited for batches, in all incarnations, including a wait in progress.
+  /// Reports the total time that the sink has waited for batches, in all incarnations, including a wait in progress.
   /// `waits_at`: a long wait was still in progress at that time.
   virtual void owner_waited(nanoseconds in_all, std::optional<steady_time> waits_at) = 0;
   /// NVML's list of processes on the GPU.
   virtual void gpu_processes_seen(std::vector<gpu_process> processes) = 0;
   virtual void gave_up(const failure& why) = 0;
-  /// The process is gone, after close_device.
+  /// Called when the process is gone, after close_device.
   virtual void owner_closed() = 0;
 
  protected:
@@ -169,14 +169,14 @@ class scheduler_listener {
   virtual void sample_failed(const lost_sample& lost) = 0;
   virtual void sample_quarantined(const lost_sample& lost) = 0;
   virtual void batch_delivered(const schedule::delivery& batch, std::uint64_t epoch) = 0;
-  /// Another worker has loaded a batch that a dead worker held.
+  /// Called when another worker has loaded a batch that a dead worker held.
   virtual void batch_recovered(std::uint64_t epoch, std::uint64_t sequence) = 0;
   virtual void epoch_done(const schedule::epoch_account& done) = 0;
   /// The counts of late or wrong messages, of samples in quarantine, and of hedges.
   virtual void counted(std::uint64_t stale_dropped, std::uint64_t quarantined, const hedge_counts& hedges) = 0;
   virtual void gave_up(const failure& why) = 0;
   virtual void stream_finished(std::uint64_t seek_number) = 0;
-  /// The scheduler has answered tell_accounts.
+  /// Called when the scheduler has answered tell_accounts.
   virtual void answered() = 0;
 
  protected:
@@ -194,19 +194,19 @@ class group_listener {
   virtual void group_changed(const group_status& now) = 0;
   /// For the journal.
   virtual void group_event(event_kind what, std::string text) = 0;
-  /// All ranks are present and their settings agree: memory may be allocated and workers started. Once.
+  /// Called once, when all ranks are present and their settings agree: memory may be allocated and workers started.
   virtual void joined() = 0;
-  /// The gate's answers may have changed.
+  /// Called when the gate's answers may have changed.
   virtual void gate_moved() = 0;
-  /// Once. A failure has its cause; after `stopped`, batches already handed out are still delivered.
+  /// Called once. `failed` comes with a cause. After `stopped`, batches already handed out are still delivered.
   virtual void group_over(group_outcome how, const std::optional<group_cause>& cause) = 0;
   /// For the GPU owner of this rank.
   virtual void communicator_ordered(const gpu_owner::communicate& order) { static_cast<void>(order); }
-  /// From the coordinator to this rank's member: it cannot listen at the group's address; empty: it listens.
+  /// From the coordinator to this rank's member: why it cannot listen at the group's address; empty: it listens.
   virtual void cannot_listen(const std::string& why) { static_cast<void>(why); }
   /// From the coordinator to this rank's member: it has refused this peer.
   virtual void peer_refused(const std::string& who) { static_cast<void>(who); }
-  /// The actor has ended: no rank needs this session any more.
+  /// Called when the actor has ended: no rank needs this session any more.
   virtual void member_gone() = 0;
   virtual void coordinator_gone() = 0;
 

@@ -27,14 +27,14 @@ struct lost_sample {
   std::string reason;          ///< why it failed
   std::uint32_t attempts = 0;  ///< how many attempts a quarantined sample had
   std::vector<std::string> causes;
-  std::uint64_t alike = 0;  ///< of a failed sample: how many have failed for this reason, including this one
+  std::uint64_t alike = 0;  ///< for a failed sample: how many samples have failed for this reason, including this one
 };
 
 /// The sample, if any, that a worker's death is blamed on.
 struct blame_decision {
   worker_ref who;
   std::optional<schedule::blame> blamed;
-  std::uint64_t epoch = 0;  // of the sample in hand, blamed or not
+  std::uint64_t epoch = 0;  // the epoch of the sample in hand, blamed or not
   std::uint64_t sequence = 0;
   std::uint32_t held = 0;  // batches that others have to load again; in a pool, jobs
   std::uint32_t held_again = 0;  // of these, those that an earlier death had already lost
@@ -73,7 +73,7 @@ struct worker_joined {
 struct worker_ended {
   worker_ref who;
   std::optional<schedule::flight_mark> mark;
-  std::string sample_name;  ///< from the flight recorder
+  std::string sample_name;  ///< its name in the flight recorder
   std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
   bool host_lost = false;   ///< the worker's loader host was lost: blame a sample only if its batch keeps losing hosts
   bool took_too_long = false;  ///< killed because of the time that its sample or job took

@@ -47,7 +47,7 @@ struct worker_exited {
   process::exit_report report;
   std::string last_lines;
   std::vector<std::string> stack;  ///< the worker's stack, if it could still write it
-  pid_t sender = 0;                ///< of the signal that ended it, if the worker could tell
+  pid_t sender = 0;                ///< who sent the signal that ended it, if the worker could tell
 };
 struct partition_prepared {
   worker_ref who;
@@ -108,7 +108,7 @@ struct drain_worker {
 };
 /// A message to itself: poll all workers.
 struct tick {
-  std::uint64_t number = 0;  ///< of the latest scheduled tick; others are ignored
+  std::uint64_t number = 0;  ///< the number of the latest scheduled tick; others are ignored
 };
 /// A message to itself: a restart or a kill is due.
 struct wake {};
