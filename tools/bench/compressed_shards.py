@@ -3,8 +3,9 @@
 
 Packs an image folder, and makes shards of texts (JSON of 2 to 6 KiB) with small arrays (.npy, 2 KiB), then compresses both with
 `penstock pack --compress zstd` in frames of 64 KiB, 256 KiB and 1 MiB. Streams all of them with 2 workers on the host device, in
-turn in the same run, shuffled and in order. Prints a Markdown table: sizes, samples a second, and samples for each second of
-processor time of all processes. Digests must be equal. BIN is the folder of the programs, build/release/bin by default. Needs NumPy.
+turn in the same run, shuffled and in order. Prints a Markdown table: sizes, samples a second, and samples per second of
+processor time of all processes. Digests must be equal. BIN is the folder of the programs, build/release/bin by default.
+Needs NumPy.
 """
 
 import io
@@ -62,7 +63,7 @@ def size_of(folder):
 
 
 def stream(folder, shards, members, kind, epochs):
-    """Samples a second, samples for each second of processor time, the digest."""
+    """Samples a second, samples per second of processor time, the digest."""
     config = os.path.join(folder, "config.toml")
     with open(config, "w") as file:
         file.write(CONFIG % (shards, members, kind, epochs))

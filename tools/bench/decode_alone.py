@@ -40,7 +40,7 @@ def alone(binary, config, processes, seconds):
 
 
 def session(penstock, config, workers, seconds, rate):
-    """`rate`: what is expected, so that the run takes about that long."""
+    """Photographs a second of a session. `rate`: the expected rate, so that the run takes about `seconds`."""
     report = penstock("run", config, "--workers", str(workers), "--batches", str(int(rate * seconds / 32)))
     totals = report["totals"]
     return (totals["samples"] - 32) / (totals["seconds"] - totals["first_batch_seconds"])

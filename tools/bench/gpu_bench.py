@@ -44,7 +44,7 @@ class Bench:
         self.test_environment = dict(self.environment, LD_LIBRARY_PATH=os.path.join(given.tree, "lib") + ":" + os.environ.get("LD_LIBRARY_PATH", ""))
 
     def run(self, name, command, timeout, environment=None, check=True):
-        """The output of a command. Kills its whole process group at the end."""
+        """Runs a command and returns its output. Kills its whole process group at the end."""
         begin = time.monotonic()
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace",
@@ -71,7 +71,7 @@ class Bench:
         return json.loads(self.run(name, command, timeout, **how))
 
     def program(self, name):
-        """A program of the tests: in an install tree, or in a build folder."""
+        """The path of a test program, in an install tree or in a build folder."""
         for folder in ("libexec/penstock/tests", "bin", "bin/device_programs"):
             path = os.path.join(self.given.tree, folder, name)
             if os.path.exists(path):

@@ -10,7 +10,7 @@ from gpu_faults import FILLER, descendants, who_uses_the_gpu
 
 
 def surroundings(b):
-    """Where pools find penstock-gpu: in a build folder it is next to the program."""
+    """The environment in which pools find penstock-gpu; in a build folder it is next to the program."""
     folder = os.path.join(b.given.tree, "libexec/penstock")
     return {**b.test_environment, **({"PENSTOCK_LIBEXEC": folder} if os.path.isdir(folder) else {})}
 

@@ -62,7 +62,8 @@ def a_worker_of_penstock():
 
 
 def deliver(batches, worker_of, seconds, kill):
-    """Takes batches for `seconds`, after WARM_UP for all workers to start; kills a worker after `kill` seconds."""
+    """Waits WARM_UP seconds for all workers to start, then takes batches for `seconds`; kills a worker after `kill`
+    seconds."""
     begin = time.monotonic() + WARM_UP
     while time.monotonic() < begin:
         next(batches)

@@ -71,7 +71,7 @@ def indexes_of(pid):
 
 
 def index_bytes(config, ranks):
-    """Of a group whose workers have started: the indexes are complete then."""
+    """Bytes of the indexes of a group whose workers have started; the indexes are then complete."""
     group = subprocess.Popen([os.path.join(BIN, "penstock"), "launch", config, "--gpus", "host:%d" % ranks, "--set", "sampler.epochs=1000", "--quiet"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -90,7 +90,7 @@ def main():
         config = os.path.join(folder, "config.toml")
         with open(config, "w") as file:
             file.write(CONFIG % (NAME, make_folder(folder)))
-        group(config, 1)  # folders and inodes into memory
+        group(config, 1)  # reads folders and inodes into memory
         rounds = [[group(config, ranks) for ranks in RANKS] for _ in range(ROUNDS)]
         indexes = [index_bytes(config, ranks) for ranks in RANKS]
         print("| ranks | command | slowest first batch | processor time | indexes | load average |")

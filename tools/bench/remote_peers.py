@@ -5,8 +5,9 @@ Two worker processes read, decode, crop (RandomResizedCrop 224) and flip the sam
 of 64, without encryption. penstock: a session without local workers, and one host of two. BIN has penstock. PYTHON has ray[data], tensorflow, Pillow
 and NumPy; without it they are installed into build/remote-peers. If a peer cannot run, the table shows its error.
 
-All measure in turn for some rounds, from the first batch to the last, and once more while a worker process (for penstock: the host) is killed
-and replaced. Then each file must have been delivered once for each epoch. "Same stream": two rounds had the same files in the same batches.
+All are measured in turn for some rounds, from the first batch to the last, and once more while a worker process (for
+penstock: the host) is killed and replaced. Then each file must have been delivered once for each epoch. "Same stream":
+two rounds had the same files in the same batches.
 """
 
 import argparse

@@ -3,9 +3,9 @@
 
 Packs an image folder as it is and with `penstock pack --restart-markers`, and does the same with a copy that has mixed subsampling and
 a fifth of its files progressive. Streams random-resized-crop 224 from the shards, in turn in the
-same run, with 1 worker on the host device. Prints a Markdown table: sizes, images a second of the worker, images for each second
-of processor time of all processes; digests must be equal. BIN is the folder of the programs, build/release/bin by default. Needs
-Pillow.
+same run, with 1 worker on the host device. Prints a Markdown table: sizes, images a second of the worker, images per
+second of processor time of all processes; digests must be equal. BIN is the folder of the programs, build/release/bin
+by default. Needs Pillow.
 """
 
 import glob
@@ -76,7 +76,7 @@ def main():
         os.environ["XDG_RUNTIME_DIR"] = scratch
         mixed = os.path.join(scratch, "mixed-photos")
         save_mixed(FOLDER, mixed)
-        print("| files | size | images/s, 1 worker | ratio | images for each second of processor time | ratio |")
+        print("| files | size | images/s, 1 worker | ratio | images per second of processor time | ratio |")
         print("| --- | --- | --- | --- | --- | --- |")
         for name, folder in (("as they are", FOLDER), ("mixed, a fifth progressive", mixed)):
             plain = Shards(scratch, name + " plain", folder)

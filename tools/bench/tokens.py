@@ -214,7 +214,7 @@ def main():
         library = ctypes.CDLL(built)
         assert library.map(path.encode(), ctypes.c_uint64(2 * TOKENS), ctypes.c_uint64(8 * LENGTH)) == 0
         config = config_of(folder, path)
-        run(config, "--batches", str(BATCHES))  # the page cache
+        run(config, "--batches", str(BATCHES))  # fills the page cache
         library.copy(ctypes.c_uint64(2 * TOKENS // (8 * LENGTH)), ctypes.c_uint64(1), ctypes.c_uint64(BATCH))
         rates = [(sequences_a_second(config), *copies_a_second(library), *processor_times(config)) for _ in range(ROUNDS)]
         print("device %s, %d workers, batches of %d\n" % (GIVEN.device, WORKERS, BATCH))

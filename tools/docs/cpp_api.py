@@ -101,7 +101,7 @@ def take(found, text, comment, body):
         found += items(body)
         return
     if body is None and BEGINS_A_BODY.match(head) and not comment:
-        return  # declared in advance
+        return  # a forward declaration
     found.append(Item(head, list(comment), body))
 
 

@@ -12,7 +12,8 @@ import tempfile
 LONGEST = 30  # words of a sentence
 PURPOSE = 30  # words of a page's first line
 
-# (pattern, what to write instead). A page about a format or an error message may quote them in code: code is not read.
+# (pattern, what to write instead). A page about a format or an error message may quote them in code, which is not
+# checked.
 WORDS = [
     (r"\bwhat it has of\b", "say what it has"),
     (r"\bso many\b", "the number, or 'that many'"),

@@ -51,7 +51,7 @@ def main():
 
 
 def readme_faults():
-    """The README is a landing page: short, in the wording of the pages, with links that exist."""
+    """Faults of the README. It is a landing page: short, worded like the other pages, with working links."""
     with open(os.path.join(TOP, "README.md"), encoding="utf-8") as file:
         text = file.read()
     faults = [f"README.md: {fault}" for fault in prose.faults_of(text)]
@@ -71,7 +71,7 @@ def snippet_faults(penstock):
 
 
 def chart_faults():
-    """The charts in docs/pictures match the lab notes."""
+    """Faults of the charts in docs/pictures: they must match the figures in the lab notes."""
     faults = []
     for name, text in charts.all_of(TOP):
         path = os.path.join(TOP, "docs", "pictures", name)

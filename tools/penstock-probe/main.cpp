@@ -60,7 +60,7 @@ int main_of(const std::vector<std::string>& words) {
         {words[1], static_cast<std::uint32_t>(number(2)), static_cast<std::uint32_t>(number(3)), number(4)});
   }
   if (mode == "leave-child" && words.size() == 1) return leave_child();
-  if (mode == "wait" && words.size() == 1) {  // for the parent death signal
+  if (mode == "wait" && words.size() == 1) {  // the child that tests the parent death signal
     ::pause();
     return 1;
   }

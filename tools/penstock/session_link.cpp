@@ -86,7 +86,7 @@ std::string names_of(const std::vector<live_group>& groups) {
   return names;
 }
 
-/// For verbs or targets that need a single session.
+/// Refuses a whole group, for verbs or targets that need a single session.
 chosen_socket refuse_all_of(const session_choice& choice, const live_group& group) {
   std::string ranks;
   for (const live_rank& r : group.ranks) ranks += (ranks.empty() ? "" : ", ") + r.session.name;

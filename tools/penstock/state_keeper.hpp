@@ -24,7 +24,8 @@ class state_keeper {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   /// What the file holds; empty: there was none.
   [[nodiscard]] const std::vector<std::byte>& contents() const noexcept { return contents_; }
-  /// What a killed program leaves behind: "'photos.state' holds the position: epoch 0, 96 samples delivered". Waits for no disk.
+  /// What a killed program leaves behind: "'photos.state' holds the position: epoch 0, 96 samples delivered". Does not
+  /// access the disk.
   [[nodiscard]] std::string left_behind() const;
 
  private:

@@ -29,7 +29,7 @@ bool hang_up_is_ignored() {
   return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-/// The reader of stderr may have stopped reading, and the listening thread must still handle the next signal.
+/// Never waits: even if nothing reads stderr, the listening thread must handle the next signal.
 void say_if_read(const std::string& line) {
   pollfd room{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&room, 1, 0) > 0) say(line);

@@ -33,7 +33,7 @@ class stop_signals {
   /// Calls `stop` with the number of the request, 1 to 3, on another thread. Unless this object is destroyed soon after the third, that
   /// thread ends the process: something does not respond, such as a disk, or the reader of the output.
   void listen(std::function<void(int times)> stop, stop_words said = {});
-  /// No call is in progress when this returns, and none follows. The third request still ends the program.
+  /// Ends the calls: none is in progress when this returns, and none follows. The third request still ends the program.
   void ignore();
   /// In a call of `stop`: "SIGTERM from process 4711 (systemd)", for the session's record.
   [[nodiscard]] const std::string& asked_by() const noexcept { return asked_by_; }

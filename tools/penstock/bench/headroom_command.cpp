@@ -126,7 +126,8 @@ json ask_own_session(const json& request) {
   return nullptr;
 }
 
-/// Without a pause the session would report that the program takes no batch. Over the socket, because that says whose pause it is.
+/// Without a pause the session would report that the program takes no batch. The request goes over the socket, so that
+/// the session can show who paused it.
 void set_paused(Session& session, bool paused) {
   const json answer = ask_own_session({{"verb", paused ? "pause" : "resume"}, {"by", words_of(pauser::headroom)}});
   if (answer.is_null()) paused ? session.pause() : session.resume();

@@ -31,7 +31,7 @@ class batch_journal {
  public:
   static result<batch_journal> create();
 
-  /// For session_options::sink.
+  /// The value of session_options::sink.
   [[nodiscard]] std::string sink() const;
   [[nodiscard]] std::uint64_t bytes() const;
   [[nodiscard]] result<journal_reading> read() const;

@@ -54,7 +54,7 @@ struct chaos_fault {
   std::optional<double> recovered_seconds;  ///< until the replacement was ready
   std::optional<double> replayed_seconds;   ///< until a batch that the process held was loaded, or uploaded,
                                             ///< again
-  std::string cause;                        ///< from the death record
+  std::string cause;                        ///< the cause in the death record
 };
 
 class fault_injector {
@@ -67,7 +67,7 @@ class fault_injector {
   /// Attacks this session until leave(). `memory_max_bytes`: a worker's limit, for leaks.
   void attack(Session& session, std::uint64_t memory_max_bytes);
   void leave();
-  /// For session_options::on_event.
+  /// Call from session_options::on_event.
   void hear(const event& e);
   /// Takes the deaths of a session's owners, once the session is closed.
   void learn(const std::vector<owner_death_report>& deaths);

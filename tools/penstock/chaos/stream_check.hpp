@@ -60,7 +60,7 @@ class stream_check {
   /// Checks a disturbed run of the same stream, with the session's reports in order.
   [[nodiscard]] stream_faults check(const std::vector<delivered_batch>& disturbed,
                                     const std::vector<delivery_promise>& promises = {}) const;
-  /// How many batches a new owner delivered again, which it may.
+  /// How many batches a new owner delivered again, as it is allowed to.
   [[nodiscard]] static std::uint64_t replays_of(const std::vector<delivered_batch>& batches);
 
  private:
@@ -73,7 +73,7 @@ class stream_check {
   void compare(const delivered_batch& batch, stream_faults& found) const;
 
   std::map<place, delivered_batch> expected_;
-  std::map<place, std::uint64_t> number_;  // in the whole stream, from 0
+  std::map<place, std::uint64_t> number_;  // the batch's number in the whole stream, from 0
   stream_faults own_;
 };
 

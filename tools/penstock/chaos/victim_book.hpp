@@ -1,9 +1,9 @@
 // Which workers the fault injector spares, so that faults never change a stream. Pure. One for each session.
 //
 // A worker's place is spared while [loader.restart] intensity allows no further death that is not blamed on a
-// sample, because the run could then end (rules D16 and D17). A worker is spared while it loads a sample that
-// was already hit as often as it takes until it is tried alone: after two more such trials it would be
-// quarantined (rule D4). On a busy machine this happens: a worker that starts slowly is hit at its first sample.
+// sample, because the run could then end (rules D16 and D17). A worker is also spared while it loads a sample
+// that was hit often enough to be tried alone: if that happened again and again, the sample would be quarantined
+// (rule D4). It does happen on a busy machine, where a worker that starts slowly is hit at its first sample.
 #pragma once
 
 #include <penstock/config.hpp>

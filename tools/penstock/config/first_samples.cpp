@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t headers_max = 64;
 constexpr std::size_t samples_max = 3;
 
-/// Returns false when enough is known.
+/// Adds a member. Returns false when enough is known.
 bool add_member(first_samples& to, const tar_member& member) {
   const member_name name = split_member_name(member.name);
   if (member.kind != tar_kind::file || name.key.empty()) return true;

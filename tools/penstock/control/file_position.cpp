@@ -53,7 +53,7 @@ json position_in_report(const std::string& path) {
 std::string position_in_words(const schedule::stream_state& s) {
   if (s.epoch > 0 && s.next_batch == 0 && s.start == 0 && s.early == 0) return fmt::format("epoch {} was complete", s.epoch - 1);
   if (s.start == 0) return fmt::format("epoch {}, {} delivered", s.epoch, counted(s.delivered, "sample"));
-  // Ranks have divided the samples behind `start` among themselves; each counts its own.
+  // The ranks share the samples after `start`, and each counts only its own.
   return fmt::format("epoch {}, {} delivered by all ranks{}", s.epoch, counted(s.start, "sample"), s.delivered == 0 ? "" : fmt::format(", then {} by this one", s.delivered));
 }
 

@@ -31,7 +31,7 @@ constexpr auto told_again_after = 5s;
 constexpr auto record_completed_within = 5s;
 
 unique_fd open_process(pid_t pid) {
-  if (pid <= 0) return unique_fd();  // in another pid namespace
+  if (pid <= 0) return unique_fd();  // the session is in another pid namespace
   return unique_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
 

@@ -15,7 +15,8 @@ struct awaited_end {
   std::string words;  ///< "worker/0, which has been working on cat.jpg for 7.2 s; it is killed ..."
 };
 
-/// From the status of a stopping session: its workers, else its GPU owner, else its group, else its program.
+/// What a stopping session waits for, from its status: its workers, else its GPU owner, else its group, else its
+/// program.
 [[nodiscard]] std::vector<awaited_end> awaited_ends(const nlohmann::ordered_json& status);
 
 /// What will hold up the stop that has just begun: lines about workers that have been busy with one sample for a second. Empty: nothing.
@@ -23,7 +24,7 @@ struct awaited_end {
 
 /// The same as [{"target": "worker/0", "text": ...}]; null, unless the session is stopping.
 [[nodiscard]] nlohmann::ordered_json stopping_for(const nlohmann::ordered_json& status);
-/// That list as text, a line for each: "waiting for worker/0 ..".
+/// The list of stopping_for() as text, a line for each: "waiting for worker/0 ..".
 [[nodiscard]] std::string stopping_in_words(const nlohmann::ordered_json& stopping, std::size_t width);
 
 }  // namespace penstock::cli

@@ -12,8 +12,8 @@ namespace penstock::cli {
 /// Whether the file was written after a session's end, so that its contents are not that session's. `ended`: a UTC time; otherwise unknown.
 [[nodiscard]] bool was_written_later(const std::string& path, const nlohmann::ordered_json& ended);
 
-/// `written`: {"files": {...}, "not_written": {...}}, and "ended" if the session is known to have. A line for each: "state: /data/run.state (epoch 0, 768 samples delivered)", "report:
-/// /data/report.json was not written".
+/// `written`: {"files": {...}, "not_written": {...}}, and "ended" if the session is known to have ended. A line for
+/// each: "state: /data/run.state (epoch 0, 768 samples delivered)", "report: /data/report.json was not written".
 [[nodiscard]] std::string files_for_people(const nlohmann::ordered_json& written);
 
 class written_files {

@@ -135,7 +135,7 @@ void print_report(const inspection& i, bool all) {
   print(fmt::format("\n{} suspicious", counted(i.suspicious.size(), "sample is", "samples are")));
 }
 
-/// Each dataset of a mixture by itself.
+/// Inspects each dataset of a mixture separately.
 int look_at_mixture(const inspect_options& o, const config& settings, const inspected::progress& told) {
   json all{{"schema", "penstock.inspect/1"}, {"type", "mixture"}, {"datasets", json::array()}};
   for (std::size_t i = 0; i < settings.datasets.size(); ++i) {

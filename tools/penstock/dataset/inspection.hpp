@@ -45,7 +45,7 @@ struct picture_summary {
   std::map<std::string, std::uint64_t> formats;  ///< "jpeg": how many
   std::uint64_t turned = 0;                      ///< rotated by their EXIF orientation
   std::uint64_t smaller_than_size = 0;  ///< smaller than [image] size in width or height: will be enlarged
-  spread width, height;                 ///< of readable pictures, after applying the orientation
+  spread width, height;                 ///< sizes of readable pictures, after applying the orientation
 };
 
 /// Describes the numbers in npy, raw, synthetic and custom samples.

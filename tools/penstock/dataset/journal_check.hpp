@@ -25,7 +25,7 @@ struct changed_batch {
   std::uint64_t sequence = 0;
   std::uint64_t was = 0;
   std::uint64_t is = 0;
-  std::vector<std::uint64_t> samples;  ///< of today's rows, if they equal the journal's; else empty
+  std::vector<std::uint64_t> samples;  ///< the samples of today's rows, if they equal the journal's; else empty
   std::vector<std::uint64_t> gone;     ///< in the journal's batch, not in today's
   std::vector<std::uint64_t> come;     ///< in today's batch, not in the journal's
 };
@@ -51,7 +51,8 @@ class journal_check {
   [[nodiscard]] std::uint64_t repeated() const noexcept { return repeated_; }
   /// Batches whose lines in the journal have different samples or digests, each once.
   [[nodiscard]] const std::vector<delivered_batch>& contradictory() const noexcept { return contradictory_; }
-  /// The gaps in the order of the stream, at most about gaps_max, because a damaged journal may name a far epoch.
+  /// The gaps in the order of the stream, at most about gaps_max, because a damaged journal may name an epoch far in
+  /// the future.
   [[nodiscard]] std::vector<missing_batches> missing(const std::function<epoch_extent(std::uint64_t)>& extent_of) const;
 
   /// Takes batch `which` of batches() as it loads today.

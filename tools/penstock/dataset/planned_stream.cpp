@@ -57,7 +57,7 @@ class sample_namer {
   sample_namer(std::unique_ptr<supervisor::lone_worker> worker, dataset_description described)
       : worker_(std::move(worker)), described_(std::move(described)) {}
 
-  /// Sets up the dataset first: it may not know its names before.
+  /// Sets up the dataset first, because it may not know the names before that.
   result<std::vector<std::string>> ask(std::span<const std::uint64_t> samples) {
     if (!std::exchange(is_set_up_, true)) {
       if (auto ok = worker_->set_up(described_, 1); !ok) return tl::unexpected(std::move(ok.error()));
@@ -109,7 +109,7 @@ result<planned_stream> planned_stream::create(const config& settings,
     auto opened = make_dataset(settings, prepared->descriptors());
     if (!opened) return tl::unexpected(std::move(opened.error()));
     dataset = std::move(*opened);
-    keep_prepared(settings, *prepared);  // for a session that loads what is planned
+    keep_prepared(settings, *prepared);  // a session may load what is planned
   }
   planned_stream made(std::move(*prepared), std::move(*order), std::move(dataset), std::move(custom));
   made.begin_.identity = session::identity_of(settings, &made.prepared_.description, made.prepared_.order);

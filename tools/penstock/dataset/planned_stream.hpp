@@ -47,7 +47,7 @@ result<prepared_dataset> prepare_by_worker(const config& settings);
 
 class sample_namer;
 
-/// For a custom dataset it keeps the worker that described it, and kills that worker at its end.
+/// For a custom dataset, it keeps the worker that described the dataset until its own destruction.
 class planned_stream {
  public:
   /// `saved`: a state of the run, or none. It contains the run's quarantined samples, and the position at which a group of a different size

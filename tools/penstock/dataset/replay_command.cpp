@@ -85,7 +85,7 @@ class replayed_stream {
 struct replayed {
   std::uint64_t rows = 0;
   std::uint64_t digest = 0;
-  std::string pixels;  ///< size of the picture, for people
+  std::string pixels;  ///< size of the picture, as text
 };
 
 result<replayed> replay_batch(const replay_options& o, const config& settings, const planned_stream& stream,

@@ -21,7 +21,7 @@
 namespace penstock::inspected {
 namespace {
 
-/// Loads a share of the samples in its own dataset.
+/// Loads a share of the samples. Each thread has one, with a separate dataset object.
 class sample_loader {
  public:
   sample_loader(const config& settings, int index, const dataset_description& described)

@@ -93,7 +93,7 @@ selected_gpu select(const facts& f) {
   return s;
 }
 
-/// For rows that need NVML.
+/// The finding of a row that needs NVML, if NVML reports nothing.
 std::optional<finding> no_nvml(const facts& f, const selected_gpu& s) {
   if (auto skip = not_asked(f)) return skip;
   if (s.nvml != nullptr) return std::nullopt;

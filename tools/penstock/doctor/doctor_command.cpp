@@ -170,7 +170,7 @@ bool cuda_is_usable(const facts& f) {
          !f.gpu.cuda.devices.empty();
 }
 
-/// Why --deep makes no sense; empty if it does.
+/// Why --deep does not apply; empty if it does.
 std::string no_deep(const facts& f, const doctor_options& o) {
   if (o.root != "/") return "not with --root";
   if (!f.build.cuda) return "this build has no CUDA device (built without nvcc)";

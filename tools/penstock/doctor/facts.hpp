@@ -65,7 +65,7 @@ struct nvml_device_facts {
   std::optional<std::uint64_t> memory_free;
   std::optional<int> compute_mode;  ///< 0 default, 2 prohibited, 3 exclusive process
   std::optional<bool> mig;
-  std::optional<std::uint64_t> ecc_uncorrected;  ///< since the driver was loaded
+  std::optional<std::uint64_t> ecc_uncorrected;  ///< errors since the driver was loaded
   std::optional<bool> remap_pending;
   std::optional<bool> remap_failed;
   std::optional<int> link_generation, link_generation_max, link_width, link_width_max;
@@ -107,7 +107,7 @@ struct xid_event {
 };
 
 struct gpu_facts {
-  std::string module_version;       ///< of the loaded kernel module; empty: not loaded
+  std::string module_version;       ///< version of the loaded kernel module; empty: not loaded
   bool module_answers = false;      ///< its control device could be opened
   std::vector<std::string> nodes;   ///< "nvidia0", "nvidiactl", "nvidia-uvm"
   std::vector<std::string> closed;  ///< nodes that this user cannot open
@@ -165,7 +165,7 @@ struct machine_facts {
   std::vector<std::string> left_folders;  ///< temporary folders of launchers that are gone
 };
 
-/// How far a worker came: hello -> described -> ready -> loaded.
+/// How far a worker got: hello -> described -> ready -> loaded.
 struct worker_facts {
   std::string command;
   std::string program;            ///< its path; empty: not found
@@ -201,7 +201,7 @@ struct group_facts {
   bool there = false;                       ///< whether a launcher has made this process a rank
   std::string rank_trouble;                 ///< what is wrong with the environment
   std::string place;                        ///< "rank 1 of 8 by srun"
-  std::optional<std::uint32_t> ranks_here;  ///< on this host
+  std::optional<std::uint32_t> ranks_here; ///< how many of the ranks are on this host
   bool shares_gpu = false;                  ///< [gpu] share
   std::string address;                      ///< "node0:20133", "@penstock-group/..."
   std::string address_trouble;              ///< why the ranks have no address

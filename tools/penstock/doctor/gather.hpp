@@ -47,7 +47,7 @@ struct hosts_request {
   std::string program{};  ///< "Python": the program that this command can start for a session
   string_map program_facts{};
   std::vector<std::string> dataset_program{};  ///< the command of custom datasets; empty: none
-  std::chrono::milliseconds deadline = machine::probe_deadline;  ///< for listing the dataset
+  std::chrono::milliseconds deadline = machine::probe_deadline;  ///< the limit for listing the dataset
 };
 /// Asks the session or the loader host that listens at an address, and lists the session's dataset here. Returns true if a
 /// thread is still listing it, which the caller must not wait for.

@@ -189,7 +189,7 @@ gpu_facts look_at_gpu(const gather_options& options) {
   gpu_facts g;
   g.cuda = look_at_cuda(options.root, options.probe_deadline);
   g.nvml = ask_nvml(options);
-  // Only now, because loading the driver's libraries for the first time may create device nodes.
+  // Look only now, because loading the driver's libraries for the first time may create device nodes.
   g.module_version = module_version(options.root);
   look_at_nodes(options.root, g);
   g.pci = look_at_bus(options.root);

@@ -50,7 +50,7 @@ class ladder {
   std::vector<isolation_step> steps_;
 };
 
-/// Empty on success.
+/// What went wrong; empty on success.
 std::string trouble_of(const ended_child& end) {
   if (end.ending == child_outcome::how::finished && end.exit_code == 0) return {};
   const std::string said = last_line(end.errors);

@@ -147,7 +147,7 @@ json hosts_of(const json& group) {
   return all;
 }
 
-/// The losses that the launcher has told the ranks; each knows all of them.
+/// The losses that the launcher has reported to the ranks; every rank knows all of them.
 std::string losses_of(const json& group, std::size_t width) {
   json lost = json::array();
   for (const json& rank : group.at("ranks")) {

@@ -28,7 +28,7 @@ bool has_result(const rank_answer& answer) {
   return answer.result.has_value();
 }
 
-/// A pause of a paused session, or a resume of one that is not.
+/// Whether the order changed nothing: a pause of a paused session, or a resume of one that is not paused.
 bool left_it_as_it_was(const rank_answer& answer) {
   return answer.result && !answer.result->value("changed", true);
 }
@@ -144,8 +144,8 @@ int show_group(const session_choice& choice, const live_group& group, bool check
 
 namespace {
 
-/// The lost ranks that the launcher of the first rank has told it, or else those that rank 0 has seen. A new process of rank 0 has not seen
-/// earlier losses and begins another generation of the group.
+/// The lost ranks that the launcher has reported to the first rank, or else those that rank 0 has seen. A new process
+/// of rank 0 has not seen earlier losses and begins another generation of the group.
 struct lost_ranks {
   bool known = false;           // rank 0 has answered
   json seen = json::array();    // {"time", "text"}; from a launcher also "rank", "pid", "end"

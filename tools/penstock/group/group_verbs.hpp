@@ -15,7 +15,7 @@ namespace penstock::cli {
 int order_group(const session_choice& choice, const live_group& group, const nlohmann::ordered_json& question,
                 const std::string& told, const std::string& told_unchanged = {});
 /// "restart" or "drain" for the workers that `which` selects from each rank's status. Reports per rank which
-/// workers were changed and which were not. Exit code 4 if no rank has such a worker. `now`: they are killed.
+/// workers were changed and which were not. Exit code 4 if no rank has such a worker. `now`: kills them.
 int change_workers_of_group(
     const session_choice& choice, const live_group& group, const std::string& verb, bool now,
     const std::function<std::vector<std::uint32_t>(const nlohmann::ordered_json& status)>& which);

@@ -54,7 +54,7 @@ int hosts_elsewhere(const host_options& o) {
     return refuse_with(exit_config, failure{errc::config, "there is no secret: give --secret-file with the session's, or --insecure if the session has none", 0},
                        o.json);
   }
-  stop_signals signals;  // before any thread starts
+  stop_signals signals;  // must exist before any thread starts
   auto made = hosts_by_ssh::start({o.on, o.command_there, arguments_there(o), std::move(secret)});
   if (!made) return refuse_with(made.error().code == errc::config ? exit_config : exit_failed, made.error(), o.json);
   signals.listen([&](int times) { (*made)->leave(times > 1); }, {"leaving: hosts finish their batches (press again to stop at once)"});
@@ -85,7 +85,7 @@ int host(host_options o) {
     const char* const end = o.workers.data() + o.workers.size();
     std::from_chars(o.workers.data(), end, o.settings.workers);
   }
-  stop_signals signals;  // before any thread starts
+  stop_signals signals;  // must exist before any thread starts
   auto made = hosts::loader_host::open(o.settings);
   if (!made) return refuse_with(made.error().code == errc::io ? exit_failed : exit_config, made.error(), o.json);
   signals.listen([&](int times) { (*made)->leave(times > 1); },

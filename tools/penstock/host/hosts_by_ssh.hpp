@@ -32,7 +32,7 @@ class hosts_by_ssh {
 
   /// Waits until all hosts have ended, and reports how the failed ones ended. Returns 0, or the first exit code other than 0.
   int run();
-  /// From any thread. Workers finish their leases first, unless `at_once`.
+  /// Thread-safe. Workers finish their leases first, unless `at_once`.
   void leave(bool at_once);
 
  private:

@@ -26,7 +26,7 @@ struct map_run::job {
   std::uint64_t bytes = 0;
   std::shared_ptr<const std::string> line;
   std::uint32_t tries = 0;
-  std::uint32_t attempts = 0;  // in earlier tries
+  std::uint32_t attempts = 0;  // attempts in earlier tries
   job_outcome last;            // the outcome of the previous try
 };
 

@@ -16,7 +16,7 @@ enum class output_format : std::uint8_t {
 };
 
 struct written_outcome {
-  std::string out;  ///< for the output
+  std::string out;  ///< text for the output
   std::string err;  ///< for stderr: what the command wrote to its stderr; empty for JSON
   /// raw, tagged: bytes of stdout that were dropped
   std::uint64_t missing = 0;

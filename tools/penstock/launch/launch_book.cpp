@@ -13,7 +13,7 @@ namespace penstock::cli {
 
 namespace {
 
-constexpr std::size_t earlier_kept = 64;  // of each rank
+constexpr std::size_t earlier_kept = 64;  // earlier processes listed for each rank
 
 supervision::hang_settings clocks_of(const launch_rules& rules) {
   return {.start_deadline = rules.start_deadline,

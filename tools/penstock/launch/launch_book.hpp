@@ -38,8 +38,8 @@ namespace penstock::cli {
 
 struct launch_rules {
   std::uint32_t ranks = 1;
-  std::uint32_t max_restarts = 0;  ///< for all ranks together
-  /// For a single rank; none: a lost rank ends the others.
+  std::uint32_t max_restarts = 0;  ///< counts restarts of all ranks together
+  /// The policy for restarting a single rank; empty: a lost rank ends the others.
   std::optional<supervision::restart_settings> restart_one{};
   /// Time limit for executing the program; with restart_one, for the rank's first line.
   nanoseconds start_deadline{30'000'000'000};
@@ -132,15 +132,15 @@ class launch_book {
   void start_failed(std::uint32_t rank, std::string why, steady_time now);
   void exited(std::uint32_t rank, const process::exit_report& end, steady_time now,
               oom_killer oom = oom_killer::did_not);
-  /// A line of this rank has arrived: how many batches its process has delivered, and how many beats its session has shown. A line with the
-  /// same number of beats as before is no sign of life.
+  /// Call when a line of this rank has arrived, with the number of batches that its process has delivered and the
+  /// number of beats that its session has shown. A line with the same number of beats as before is no sign of life.
   void heard(std::uint32_t rank, std::uint64_t batches, std::uint64_t beats, steady_time now);
   /// The state of all running ranks; `start`: what the current start waits for. Call about once per tick().
   void look(steady_time now, const std::vector<rank_sign>& signs, const std::string& start);
   [[nodiscard]] nanoseconds tick() const noexcept;
-  /// This rank reports that its group has finished, or was stopped.
+  /// Call when this rank reports that its group has finished, or was stopped.
   void group_over(std::uint32_t rank, launch_outcome how, steady_time now);
-  /// The user's first and second signal. The first is passed on; the second kills.
+  /// Call for the user's first and second signal. The first is passed on; the second kills.
   void stop(int signal, bool at_once, steady_time now);
 
   [[nodiscard]] bool over() const noexcept { return stage_ == stage::over; }
@@ -164,7 +164,7 @@ class launch_book {
     std::uint64_t batches = 0;
     std::uint64_t beats = 0;
     bool spoke = false;        // its first line has arrived
-    bool traced = false;       // at the last poll
+    bool traced = false;       // a debugger was attached at the last poll
     bool knows_end = false;    // knows that the group has ended, or need not know
     bool left_behind = false;  // killed because it looks for a group that has ended
   };

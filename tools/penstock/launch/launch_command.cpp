@@ -227,7 +227,7 @@ int tell_end(const launch_options& o, const launch_work& work, const launch_resu
 int launch(launch_options o) {
   if (o.is_file()) o.source.file = o.words[0];
   if (const auto no = trouble_with_file(o)) return tell_rejection(*no, o.json);
-  stop_signals signals;  // before any thread starts
+  stop_signals signals;  // must exist before any thread starts
   if (auto ok = gpu_owner::check_sink_choice(o.sink.empty() ? "null" : o.sink, o.out); !ok) return refuse_with(exit_usage, ok.error(), o.json);
   // Keeps other runs from writing these files until this process ends. Locked before the state is read.
   const auto report = lock_files("the report", {o.report});

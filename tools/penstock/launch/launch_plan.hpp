@@ -28,7 +28,7 @@ struct launch_gpu {
   std::uint32_t ordinal = 0;
   std::string name;
   std::string uuid;
-  std::vector<int> cores;  ///< of its NUMA node; empty: unknown
+  std::vector<int> cores;  ///< the cores of its NUMA node; empty: unknown
 };
 
 struct rank_place {
@@ -47,7 +47,7 @@ struct launch_names {
   std::string group;        ///< PENSTOCK_GROUP
   std::string master_addr;  ///< MASTER_ADDR
   std::uint16_t master_port = 0;
-  std::uint32_t restarts = 0;      ///< of all ranks together, so far
+  std::uint32_t restarts = 0;      ///< restarts of all ranks together
   std::uint32_t restarts_max = 0;  ///< --max-restarts
   std::string group_address{};     ///< PENSTOCK_GROUP_ADDR
   std::string group_secret{};  ///< PENSTOCK_GROUP_SECRET: never on a command line, which all users can read

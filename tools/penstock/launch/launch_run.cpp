@@ -258,7 +258,8 @@ void launch_run::exited(std::uint32_t rank, const process::exit_report& end) {
   boost::asio::post(io_.context(), [this] { act(); });
 }
 
-/// A session's workers exit by themselves when it is gone; its GPU owner holds the GPU until then.
+/// Kills what this rank has left behind. A session's workers exit by themselves when it is gone, but its GPU owner
+/// holds the GPU until it has exited.
 void launch_run::remove_strays_of(std::uint32_t rank) {
   ranks_[rank] = {};
   kill_strays_with({fmt::format("RANK={}", rank), "PENSTOCK_GROUP_ADDR=" + work_.names.group_address},
@@ -271,7 +272,8 @@ void launch_run::tell_refused(std::uint32_t rank, const std::string& why) {
   tell_end(rank);
 }
 
-/// Every rank shows in its status which processes were lost, and rank 0 completes its news of the loss.
+/// Tells all running ranks: each shows the lost processes in its status, and rank 0 adds what it is told to its report
+/// of the loss.
 void launch_run::note_lost(std::uint32_t rank) {
   const rank_facts& r = book_.ranks()[rank];
   const lost_process_report lost{rank, r.pid, r.end, std::chrono::system_clock::now()};

@@ -37,7 +37,7 @@ class line_writer {
   mutable std::mutex mutex_;
   std::condition_variable news_;
   std::deque<std::pair<int, std::string>> waiting_;
-  std::size_t bytes_ = 0;  // of waiting_ and of the text being written
+  std::size_t bytes_ = 0;  // the size of waiting_ and of the text being written
   bool was_full_ = false;
   bool over_ = false;
   std::thread thread_;

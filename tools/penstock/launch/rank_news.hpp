@@ -22,7 +22,7 @@ class rank_news {
 
   /// Sends the rank a line, unless it has not read the earlier ones or is gone.
   void send(const std::string& line);
-  /// The rank is gone: reads what it sent before.
+  /// Call when the rank is gone: reads what it sent before.
   void finish();
 
  private:

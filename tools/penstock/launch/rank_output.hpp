@@ -24,7 +24,7 @@ class rank_output {
   /// Continues reading when the writer has room again. While the writer is full, the pipe is not read, so a rank that writes too fast
   /// waits, as it would without us.
   void resume();
-  /// The rank is gone: reads the rest of the pipe.
+  /// Call when the rank is gone: reads the rest of the pipe.
   void finish();
   [[nodiscard]] std::string last_lines(std::size_t count) const { return tail_.last_lines(count); }
 

@@ -65,9 +65,9 @@ struct rank_start {
 class rank_history {
  public:
   void heard(const rank_progress& progress);
-  /// The next process begins at the last state; later epochs will be delivered again.
+  /// Call when the next process begins, at the last state: later epochs will be delivered again.
   void begin_again();
-  /// All ranks begin from this state of the group.
+  /// Call when all ranks begin from this state of the group.
   void begin_from(std::vector<std::byte> state);
 
   /// Empty: the rank has sent no state.

@@ -31,7 +31,7 @@ struct peer_facts {
 struct cuda_facts {
   child_outcome child;
   std::string path;        ///< the loaded file; empty: none
-  std::string load_error;  ///< from the dynamic loader
+  std::string load_error;  ///< the error of the dynamic loader
   std::optional<int> driver_version;
   std::optional<int> init_code;
   std::string init_name;  ///< "CUDA_ERROR_UNKNOWN"

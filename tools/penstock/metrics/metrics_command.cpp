@@ -172,7 +172,7 @@ int serve(const metrics_options& o, ended_sessions_reader& reader, stop_signals&
 int metrics(const metrics_options& o) {
   const auto since = parse_time_option("--since", o.since, 1s, 24h * 365);
   if (!since) return refuse_with(exit_usage, since.error(), o.as_json);
-  stop_signals signals;  // before there are other threads
+  stop_signals signals;  // must exist before any thread starts
   ended_sessions_reader reader(*since);
   if (!o.listen.empty()) return serve(o, reader, signals);
   const exported page = make_page(reader);

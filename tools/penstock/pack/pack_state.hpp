@@ -28,7 +28,7 @@ struct pack_settings {
 struct marker_counts {
   std::uint64_t unchanged = 0;         ///< pictures without markers: PNGs, WebPs, and JPEGs that cannot have them
   std::uint64_t were_progressive = 0;  ///< JPEGs that were converted to sequential
-  std::uint64_t bytes_before = 0;      ///< of all pictures
+  std::uint64_t bytes_before = 0;      ///< total of all pictures
   std::uint64_t bytes_after = 0;
   void add(const marker_counts& other) noexcept;
 };
@@ -52,7 +52,7 @@ struct pack_state {
   std::uint64_t next_sample = 0;  ///< earlier samples are in a complete shard, or have failed
   std::vector<packed_shard> shards;
   std::vector<unpacked_sample> failed;
-  marker_counts markers;  ///< of all shards
+  marker_counts markers;  ///< counts for all shards
   [[nodiscard]] bool complete() const noexcept { return next_sample == samples_all; }
 };
 

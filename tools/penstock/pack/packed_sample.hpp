@@ -15,7 +15,7 @@ namespace penstock::pack {
 struct packed_picture {
   std::string extension;  ///< "jpg", "jpeg", "png" or "webp"
   std::string contents;
-  marker_counts markers;  ///< of this picture
+  marker_counts markers;  ///< counts for this picture
 };
 
 /// Reads pictures of one folder, reduces and encodes them again, and gives them restart markers, if the settings say so.

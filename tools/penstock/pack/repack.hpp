@@ -18,9 +18,9 @@ namespace penstock::pack {
 
 struct repacked_shard {
   std::string name;
-  bool was_there = false;  ///< from an earlier run
+  bool was_there = false;  ///< kept from an earlier run
   std::uint64_t archive_bytes = 0;
-  std::uint64_t bytes = 0;  ///< of the file
+  std::uint64_t bytes = 0;  ///< size of the file
 };
 
 /// Puts members of one sample that follow each other into one frame. Keeps an existing shard if it was made from the same file. Adds the

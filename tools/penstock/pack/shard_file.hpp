@@ -37,7 +37,7 @@ class shard_file {
   std::optional<frame_writer> frames_;
   unique_fd file_;
   std::string frame_;    ///< contents of the frame that is not complete
-  std::string pending_;  ///< for the file
+  std::string pending_;  ///< not written to the file yet
   std::uint64_t archive_bytes_ = 0;
   std::uint64_t file_bytes_ = 0;
 };

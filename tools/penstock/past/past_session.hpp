@@ -59,7 +59,7 @@ class past_session {
   nlohmann::ordered_json status_;      // null: the session ended before there was one
   nlohmann::ordered_json why_;         // null: nothing was measured
   std::map<std::uint64_t, nlohmann::ordered_json>
-      last_seen_;  // by worker: in the last status in which it ran
+      last_seen_;  // each worker, as in the last status in which it ran
   std::vector<nlohmann::ordered_json> events_;
   std::vector<nlohmann::ordered_json> logs_;
   std::string status_time_;  // when status_ was recorded

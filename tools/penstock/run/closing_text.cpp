@@ -36,7 +36,7 @@ std::string epoch_line(const epoch_report& e) {
   return line;
 }
 
-/// All epochs if they have digests, otherwise the last ones.
+/// Prints all epochs if they have digests, otherwise the last ones.
 void tell_epochs(const std::vector<epoch_report>& all) {
   constexpr std::size_t shown = 10;
   const bool digests = std::ranges::any_of(all, [](const epoch_report& e) { return e.digest.has_value(); });

@@ -16,7 +16,7 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-/// The last events of a session that has closed its socket are in its record.
+/// Prints the last events of a session that has closed its socket: they are in its record.
 void tell_rest(const session_end& end, const std::filesystem::path& socket, std::uint64_t after,
                const std::function<void(const json&)>& each) {
   if (control::is_record(socket)) return;  // all events came from there

@@ -205,7 +205,7 @@ void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
 }
 
-/// The work that has hung, unless the stall names it, and the cost of deaths.
+/// Adds the work that has hung, unless the stall names it, and the cost of deaths.
 void add_hangs_and_deaths(std::string& out, const json& s, std::size_t width) {
   constexpr std::size_t hung_shown = 3;
   const json hung = s.value("hung", json::array());

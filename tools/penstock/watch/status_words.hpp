@@ -30,7 +30,7 @@ namespace penstock::cli {
 /// What a worker is working on, and since when; "-" if it is idle.
 [[nodiscard]] std::string work_since(const nlohmann::ordered_json& worker, work_kind kind);
 [[nodiscard]] bool is_stalled(const nlohmann::ordered_json& status);
-/// Neither stalled nor paused: the rate of the last 10 s says something about the next.
+/// Neither stalled nor paused, so that the rate of the last 10 s says something about the near future.
 [[nodiscard]] bool is_moving(const nlohmann::ordered_json& status);
 /// Empty while unknown, and unless is_moving().
 [[nodiscard]] std::optional<double> seconds_left(const nlohmann::ordered_json& status);
@@ -62,13 +62,15 @@ inline constexpr const char* star_explained =
 [[nodiscard]] std::string age_in_words(double seconds);
 /// Of a status or of an answer to "why" or "describe": "ok", "ok, stalled", "stopping for 12 s".
 [[nodiscard]] std::string state_in_words(const nlohmann::ordered_json& answer);
-/// Whether it was not the program, or `penstock headroom`, that paused the session.
+/// Whether an operator paused the session, rather than the program or `penstock headroom`.
 [[nodiscard]] bool is_paused_by_operator(const nlohmann::ordered_json& answer);
-/// Leaves out the advice at the end of the text of a stall, or of work that has hung: of no use once the session ends.
+/// Removes the advice at the end of a text about a stall or about work that has hung: it is useless once the session
+/// ends.
 [[nodiscard]] std::string without_way_out(std::string text);
 /// "sample 'cats/tom.jpg' hung 2 times: in worker/0 at 23:04:05 after 40 s, ...", and what helps; from an entry of `hung` in status.
 [[nodiscard]] std::string hung_for_people(const nlohmann::ordered_json& hung, work_kind kind);
-/// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves. Of an ended session, without what would help.
+/// "8 s, waiting for worker/3, which ...": how long the stream has stalled; empty while it moves. For an ended session,
+/// without the advice.
 [[nodiscard]] std::string stall_for_people(const nlohmann::ordered_json& status);
 
 }  // namespace penstock::cli

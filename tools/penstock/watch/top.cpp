@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
 constexpr auto rates_over = 3s;     // long enough to be steady, short enough to be current
-constexpr auto mean_over = 10s;     // for comparing runs
+constexpr auto mean_over = 10s;     // steady enough to compare runs
 constexpr auto once_interval = 300ms;  // for --once: rates of workers need two polls
 constexpr std::chrono::milliseconds screen_deadline = 2s;
 

@@ -162,13 +162,13 @@ json events_of(traced_session session, std::int64_t zero, std::uint64_t pid) {
                      fmt::format("worker/{}", batches[i].worker));
     for (traced_step& s : steps_of(batches[i], i)) steps.push_back(std::move(s));
   }
-  // Process tracks in time order, so that spans move as little as possible.
+  // Fill the tracks in time order, so that spans move as little as possible.
   std::ranges::stable_sort(steps, {}, &traced_step::from);
   std::vector<std::vector<std::pair<std::size_t, std::pair<int, std::int64_t>>>> path(batches.size());
   std::vector<std::int64_t> reached(batches.size());
   for (const traced_step& s : steps) {
     const traced_batch& b = batches[s.batch];
-    // Never before the batch's own previous step, which may have moved.
+    // A step must not begin before the batch's previous step, which may have been moved.
     std::int64_t& last = reached[s.batch];
     const std::int64_t from = trace.span(
         s.tid, s.name, std::max(s.from, last), s.to,

@@ -42,7 +42,8 @@ struct events_options {
   std::string since;
 };
 
-/// In a run with short epochs or many workers, nearly all lines would be such events.
+/// Whether the event is shown only with --all. In a run with short epochs or many workers, nearly all lines would be
+/// such events.
 bool is_routine(const json& e) {
   return e.at("kind") == "epoch_done" || e.at("kind") == "memory_attached";
 }
@@ -67,7 +68,7 @@ class shown_events {
     ++left_out_[e.at("kind").get<std::string>()];
     return false;
   }
-  /// `code`: how reading them went.
+  /// `code`: the exit code of reading them.
   void tell_left_out(int code) const {
     std::uint64_t all = 0;
     std::string kinds;
@@ -82,7 +83,7 @@ class shown_events {
 
  private:
   bool everything_;
-  bool tells_nothing_;  // says so if there were none
+  bool tells_nothing_;  // prints a note if there were none
   bool some_ = false;
   std::string since_;
   std::map<std::string, std::uint64_t> left_out_;  // by kind
