@@ -1,7 +1,8 @@
 # Finds the C++ Actor Framework: 1.x by its own CMake package, or 0.17, which the distributions ship without one.
-# -DCAF_ROOT=FOLDER says where. Gives CAF::core and CAF_VERSION; with CAF 1, CAF::test if it was built with it. Only the core is
-# used: the transport between processes is penstock's own (docs/decisions/0001-own-framing.md). Tested: 0.17 with all tests;
-# 1.1 with test_caf, test_protocol and test_gpu_owner only (docs/decisions/0032-caf-old-and-new.md).
+# -DCAF_ROOT=FOLDER says where. Defines CAF::core and CAF_VERSION; with CAF 1, also CAF::test if CAF was built with it.
+# Only the core is used: the transport between processes is penstock's own (docs/decisions/0001-own-framing.md). Tested:
+# 0.17 with all tests; 1.1 with test_caf, test_protocol and test_gpu_owner only
+# (docs/decisions/0032-caf-old-and-new.md).
 
 find_package(CAF CONFIG QUIET)
 if(NOT CAF_FOUND)

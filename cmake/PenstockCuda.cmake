@@ -12,7 +12,7 @@ if(NOT PENSTOCK_CUDA STREQUAL "OFF")
       set(CMAKE_CUDA_ARCHITECTURES "${PENSTOCK_CUDA_ARCHITECTURES}")
     endif()
     enable_language(CUDA)
-    # CMake 3.25 does not know that nvcc 12 and later speak C++20, which our public headers need.
+    # CMake 3.25 does not know that nvcc 12 and later support C++20, which our public headers need.
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")

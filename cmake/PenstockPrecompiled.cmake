@@ -1,6 +1,6 @@
-# Parsing the headers of CAF and Asio, and ours above them, is half of what a source of actors/ takes to compile. With PENSTOCK_PCH they
-# are parsed once for all targets. Each source still includes what it uses: the preset `dev` and tools/includes compile without
-# PENSTOCK_PCH.
+# Parsing the headers of CAF and Asio, and those of ours that include them, takes half of the compile time of a source
+# of actors/. With PENSTOCK_PCH they are parsed once for all targets. Each source still includes what it uses: the
+# preset `dev` and tools/includes compile without PENSTOCK_PCH.
 
 option(PENSTOCK_PCH "Parse the heavy headers once. For builds from nothing" OFF)
 

@@ -20,11 +20,11 @@ endfunction()
 
 # penstock_tests_of_python_file(FILE [TOGETHER] [THOROUGH] [LOCK NAME] [COST NUMBER] [PREFIX TEXT] [NAME TEXT] [CLASSES REGEX] [FIXTURE NAME]
 # PYTHON PROGRAM LABEL LABEL TIMEOUT SECONDS ENVIRONMENT VARIABLES)
-# FILE.py is in the current folder; PREFIX and FILE, or NAME, begin the names of the tests. CLASSES: only classes whose names match.
-# FIXTURE: the tests require it. TIMEOUT: for each test method. TOGETHER: all of them run in one process, which lists them; ctest shows the
-# list if one fails. THOROUGH: they take many seconds of processor time, so only tools/test --all runs them (label thorough). LOCK: tests
-# with the same lock run one at a time. COST: ctest starts the tests with the highest cost first, so that none of them runs alone at the
-# end.
+# FILE.py is in the current folder; The names of the tests begin with PREFIX and FILE, or with NAME. CLASSES: only
+# classes whose names match. FIXTURE: the tests require it. TIMEOUT: for each test method. TOGETHER: all of them run in
+# one process, which lists them; ctest shows the list if one fails. THOROUGH: they take many seconds of processor time,
+# so only tools/test --all runs them (label thorough). LOCK: tests with the same lock run one at a time. COST: ctest
+# starts the tests with the highest cost first, so that none of them runs alone at the end.
 function(penstock_tests_of_python_file file)
   cmake_parse_arguments(PARSE_ARGV 1 test "TOGETHER;THOROUGH" "PREFIX;NAME;CLASSES;FIXTURE;PYTHON;LABEL;TIMEOUT;LOCK;COST" "ENVIRONMENT")
   set(program "${CMAKE_CURRENT_SOURCE_DIR}/${file}.py")

@@ -67,7 +67,7 @@ class lease {
   std::vector<leased_tensor> records;  ///< always on the host
   int cuda_device = -1;                ///< -1: host memory
 
-  /// The buffer is reused only after the work that is queued on this stream when the lease ends.
+  /// Records a stream: the buffer is reused only after the work that is queued on it when the lease ends.
   void record(stream_handle stream);
   /// Returns the buffer now. Afterwards only the tensors' descriptions and the records are available.
   void release();

@@ -81,7 +81,7 @@ class part_views {
   struct part {
     Py_buffer held{};
     std::span<const std::byte> bytes;
-    std::vector<std::byte> copy;  // the bytes that were where the result is written
+    std::vector<std::byte> copy;  // a copy, if the part was in the memory for the result
   };
   static std::size_t rounded_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
   static bool overlap(std::span<const std::byte> one, std::span<const std::byte> other) {

@@ -61,7 +61,7 @@ class session_core : public std::enable_shared_from_this<session_core> {
   [[nodiscard]] const config& settings() const noexcept { return settings_; }
   /// The number of GPU buffers held by views.
   [[nodiscard]] std::uint32_t lent() const;
-  /// After close(): the batches that views still hold, for people; empty if there are none.
+  /// After close(): the batches that views still hold, as text; empty if there are none.
   [[nodiscard]] std::string kept_by_views() const;
 
  private:

@@ -91,7 +91,8 @@ class call_in_python {
   [[nodiscard]] std::uint32_t attempt() const { return here().attempt(); }
   [[nodiscard]] std::uint32_t worker() const { return here().worker(); }
   void describe(const std::string& work) const { here().describe(work); }
-  /// Where in the batch the sample is that the call loads now, or what else it does (_loading.Marks).
+  /// Records the place in the batch of the sample that the call is loading, or what else the call is doing
+  /// (_loading.Marks).
   void mark(std::uint64_t place) const { job_marks::write(here().job(), place); }
   /// "sample 37". Called for every sample: a text made in Python would take longer.
   void sample(std::uint64_t place, std::uint64_t index) const {

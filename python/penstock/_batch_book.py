@@ -9,7 +9,7 @@ from typing import Any, Optional, Protocol
 
 __all__ = ["BatchBook", "Planned", "Shards"]
 
-TRIES = 3  # how often a batch that exceeds the loader's timeout is tried
+TRIES = 3  # how many times a batch that exceeds the loader's timeout is tried
 
 
 class Progress(Protocol):

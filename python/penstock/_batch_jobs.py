@@ -23,10 +23,11 @@ class Interrupted(BaseException):
 
 
 class BatchJobs:
-    """
+    """The jobs of one pass.
+
     Args:
         workers: where the jobs run.
-        failures: what becomes of those that fail.
+        failures: decides what to do about those that fail.
         timeout: seconds for a batch; 0: none.
     """
 

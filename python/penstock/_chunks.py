@@ -44,7 +44,7 @@ def mapped(
     caller takes allows one more, up to `later`, because chunks of tiny functions end before the next ones can be submitted."""
     under_way: collections.deque[tuple[int, Inputs, Future[Any]]] = collections.deque()
     refused: Optional[error] = None  # why the pool takes no more jobs: raised after the outcomes of those under way (rule J10)
-    taken = 0  # of the inputs
+    taken = 0  # how many inputs have been taken
 
     of_chunks = pool._for_inputs(size)
 

@@ -14,7 +14,7 @@ import torch.utils.data.distributed
 __all__ = ["kept", "restore", "saved"]
 
 _DEEPEST = 8  # samplers around samplers
-# Their orders come from an epoch and generators, which are saved without their help.
+# Their orders depend only on an epoch and on generators, which are saved elsewhere.
 _ORDERED_BY_TORCH = (
     torch.utils.data.distributed.DistributedSampler, torch.utils.data.RandomSampler, torch.utils.data.SequentialSampler,
     torch.utils.data.BatchSampler,

@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 __all__ = ["Homes", "SeenWorkers"]
 
-LOOK_EVERY = 0.5  # seconds, for workers and hosts that have joined or left
+LOOK_EVERY = 0.5  # seconds between looks for workers and hosts that have joined or left
 ON_HOSTS_MAX = 256  # workers of a session
 GONE = ("draining", "stopped", "failed")  # states of workers that load no further batch
 

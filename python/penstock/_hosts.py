@@ -19,7 +19,7 @@ Hosts = Union[str, Sequence[str]]
 
 def facts(packages: Sequence[str]) -> dict[str, str]:
     """The versions of Python and of the installed packages among these."""
-    import importlib.metadata  # not in workers
+    import importlib.metadata  # here, because workers do not need it
     import platform
 
     found = {"Python": platform.python_version()}

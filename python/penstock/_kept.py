@@ -110,7 +110,8 @@ class _Known:
 
 
 def _still_holds(made_from: list["_Parts"], modules: Optional[int]) -> bool:
-    """
+    """Whether the function would still be pickled in the same way.
+
     Args:
         modules: how many were imported, if the pickle depends on that.
     """

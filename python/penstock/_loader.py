@@ -29,8 +29,8 @@ __all__ = ["IterablePass", "MapPass"]
 
 torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 
-TELL_EVERY = 1.0  # seconds, while a batch is awaited
-LOOK_EVERY = 0.25  # seconds, for hosts that have joined or left while a shard's batch is awaited
+TELL_EVERY = 1.0  # seconds between reports while a batch is awaited
+LOOK_EVERY = 0.25  # seconds between looks for hosts that have joined or left, while a shard's batch is awaited
 
 
 class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
@@ -96,7 +96,8 @@ class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         """The worker processes, as in torch's iterators."""
         return _processes.processes_of(self._pool.pool)
 
-    # ---- what the subclasses say ----------------------------------------------------------------------------------
+    # ---- what the subclasses implement
+    # ----------------------------------------------------------------------------------
 
     def _begun(self, loader: Any) -> BatchBook:
         """The book of a new epoch."""

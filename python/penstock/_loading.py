@@ -77,7 +77,7 @@ class Batch(NamedTuple):
     shared_seed: Optional[int]  # of datapipes
     shard: int  # for an iterable dataset: the shard to read
     first: int  # epoch position of its first sample; for an iterable dataset the batch's number in its shard
-    index: Any  # from the sampler
+    index: Any  # what the sampler yielded
     bad: tuple[int, ...] = ()  # places in the batch to leave out
     state: Optional[_shards.ShardState] = None  # on a host: the last known state of the shard, before this batch
 
@@ -255,7 +255,7 @@ class _PlaceOfBatch:
 
 _room = _PlaceOfBatch()
 _collating_types: frozenset[Any] = frozenset()  # types that torch itself collates
-_stages: dict[tuple[int, int], _Stage] = {}  # by order and worker
+_stages: dict[tuple[int, int], _Stage] = {}  # keyed by order and worker
 _files: dict[int, int] = {}  # on a host, by order: the program sends each file once, and every shard reads it
 _early: dict[int, Optional[Order]] = {}  # by number, made before this process was forked; None: each worker makes its own
 

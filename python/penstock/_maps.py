@@ -86,7 +86,7 @@ class Mapping(concurrent.futures.Executor):
         raise NotImplementedError
 
     def _for_inputs(self, count: int) -> "Mapping":
-        """The same pool for jobs that take so many inputs each."""
+        """The same pool for jobs that take `count` inputs each."""
         raise NotImplementedError
 
     @property
@@ -117,7 +117,7 @@ class _AsCompleted(Iterator[T]):
         with self._news:
             while not self._done:
                 self._news.wait()
-        self._follow(self._one_more(self._refused))  # may raise, for an input: the result is given next
+        self._follow(self._one_more(self._refused))  # if taking an input raises, the next call returns this result
         self._left -= 1
         return self._done.popleft().result()
 

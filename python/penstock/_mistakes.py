@@ -62,7 +62,7 @@ def _parts_of(path: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, types.FunctionType):
         return _variables_of(path, value)
     try:
-        state = value.__reduce_ex__(4)[2]  # as its __getstate__ leaves it
+        state = value.__reduce_ex__(4)[2]  # what pickle would write, by __getstate__ if there is one
     except Exception:
         state = None
     attributes = [(f"{path}.{name}", each) for name, each in state.items()] if isinstance(state, dict) else []
@@ -77,7 +77,7 @@ def _methods_of(path: str, kind: type) -> list[tuple[str, Any]]:
 def _variables_of(path: str, function: types.FunctionType) -> list[tuple[str, Any]]:
     variables = []
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-        with contextlib.suppress(ValueError):  # not assigned yet
+        with contextlib.suppress(ValueError):  # the variable is not assigned yet
             variables.append((f"{path}'s variable {name}", cell.cell_contents))
     known = function.__globals__
     return variables + [(f"{path}'s global {name}", known[name]) for name in _names_in(function.__code__) if name in known]

@@ -21,7 +21,8 @@ FROM_THE_PROGRAM = ("dataset", "collate_fn", "worker_init_fn")  # the parts of a
 
 
 def order_of(iterator: Any, loader: Any, policy: str, last_attempt: int, states: Optional[str]) -> _loading.Order:
-    """
+    """The order of a pass.
+
     Args:
         iterator: torch's part of the pass.
         policy: on_bad_sample.

@@ -39,7 +39,7 @@ def pickled_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             return [pickle.dumps((sent, args, kwargs), protocol=5)]
         except (pickle.PicklingError, AttributeError, TypeError):
             pass  # a lambda, a closure, a method
-    # Together: what refers to the program shares its globals.
+    # Pickled together, so that everything that refers to the program shares its globals.
     return _parts_by_value((function, tuple(each.function if type(each) is _kept.Kept else each for each in args), kwargs))
 
 
@@ -51,7 +51,8 @@ def kept_if_possible(function: Any) -> Any:
 
 
 def _is_simple(value: Any) -> bool:
-    """Also true for a chunk of inputs, and for the function that is called with them."""
+    """Whether plain pickle can write the value; also true for a chunk of inputs, and for the function that is called
+    with them."""
     kind = type(value)
     if kind in _SIMPLE:
         return True
@@ -61,7 +62,8 @@ def _is_simple(value: Any) -> bool:
 
 
 def pickled_result(value: Any) -> list[Part]:
-    """The same for what a worker returns. The caller can import everything that the worker could."""
+    """A result as a pickle with its buffers, like pickled_call(). The caller can import everything that the worker
+    could."""
     buffers: list[pickle.PickleBuffer] = []
     try:
         whole = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)

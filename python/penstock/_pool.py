@@ -62,7 +62,7 @@ class Pool(Control, Mapping):
 
     _usual_name: Optional[str] = None  # used instead of the config's name
     _core_options: dict[str, Any] = {}  # more arguments of _core.Pool
-    _inputs = 1  # of a map, that each job takes
+    _inputs = 1  # how many inputs of a map each job takes
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ class Progress:
         self.shared_seed: Optional[int] = None if resumed is None else resumed.get("shared_seed")  # of datapipes
         self.samples: int = 0 if resumed is None else resumed["samples"]  # delivered so far, in the sampler's order
         self.batches: int = 0 if resumed is None else resumed["batches"]
-        self.shards: Optional[dict[str, Any]] = None if resumed is None else resumed["shards"]  # for an iterable dataset
+        self.shards: Optional[dict[str, Any]] = None if resumed is None else resumed["shards"]  # iterable datasets only
         if self.shards is not None and "states" in self.shards:
             self.shards = {**self.shards, "states": shard_states(self.shards, len(self.shards["given"]))}
         self.sampler_epoch: Optional[int] = None  # the sampler's own epoch number when this epoch began

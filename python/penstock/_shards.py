@@ -39,7 +39,8 @@ def has_state(dataset: Any) -> bool:
 
 
 class ShardStates:
-    """
+    """The states of all shards of a loader.
+
     Args:
         file: a descriptor, which this object closes.
     """

@@ -269,7 +269,7 @@ def batch_from(whole: Any) -> Any:
     return _unpickled(view, count, _aligned)
 
 
-_ARRAYS: dict[int, Any] = {}  # by size: most loaders have few
+_ARRAYS: dict[int, Any] = {}  # keyed by size: most loaders have few sizes
 
 
 def view_of(held: Any) -> Any:

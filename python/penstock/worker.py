@@ -203,7 +203,7 @@ def call_with_each(
 
 
 def described(raised: BaseException) -> tuple[bytes, bytes, bytes]:
-    """The traceback is followed by the exception itself, pickled, if it can be."""
+    """Type, text and traceback of an exception. If the exception can be pickled, its pickle follows the traceback."""
     shown = _shown(raised).encode("utf-8", "backslashreplace")
     name, text = _name_of(type(raised)), _text_of(raised)
     return name.encode("utf-8", "backslashreplace"), text.encode("utf-8", "backslashreplace"), shown + _pickled_error(raised, len(shown))
