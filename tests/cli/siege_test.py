@@ -71,7 +71,7 @@ class SiegeTest(PenstockTest):
                         client.sendall(b'{"penstock": 1, "verb": {"a": [1, 2]}, "worker": -1}\n{"penstock": 99}\n')
                         client.recv(1000)
             except OSError:
-                pass  # cut off, as it should be
+                pass  # disconnected, as it should be
 
     def test_two_hundred_hostile_clients_disturb_neither_stream_nor_memory_nor_operators(self):
         process = self.live()

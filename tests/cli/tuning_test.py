@@ -1,4 +1,4 @@
-"""[loader] workers = "auto": the number of workers follows what the consumer takes, and every step is explained."""
+"""[loader] workers = "auto": the number of workers follows the consumer's rate, and every step is explained."""
 
 from harness import *
 

@@ -5,8 +5,8 @@ import resource
 from harness import *
 
 ROUNDS = 3
-# Kernel time of ending the groups, divided by that of their start and work: about 2 (0.04 to 0.09 s over 0.02 to 0.05 s). A single thread
-# that busy-waits used 6.4 s.
+# Kernel time for ending the groups, divided by the kernel time for their start and work: about 2 (0.04 to 0.09 s over
+# 0.02 to 0.05 s). A single thread that busy-waits used 6.4 s.
 MUCH_MORE = 40
 
 

@@ -876,7 +876,7 @@ TEST_CASE("the hint after status names the process that delays a stop, and other
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock deaths --stacks");
 }
 
-TEST_CASE("requested restarts and drains are no deaths, but a process killed at a stop is one") {
+TEST_CASE("requested restarts and drains do not count as deaths, but a process killed at a stop does") {
   death_report asked;
   asked.cause = death_cause::stopped;
   death_report late = asked;

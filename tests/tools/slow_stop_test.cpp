@@ -91,7 +91,7 @@ TEST_CASE("status and why name what a stopping session waits for, and nothing fo
   CHECK(cli::stopping_for(telemetry::as_json(s)).is_null());
 }
 
-TEST_CASE("an owner in the program's own process is the program") {
+TEST_CASE("an owner in the program's own process is reported as the program") {
   session_status s = stopping();
   s.workers.clear();
   s.gpu_placement = "embedded";

@@ -24,7 +24,7 @@ std::vector<std::byte> state_after(std::uint64_t batches) {
   return schedule::serialise(s);
 }
 
-/// While it lives, this process can write only empty files, as if the disk were full.
+/// While this object exists, this process can write only empty files, as if the disk were full.
 class full_disk {
  public:
   full_disk() {

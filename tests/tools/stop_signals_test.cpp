@@ -29,7 +29,7 @@ struct ended_program {
   std::string said;
 };
 
-/// Runs a program in a process of its own.
+/// Runs a program in a separate process.
 ended_program ended(const std::function<int()>& program) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
@@ -50,7 +50,8 @@ ended_program ended(const std::function<int()>& program) {
   return made;
 }
 
-/// Sends itself three requests, each when the one before it has been heard and its time has passed. Returns when the third was heard.
+/// Sends itself three requests, each when the one before it has been received and its time has passed. Returns when the
+/// third has been received.
 void ask_three_times(stop_signals& signals, int signal, stop_words said = {}) {
   auto heard = std::make_shared<std::promise<void>>();
   signals.listen(

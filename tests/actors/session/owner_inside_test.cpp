@@ -130,7 +130,7 @@ TEST_CASE("an embedded owner ends after a signal, and the next one opens its own
   static_cast<void>(k.start(2));
 }
 
-TEST_CASE("an embedded owner that must end first aborts its communicator and reports it as broken") {
+TEST_CASE("before an embedded owner ends, it aborts its communicator and reports it as broken") {
   keeper k;
   const auto link = k.start(1);
   k.make_communicator(1, *link);

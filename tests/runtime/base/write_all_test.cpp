@@ -32,7 +32,7 @@ void do_nothing(int) {}
 
 }  // namespace
 
-TEST_CASE("text larger than a pipe arrives complete even if signals interrupt the write") {
+TEST_CASE("text larger than a pipe arrives completely even if signals interrupt the write") {
   struct sigaction action {};
   action.sa_handler = do_nothing;  // without SA_RESTART: a blocked write returns early, or with EINTR
   struct sigaction before {};
@@ -60,7 +60,7 @@ TEST_CASE("text larger than a pipe arrives complete even if signals interrupt th
   ::sigaction(SIGUSR1, &before, nullptr);
 }
 
-TEST_CASE("text larger than a pipe arrives complete even if the pipe is non-blocking") {
+TEST_CASE("text larger than a pipe arrives completely even if the pipe is non-blocking") {
   pipe_ends pipe = make_pipe();
   REQUIRE(::fcntl(pipe.write_end.get(), F_SETFL, O_NONBLOCK) == 0);
   const std::string sent(std::size_t{1} << 20U, 'x');

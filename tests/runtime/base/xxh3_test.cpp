@@ -10,7 +10,7 @@
 
 using namespace penstock;
 
-TEST_CASE("a digest is the library's, however the bytes are split and aligned") {
+TEST_CASE("a digest equals the library's, however the bytes are split and aligned") {
   std::mt19937_64 random(testing::seed_of_this_run("xxh3"));
   const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
   std::vector<std::byte> memory(300'000);

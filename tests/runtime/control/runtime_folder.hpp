@@ -7,7 +7,7 @@
 
 namespace penstock::testing {
 
-/// XDG_RUNTIME_DIR, as long as it lives.
+/// Sets XDG_RUNTIME_DIR for its own lifetime.
 class runtime_folder {
  public:
   runtime_folder() {

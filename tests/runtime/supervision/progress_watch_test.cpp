@@ -199,7 +199,7 @@ TEST_CASE("what others load while a batch is tried again does not hide that the 
   CHECK(watch.stalled()->seconds == 5);
 }
 
-TEST_CASE("no progress is required while no batch is owed") {
+TEST_CASE("no progress is required while no batch is due") {
   progress_watch watch;
   progress_facts f = asking();
   f.consumer_waits = false;
@@ -240,7 +240,7 @@ TEST_CASE("the end of a pause ends its stall, and a stall that follows counts fr
   CHECK(watch.stalled()->seconds == 5);
 }
 
-TEST_CASE("a stall goes on after a pause in its middle, and the pause does not count") {
+TEST_CASE("a stall continues after a pause in its middle, and the pause does not count") {
   progress_watch watch;
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::leased)};

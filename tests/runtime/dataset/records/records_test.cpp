@@ -227,7 +227,7 @@ TEST_CASE("a file truncated after the listing fails only the samples after the c
 }
 
 TEST_CASE("a temporary storage failure is a transient error, and loading is retried") {
-  // Reading at address 0 of a process's memory gives EIO.
+  // Reading a process's memory at address 0 fails with EIO.
   listing list;
   list.type = dataset_type::raw;
   list.shape = {8};

@@ -46,7 +46,7 @@ std::string npy_of(const ids& tokens) {
   return file + dictionary + bytes_of_numbers<std::int32_t>(tokens);
 }
 
-/// In the published format: one sequence for each document.
+/// A .idx file in the published format: one sequence for each document.
 std::string idx_of(const std::vector<std::int64_t>& lengths, std::int64_t code = 8, std::int64_t token_bytes = 2) {
   std::vector<std::int64_t> pointers;
   std::vector<std::int64_t> documents;
