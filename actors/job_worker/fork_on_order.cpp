@@ -54,7 +54,7 @@ pid_t fork_sibling(const thread_facts& thread, int& pidfd) {
       CLONE_PARENT | CLONE_PIDFD | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
 #if defined(__x86_64__)
   const long pid = ::syscall(SYS_clone, flags, nullptr, &pidfd, thread.number, 0UL);
-#else  // the last two arguments are swapped
+#else  // on other architectures the last two arguments are swapped
   const long pid = ::syscall(SYS_clone, flags, nullptr, &pidfd, 0UL, thread.number);
 #endif
   if (pid == 0) ::syscall(SYS_set_robust_list, thread.robust_list, thread.robust_bytes);

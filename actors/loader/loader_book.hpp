@@ -52,7 +52,7 @@ using loader_step = std::variant<open_and_describe, map_and_set_up, report_ready
 
 class loader_book {
  public:
-  /// Empty: wait for the next message.
+  /// The step to do next; empty: wait for the next message.
   using next_step = std::optional<loader_step>;
 
   // Messages.

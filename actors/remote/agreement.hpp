@@ -15,7 +15,7 @@
 
 namespace penstock::hosts {
 
-/// How they differ, with both values; empty: they are equal.
+/// How the versions of the two sides differ, with both values; empty: they are equal.
 [[nodiscard]] std::string difference_of_versions(const std::string& penstock_there, std::uint32_t protocol_there,
                                                  const std::string& penstock_here);
 [[nodiscard]] std::string difference_of_datasets(const dataset_description& here,

@@ -67,21 +67,21 @@ struct connection_end {
 struct connection_listener {
   /// Lists a session's dataset, or prepares its code, once for all connections. Can take minutes.
   std::function<result<std::shared_ptr<const ready_dataset>>(const session_offer&)> prepare;
-  /// A session of this name has called, or has accepted our connection. Returns why it must wait; empty: it
-  /// gets a worker.
+  /// Called when a session of this name has called, or has accepted our connection. Returns why it must wait; empty:
+  /// it gets a worker.
   std::function<std::string(session_number session, const std::string& name)> admit;
-  /// The worker of an admitted session is free again. `left`: it was asked to leave.
+  /// Called when the worker of an admitted session is free again. `left`: it was asked to leave.
   std::function<void(session_number session, const std::atomic<bool>& left)> released;
-  /// How many workers an admitted session may have.
+  /// Returns how many workers an admitted session may have.
   std::function<std::uint32_t(session_number session)> offered;
-  /// How long the session's consumer has waited so far, and how many workers it wants at most.
+  /// Called with how long the session's consumer has waited so far, and how many workers it wants at most.
   std::function<void(session_number session, const ping& said)> measured;
-  /// The session has given the connection a place. `wait`: how long to try to reconnect if the session is
+  /// Called when the session has given the connection a place. `wait`: how long to try to reconnect if the session is
   /// lost.
   std::function<void(session_number session, const std::string& name, nanoseconds wait)> joined;
-  /// The session wants the host to leave.
+  /// Called when the session wants the host to leave.
   std::function<void(session_number session)> sent_away;
-  /// The connection has ended; called last.
+  /// Called last, when the connection has ended.
   std::function<void(const connection_end& end)> ended;
 };
 

@@ -62,7 +62,7 @@ struct wire_fact {
 
 struct dataset_found {
   protocol::dataset_described dataset;
-  std::vector<wire_fact> program{};  ///< only for a custom dataset
+  std::vector<wire_fact> program{};  ///< set only for a custom dataset
 };
 
 /// Instead of dataset_found, for a pool.
@@ -192,7 +192,7 @@ struct signal_place {
   std::int32_t number = 0;
 };
 
-/// Run this. The next `bytes` bytes are its argument.
+/// Run this job. The next `bytes` bytes are its argument.
 struct job_follows {
   std::uint64_t job = 0;
   std::uint32_t function = 0;

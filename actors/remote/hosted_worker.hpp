@@ -29,13 +29,13 @@ namespace penstock::hosts {
 /// What a host has made ready for a session.
 struct ready_dataset {
   std::string config;  ///< protocol::config_as_bytes, with the paths of this machine
-  std::shared_ptr<const prepared_dataset> dataset{};  ///< only for a stream
+  std::shared_ptr<const prepared_dataset> dataset{};  ///< set only for a stream
   nanoseconds lost_after{0};  ///< from [loader.hosts], like the next two
   nanoseconds drain{0};
   nanoseconds wait{0};
   compress_rule compress = compress_rule::none;
-  std::shared_ptr<host_program> program{};  ///< only for a pool
-  std::vector<std::string> command{};       ///< only for a custom dataset; empty: penstock-worker
+  std::shared_ptr<host_program> program{};  ///< set only for a pool
+  std::vector<std::string> command{};       ///< set only for a custom dataset; empty: penstock-worker
   std::vector<wire_fact> facts{};           ///< about that program
   std::optional<program_file> file{};       ///< the custom dataset's program file; no other may run
 };

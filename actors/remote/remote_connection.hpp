@@ -39,8 +39,8 @@ struct connection_deps {
   std::string session;
   std::string version;  ///< penstock's
   std::string config;   ///< protocol::config_as_bytes
-  dataset_description dataset;                      ///< only for a stream
-  string_map program_facts{};                       ///< about the worker program; only for a custom dataset
+  dataset_description dataset;                      ///< set only for a stream
+  string_map program_facts{};                       ///< about the worker program; set only for a custom dataset
   std::shared_ptr<const shared_program> program{};  ///< null: a stream
   std::uint64_t process = 0;                             ///< a random number
   std::shared_ptr<const group::tls_context> tls{};           ///< for hosts that join; null: not encrypted
