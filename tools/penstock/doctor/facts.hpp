@@ -38,7 +38,7 @@ struct job_facts {
   bool has_config = false;
   std::string device = "auto";
   gpu_demand demand = gpu_demand::if_there;
-  std::string why_no_gpu;  ///< if demand is `none`
+  std::string why_no_gpu;  ///< set if demand is `none`
   std::uint32_t workers = 1;
   std::uint32_t workers_max = 1;                  ///< the most that `penstock scale` may request
   std::uint32_t threads_per_worker = 1;           ///< the largest value of the thread pools' variables

@@ -149,7 +149,7 @@ class launch_book {
   [[nodiscard]] const std::optional<launch_cause>& first_cause() const noexcept { return cause_; }
   /// Restarts of all ranks together.
   [[nodiscard]] std::uint32_t rounds_restarted() const noexcept { return restarts_; }
-  /// The same plus restarts of single ranks.
+  /// Restarts of all ranks together, plus restarts of single ranks.
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_ + single_restarts_; }
   [[nodiscard]] const std::vector<rank_facts>& ranks() const noexcept { return ranks_; }
 
