@@ -23,7 +23,7 @@ void sample_meter::begins(steady_time now) {
 /// A sample is not slow if its worker had to wait for a core.
 void sample_meter::ended(std::uint64_t index, const std::string& name, steady_time now) {
   nanoseconds took = now - began_;
-  if (took >= sample_times::named_from) {  // a quicker sample cannot have waited long: not worth the cost of reading the time
+  if (took >= sample_times::named_from) {  // a quicker sample cannot have waited long, so skip the cost of reading the time
     const nanoseconds before = std::exchange(core_waited_, core_wait_.read());
     took -= std::clamp(core_waited_ - before, nanoseconds(0), took);  // clamped: a dataset may have closed the meter's file
   }

@@ -15,7 +15,7 @@ class sample_meter {
   void begins(steady_time now);
   /// Call when the sample that began last has ended.
   void ended(std::uint64_t index, const std::string& name, steady_time now);
-  /// As sample_times::take().
+  /// See sample_times::take().
   [[nodiscard]] sample_times::of_batch take() { return times_.take(); }
 
  private:

@@ -53,7 +53,7 @@ class hand_over {
   // For the consumer.
   /// Waits for the next batch.
   taken take();
-  /// As take(), but empty after the deadline.
+  /// Like take(), but returns empty after the deadline.
   std::optional<taken> take_until(steady_time deadline);
   /// How stop() or fail() ended the queue; empty: it has not ended.
   [[nodiscard]] std::optional<taken> ended() const;

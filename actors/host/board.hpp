@@ -65,7 +65,7 @@ class board {
   void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
   /// Counts a batch that a data loader's program loads again because of a death.
   void batch_repeated();
-  /// As Pool::batch_lost().
+  /// Like Pool::batch_lost().
   void batch_lost(std::uint64_t samples);
   /// Records that a data loader's consumer has taken a batch. `samples` is 0 if all samples of the batch were left out.
   void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out, steady_time taken);
@@ -95,7 +95,7 @@ class board {
   void read_from(std::string config_file);
 
   [[nodiscard]] session_status status() const;
-  /// As status(), but with the stall that was in progress at the end, if there was one.
+  /// Like status(), but with the stall that was in progress at the end, if there was one.
   [[nodiscard]] session_status status_before_end() const;
   [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] std::optional<steady_time> waits_since() const;

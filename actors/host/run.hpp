@@ -46,7 +46,7 @@
 
 namespace penstock::host {
 
-/// The longest shutdown of a run that failed, or that is destroyed without stop().
+/// How long the shutdown of a run may take if the run has failed, or is destroyed without stop().
 inline constexpr std::chrono::milliseconds end_of_dropped{500};
 
 /// How output names a session or a pool, and the options that both have.

@@ -38,7 +38,7 @@ class admission {
   /// what is full; with errc::usage if this thread waits for itself (schedule/job_bounds); with
   /// errc::out_of_memory at once if `bytes` can never fit; and with close()'s failure after close().
   result<void> enter(std::uint64_t bytes, steady_time deadline, submitter who = submitter::caller);
-  /// As enter(), but without waiting; false if full.
+  /// Like enter(), but does not wait: returns false if full.
   result<bool> try_enter(std::uint64_t bytes, submitter who = submitter::caller);
 
   /// Call when jobs stop waiting, once per job: a job

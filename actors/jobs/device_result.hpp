@@ -37,8 +37,9 @@ class lent_buffers {
   /// How many more buffers may be lent. One buffer is always reserved: for jobs whose results do not stay,
   /// and for the first of the results that do.
   [[nodiscard]] std::uint64_t room() const;
-  /// Which results must be freed, if there has been no room for patience_with_callers. Call at least once a second while a job waits for
-  /// room: the rest of the time does not count, because the process may have been suspended.
+  /// Says which results must be freed, once there has been no room for patience_with_callers. Call at least once a
+  /// second while a job waits for room: the rest of the time does not count, because the process may have been
+  /// suspended.
   [[nodiscard]] std::optional<std::string> held_too_long(steady_time now);
 
  private:

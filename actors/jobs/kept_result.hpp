@@ -67,7 +67,7 @@ class kept_result {
   /// Sets the thread that has the result, or will get it, and must free it.
   void belongs_to(schedule::job_bounds::thread_number thread) noexcept;
 
-  // For results on the device. Throw error (errc::usage) if the result is not, or no longer, there.
+  // For results on the device. These throw error (errc::usage) if the result is not there, or no longer there.
   [[nodiscard]] bool on_device() const;
   [[nodiscard]] tensor_view tensor() const;
   [[nodiscard]] std::vector<std::byte> read_back();

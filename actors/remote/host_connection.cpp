@@ -93,7 +93,7 @@ void host_connection::end(const result<void>& done) {
   over_ = true;
   worker_is_ = worker_state::none;
   connection_end end{how::left, admitted() ? session() : joins(), outcome_.had_place, {}};
-  const bool leaves = departure_.ordered();  // a host that leaves also gets session_over
+  const bool leaves = departure_.ordered();  // the session also sends session_over to a host that leaves
   if (outcome_.session_over && !leaves) {
     end.ending = how::session_over;  // even if the connection failed after that
   } else if (!done && !leaves) {

@@ -21,7 +21,7 @@ constexpr std::size_t read_bytes = 64 * 1024;
 constexpr std::size_t short_read_bytes = 1024;  // for messages; keeps the stack of an otherwise idle thread small
 constexpr nanoseconds busy_turn = std::chrono::milliseconds(200);
 constexpr std::size_t piece_bytes = 256 * 1024;  // a piece of a batch; stays in the cache between its digest and its system call
-// The most that a peer may send while it does not read. The leases that fit its slots bound what it sends.
+// How much a peer may send while it does not read. The leases that fit its slots bound what it sends.
 constexpr std::size_t unread_max = 16U << 20U;
 
 // How TLS begins, and the alerts that tell a peer that it needs a secret, or that this side has none. OpenSSL sends

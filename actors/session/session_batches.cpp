@@ -127,7 +127,7 @@ bool Session::body::run_embedded(steady_time until) {
   while (now() < until) {
     auto batch = next();
     if (!batch) {
-      // To the sink a stopped stream is incomplete: a later run may resume it.
+      // Do not finish the sink of a stopped stream: a later run may resume the stream.
       const bool whole = board_.status().outcome == run_outcome::finished || options_.batches;
       if (sink_ && whole) value_or_throw(std::exchange(sink_, {})->finish());
       return true;

@@ -46,7 +46,7 @@ class owner_communicator {
 
   /// What the keeper must do, in this order.
   struct orders {
-    std::vector<protocol::batches_delivered> agreed;  ///< these now count
+    std::vector<protocol::batches_delivered> agreed;  ///< these deliveries now count
     std::optional<std::string> snapshot;              ///< covers all deliveries that count
     std::optional<std::vector<std::uint64_t>> held;   ///< the steps with snapshots, for the group
     std::vector<group::communicator_state> told;      ///< reports to the group

@@ -101,7 +101,7 @@ struct host_refused {
 };
 struct restart_worker {
   std::uint32_t worker = 0;
-  bool at_once = false;  ///< without finishing what it holds
+  bool at_once = false;  ///< the worker does not finish what it holds
 };
 struct drain_worker {
   std::uint32_t worker = 0;
