@@ -64,7 +64,8 @@ def cpu_seconds(pid):
 
 
 def live_session(config):
-    """(memory of the largest worker at work in MiB, CPU share of the paused session with all its processes)"""
+    """Returns the memory in MiB of the largest worker while it loads, and the CPU share of the paused session with all
+    its processes."""
     process = subprocess.Popen([PENSTOCK, "run", config, "--quiet", "--workers", "4"], stderr=subprocess.DEVNULL)
     subprocess.run([PENSTOCK, "wait", "--timeout", "10s"], check=True, capture_output=True)
     time.sleep(2)

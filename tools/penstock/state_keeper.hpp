@@ -16,7 +16,7 @@ class state_keeper {
   /// `path` empty: keeps no file.
   explicit state_keeper(std::string path);
 
-  /// As read_state(), and remembers what the file holds.
+  /// Like read_state(); also remembers what the file holds.
   [[nodiscard]] result<std::vector<std::byte>> read();
   /// Replaces the file, unless it holds this state already. If that fails, the file holds what it held before.
   [[nodiscard]] result<void> write(std::vector<std::byte> state);

@@ -30,7 +30,7 @@ struct table_column {
 [[nodiscard]] std::string cut_to(std::string_view text, std::size_t columns);
 /// The same, but cuts the beginning.
 [[nodiscard]] std::string cut_to_end(std::string_view text, std::size_t columns);
-/// As cut_to, for a line on a terminal with `width` columns; 0 for no limit.
+/// Like cut_to, for a line on a terminal with `width` columns; 0 for no limit.
 [[nodiscard]] std::string fitted(std::string_view text, std::size_t width);
 /// Breaks text between words into lines of at most `width` columns (0: no limit), and words that are longer than a line. The lines after
 /// the first begin with `indent` spaces. The last line has no line break.

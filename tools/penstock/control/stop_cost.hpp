@@ -15,7 +15,7 @@ namespace penstock::cli {
 [[nodiscard]] std::string position_not_saved(std::string_view saver);
 
 /// How to continue a run that died, and so wrote no report: "`penstock run photos.toml --state run.state` continues there, ...". Empty if
-/// it ended in order, or has no state, or a later run has written that state. `ended`: past_session::summary().
+/// it ended normally, or has no state, or a later run has written that state. `ended`: past_session::summary().
 [[nodiscard]] std::string how_to_resume(const nlohmann::ordered_json& ended);
 
 class stop_cost {

@@ -122,7 +122,7 @@ json past_session::status() const {
   s["ended"] = ended_;
   const auto from = time_of_utc(text_in(header_, "started"));
   const auto to = time_of_utc(ended_);
-  if (from && to) s["uptime_seconds"] = std::max(std::chrono::duration<double>(*to - *from).count(), 0.0);  // as `sessions --ended` has it
+  if (from && to) s["uptime_seconds"] = std::max(std::chrono::duration<double>(*to - *from).count(), 0.0);  // the same as in `sessions --ended`
   s["status_time"] = status_time_.empty() ? json() : json(status_time_);
   for (const char* key : {"rate", "eta_seconds", "stopping_seconds", "killed_in_seconds", "paused_by"}) s[key] = nullptr;
   return s;

@@ -62,7 +62,8 @@ std::vector<repeated_failure> without_repeats(const std::vector<failure_report>&
   return once;
 }
 
-/// Listed by the quarantine file when the run started. A state lists only numbers, without attempts.
+/// Whether the quarantine file listed the sample when the run started. A sample known only from a state has no
+/// attempts: states list only numbers.
 bool is_from_file(const quarantine_report& q) {
   return q.known && q.attempts > 0;
 }
