@@ -134,7 +134,7 @@ def _set_state(generator: Any, state: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Without arrays, which torch.load(weights_only=True) refuses."""
+    """The value with its arrays turned into lists, because torch.load(weights_only=True) refuses arrays."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     return {"array": value.tolist(), "dtype": value.dtype.str} if hasattr(value, "dtype") else value

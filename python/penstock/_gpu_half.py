@@ -104,7 +104,7 @@ class _Arrays(pickle.Unpickler):
 
     def __init__(self, head: bytearray, torch: Any, there: Any, spans: list[tuple[int, int]]) -> None:
         self._head, self._torch, self._whole, self._spans = head, torch, there, spans
-        self._hosts: dict[int, int] = {}  # which buffer a bytearray stands for
+        self._hosts: dict[int, int] = {}  # the buffer that each bytearray stands for
         self._kept: list[bytearray] = []
         self.found: set[int] = set()
 

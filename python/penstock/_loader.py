@@ -162,7 +162,7 @@ class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         del self._jobs.of[planned]
         self._book.took(planned, over, state)
         self._load_next()
-        if self._pool.has_hosts or self._book.shards is None:  # others may have joined: from a host, or with `penstock scale`
+        if self._pool.has_hosts or self._book.shards is None:  # workers may have joined: from a host, or with `penstock scale`
             for _ in range(self._prefetch * self._width() - len(self._book.under_way)):
                 self._load_next()
 
@@ -388,7 +388,7 @@ class IterablePass(Pass):
 
 
 def _reraise(wrapped: Any) -> None:
-    """As torch does, with a note that names the sample (from Python 3.11 on)."""
+    """Raises the exception as torch does, with a note that names the sample (from Python 3.11 on)."""
     try:
         wrapped.reraise()
     except BaseException as raised:

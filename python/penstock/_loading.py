@@ -38,7 +38,7 @@ class Seeding(NamedTuple):
     """How the global generators in a worker are seeded."""
 
     base: int
-    each_sample: bool  # before each sample, not only when the worker starts
+    each_sample: bool  # seed before each sample, not only when the worker starts
     key_is_index: bool  # a sample's key is its index, not its position
     rank: int
 
@@ -458,7 +458,7 @@ def _key(order: Order, batch: Batch, place: int, index: Any) -> int:
 def _from_source(call: "_worker.Call", stage: _Stage, batch: Batch) -> Loaded:
     given, shard = stage.order.given, stage.shard
     size = len(batch.index) if given.collated else 1
-    if stage.seeds is not None and not shard.is_before(batch.first):  # the dataset may draw when it is iterated
+    if stage.seeds is not None and not shard.is_before(batch.first):  # the dataset may draw random numbers when it is iterated
         stage.seeds(_seeds.mixed(0, 1 + stage.identity))
     source = shard.source_of(stage.dataset, batch.first, batch.state)
     while source.batches < batch.first and not source.ended:  # already delivered by this worker's predecessor

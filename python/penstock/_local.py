@@ -17,7 +17,7 @@ class LocalPass(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[misc
     def __init__(self, loader: Any) -> None:
         self._progress = loader._begin()
         self._dataset_ended = False
-        behind = self._went_on(loader.dataset)  # before torch calls iter(dataset)
+        behind = self._went_on(loader.dataset)  # must come before torch calls iter(dataset)
         super().__init__(loader)
         self._to_device = None if loader.device is None else ToDevice(loader.device, 2)
         self._group = loader.group

@@ -30,7 +30,8 @@ class PoolLife:
         self.why = Reason()  # why it ends early, for the record
         self.owner = os.getpid()
         self.futures: set[Future[Any]] = set()  # futures that have not ended
-        # Not closed at the interpreter's exit: queued jobs still run then, perhaps on workers that have not started yet.
+        # The pool is not closed at the interpreter's exit: queued jobs still run then, perhaps on workers that have not
+        # started yet.
         weakref.finalize(self, _dropped, core, setup, self.owner, name).atexit = False
 
     def enter(self, with_half: bool) -> None:

@@ -235,7 +235,7 @@ class Quarantine:
     def __init__(self, path: Optional[str], dataset: str) -> None:
         self.path, self._dataset = path, dataset
         self.indices: dict[Any, list[str]] = {}  # the causes, by index
-        self.untold: dict[Any, list[str]] = {}  # those from the file that the log has not named yet
+        self.untold: dict[Any, list[str]] = {}  # samples from the file that the log has not named yet
         if path is None or not os.path.exists(path):
             return
         with open(path) as file:

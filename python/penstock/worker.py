@@ -120,7 +120,7 @@ def failures_of_initializer(written: bytes) -> list[tuple[str, Optional[str]]]:
             return failures
 
 
-_ENVIRONMENT: dict[Any, Any] = {}  # as the initializer left it
+_ENVIRONMENT: dict[Any, Any] = {}  # the environment as the initializer left it
 
 
 def _remembered() -> dict[Any, Any]:
