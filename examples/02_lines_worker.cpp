@@ -40,7 +40,7 @@ class lines final : public penstock::Dataset {
                   penstock::tensor_role::data,
                   penstock::length_rule::batch_maximum},
                  {"number", penstock::dtype::int64, {}}};
-    // Different samples need a different fingerprint: saved states and workers with another one are refused.
+    // Must change when the samples change: saved states and workers with another fingerprint are refused.
     d.fingerprint = "lines/" + std::to_string(begins_.size()) + "/" + std::to_string(end_);
     return d;
   }

@@ -5,7 +5,7 @@
 set -euo pipefail
 
 PENSTOCK_GROUP_SECRET=${PENSTOCK_GROUP_SECRET:-$(penstock secret)}
-export PENSTOCK_GROUP_SECRET  # on several hosts: set the same secret on all of them before
+export PENSTOCK_GROUP_SECRET  # with several hosts, set the same secret on all of them first
 
 mkdir -p reports
 exec torchrun --nproc-per-node "${RANKS_PER_HOST:-gpu}" "$@" --no-python \
