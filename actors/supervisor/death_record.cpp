@@ -21,7 +21,7 @@ std::string text_of_end(const Report& d) {
     const nanoseconds time(static_cast<std::int64_t>(*d.ignored_stop_seconds * 1e9));
     if (time < supervision::hurried_stop)
       return "was killed right after the stop, without time to finish: by `stop --now`, or because its program closed the session";
-    return fmt::format("was killed: it had not stopped within {} of the request", duration_for_people(time));
+    return killed_at_stop_in_words(time);
   }
   if (d.cause == death_cause::stopped) return "was stopped on request";
   if (d.cause == death_cause::signal && d.signal && !d.reason.empty()) return fmt::format("ended: {} ({})", *d.signal, d.reason);

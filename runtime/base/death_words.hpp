@@ -25,6 +25,11 @@ template <class Death>
   return death.cause == death_cause::stopped && !death.ignored_stop_seconds;
 }
 
+/// "was killed: it had not stopped within 10 s of the request"
+[[nodiscard]] inline std::string killed_at_stop_in_words(nanoseconds ignored) {
+  return fmt::format("was killed: it had not stopped within {} of the request", duration_for_people(ignored));
+}
+
 /// Stands for the sender of a signal that the session did not send, if nothing identifies it.
 inline constexpr std::string_view unknown_sender = "sent by another process or by its own code";
 /// The reason for a death by a signal that the session did not send. `details`: "no OOM kill was counted"; may be empty.

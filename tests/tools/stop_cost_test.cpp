@@ -21,7 +21,7 @@ json run(const char* outcome) {
 TEST_CASE("a worker that was killed at the stop is reported in one line, and several are counted") {
   const json died{{"worker", 1}, {"text", "worker 1 ended: SIGSEGV"}, {"death", {{"pid", 5}, {"ignored_stop_seconds", nullptr}}}};
   const cli::stop_cost one(run("finished"), json::array({died, killed(0)}), "process");
-  CHECK(one.killed_for_people() == "worker 0 (pid 17) was killed\n");
+  CHECK(one.killed_for_people() == "worker 0 (pid 17) was killed: it had not stopped within 10 s of the request\n");
   CHECK(one.as_json() == json{{"killed", {{{"target", "worker/0"}, {"pid", 17}, {"text", "worker 0 (pid 17) was killed"}}}}, {"position_saved", nullptr}});
   const cli::stop_cost later(run("finished"), json::array({killed(1), {{"kind", "stopping"}, {"text", "asked"}}, killed(0)}), "process");
   CHECK(later.as_json().at("killed").size() == 1);  // worker 1 had been drained before
@@ -32,6 +32,9 @@ TEST_CASE("a worker that was killed at the stop is reported in one line, and sev
 TEST_CASE("the work of a killed worker is named once: while the stop waits for it, or at the end if it was killed at once") {
   json late = killed(0);
   late["text"] = "worker 0 (pid 17) was killed: it had not stopped within 10 s of the request, while working on sample 17 (cat.jpg), in batch 4 of epoch 2";
+  CHECK(cli::stop_cost(run("stopped"), json::array({late}), "process").killed_for_people() ==
+        "worker 0 (pid 17) was killed: it had not stopped within 10 s of the request\n");
+  late["text"] = "worker 0 (pid 17) was killed: it had not stopped within 10 s of the request, while running job 7 (thumbnail)";
   CHECK(cli::stop_cost(run("stopped"), json::array({late}), "process").killed_for_people() ==
         "worker 0 (pid 17) was killed: it had not stopped within 10 s of the request\n");
   json at_once = late;

@@ -1,5 +1,6 @@
 #include "tools/penstock/control/stop_cost.hpp"
 
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/shell_words.hpp"
 #include "runtime/base/text.hpp"
@@ -10,15 +11,13 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 namespace penstock::cli {
 
 using json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double told_after_seconds = 1;  // session_end::wait_and_tell() names what it waits for after that
+constexpr nanoseconds told_after = std::chrono::seconds(1);  // session_end::wait_and_tell() names what it waits for after that, with its work
 
 }  // namespace
 
@@ -26,13 +25,13 @@ stop_cost::stop_cost(const json& ended, const json& events, const std::string& e
   for (const json& e : events) {
     if (e.value("kind", "") == "stopping") killed_.clear();  // earlier deaths belong to a `drain` or a `scale`
     if (!e.contains("death") || !was_killed_at_stop(e.at("death"))) continue;
-    without_told_work_ = e.value("text", "");
-    // `stop --wait` has named the work while it waited.
-    if (e.at("death").at("ignored_stop_seconds").get<double>() > told_after_seconds)
-      without_told_work_.resize(std::min(without_told_work_.size(), without_told_work_.find(", while working on ")));
     const json worker = e.value("worker", json());
+    const json pid = e.at("death").value("pid", json());
+    const nanoseconds ignored(static_cast<std::int64_t>(e.at("death").at("ignored_stop_seconds").get<double>() * 1e9));
+    const bool is_told = worker.is_number() && ignored > told_after;
+    without_told_work_ = is_told ? fmt::format("worker {} (pid {}) {}", worker.dump(), pid.dump(), killed_at_stop_in_words(ignored)) : e.value("text", "");
     killed_.push_back({{"target", worker.is_number() ? "worker/" + worker.dump() : "gpu"},
-                       {"pid", e.at("death").value("pid", json())},
+                       {"pid", pid},
                        {"text", e.value("text", "")}});
   }
   const bool is_run = ends != "session" && ended.value("config_file", json()).is_string() && !ended.value("jobs", json()).is_object();
