@@ -307,9 +307,7 @@ result<shard_index> read_shard_file(const std::string& path, unsigned parts, std
 
 result<shard_index> with_name(result<shard_index> shard, const std::string& name) {
   if (!shard) {
-    shard.error().message = fmt::format("the shard '{}' {}{}", printable(name),
-                                        shard.error().message.starts_with("at offset") ? "is damaged " : "",
-                                        shard.error().message);
+    shard.error().message = fmt::format("the shard '{}' {}", printable(name), shard.error().message);
     return shard;
   }
   shard->name = name;

@@ -217,8 +217,8 @@ std::uint64_t tar_parser::bytes_after_end() const noexcept {
 
 tl::unexpected<failure> tar_parser::wrong(std::string_view what) const {
   const std::string_view name = next_.name ? std::string_view(*next_.name) : std::string_view(name_);
-  if (name.empty()) return refuse(errc::dataset, "at offset {}: {}", at_, what);
-  return refuse(errc::dataset, "at offset {}, member '{}': {}", at_, printable(shortened(name, 200)), what);
+  if (name.empty()) return refuse(errc::dataset, "is damaged at offset {}: {}", at_, what);
+  return refuse(errc::dataset, "is damaged at offset {}, member '{}': {}", at_, printable(shortened(name, 200)), what);
 }
 
 void tar_parser::go_to(std::uint64_t at) noexcept {

@@ -39,7 +39,7 @@ std::string name_in_results(std::string_view name, bool compressed) {
 
 /// For failures to read; failures to write already name their file.
 tl::unexpected<failure> about_source(const std::string& path, failure why) {
-  why.message = fmt::format("packing '{}': it {}{}", printable(path), why.message.starts_with("at offset") ? "is damaged " : "", why.message);
+  why.message = fmt::format("packing '{}': it {}", printable(path), why.message);
   return tl::unexpected(std::move(why));
 }
 

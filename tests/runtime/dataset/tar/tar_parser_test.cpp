@@ -150,7 +150,7 @@ TEST_CASE("sizes are read in octal, in base 256 and from PAX") {
   std::string large;
   append_tar_header(large, "1", 1ULL << 40U);
   CHECK(walk(large).refusal ==
-        "at offset 0, member '1': it has 1099511627776 bytes, but the archive ends after 0 of them: it was "
+        "is damaged at offset 0, member '1': it has 1099511627776 bytes, but the archive ends after 0 of them: it was "
         "cut short");
 }
 
@@ -194,32 +194,32 @@ TEST_CASE("damage is refused with its offset and member") {
   const std::string good = archive_of({{"a/1.jpg", std::string(600, 'x')}, {"a/2.jpg", "y"}});
   std::string damaged = good;
   damaged[512 + 1024 + 3] = '?';
-  CHECK(walk(damaged).refusal.starts_with("at offset 1536: the header says that its checksum is "));
+  CHECK(walk(damaged).refusal.starts_with("is damaged at offset 1536: the header says that its checksum is "));
   CHECK(walk(good.substr(0, 700)).refusal ==
-        "at offset 0, member 'a/1.jpg': it has 600 bytes, but the archive ends after 188 of them: it was cut "
+        "is damaged at offset 0, member 'a/1.jpg': it has 600 bytes, but the archive ends after 188 of them: it was cut "
         "short");
   CHECK(walk(good.substr(0, 1600)).refusal ==
-        "at offset 1536: the archive ends 64 bytes into a header: it was cut short");
+        "is damaged at offset 1536: the archive ends 64 bytes into a header: it was cut short");
   CHECK(walk("").refusal == "is empty: not a tar archive");
   CHECK(
-      walk(std::string(2000, 'x')).refusal.starts_with("at offset 0: the header's checksum is not a number"));
+      walk(std::string(2000, 'x')).refusal.starts_with("is damaged at offset 0: the header's checksum is not a number"));
 
   std::string size = good;
   size.replace(124, 12, "12x4567     ");
   sum_header(size, 0);
-  CHECK(walk(size).refusal == "at offset 0, member 'a/1.jpg': the header's size is not a number");
+  CHECK(walk(size).refusal == "is damaged at offset 0, member 'a/1.jpg': the header's size is not a number");
 
   std::string bomb;
   append_tar_header(bomb, "././@LongLink", 1ULL << 33U);
   bomb[156] = 'L';
   sum_header(bomb, 0);
   CHECK(walk(bomb).refusal ==
-        "at offset 0, member '././@LongLink': a name or PAX header of 8589934592 bytes, but at most 1048576 are read");
+        "is damaged at offset 0, member '././@LongLink': a name or PAX header of 8589934592 bytes, but at most 1048576 are read");
   for (const char* const record : {"x", "5 path=1\n", "99 path=1\n", "10 path=1", "9 nothing\n"}) {
     std::string pax;
     append_typed(pax, 'x', "p", record);
     append_tar_member(pax, "short", "data");
-    CHECK(walk(pax).refusal == "at offset 512, member 'p': its PAX record cannot be read");
+    CHECK(walk(pax).refusal == "is damaged at offset 512, member 'p': its PAX record cannot be read");
   }
 }
 
