@@ -3,6 +3,7 @@
 #include "actors/gpu_owner/journal_sink.hpp"
 #include "actors/gpu_owner/npy_sink.hpp"
 #include "actors/gpu_owner/plugin_sink.hpp"
+#include "runtime/base/sink_choice.hpp"
 #include "runtime/base/text.hpp"
 
 #include <unistd.h>
@@ -11,9 +12,6 @@
 
 namespace penstock::gpu_owner {
 namespace {
-
-constexpr std::string_view plugin_prefix = "plugin:";
-constexpr std::string_view journal_prefix = "journal:";
 
 class null_sink final : public batch_sink {
  public:
@@ -49,54 +47,46 @@ result<void> check_journal(const std::string& path) {
 }  // namespace
 
 result<void> check_sink_choice(const std::string& choice, const std::string& out) {
-  if (choice == "npy" && out.empty()) return refuse(errc::usage, "--sink npy needs --out DIR");
-  if (choice == plugin_prefix) return refuse(errc::usage, "--sink plugin: needs a file; write --sink plugin:PATH");
-  if (choice == journal_prefix) return refuse(errc::usage, "--sink journal: needs a file; write --sink journal:PATH");
-  const bool known = choice == "null" || choice == "npy" || choice.starts_with(plugin_prefix) || choice.starts_with(journal_prefix);
-  if (!known) return refuse(errc::usage, "unknown --sink '{}'; choose null, npy, journal:PATH or plugin:PATH", printable(choice));
-  if (choice == "npy" || out.empty()) return {};
+  const auto [kind, path] = sink_choice_in(choice);
+  if (kind == sink_kind::npy && out.empty()) return refuse(errc::usage, "--sink npy needs --out DIR");
+  if ((kind == sink_kind::plugin || kind == sink_kind::journal) && path.empty())
+    return refuse(errc::usage, "--sink {0} needs a file; write --sink {0}PATH", choice);
+  if (kind == sink_kind::unknown) return refuse(errc::usage, "unknown --sink '{}'; choose null, npy, journal:PATH or plugin:PATH", printable(choice));
+  if (kind == sink_kind::npy || out.empty()) return {};
   return refuse(errc::usage, "--out '{}' needs --sink npy; --sink {} writes nothing there", printable(out), printable(choice));
 }
 
 result<void> check_sink(const std::string& choice, const std::string& out) {
   if (auto ok = check_sink_choice(choice, out); !ok) return ok;
-  if (choice == "npy") {
+  const auto [kind, path] = sink_choice_in(choice);
+  if (kind == sink_kind::npy) {
     std::error_code status;
     std::filesystem::create_directories(out, status);
-    if (status)
-      return refuse_os(errc::sink, status.value(), fmt::format("making the folder '{}'", printable(out)));
-    return {};
+    if (status) return refuse_os(errc::sink, status.value(), fmt::format("making the folder '{}'", printable(out)));
   }
-  if (choice.starts_with(plugin_prefix)) {
-    const std::string path = choice.substr(plugin_prefix.size());
-    if (::access(path.c_str(), R_OK) != 0)
-      return refuse_os(errc::sink, errno, fmt::format("opening the device program '{}'", printable(path)));
-    return {};
-  }
-  if (choice.starts_with(journal_prefix)) return check_journal(choice.substr(journal_prefix.size()));
-  return {};
+  if (kind == sink_kind::plugin && ::access(path.c_str(), R_OK) != 0)
+    return refuse_os(errc::sink, errno, fmt::format("opening the device program '{}'", printable(path)));
+  return kind == sink_kind::journal ? check_journal(path) : result<void>();
 }
 
 result<output_lock> lock_sink(const std::string& choice, const std::string& out) {
-  if (choice == "npy") {
+  const auto [kind, path] = sink_choice_in(choice);
+  if (kind == sink_kind::npy) {
     std::error_code status;  // check_sink() reports the error
     std::filesystem::create_directories(out, status);
     return output_lock::of_folder(out, fmt::format("batches to '{}'", printable(out)));
   }
-  if (!choice.starts_with(journal_prefix)) return output_lock();
-  const std::string path = choice.substr(journal_prefix.size());
-  return output_lock::of_file(path, fmt::format("the journal '{}'", printable(path)));
+  return kind == sink_kind::journal ? output_lock::of_file(path, fmt::format("the journal '{}'", printable(path))) : output_lock();
 }
 
 result<std::unique_ptr<batch_sink>> make_sink(const std::string& choice, const std::string& out,
                                               const config& settings, std::shared_ptr<device::device> device,
                                               std::shared_ptr<communicator_side> communicator) {
   if (auto ok = check_sink(choice, out); !ok) return tl::unexpected(std::move(ok.error()));
-  if (choice == "npy") return writing_to(npy_sink::create(out, settings));
-  if (choice.starts_with(journal_prefix))
-    return writing_to(journal_sink::open(choice.substr(journal_prefix.size())));
-  if (choice.starts_with(plugin_prefix))
-    return open_plugin(choice.substr(plugin_prefix.size()), std::move(device), std::move(communicator));
+  const auto [kind, path] = sink_choice_in(choice);
+  if (kind == sink_kind::npy) return writing_to(npy_sink::create(out, settings));
+  if (kind == sink_kind::journal) return writing_to(journal_sink::open(path));
+  if (kind == sink_kind::plugin) return open_plugin(path, std::move(device), std::move(communicator));
   return std::make_unique<null_sink>();
 }
 

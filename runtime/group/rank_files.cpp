@@ -1,6 +1,7 @@
 #include "runtime/group/rank_files.hpp"
 
 #include "runtime/base/number.hpp"
+#include "runtime/base/sink_choice.hpp"
 
 #include <fmt/core.h>
 
@@ -52,9 +53,8 @@ std::string folder_of_rank(const std::string& path, std::uint32_t rank) {
 }
 
 std::string sink_of_rank(const std::string& sink, std::uint32_t rank) {
-  constexpr std::string_view journal = "journal:";
-  return sink.starts_with(journal) ? std::string(journal) + file_of_rank(sink.substr(journal.size()), rank)
-                                   : sink;
+  const auto [kind, path] = sink_choice_in(sink);
+  return kind == sink_kind::journal ? "journal:" + file_of_rank(path, rank) : sink;
 }
 
 std::string address_of_rank(const std::string& listen, std::uint32_t rank) {

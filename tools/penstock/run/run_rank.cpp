@@ -1,5 +1,6 @@
 #include "tools/penstock/run/run_rank.hpp"
 
+#include "runtime/base/sink_choice.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/group/rank_files.hpp"
 #include "runtime/group/this_process.hpp"
@@ -38,7 +39,6 @@ result<bool> joins_group(const config_file::loaded_config& loaded) {
 
 namespace {
 
-constexpr std::string_view journal = "journal:";
 constexpr std::size_t journal_bytes_looked_at = 65'536;
 
 bool is_one_of_several(const std::optional<launcher_place>& place) {
@@ -79,9 +79,9 @@ std::string whole_path(const std::string& path) {
 }
 
 std::string notice_of_journal(const std::string& sink) {
-  const std::string path = sink.starts_with(journal) ? sink.substr(journal.size()) : std::string();
+  const auto [kind, path] = sink_choice_in(sink);
   // Reading a FIFO would wait for a writer.
-  if (std::error_code unknown; path.empty() || !std::filesystem::is_regular_file(path, unknown)) return {};
+  if (std::error_code unknown; kind != sink_kind::journal || !std::filesystem::is_regular_file(path, unknown)) return {};
   std::ifstream file(path, std::ios::binary);
   std::string begin(journal_bytes_looked_at, '\0');
   file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
@@ -95,8 +95,9 @@ std::map<std::string, std::string> files_by_kind(const run_files& files, const s
   std::map<std::string, std::string> all;
   if (!files.report.empty()) all["report"] = whole_path(files.report);
   if (!states.empty()) all["state"] = whole_path(states.front());
-  if (files.sink.starts_with(journal)) all["journal"] = whole_path(files.sink.substr(journal.size()));
-  if (files.sink == "npy") all["batches"] = whole_path(files.out);
+  const auto [kind, path] = sink_choice_in(files.sink);
+  if (kind == sink_kind::journal) all["journal"] = whole_path(path);
+  if (kind == sink_kind::npy) all["batches"] = whole_path(files.out);
   return all;
 }
 
