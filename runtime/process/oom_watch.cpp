@@ -1,5 +1,7 @@
 #include "runtime/process/oom_watch.hpp"
 
+#include "runtime/base/cgroups.hpp"
+
 #include <fstream>
 #include <string>
 #include <system_error>
@@ -15,28 +17,12 @@ constexpr auto belongs_together = 2s;
 
 }  // namespace
 
-std::optional<fs::path> oom_evidence_file(const fs::path& proc_cgroup, const fs::path& cgroup_root) {
-  std::ifstream groups(proc_cgroup);
-  std::optional<fs::path> found;
-  for (std::string line; std::getline(groups, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const fs::path group = fs::path(line.substr(second + 1)).relative_path();
-    fs::path file;
-    if (controllers == ",,") file = cgroup_root / group / "memory.events";
-    if (controllers.find(",memory,") != std::string::npos)
-      file = cgroup_root / "memory" / group / "memory.oom_control";
-    std::error_code ignored;
-    if (file.empty()) continue;
-    // In a container the path may be that of the host, although the mount shows only our part of the tree.
-    if (!fs::exists(file, ignored))
-      file = file.filename() == "memory.events" ? cgroup_root / "memory.events"
-                                                : cgroup_root / "memory" / "memory.oom_control";
-    if (fs::exists(file, ignored)) found = file;
+std::optional<fs::path> oom_evidence_file(const fs::path& root) {
+  for (const cgroup_folder& folder : cgroup_folders(root, "memory")) {
+    const fs::path file = folder.path / (folder.v2 ? "memory.events" : "memory.oom_control");
+    if (std::error_code ignored; fs::exists(file, ignored)) return file;
   }
-  return found;
+  return std::nullopt;
 }
 
 oom_watch::oom_watch(std::optional<fs::path> evidence) : evidence_(std::move(evidence)), counted_(count()) {}

@@ -12,10 +12,8 @@ namespace penstock::process {
 
 /// The file that counts OOM kills in the memory cgroup of this process: memory.events (version 2) or
 /// memory.oom_control (version 1). Empty if there is none, for example in the root cgroup of version 2.
-/// Only tests pass their own `proc_cgroup` and `cgroup_root`.
-std::optional<std::filesystem::path> oom_evidence_file(
-    const std::filesystem::path& proc_cgroup = "/proc/self/cgroup",
-    const std::filesystem::path& cgroup_root = "/sys/fs/cgroup");
+/// With another root, looks at the files below it.
+std::optional<std::filesystem::path> oom_evidence_file(const std::filesystem::path& root = "/");
 
 class oom_watch {
  public:
