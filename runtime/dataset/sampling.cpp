@@ -132,17 +132,6 @@ result<sampling> read_subset(const sampler_config& sampler, const dataset_descri
   return made;
 }
 
-/// The number in the sample's member, as the tar dataset chooses it.
-std::optional<std::int64_t> number_of(const member_choice& choice, const indexed_sample& sample) {
-  for (const std::string& extension : choice.extensions) {
-    const auto is_one = [&](const indexed_member& member) { return member.extension == extension; };
-    const auto found = std::ranges::find_if(sample.members, is_one);
-    if (found == sample.members.end()) continue;
-    return std::any_of(found + 1, sample.members.end(), is_one) ? std::nullopt : found->number;
-  }
-  return std::nullopt;
-}
-
 result<sampling> balance_shards(const sampler_config& sampler, const string_map& members, int index_fd) {
   const auto choices = member_choices(members);
   if (!choices) return tl::unexpected(choices.error());
@@ -155,7 +144,10 @@ result<sampling> balance_shards(const sampler_config& sampler, const string_map&
   const auto index = tar_index::map(index_fd);
   if (!index) return tl::unexpected(index.error());
   std::vector<std::optional<std::int64_t>> numbers(index->samples());
-  if (auto ok = index->read_all([&](std::uint64_t sample, const indexed_sample& found) { numbers[sample] = number_of(*choice, found); }); !ok)
+  if (auto ok = index->read_all([&](std::uint64_t sample, const indexed_sample& found) {
+        if (const auto member = tar_dataset::choose(*choice, found)) numbers[sample] = member->number;
+      });
+      !ok)
     return tl::unexpected(std::move(ok.error()));
   std::vector<std::int64_t> classes;
   for (const auto& number : numbers)

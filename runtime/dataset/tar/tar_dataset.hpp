@@ -36,6 +36,9 @@ class tar_dataset final : public Dataset {
   /// "train-000.tar:folder/key".
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
 
+  /// The member of the sample that the choice means. Refuses (errc::sample) a sample without one, with two, or whose member is no file.
+  [[nodiscard]] static result<indexed_member> choose(const member_choice& choice, const indexed_sample& sample);
+
  private:
   struct array_form {
     dtype element = dtype::uint8;
@@ -51,7 +54,6 @@ class tar_dataset final : public Dataset {
   result<void> prepare(std::vector<member_choice> choices);
   result<tensor_spec> spec_of(wanted_tensor& wanted, std::uint64_t longest);
   result<tensor_spec> spec_of_array(wanted_tensor& wanted);
-  static result<indexed_member> choose(const member_choice& choice, const indexed_sample& sample);
   result<std::span<const std::span<const std::byte>>> read(std::uint64_t index);
   void write(const wanted_tensor& wanted, std::size_t tensor, std::span<const std::byte> contents,
              random_source& random, const sample_slot& slot);
