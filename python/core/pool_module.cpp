@@ -112,18 +112,23 @@ nb::tuple outcome_of(Job& job, std::size_t copied_below) {
   return nb::make_tuple("ok", std::move(copy));
 }
 
-/// Waits for at most `seconds`, in slices: Python runs signal handlers only between calls.
-bool wait_for(const Job& job, double seconds) {
+/// Calls `wait` for at most `seconds`, in slices: Python runs signal handlers only between calls. True as soon as `wait` is.
+template <class Wait>
+bool in_slices(double seconds, Wait wait) {
   const auto until = std::chrono::steady_clock::now() + *as_nanoseconds(seconds);
   while (true) {
     {
       const nb::gil_scoped_release others_run;
       const auto left = until - std::chrono::steady_clock::now();
-      if (job.wait_for(std::clamp<std::chrono::nanoseconds>(left, 0ns, slice))) return true;
+      if (wait(std::clamp<std::chrono::nanoseconds>(left, 0ns, slice))) return true;
       if (left <= slice) return false;
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
+}
+
+bool wait_for(const Job& job, double seconds) {
+  return in_slices(seconds, [&job](std::chrono::nanoseconds time) { return job.wait_for(time); });
 }
 
 constexpr std::size_t everything = std::numeric_limits<std::size_t>::max();
@@ -216,16 +221,7 @@ class pool_handle {
     }
   }
   bool finish(double seconds) {
-    const auto until = std::chrono::steady_clock::now() + *as_nanoseconds(seconds);
-    while (true) {
-      {
-        const nb::gil_scoped_release others_run;
-        const auto left = until - std::chrono::steady_clock::now();
-        if (pool_->finish(std::clamp<std::chrono::nanoseconds>(left, 0ns, slice))) return true;
-        if (left <= slice) return false;
-      }
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    }
+    return in_slices(seconds, [this](std::chrono::nanoseconds time) { return pool_->finish(time); });
   }
   void close() {
     const nb::gil_scoped_release others_run;
