@@ -44,14 +44,14 @@ const char* name_of(group_phase phase) {
   return "over";
 }
 
-const char* name_of(group_outcome how) {
+run_outcome as_report(group_outcome how) {
   switch (how) {
-    case group_outcome::finished: return "finished";
-    case group_outcome::stopped: return "stopped";
-    case group_outcome::failed: return "failed";
+    case group_outcome::finished: return run_outcome::finished;
+    case group_outcome::stopped: return run_outcome::stopped;
+    case group_outcome::failed: return run_outcome::failed;
     case group_outcome::none: break;
   }
-  return "";
+  return run_outcome::running;
 }
 
 void tell_state(const member_state& s) {
@@ -68,7 +68,7 @@ void tell_state(const member_state& s) {
   now.generation = view.generation;
   now.stop_at = view.limit;
   if (rank.end()) {
-    now.outcome = name_of(rank.end()->how);
+    now.outcome = as_report(rank.end()->how);
     if (const auto& cause = rank.end()->cause)
       now.first_cause = group_cause_report{cause->rank, cause->host, cause->pid, cause->cause};
   }
@@ -140,7 +140,7 @@ void tell_end(member_state& s, const end_rank& end) {
   if (end.how != group_outcome::failed) end_gate(s);
   std::string text = fmt::format(
       "the group '{}' {}", s.deps.group,
-      end.how == group_outcome::stopped ? "was stopped" : fmt::format("has {}", name_of(end.how)));
+      end.how == group_outcome::stopped ? "was stopped" : fmt::format("has {}", name_of(as_report(end.how))));
   if (end.cause) text += ": " + in_words(*end.cause);
   tell(s, event_kind::group_over, std::move(text));
   tell_state(s);

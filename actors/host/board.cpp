@@ -25,7 +25,6 @@ std::optional<std::string> if_any(const std::string& text) {
 board::board(std::string name, std::string placement) {
   status_.session = name;
   status_.pid = ::getpid();
-  status_.gpu_state = "idle";
   report_.placement = placement;
   status_.gpu_placement = std::move(placement);
   status_.gpu_pid = ::getpid();
@@ -42,20 +41,20 @@ void board::device_opened(const device::identity& what) {
   const std::lock_guard hold(mutex_);
   status_.gpu = {what.kind, what.name, what.uuid};
   report_.device = status_.gpu;
-  status_.gpu_state = "ready";
+  status_.gpu_state = child_state::ready;
 }
 
-void board::device_state(const std::string& state) {
+void board::device_failed() {
   const std::lock_guard hold(mutex_);
-  status_.gpu_state = state;
+  status_.gpu_state = child_state::failed;
 }
 
-void board::owner_changed(const std::string& state, std::optional<std::int32_t> pid, std::uint32_t restarts) {
+void board::owner_changed(child_state state, std::optional<std::int32_t> pid, std::uint32_t restarts) {
   const std::lock_guard hold(mutex_);
   status_.gpu_state = state;
   status_.gpu_pid = pid;
   status_.gpu_restarts = restarts;
-  if (state != "ready") status_.gpu_processes.reset();
+  if (state != child_state::ready) status_.gpu_processes.reset();
   report_.owner_restarts = restarts;
 }
 

@@ -32,8 +32,8 @@ class board {
 
   // Written by actors.
   void device_opened(const device::identity& what);
-  void device_state(const std::string& state);
-  void owner_changed(const std::string& state, std::optional<std::int32_t> pid, std::uint32_t restarts);
+  void device_failed();
+  void owner_changed(child_state state, std::optional<std::int32_t> pid, std::uint32_t restarts);
   void gpu_processes_seen(std::vector<gpu_process> processes);
   void owner_died(const owner_death_report& death);
   void owner_recovered(std::uint32_t incarnation, double seconds_since_its_end);

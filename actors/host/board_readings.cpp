@@ -40,11 +40,11 @@ bool board::is_pinned() const {
 session_status board::status() const {
   const std::lock_guard hold(mutex_);
   session_status now = status_;
-  now.state = report_.outcome == run_outcome::failed ? "failed"
-              : stopping_                            ? "stopping"
-              : paused_by_                           ? "paused"
-              : degraded_                            ? "degraded"
-                                                     : "ok";
+  now.state = report_.outcome == run_outcome::failed ? session_state::failed
+              : stopping_                            ? session_state::stopping
+              : paused_by_                           ? session_state::paused
+              : degraded_                            ? session_state::degraded
+                                                     : session_state::ok;
   now.outcome = report_.outcome;
   if (report_.outcome == run_outcome::failed && report_.error) now.failure = report_.error->message;
   if (begun_) now.uptime_seconds = seconds(ended_.value_or(std::chrono::steady_clock::now()) - *begun_);

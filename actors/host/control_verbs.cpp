@@ -28,10 +28,10 @@ double tenths_of_seconds(nanoseconds time) {
 }
 
 bool is_ready(const session_status& s) {
-  const auto wanted = [](const worker_status& w) { return w.state != "stopped"; };
-  return (s.jobs || s.gpu_state == "ready") && std::ranges::any_of(s.workers, wanted) &&
+  const auto wanted = [](const worker_status& w) { return w.state != child_state::stopped; };
+  return (s.jobs || s.gpu_state == child_state::ready) && std::ranges::any_of(s.workers, wanted) &&
          std::ranges::all_of(s.workers,
-                             [&](const worker_status& w) { return !wanted(w) || w.state == "ready"; });
+                             [&](const worker_status& w) { return !wanted(w) || w.state == child_state::ready; });
 }
 
 control::answer wait_for(const std::string& what, bool last_call, const session_status& s, const char* ends) {
@@ -46,13 +46,13 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
   if (met) {
     return control::good_answer({{"schema", "penstock.wait/1"},
                                  {"waited_for", what},
-                                 {"outcome", telemetry::name_of(s.outcome)},
+                                 {"outcome", name_of(s.outcome)},
                                  {"ends", ends}});
   }
   if (!over && !last_call) return std::nullopt;
   json no = control::refusal(
       exit_codes::not_met, "not_met",
-      fmt::format("the session ended in the state '{}', not {}", telemetry::name_of(s.outcome), what));
+      fmt::format("the session ended in the state '{}', not {}", name_of(s.outcome), what));
   no.at("error")["ends"] = ends;
   return no;
 }
@@ -88,7 +88,7 @@ void mark_sacrificial(json& list, const char* id, const session_controls& contro
 }
 
 json paused_by(const session_status& status, const session_controls& controls) {
-  const auto who = status.state == "paused" && controls.paused_by ? controls.paused_by() : std::nullopt;
+  const auto who = status.state == session_state::paused && controls.paused_by ? controls.paused_by() : std::nullopt;
   return who ? json(words_of(*who)) : json();
 }
 
@@ -96,7 +96,7 @@ json as_json(const session_status& status, const session_controls& controls) {
   json j = telemetry::as_json(status);
   mark_sacrificial(j.at("workers"), "id", controls);
   j["tuning"] = controls.tuning();
-  const bool stops = status.state == "stopping" && controls.killed_in;
+  const bool stops = status.state == session_state::stopping && controls.killed_in;
   const auto or_null = [](std::optional<nanoseconds> time) { return time ? json(tenths_of_seconds(*time)) : json(); };
   const bool some_work = std::ranges::any_of(status.workers, [](const worker_status& w) { return w.pid.has_value(); });
   j["stopping_seconds"] = stops ? or_null(controls.stopping_for()) : json();
@@ -130,7 +130,7 @@ json why(const session_controls& controls) {
   const session_status status = controls.status();
   json j = telemetry::why_as_json(told.reading, told.advice, told.context);
   j["session"] = status.session;
-  j["state"] = status.state;
+  j["state"] = name_of(status.state);
   j["paused_by"] = paused_by(status, controls);
   j["of"] = words_for(controls.work).name;
   j["now"] = awaited_now(controls, status);
@@ -277,8 +277,8 @@ json drain_host(const json& request, const session_controls& controls) {
 
 /// How many workers an operator has drained, or 0 if any other worker is left.
 std::size_t workers_drained(const session_status& status) {
-  const auto drained = std::ranges::count(status.workers, "drained", &worker_status::why_stopped);
-  const bool some_run = std::ranges::any_of(status.workers, [](const worker_status& w) { return w.state != "stopped" && w.state != "failed"; });
+  const auto drained = std::ranges::count(status.workers, vacancy::drained, &worker_status::why_stopped);
+  const bool some_run = std::ranges::any_of(status.workers, [](const worker_status& w) { return w.state != child_state::stopped && w.state != child_state::failed; });
   return some_run ? 0 : static_cast<std::size_t>(drained);
 }
 

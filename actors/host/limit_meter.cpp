@@ -31,7 +31,7 @@ telemetry::limit_context context_of(const session_status& status, const telemetr
   if (const auto& stall = status.stalled) {
     const worker_status* const w = stall->worker ? worker_of(status, *stall->worker) : nullptr;
     if (w != nullptr) context.stalled_pid = w->pid;
-    if (stall->kind == "gpu") context.stalled_pid = status.gpu_pid;
+    if (stall->kind == stall_kind::gpu_owner) context.stalled_pid = status.gpu_pid;
   }
   for (const worker_status& w : status.workers) {
     if (w.current_sample) context.loading[w.id] = *w.current_sample;
@@ -49,19 +49,19 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   facts.waits_since = waits_since;
   facts.begun = begun;
   facts.slots_per_worker = std::max(run.status.slots_per_worker, 1U);  // 0: not known yet
-  facts.device_ready = run.status.gpu_state == "ready";
+  facts.device_ready = run.status.gpu_state == child_state::ready;
   facts.owner_is_elsewhere = run.owner_is_elsewhere;
   facts.owner_is_frozen = run.owner_is_frozen;
   facts.owner_deaths = run.status.owners_ended_unexpectedly;
-  facts.is_paused = run.status.state == "paused";
+  facts.is_paused = run.status.state == session_state::paused;
   facts.seeks = run.seeks;
-  facts.is_over = run.status.outcome != run_outcome::running || run.status.state == "stopping";
+  facts.is_over = run.status.outcome != run_outcome::running || run.status.state == session_state::stopping;
   facts.workers = workers;
   if (const worker_status* const alone = worker_of(run.status, run.sacrificial_place)) {
     worker_look& seen = facts.sacrificial.emplace();
     seen.id = alone->id;
     seen.incarnation = alone->incarnation;
-    seen.ready = alone->state == "ready" || alone->state == "draining";
+    seen.ready = alone->state == child_state::ready || alone->state == child_state::draining;
     seen.sample_for = nanoseconds(static_cast<std::int64_t>(alone->current_sample_seconds.value_or(0) * 1e9));
   }
   if (const auto& jobs = run.status.jobs) {

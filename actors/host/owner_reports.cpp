@@ -44,7 +44,7 @@ void owner_reports::progressed(std::uint64_t uploads, std::uint64_t bytes, bool 
 }
 
 void owner_reports::record_failure(const failure& why) {
-  deps_.board->device_state("failed");
+  deps_.board->device_failed();
   deps_.tell(event_of(event_kind::device_failed, why.message));
 }
 

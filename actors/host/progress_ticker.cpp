@@ -18,7 +18,7 @@ constexpr double long_seconds = 4;  // a sample that takes this long is about to
 /// Whether its sample is taking long, or it has no sample: a worker that is suspended between two samples can stall the
 /// stream, too.
 bool may_hold_up(const worker_status& w) {
-  return w.current_sample ? w.current_sample_seconds.value_or(0) >= long_seconds : w.state == "ready" || w.state == "draining";
+  return w.current_sample ? w.current_sample_seconds.value_or(0) >= long_seconds : w.state == child_state::ready || w.state == child_state::draining;
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ void progress_ticker::look() {
   meter_.add(now, jobs ? jobs->ok + jobs->failed + jobs->cancelled : facts.status.samples_delivered);
   using news_of_watch = supervision::progress_watch::news;
   auto news = watch_.look(clock_.look(now), facts);
-  if (news == news_of_watch::moves_again && facts.status.state == "stopping") news = news_of_watch::none;  // a stop ended the wait; the stream made no progress
+  if (news == news_of_watch::moves_again && facts.status.state == session_state::stopping) news = news_of_watch::none;  // a stop ended the wait; the stream made no progress
   tell_(news, watch_.stalled(), stood, meter_.per_second());
 }
 

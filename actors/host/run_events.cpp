@@ -161,11 +161,11 @@ std::vector<event> worker_watch::look(const std::vector<worker_status>& workers,
           fmt::format("worker {} {} (pid {}){}", w.id, first ? "started" : "was replaced", *w.pid,
                       w.id == sacrificial_place ? ": the sacrificial worker, which works alone on what may have killed other workers" : "")));
     }
-    if (w.state == "ready" && s.ready < w.incarnation) {
+    if (w.state == child_state::ready && s.ready < w.incarnation) {
       s.ready = w.incarnation;
       news.push_back(event_of_worker(event_kind::worker_ready, w, fmt::format("worker {} is ready", w.id)));
     }
-    const bool failed = w.state == "failed";
+    const bool failed = w.state == child_state::failed;
     if (std::exchange(s.failed, failed) != failed && failed) {
       news.push_back(event_of_worker(event_kind::worker_failed, w,
                                      fmt::format("worker {} died too often and will not be replaced", w.id)));

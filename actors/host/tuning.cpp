@@ -27,7 +27,7 @@ supervision::tuner_facts facts_of(const supervision::progress_facts& run, double
                                   const std::vector<worker_look>& workers) {
   const session_status& s = run.status;
   supervision::tuner_facts facts;
-  facts.flows = s.outcome == run_outcome::running && s.state != "paused" && s.state != "stopping" && s.gpu_state == "ready" &&
+  facts.flows = s.outcome == run_outcome::running && s.state != session_state::paused && s.state != session_state::stopping && s.gpu_state == child_state::ready &&
                 s.batches_delivered > 0;
   facts.waited_seconds = waited_seconds;
   facts.delivered = s.samples_delivered;

@@ -11,8 +11,8 @@ worker_look look_at(const worker_status& w, const arena::flight_recorders& fligh
   worker_look seen;
   seen.id = w.id;
   seen.incarnation = w.incarnation;
-  seen.ready = w.state == "ready" || w.state == "draining";
-  seen.starts = w.state == "starting" || w.state == "backoff";
+  seen.ready = w.state == child_state::ready || w.state == child_state::draining;
+  seen.starts = w.state == child_state::starting || w.state == child_state::backoff;
   seen.samples = w.samples;
   if (!w.pid) return seen;
   const arena::flight_reading flight = flights.read(w.id);

@@ -4,6 +4,7 @@
 #include "actors/session/session_listener.hpp"
 #include "actors/session/session_body.hpp"
 #include "actors/supervisor/owner_rules.hpp"
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/process/crash_notes.hpp"
@@ -155,7 +156,7 @@ void Session::body::add_to_progress(supervision::progress_facts& facts, const ru
   facts.owner_start_deadline = supervisor::owner_start_deadline;
   facts.consumer_waits = taking_;
   facts.owner_is_elsewhere = has_keeper();
-  facts.owner_is_frozen = has_keeper() && facts.status.gpu_pid && process::wait_channel(*facts.status.gpu_pid) == process::suspended_channel;
+  facts.owner_is_frozen = has_keeper() && facts.status.gpu_pid && process::wait_channel(*facts.status.gpu_pid) == suspended_channel;
   facts.loading = host::loading_of(facts.status, *e.flights);
   facts.standing = host::standing_of(facts.status, first_remote_place_of(settings_.loader), *e.flights);
 }

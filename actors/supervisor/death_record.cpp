@@ -96,7 +96,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
     r.held = decision.held;
     r.held_again = decision.held_again;
   }
-  r.phase = std::string(arena::name_of(w.last_flight.state.at));
+  r.phase = w.last_flight.state.at;
   r.lived_seconds = std::chrono::duration<double>(now - w.started).count();
   r.time = w.ended->noticed;
   r.rss_bytes = w.last_flight.rss_bytes > 0 ? w.last_flight.rss_bytes : w.rss_bytes;
@@ -116,12 +116,9 @@ std::string end_text(const owner_death_report& death) {
   return text_of_end(death);
 }
 
-std::string preparation_text(std::string_view phase, work_kind kind) {
-  using enum arena::phase;
-  for (const arena::phase one : {opening, describing, setup}) {
-    if (kind == work_kind::samples && phase == arena::name_of(one)) return fmt::format(", while {}", arena::preparation_in_words(one));
-  }
-  return "";
+std::string preparation_text(work_phase phase, work_kind kind) {
+  const std::string_view words = arena::preparation_in_words(phase);
+  return kind == work_kind::samples && !words.empty() ? fmt::format(", while {}", words) : "";
 }
 
 std::string blame_text(const death_report& d, work_kind kind) {

@@ -54,7 +54,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 
 /// ", while setting up the dataset": what a loader worker did if it died in this phase, before its first sample. Empty for other phases,
 /// and in pools.
-[[nodiscard]] std::string preparation_text(std::string_view phase, work_kind kind);
+[[nodiscard]] std::string preparation_text(work_phase phase, work_kind kind);
 
 /// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)", for a data loader ", while loading sample 7";
 /// ", while working on 'cat.jpg'" if it ignored a stop and nothing is blamed. If it died before its first sample: preparation_text().

@@ -45,7 +45,7 @@ steady_time now_of(self_pointer self) {
 
 void tell_changes(keeper_state& s) {
   const supervision::owner_supervision& o = *s.owner;
-  const owner_facts facts{std::string(name_of(o.stage())), o.pid(), o.restarts(), o.irreplaceable()};
+  const owner_facts facts{state_of(o.stage()), o.pid(), o.restarts(), o.irreplaceable()};
   if (std::exchange(s.told, facts) != facts) s.deps.listener->owner_changed(facts);
 }
 

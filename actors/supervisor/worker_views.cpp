@@ -17,9 +17,9 @@ worker_status status_of(const supervision::place_view& place, const worker_facts
   w.id = place.worker;
   w.incarnation = place.incarnation;
   w.restarts = place.restarts;
-  w.state = std::string(supervision::name_of(place.state));
-  w.why_stopped = std::string(supervision::name_of(place.why_stopped));
-  if (place.next_restart != never && place.state == supervision::child_state::backoff)
+  w.state = place.state;
+  w.why_stopped = place.why_stopped;
+  if (place.next_restart != never && place.state == child_state::backoff)
     w.next_restart_seconds = std::max(0.0, std::chrono::duration<double>(place.next_restart - now).count());
   w.samples = flight.samples_done;  // the last process's, until the next one starts
   if (living != nullptr) {

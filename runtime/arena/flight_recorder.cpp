@@ -45,19 +45,6 @@ constexpr unsigned generation_shift = 36;
 
 }  // namespace
 
-std::string_view name_of(phase p) noexcept {
-  switch (p) {
-    case phase::idle: return "idle";
-    case phase::setup: return "setup";
-    case phase::loading: return "loading";
-    case phase::checking: return "checking";
-    case phase::collating: return "collating";
-    case phase::opening: return "opening";
-    case phase::describing: return "describing";
-  }
-  return "unknown";
-}
-
 std::string_view preparation_in_words(phase p) noexcept {
   switch (p) {
     case phase::opening: return "opening the dataset";

@@ -8,6 +8,8 @@
 #include "runtime/base/fd.hpp"
 #include "runtime/base/result.hpp"
 
+#include <penstock/report.hpp>
+
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -16,16 +18,7 @@
 
 namespace penstock::arena {
 
-enum class phase : std::uint8_t {
-  idle,       ///< waiting for a lease; a death in this phase is not blamed on a sample
-  setup,      ///< Dataset::setup
-  loading,    ///< in Dataset::load of the row's sample, or in the function of the row's job
-  checking,   ///< checking whether the sample or job loaded CUDA, and what else it changed
-  collating,  ///< in Dataset::collate; the row is the last one of the batch
-  opening,    ///< the worker program's factory is making the dataset
-  describing  ///< Dataset::describe
-};
-[[nodiscard]] std::string_view name_of(phase p) noexcept;
+using phase = work_phase;
 /// What a worker does before its first sample: "opening the dataset", "describing the dataset" or "setting up the
 /// dataset". Empty for other phases.
 [[nodiscard]] std::string_view preparation_in_words(phase p) noexcept;

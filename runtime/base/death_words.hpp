@@ -18,6 +18,9 @@
 
 namespace penstock {
 
+/// Stands for a suspended process where reports name what a thread waits in: its word since the first version.
+inline constexpr std::string_view suspended_channel = "stopped";
+
 /// Whether it ended by a requested restart or drain, in time or by an immediate kill. Such an end is not called
 /// a death.
 template <class Death>

@@ -1,6 +1,7 @@
 #include "runtime/process/process_facts.hpp"
 
 #include "runtime/base/cgroups.hpp"
+#include "runtime/base/death_words.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>

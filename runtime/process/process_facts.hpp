@@ -27,10 +27,9 @@ std::optional<process_facts> look_at(pid_t pid);
 /// Resident memory of this process; cheap enough for every heartbeat.
 std::uint64_t own_rss_bytes();
 
-/// What a thread is doing: "running", "stopped" (suspended: by SIGSTOP, or held by a debugger), the kernel function it waits in
+/// What a thread is doing: "running", suspended_channel (by SIGSTOP, or held by a debugger), the kernel function it waits in
 /// ("futex_wait_queue", "folio_wait_bit") or just "sleeping"; empty if the thread is gone. `thread` 0: the first one.
 std::string wait_channel(pid_t pid, pid_t thread = 0);
-inline constexpr std::string_view suspended_channel = "stopped";  // reports have used this word since the first version
 
 /// Running totals of a thread. While the thread waits for something other than a core, neither of them grows.
 struct thread_times {

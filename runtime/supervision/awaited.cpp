@@ -18,8 +18,6 @@ namespace {
 
 using awaited_if_any = std::optional<awaited>;
 
-constexpr std::string_view suspended = "stopped";  // a value in progress_facts::standing
-
 std::string in_words(double seconds) {
   return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9)));
 }
@@ -35,10 +33,6 @@ std::string name_of(const batch_passage& b) {
 std::string ending_of(const death_report& d) {
   if (d.signal) return *d.signal;
   return d.code ? fmt::format("exit {}", *d.code) : penstock::name_of(d.cause);
-}
-
-bool in_state(const worker_status& w, std::string_view state) {
-  return w.state == state;
 }
 
 struct places_of_batches {
@@ -77,7 +71,7 @@ places_of_batches look_at(const std::vector<batch_passage>& under_way) {
 }
 
 bool is_over(const session_status& s) {
-  return s.outcome != run_outcome::running || s.state == "stopping";
+  return s.outcome != run_outcome::running || s.state == session_state::stopping;
 }
 
 /// " (it computes)"; empty: unknown.
@@ -85,7 +79,7 @@ std::string where_it_stands(const progress_facts& f, const worker_status& w) {
   const auto where = f.standing.find(w.id);
   return where == f.standing.end() || where->second.empty() ? ""
          : where->second == "running"                       ? " (it computes)"
-         : where->second == suspended                       ? " (its process is suspended)"
+         : where->second == suspended_channel               ? " (its process is suspended)"
                                                             : fmt::format(" (it waits in {})", where->second);
 }
 
@@ -111,7 +105,7 @@ std::string owner_in_words(const progress_facts& f) {
 
 awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& batches) {
   if (f.owner_is_elsewhere) {
-    if (batches.delivered == nullptr || f.status.gpu_state != "ready") return std::nullopt;
+    if (batches.delivered == nullptr || f.status.gpu_state != child_state::ready) return std::nullopt;
     return awaited{stall_kind::consumer, fmt::format("the consumer, which is the sink of {} and has {}",
                                                      owner_in_words(f), name_of(*batches.delivered))};
   }
@@ -132,18 +126,18 @@ awaited_if_any consumer_of(const progress_facts& f, const places_of_batches& bat
 /// A suspended owner can neither copy nor run its sink.
 awaited_if_any frozen_owner_of(const progress_facts& f) {
   if (!f.owner_is_frozen) return std::nullopt;
-  return awaited{stall_kind::gpu_owner, owner_in_words(f) + ", whose process is suspended"};
+  return awaited{.kind = stall_kind::gpu_owner, .text = owner_in_words(f) + ", whose process is suspended", .suspended = true};
 }
 
 awaited_if_any owner_of(const progress_facts& f, const places_of_batches& batches) {
-  const std::string& state = f.status.gpu_state;
-  if (state == "starting") {
+  const child_state state = f.status.gpu_state;
+  if (state == child_state::starting) {
     return awaited{stall_kind::gpu_owner,
                    "the GPU owner, which is starting",
                    {},
                    start_patience(f.owner_start_deadline)};
   }
-  if (state != "ready") return awaited{stall_kind::gpu_owner, "the GPU owner, which is " + state};
+  if (state != child_state::ready) return awaited{stall_kind::gpu_owner, fmt::format("the GPU owner, which is {}", name_of(state))};
   if (batches.uploading == nullptr) return std::nullopt;
   return awaited{stall_kind::gpu_owner,
                  fmt::format("{}, which has {} to copy", owner_in_words(f), name_of(*batches.uploading))};
@@ -169,24 +163,24 @@ awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batc
     const std::string text = fmt::format("{}, which has been loading {}, in {}", name_of(*w), sample_of(f, *w), name_of(b));
     return with_history({stall_kind::sample, text, w->id}, f, *w);
   }
-  if (const auto where = f.standing.find(w->id); where != f.standing.end() && where->second == suspended) {
-    return awaited{stall_kind::worker,
-                   fmt::format("{}, which has {}, but whose process (pid {}) is suspended", name_of(*w), name_of(b), *w->pid), w->id};
+  if (const auto where = f.standing.find(w->id); where != f.standing.end() && where->second == suspended_channel) {
+    std::string text = fmt::format("{}, which has {}, but whose process (pid {}) is suspended", name_of(*w), name_of(b), *w->pid);
+    return awaited{.kind = stall_kind::worker, .text = std::move(text), .worker = w->id, .suspended = true};
   }
-  const std::string how = in_state(*w, "ready") ? "is not working on a sample" : "is " + w->state;
+  const std::string how = w->state == child_state::ready ? "is not working on a sample" : fmt::format("is {}", name_of(w->state));
   return awaited{stall_kind::worker, fmt::format("{}, which has {} and {}", name_of(*w), name_of(b), how),
                  w->id};
 }
 
 awaited_if_any probation_of(const progress_facts& f) {
   const auto w = std::ranges::find(f.status.workers, f.sacrificial_place, &worker_status::id);
-  if (w == f.status.workers.end() || in_state(*w, "stopped") || in_state(*w, "failed")) return std::nullopt;
+  if (w == f.status.workers.end() || w->state == child_state::stopped || w->state == child_state::failed) return std::nullopt;
   const std::string how =
-      w->current_sample && !f.status.jobs ? "has been loading " + sample_of(f, *w) : "is " + w->state;
+      w->current_sample && !f.status.jobs ? "has been loading " + sample_of(f, *w) : fmt::format("is {}", name_of(w->state));
   return awaited{stall_kind::probation,
                  fmt::format("a {} that may kill workers and must be tried alone in {}, which {}",
                              words_for(kind_of_work(f.status.jobs)).item, name_of(*w), how),
-                 w->id, in_state(*w, "starting") ? start_patience(f.worker_start_deadline) : nanoseconds(0)};
+                 w->id, w->state == child_state::starting ? start_patience(f.worker_start_deadline) : nanoseconds(0)};
 }
 
 /// No worker holds the missing batch.
@@ -198,23 +192,23 @@ awaited workers_of(const progress_facts& f) {
   std::string gone;
   for (const worker_status& w : f.status.workers) {
     if (w.id == f.sacrificial_place) continue;
-    if (in_state(w, "starting")) {
+    if (w.state == child_state::starting) {
       if (starting == nullptr) starting = &w;
-    } else if (in_state(w, "backoff")) {
+    } else if (w.state == child_state::backoff) {
       if (waiting == nullptr ||
           w.next_restart_seconds.value_or(0) < waiting->next_restart_seconds.value_or(0))
         waiting = &w;
-    } else if (in_state(w, "failed") || in_state(w, "unkillable") || w.why_stopped == "not restarted") {
+    } else if (w.state == child_state::failed || w.state == child_state::unkillable || w.why_stopped == vacancy::not_restarted) {
       gone += fmt::format("{}{} is {}", gone.empty() ? "" : ", ", name_of(w),
-                          w.why_stopped.empty() ? w.state : w.why_stopped);
-    } else if (w.why_stopped == "drained") {
+                          w.why_stopped == vacancy::none ? name_of(w.state) : name_of(w.why_stopped));
+    } else if (w.why_stopped == vacancy::drained) {
       ++drained;
-    } else if (!in_state(w, "stopped")) {
+    } else if (w.state != child_state::stopped) {
       other = &w;
     }
   }
-  if (other != nullptr && !in_state(*other, "ready"))
-    return {stall_kind::worker, fmt::format("{}, which is {}", name_of(*other), other->state), other->id};
+  if (other != nullptr && other->state != child_state::ready)
+    return {stall_kind::worker, fmt::format("{}, which is {}", name_of(*other), name_of(other->state)), other->id};
   if (other != nullptr) {
     constexpr const char* why_none[] = {"", ": callers may keep results in all of its slots", ": the program may keep batches in all of its slots"};
     return {stall_kind::worker,
@@ -279,7 +273,7 @@ awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
     }
     if (busiest == nullptr || w.current_sample_seconds.value_or(0) > busiest->current_sample_seconds.value_or(0)) busiest = &w;
   }
-  if (f.status.state == "paused") return end_of_pause(f, "loader");
+  if (f.status.state == session_state::paused) return end_of_pause(f, "loader");
   if (auto r = probation_of(f)) return *r;
   if (busiest == nullptr) return workers_of(f);
   return {stall_kind::worker,
@@ -306,26 +300,12 @@ awaited workers_or_callers_of(const progress_facts& f, const pool_statistics& jo
                         bytes_for_people(jobs.memory_bytes), words_for(kind_of_work(f.status.jobs)).item)};
   }
   if (jobs.waiting == 0) return {stall_kind::consumer, "jobs to be submitted"};
-  if (f.status.state == "paused") return end_of_pause(f, words_for(kind_of_work(f.status.jobs)).run);
+  if (f.status.state == session_state::paused) return end_of_pause(f, words_for(kind_of_work(f.status.jobs)).run);
   if (auto r = probation_of(f)) return *r;
   return workers_of(f);
 }
 
 }  // namespace
-
-const char* name_of(stall_kind kind) noexcept {
-  switch (kind) {
-    case stall_kind::sample: return "sample";
-    case stall_kind::worker: return "worker";
-    case stall_kind::probation: return "trial";
-    case stall_kind::nobody: return "nobody";
-    case stall_kind::gpu_owner: return "gpu";
-    case stall_kind::consumer: return "consumer";
-    case stall_kind::operator_: return "operator";
-    case stall_kind::group: return "group";
-  }
-  return "nobody";
-}
 
 nanoseconds start_patience(nanoseconds deadline) noexcept {
   using namespace std::chrono_literals;
@@ -348,7 +328,7 @@ awaited find_blocker(const progress_facts& f) {
   if (auto r = frozen_owner_of(f)) return *r;
   if (auto r = consumer_of(f, batches)) return *r;
   if (auto r = owner_of(f, batches)) return *r;
-  if (f.status.state == "paused") return end_of_pause(f, "session");
+  if (f.status.state == session_state::paused) return end_of_pause(f, "session");
   if (auto r = loading_of(f, batches)) return *r;
   if (auto r = probation_of(f)) return *r;
   return workers_of(f);

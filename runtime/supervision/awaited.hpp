@@ -52,19 +52,6 @@ struct progress_facts {
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
 };
 
-/// What the stream waits for. The names are those of the field `kind` in status.
-enum class stall_kind : std::uint8_t {
-  sample,     ///< "sample": a worker has been loading one for a while; in a pool: running jobs
-  worker,     ///< "worker": it is starting, waits for its restart, or has not started its batch
-  probation,  ///< "trial": a suspect must be loaded alone first
-  nobody,     ///< "nobody": no worker is left
-  gpu_owner,  ///< "gpu": it is starting, being replaced, or copying
-  consumer,   ///< "consumer": it neither takes nor releases a batch; as the sink of another process: it works on one
-  operator_,  ///< "operator": paused, or every worker is drained
-  group       ///< "group": other ranks, which have not arrived, are silent, or stop
-};
-[[nodiscard]] const char* name_of(stall_kind kind) noexcept;
-
 struct awaited {
   stall_kind kind;
   std::string
@@ -73,6 +60,7 @@ struct awaited {
   nanoseconds usual{0};  ///< how long this may take before it is reported; for a start: start_patience()
   std::string sample{};  ///< stall_report::sample
   std::uint32_t hung_before = 0;  ///< stall_report::hung_before
+  bool suspended = false;         ///< stall_report::suspended
 };
 /// How long a start may take before it is reported to a user: 15 s, or a quarter of the deadline, but at most
 /// a minute.

@@ -1,5 +1,6 @@
 #include "runtime/supervision/hang_detector.hpp"
 
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/units.hpp"
 
 #include <fmt/core.h>
@@ -38,7 +39,7 @@ nanoseconds hang_settings::tick() const noexcept {
 }
 
 std::string place_of_wait(const std::string& wait_channel) {
-  return wait_channel.empty() ? "" : fmt::format(" ({})", wait_channel == "stopped" ? "suspended" : wait_channel);
+  return wait_channel.empty() ? "" : fmt::format(" ({})", wait_channel == suspended_channel ? "suspended" : wait_channel);
 }
 
 std::string hang_finding::reason(const std::string& work, const std::string& wait_channel) const {

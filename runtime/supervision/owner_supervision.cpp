@@ -32,18 +32,18 @@ std::string how_it_ended(const process::exit_report& end) {
 
 }  // namespace
 
-std::string_view name_of(owner_stage stage) noexcept {
+child_state state_of(owner_stage stage) noexcept {
   switch (stage) {
-    case owner_stage::idle: return "idle";
+    case owner_stage::idle: return child_state::idle;
     case owner_stage::starting:
-    case owner_stage::introduced: return "starting";
-    case owner_stage::ready: return "ready";
-    case owner_stage::backoff: return "backoff";
-    case owner_stage::stopping: return "stopping";
-    case owner_stage::stopped: return "stopped";
+    case owner_stage::introduced: return child_state::starting;
+    case owner_stage::ready: return child_state::ready;
+    case owner_stage::backoff: return child_state::backoff;
+    case owner_stage::stopping: return child_state::stopping;
+    case owner_stage::stopped: return child_state::stopped;
     case owner_stage::failed: break;
   }
-  return "failed";
+  return child_state::failed;
 }
 
 owner_supervision::owner_supervision(const owner_settings& settings, steady_time now)

@@ -46,7 +46,7 @@ enum class owner_stage : std::uint8_t {
   stopped,
   failed
 };
-[[nodiscard]] std::string_view name_of(owner_stage stage) noexcept;
+[[nodiscard]] child_state state_of(owner_stage stage) noexcept;
 
 // ---- commands ---------------------------------------------------------------------------------------------
 

@@ -31,31 +31,6 @@ std::string last_line(const std::string& text) {
 
 }  // namespace
 
-std::string_view name_of(child_state state) noexcept {
-  switch (state) {
-    case child_state::stopped: return "stopped";
-    case child_state::starting: return "starting";
-    case child_state::ready: return "ready";
-    case child_state::draining: return "draining";
-    case child_state::backoff: return "backoff";
-    case child_state::failed: return "failed";
-    case child_state::unkillable: return "unkillable";
-  }
-  return "unknown";
-}
-
-std::string_view name_of(vacancy why) noexcept {
-  switch (why) {
-    case vacancy::none: return "";
-    case vacancy::drained: return "drained";
-    case vacancy::scaled_down: return "scaled down";
-    case vacancy::not_restarted: return "not restarted";
-    case vacancy::not_needed: return "not needed";
-    case vacancy::host_gone: return "its host is gone";
-  }
-  return "";
-}
-
 pool::pool(const pool_settings& settings) : settings_(settings) {
   PENSTOCK_CHECK(settings.workers <= settings.sacrificial_place, "{} workers, place {} is sacrificial",
                  settings.workers, settings.sacrificial_place);

@@ -21,6 +21,8 @@
 #include "runtime/base/result.hpp"
 #include "runtime/supervision/restart_policy.hpp"
 
+#include <penstock/report.hpp>
+
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -31,21 +33,6 @@
 #include <vector>
 
 namespace penstock::supervision {
-
-enum class child_state : std::uint8_t { stopped, starting, ready, draining, backoff, failed, unkillable };
-[[nodiscard]] std::string_view name_of(child_state state) noexcept;
-
-/// Why a place is stopped.
-enum class vacancy : std::uint8_t {
-  none,           ///< not stopped, or about to start
-  drained,        ///< drained by an operator, until restart() or scale()
-  scaled_down,    ///< the pool has been scaled down
-  not_restarted,  ///< its process ended, and the restart type does not allow a replacement
-  not_needed,     ///< the sacrificial place, while no sample is suspected
-  host_gone       ///< the place of a worker whose loader host has left
-};
-/// "drained", "not restarted"; empty for none.
-[[nodiscard]] std::string_view name_of(vacancy why) noexcept;
 
 struct pool_settings {
   restart_settings restart;   ///< restart rules of loader places; the sacrificial place is always restarted

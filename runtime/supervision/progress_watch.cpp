@@ -7,7 +7,7 @@ namespace {
 
 /// A session that is paused while its consumer asks for no batch has nothing to do.
 bool rests(const progress_facts& f) {
-  return f.status.state == "paused" && !f.status.jobs && !f.consumer_waits && !f.owner_is_elsewhere;
+  return f.status.state == session_state::paused && !f.status.jobs && !f.consumer_waits && !f.owner_is_elsewhere;
 }
 
 /// The rows of this batch that its worker has finished. A second worker that loads it too (a hedge) does not count.
@@ -81,9 +81,9 @@ progress_watch::movement progress_watch::moved(const progress_facts& facts) {
 /// Whether something has become ready for the first time. Each place counts once, so a pool that crashes and
 /// restarts forever cannot hide a stall.
 bool progress_watch::started(const progress_facts& facts) {
-  bool any = facts.status.gpu_state == "ready" && !std::exchange(owner_started_, true);
+  bool any = facts.status.gpu_state == child_state::ready && !std::exchange(owner_started_, true);
   for (const worker_status& w : facts.status.workers) {
-    if (w.state == "ready") any |= started_.insert(w.id).second;
+    if (w.state == child_state::ready) any |= started_.insert(w.id).second;
   }
   return any;
 }
@@ -101,8 +101,8 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
   if (now - last_movement_ < patience_) return news::none;
   const awaited why = find_blocker(facts);
   if (!stalled_ && now - last_movement_ < why.usual) return news::none;
-  const std::string before = stalled_ ? stalled_->kind : std::string();
-  const bool was_held = before == name_of(stall_kind::operator_);
+  const std::optional<stall_kind> before = stalled_ ? std::optional(stalled_->kind) : std::nullopt;
+  const bool was_held = before == stall_kind::operator_;
   const bool is_held = why.kind == stall_kind::operator_;
   if (is_held && !was_held) held_since_ = stalled_ ? now : last_movement_;
   if (was_held && !is_held) last_movement_ += now - held_since_;  // the time of a pause or drain that is over does not count
@@ -110,8 +110,8 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
     stalled_.reset();
     return news::none;
   }
-  stalled_ = stall_report{name_of(why.kind), "waiting for " + why.text,
-                          std::chrono::duration<double>(now - last_movement_).count(), why.worker, why.sample, why.hung_before};
+  stalled_ = stall_report{why.kind, "waiting for " + why.text,
+                          std::chrono::duration<double>(now - last_movement_).count(), why.worker, why.sample, why.hung_before, why.suspended};
   return before == stalled_->kind ? news::none : news::stalled;
 }
 

@@ -514,27 +514,27 @@ limit_advice advise_on_limits(const limit_reading& reading, const limit_context&
 std::string way_out_of(const limit_context& context, const config& settings) {
   const stall_report& stall = *context.stalled;
   const std::string pid = context.stalled_pid ? std::to_string(*context.stalled_pid) : "PID";
-  if (stall.kind == "gpu" && stall.text.ends_with("is suspended")) {
+  if (stall.kind == stall_kind::gpu_owner && stall.suspended) {
     return fmt::format("`kill -CONT {}` resumes it. It is replaced after {} without a heartbeat ([loader.hang] heartbeat_timeout).",
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
-  if (stall.kind == "gpu") return "`penstock describe gpu` shows what the owner is doing.";
+  if (stall.kind == stall_kind::gpu_owner) return "`penstock describe gpu` shows what the owner is doing.";
   if (stall.hung_before > 0 && stall.worker)  // the sentence already says what to do
     return fmt::format("`penstock describe worker/{}` shows what it is doing.", *stall.worker);
-  if (context.work == work_kind::batches && stall.worker && stall.kind != "trial") {
+  if (context.work == work_kind::batches && stall.worker && stall.kind != stall_kind::probation) {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. `penstock restart worker/{0} --now` kills it, and another worker "
                        "loads the batch again. If the sample hangs again, stop the program and start it with DataLoader(timeout=60), which raises an "
                        "exception after three tries.",
                        *stall.worker);
   }
-  if (stall.kind == "sample" && stall.worker) {
+  if (stall.kind == stall_kind::sample && stall.worker) {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. It is killed after {1} with one sample ([loader.hang] "
                        "item_timeout), or after {2} without a heartbeat, for example if its process is suspended. `penstock restart "
                        "worker/{0} --now` kills it at once.",
                        *stall.worker, duration_for_people(settings.loader.hang.item_timeout),
                        duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
-  if (stall.worker && stall.text.ends_with("is suspended")) {
+  if (stall.worker && stall.suspended) {
     return fmt::format("`kill -CONT {}` resumes it. It is killed and replaced after {} without a heartbeat ([loader.hang] "
                        "heartbeat_timeout).",
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
@@ -585,7 +585,7 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
   if (context.stalled) {
     advice.sentence = fmt::format("No progress for {:.0f} s: {}.", context.stalled->seconds, context.stalled->text);
     advice.more.clear();
-    if (context.stalled->kind != "operator") advice.more = {way_out_of(context, settings)};  // else the sentence says what helps
+    if (context.stalled->kind != stall_kind::operator_) advice.more = {way_out_of(context, settings)};  // else the sentence says what helps
     return advice;
   }
   const bool is_other = advice.what && *advice.what != limit::decode && *advice.what != limit::consumer && *advice.what != limit::start;

@@ -18,19 +18,24 @@
 namespace penstock::telemetry {
 namespace {
 
+template <class Enum>
+Enum next(Enum value) {
+  return static_cast<Enum>(static_cast<int>(value) + 1);
+}
+
 void add_stall(metrics_page& p, const session_status& s) {
   p.begin("penstock_stalled_seconds", "gauge",
           "Time without progress, by what the stream waits for; 0 during the first 5 s, and while no progress "
           "is due.");
-  for (const std::string_view kind : stall_kinds)
-    p.value("waits_for", kind, s.stalled && s.stalled->kind == kind ? s.stalled->seconds : 0.0);
+  for (auto kind = stall_kind::sample; kind <= stall_kind::group; kind = next(kind))
+    p.value("waits_for", name_of(kind), s.stalled && s.stalled->kind == kind ? s.stalled->seconds : 0.0);
   p.begin("penstock_stall_info", "gauge", "1 while the stream is stalled; the labels name the worker and the sample that it waits for.");
   if (!s.stalled) return;
   std::string sample = s.stalled->sample;
   for (const worker_status& w : s.workers) {
     if (w.id == s.stalled->worker && sample.empty()) sample = w.current_sample.value_or("");
   }
-  p.value({{"waits_for", s.stalled->kind},
+  p.value({{"waits_for", name_of(s.stalled->kind)},
            {"worker", s.stalled->worker ? std::to_string(*s.stalled->worker) : ""},
            {"sample", sample}},
           1);
@@ -131,9 +136,9 @@ void add_bad_samples(metrics_page& p, const run_report& r) {
 void add_workers(metrics_page& p, const metrics_facts& f) {
   // The sacrificial worker always has a place; while it is not needed, it is not a stopped worker.
   std::vector<worker_status> workers = f.status.workers;
-  std::erase_if(workers, [](const worker_status& w) { return w.why_stopped == "not needed"; });
+  std::erase_if(workers, [](const worker_status& w) { return w.why_stopped == vacancy::not_needed; });
   std::map<std::string, std::uint64_t> by_state;
-  for (const worker_status& w : workers) ++by_state[w.state];
+  for (const worker_status& w : workers) ++by_state[name_of(w.state)];
   p.begin("penstock_workers", "gauge", "Loader workers by state.");
   for (const auto& [state, count] : by_state) p.value("state", state, count);
   p.gauge("penstock_workers_configured", "Loader workers requested by the config.",
@@ -164,7 +169,7 @@ void add_hosts(metrics_page& p, const session_status& s) {
     double& longest = round_trips[h.name];
     longest = std::max(longest, h.round_trip_seconds);
     for (const worker_status& w : s.workers) {
-      if (std::ranges::find(h.workers, w.id) != h.workers.end()) ++workers[{h.name, w.state}];
+      if (std::ranges::find(h.workers, w.id) != h.workers.end()) ++workers[{h.name, name_of(w.state)}];
     }
   }
   p.begin("penstock_host_workers", "gauge", "Workers of each loader host, by state.");
@@ -305,8 +310,8 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   p.begin("penstock_session_start_timestamp_seconds", "gauge", "When the session started, in Unix time.");
   if (f.status.started) p.value(unix_seconds(*f.status.started));
   p.begin("penstock_session_state", "gauge", "1 for the session's current state.");
-  for (const char* state : {"ok", "degraded", "failed", "paused", "stopping"})
-    p.value("state", state, f.status.state == state ? 1 : 0);
+  for (auto state = session_state::ok; state <= session_state::stopping; state = next(state))
+    p.value("state", name_of(state), f.status.state == state ? 1 : 0);
   add_stall(p, f.status);
   p.begin("penstock_limit_share", "gauge", "Share of the last 10 s during which the stream waited for this.");
   for (std::size_t i = 0; i < limit_count; ++i) p.value("limit", name_of(static_cast<limit>(i)), f.limits.share[i]);
@@ -327,7 +332,7 @@ std::string metrics_text(const metrics_facts& f, const std::string& version) {
   }
   p.begin("penstock_device_ready", "gauge", "1 while the device is open.");
   p.value("kind", f.status.gpu.kind.empty() ? "none" : f.status.gpu.kind,
-          f.status.gpu_state == "ready" ? 1 : 0);
+          f.status.gpu_state == child_state::ready ? 1 : 0);
   add_stream(p, f);
   add_bad_samples(p, f.totals);
   add_workers(p, f);

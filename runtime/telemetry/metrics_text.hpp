@@ -26,10 +26,6 @@ struct pipeline_counts {
 
 inline constexpr std::size_t death_causes = static_cast<std::size_t>(death_cause::unknown) + 1;
 
-/// What a stall can wait for: stall_report::kind.
-inline constexpr std::array<std::string_view, 8> stall_kinds{"sample", "worker",   "trial",    "nobody",
-                                                             "gpu",    "consumer", "operator", "group"};
-
 struct metrics_facts {
   session_status status;
   run_report totals;                                       ///< without its epochs

@@ -69,7 +69,7 @@ json as_json(const epoch_report& e) {
 json as_json(const worker_status& w) {
   json j{{"id", w.id},
          {"pid", or_null(w.pid)},
-         {"state", w.state},
+         {"state", name_of(w.state)},
          {"incarnation", w.incarnation},
          {"restarts", w.restarts},
          {"samples", w.samples},
@@ -82,7 +82,7 @@ json as_json(const worker_status& w) {
          {"current_sample_seconds", seconds_or_null(w.current_sample_seconds)},
          {"current_work_seconds", seconds_or_null(w.current_work_seconds)}};
   j["gpu_use"] = or_null(w.gpu_use);
-  j["why_stopped"] = w.why_stopped.empty() ? json(nullptr) : json(w.why_stopped);
+  j["why_stopped"] = text_or_null(name_of(w.why_stopped));
   j["last_death"] = w.last_death ? telemetry::as_json(*w.last_death) : json(nullptr);
   j["next_restart_seconds"] = seconds_or_null(w.next_restart_seconds);
   return j;
@@ -98,16 +98,6 @@ std::string as_utc(std::chrono::system_clock::time_point time) {
   ::gmtime_r(&seconds, &parts);
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", parts.tm_year + 1900, parts.tm_mon + 1,
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, micros);
-}
-
-const char* name_of(run_outcome outcome) noexcept {
-  switch (outcome) {
-    case run_outcome::running: return "running";
-    case run_outcome::finished: return "finished";
-    case run_outcome::stopped: return "stopped";
-    case run_outcome::failed: break;
-  }
-  return "failed";
 }
 
 json as_json(const quarantine_report& q) {
@@ -147,7 +137,7 @@ json as_json(const death_report& d) {
          {"hung_before", d.hung_before},
          {"held", d.held},
          {"held_again", d.held_again},
-         {"phase", d.phase},
+         {"phase", penstock::name_of(d.phase)},
          {"time", as_utc(d.time)},
          {"lived_seconds", rounded(d.lived_seconds)},
          {"rss_bytes", d.rss_bytes},
@@ -194,7 +184,7 @@ json as_json(const hung_work& hung, work_kind kind, bool is_tried) {
 }
 
 bool is_tried(const hung_work& hung, const session_status& s) {
-  return s.outcome == run_outcome::running && s.state != "stopping" && std::ranges::any_of(s.workers, [&](const worker_status& w) {
+  return s.outcome == run_outcome::running && s.state != session_state::stopping && std::ranges::any_of(s.workers, [&](const worker_status& w) {
            if (!w.current_sample) return false;
            if (!hung.job) return hung.name == *w.current_sample;
            const auto now = job_named(*w.current_sample);
@@ -241,7 +231,7 @@ json as_json(const group_status& g) {
          {"missing", g.missing},
          {"steps", g.steps},
          {"stop_at", or_null(g.stop_at)},
-         {"outcome", g.outcome.empty() ? json(nullptr) : json(g.outcome)},
+         {"outcome", g.outcome == run_outcome::running ? json(nullptr) : json(penstock::name_of(g.outcome))},
          {"first_cause", nullptr},
          {"lost", json::array()}};
   for (const lost_process_report& one : g.lost)
@@ -383,7 +373,7 @@ json as_json(const session_status& s) {
   json j{{"schema", "penstock.status/1"},
          {"session", s.session},
          {"pid", s.pid},
-         {"state", s.state},
+         {"state", name_of(s.state)},
          {"outcome", name_of(s.outcome)},
          {"epoch", s.epoch},
          {"batches_delivered", s.batches_delivered},
@@ -413,7 +403,7 @@ json as_json(const session_status& s) {
     j["batches_expected"] = s.batches_expected;
   }
   j["gpu"] = {{"kind", s.gpu.kind},        {"name", s.gpu.name},        {"uuid", or_null(s.gpu.uuid)},
-              {"state", s.gpu_state},      {"pid", or_null(s.gpu_pid)}, {"placement", s.gpu_placement},
+              {"state", name_of(s.gpu_state)}, {"pid", or_null(s.gpu_pid)}, {"placement", s.gpu_placement},
               {"restarts", s.gpu_restarts}};
   j["gpu"]["ended_unexpectedly"] = s.owners_ended_unexpectedly;
   j["gpu"]["last_death"] = s.last_owner_death ? telemetry::as_json(*s.last_owner_death) : json(nullptr);
@@ -436,7 +426,7 @@ json as_json(const session_status& s) {
   if (s.group) j["group"] = as_json(*s.group);
   j["stalled"] = nullptr;
   if (s.stalled) {
-    j["stalled"] = {{"kind", s.stalled->kind},
+    j["stalled"] = {{"kind", name_of(s.stalled->kind)},
                     {"text", s.stalled->text},
                     {"seconds", rounded(s.stalled->seconds)},
                     {"worker", or_null(s.stalled->worker)},

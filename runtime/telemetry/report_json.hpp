@@ -32,7 +32,6 @@ nlohmann::ordered_json as_json(const failure& why);
 /// Whether the session has [loader.hosts].
 [[nodiscard]] bool has_hosts(const session_status& status) noexcept;
 
-[[nodiscard]] const char* name_of(run_outcome outcome) noexcept;
 /// "2026-11-20T14:04:18.123456Z".
 [[nodiscard]] std::string as_utc(std::chrono::system_clock::time_point time);
 

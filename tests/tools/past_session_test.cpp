@@ -37,7 +37,7 @@ std::string status_line(std::uint64_t delivered, run_outcome how) {
   session_status s;
   s.session = "photos";
   s.outcome = how;
-  s.state = "ok";
+  s.state = session_state::ok;
   s.samples_delivered = delivered;
   return line_of("status", telemetry::as_json(s));
 }
@@ -87,12 +87,12 @@ TEST_CASE("workers of an ended session have ended, and keep their pids and count
   session_status running;
   running.outcome = run_outcome::running;
   running.workers.resize(1);
-  running.workers[0].state = "ready";
+  running.workers[0].state = child_state::ready;
   running.workers[0].pid = 99;
   running.workers[0].samples = 41;
   session_status over = running;
   over.outcome = run_outcome::finished;
-  over.workers[0].state = "backoff";
+  over.workers[0].state = child_state::backoff;
   over.workers[0].pid.reset();
   over.workers[0].samples = 0;
   over.workers[0].next_restart_seconds = 0.0;
@@ -108,7 +108,7 @@ TEST_CASE("workers of an ended session have ended, and keep their pids and count
 
 TEST_CASE("the device of an ended session is closed, and only existing files count as written") {
   session_status s;
-  s.gpu_state = "ready";
+  s.gpu_state = child_state::ready;
   json status = telemetry::as_json(s);
   status["files"] = {{"report", "/data/report.json"}, {"state", "/data/run.state"}};
   cli::past_session past({header, line_of("status", status)}, "later");

@@ -22,7 +22,7 @@ TEST_CASE("the remaining time is shown while batches remain") {
 TEST_CASE(
     "a run is done when each expected sample was delivered or omitted, and its restarts are the report's") {
   penstock::session_status s;
-  s.state = "ok";
+  s.state = penstock::session_state::ok;
   s.samples_expected = 100;
   s.samples_delivered = 40;
   s.samples_done = 50;
@@ -34,13 +34,13 @@ TEST_CASE(
   CHECK(line.find(" 50 %") != std::string::npos);
   CHECK(line.find("4 restarts") != std::string::npos);
   CHECK(line.find("stalled") == std::string::npos);
-  s.stalled = penstock::stall_report{"worker", "waiting for worker/0", 8.2, 0};
+  s.stalled = penstock::stall_report{penstock::stall_kind::worker, "waiting for worker/0", 8.2, 0};
   CHECK(progress_line(s, s, 1, 200, false).find("stalled for 8 s") != std::string::npos);
 }
 
 TEST_CASE("a resumed run shows the progress of the whole stream and the time that remains") {
   penstock::session_status s;
-  s.state = "ok";
+  s.state = penstock::session_state::ok;
   s.samples_before = 300;
   s.samples_expected = 100;
   s.samples_delivered = s.samples_done = 50;
@@ -51,7 +51,7 @@ TEST_CASE("a resumed run shows the progress of the whole stream and the time tha
 
 TEST_CASE("on 80 columns a line omits details, but never a failure") {
   penstock::session_status s;
-  s.state = "degraded";
+  s.state = penstock::session_state::degraded;
   s.samples_expected = 100'000;
   s.samples_delivered = s.samples_done = 50'000;
   const penstock::session_status before;

@@ -23,7 +23,7 @@ session_status status_with(std::optional<std::vector<gpu_process>> processes) {
   session_status s;
   s.session = "photos";
   s.gpu = {"cuda", "NVIDIA H200", "GPU-1"};
-  s.gpu_state = "ready";
+  s.gpu_state = child_state::ready;
   s.gpu_pid = 4127;
   s.gpu_processes = std::move(processes);
   return s;
@@ -130,7 +130,7 @@ session_status pool_status() {
   session_status s;
   s.session = "thumbs";
   s.pid = 77;
-  s.state = "ok";
+  s.state = session_state::ok;
   s.jobs = pool_statistics{};
   s.jobs->submitted = 40;
   s.jobs->waiting = 12;
@@ -140,7 +140,7 @@ session_status pool_status() {
   s.jobs->functions = {{"thumbnail", 11, 2, 24, 1, 3}, {"checksum", 1, 0, 1, 0, 0}};
   worker_status w;
   w.id = 1;
-  w.state = "ready";
+  w.state = child_state::ready;
   w.samples = 9;
   w.current_sample = "thumbnail (job 31)";
   w.current_sample_seconds = 1.5;
@@ -282,7 +282,7 @@ death_report killed_over(std::uint64_t sample, const std::string& path) {
   d.worker = 1;
   d.cause = death_cause::signal;
   d.signal = "SIGKILL";
-  d.phase = "loading";
+  d.phase = work_phase::loading;
   d.sample = sample;
   d.path = path;
   d.attempt = 1;
@@ -355,7 +355,7 @@ TEST_CASE("a worker that was killed at a stop is listed with its sample and batc
   CHECK(text.find("       -        -  -\n") != std::string::npos);
   session_status s = status_with(std::nullopt);
   worker_status w;
-  w.state = "ended";
+  w.state = child_state::stopped;
   w.last_death = d;
   s.workers = {w};
   const auto pipeline = nlohmann::ordered_json{{"status", telemetry::as_json(s)}, {"batches", nullptr}, {"waits_for", ""}};
@@ -515,11 +515,11 @@ TEST_CASE("a percentage is not rounded down because its share is inexact in bina
 TEST_CASE("a stalled pool says so in its status") {
   session_status s = pool_status();
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock logs worker/1 --previous");
-  s.stalled = stall_report{"worker", "waiting for worker/1, which is starting", 8.4, 1};
+  s.stalled = stall_report{stall_kind::worker, "waiting for worker/1, which is starting", 8.4, 1};
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock why");
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200)
             .find("\nstalled for 8 s, waiting for worker/1, which is starting\n") != std::string::npos);
-  s.stalled = stall_report{"gpu", "waiting for the GPU owner (pid 17), whose process is suspended", 8.4, std::nullopt};
+  s.stalled = stall_report{stall_kind::gpu_owner, "waiting for the GPU owner (pid 17), whose process is suspended", 8.4, std::nullopt};
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock describe gpu");
 }
 
@@ -540,7 +540,7 @@ TEST_CASE("rate and remaining time are shown only while the stream makes progres
   s.rate = 62;
   s.eta_seconds = 314;
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("62 samples/s  5 m 14 s left") != std::string::npos);
-  s.stalled = stall_report{"gpu", "waiting for the GPU owner", 8.4, std::nullopt};
+  s.stalled = stall_report{stall_kind::gpu_owner, "waiting for the GPU owner", 8.4, std::nullopt};
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 200).find("samples/s") == std::string::npos);
   CHECK_FALSE(cli::seconds_left(telemetry::as_json(s)));
 }
@@ -549,7 +549,7 @@ TEST_CASE("a paused stream has no rate and no remaining time") {
   session_status s = status_with(std::nullopt);
   s.rate = 1048;
   s.eta_seconds = 19'080;
-  s.state = "paused";
+  s.state = session_state::paused;
   const std::string text = cli::status_for_people(telemetry::as_json(s), {}, 200);
   CHECK(text.find("samples/s") == std::string::npos);
   CHECK(text.find(" left") == std::string::npos);
@@ -568,7 +568,7 @@ TEST_CASE("commands recommended by why name the session if the why command did")
 TEST_CASE("a session that has ended says so while its program still holds it") {
   session_status s;
   s.pid = 4711;
-  s.state = "ok";
+  s.state = session_state::ok;
   s.outcome = run_outcome::finished;
   auto status = telemetry::as_json(s);
   const std::string held = "\nfinished: everything is delivered; the session stays open until the program (pid 4711) closes it\n";
@@ -660,7 +660,7 @@ TEST_CASE("on a narrow terminal why breaks its lines without cutting any") {
 
 TEST_CASE("the line of the GPU says how its last process ended") {
   session_status s;
-  s.gpu_state = "ready";
+  s.gpu_state = child_state::ready;
   s.gpu_restarts = 1;
   owner_death_report died;
   died.cause = death_cause::heartbeat;
@@ -673,7 +673,7 @@ TEST_CASE("the line of the GPU says how its last process ended") {
 
 TEST_CASE("a worker about to be restarted shows no time") {
   worker_status w;
-  w.state = "backoff";
+  w.state = child_state::backoff;
   w.next_restart_seconds = 0;
   session_status s;
   s.workers = {w};
@@ -685,7 +685,7 @@ TEST_CASE("a worker about to be restarted shows no time") {
 TEST_CASE("a death without a known sample shows none in the list") {
   death_report died;
   died.cause = death_cause::heartbeat;
-  died.phase = "loading";
+  died.phase = work_phase::loading;
   const auto deaths = nlohmann::ordered_json::array({telemetry::as_json(died)});
   CHECK(cli::deaths_for_people(deaths, work_kind::samples, 200).find("loading") == std::string::npos);
 }
@@ -707,7 +707,7 @@ TEST_CASE("the description of a worker has the stack of its death instead of the
   session_status s = status_with(std::nullopt);
   worker_status w;
   w.id = 3;
-  w.state = "ready";
+  w.state = child_state::ready;
   w.last_death = killed_over(5, "");
   s.workers = {w};
   auto about = cli::description_of({{"status", telemetry::as_json(s)}, {"batches", nullptr}, {"waits_for", ""}}, worker_target(3));
@@ -780,7 +780,7 @@ TEST_CASE("status names a sample that has hung before, and so does describe for 
   CHECK(cli::description_for_people(cli::description_of(pipeline, one), 0).find(words) != std::string::npos);
   one.worker = 0;
   CHECK(cli::description_for_people(cli::description_of(pipeline, one), 0).find("hung") == std::string::npos);
-  s.stalled = stall_report{"sample", "waiting for worker/1; it hung before", 6, 1, "", 1};
+  s.stalled = stall_report{stall_kind::sample, "waiting for worker/1; it hung before", 6, 1, "", 1};
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(words) == std::string::npos);  // the stall reports it
 }
 
@@ -792,9 +792,9 @@ TEST_CASE("status gives advice about a sample that hung before only while a work
   s.workers.resize(1);
   s.workers[0].current_sample = "cats/tom.jpg";
   CHECK(told().find("after 40 s; restarting a worker does not help") != std::string::npos);
-  s.state = "stopping";
+  s.state = session_state::stopping;
   CHECK(told().find("after 40 s\n") != std::string::npos);
-  s.state = "ok";
+  s.state = session_state::ok;
   auto record = telemetry::as_json(s);  // of a session that was killed
   record["state"] = "ended";
   CHECK(cli::status_for_people(record, {}, 0).find("after 40 s\n") != std::string::npos);
@@ -805,18 +805,18 @@ TEST_CASE("status gives advice about a sample that hung before only while a work
 TEST_CASE("the description of the scheduler says that the stream is stalled, on what and for how long") {
   for (const bool pool : {false, true}) {
     session_status s = pool ? loader_status() : status_with(std::nullopt);
-    s.state = "ok";
+    s.state = session_state::ok;
     const nlohmann::ordered_json batches{{"loading", 1}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}};
     const auto described = [&] { return cli::description_for_people(cli::description_of({{"status", telemetry::as_json(s)}, {"batches", batches}, {"waits_for", "x"}}, {}), 0); };
     CHECK(described().find("stalled") == std::string::npos);
-    s.stalled = stall_report{"sample", "waiting for worker/1, which has been loading sample 7 for 34 s", 34, 1};
+    s.stalled = stall_report{stall_kind::sample, "waiting for worker/1, which has been loading sample 7 for 34 s", 34, 1};
     CHECK(described().find("  state             ok, stalled\n  stalled for       34 s, waiting for worker/1, which has been loading sample 7 for 34 s\n") != std::string::npos);
   }
 }
 
 TEST_CASE("status and why say who paused a session, and how long a stop has lasted") {
   for (session_status s : {status_with(std::nullopt), loader_status()}) {
-    s.state = "paused";
+    s.state = session_state::paused;
     auto status = telemetry::as_json(s);
     status["paused_by"] = "`penstock headroom`, for its own measurement";
     CHECK(cli::status_for_people(status, {}, 0).find("\npaused by `penstock headroom`, for its own measurement\n") != std::string::npos);
@@ -835,7 +835,7 @@ TEST_CASE("status and why say who paused a session, and how long a stop has last
   why["paused_by"] = "the program";
   CHECK(cli::why_for_people(why, 0) == "The session was paused by the program.\n  `penstock resume` would end the pause, too.\n");
   session_status s = status_with(std::nullopt);
-  s.state = "paused";
+  s.state = session_state::paused;
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock resume");
   auto status = telemetry::as_json(s);
   status["paused_by"] = "the program";

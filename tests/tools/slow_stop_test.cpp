@@ -13,9 +13,9 @@ namespace {
 session_status stopping() {
   session_status s;
   s.pid = 4711;
-  s.state = "stopping";
+  s.state = session_state::stopping;
   s.gpu_placement = "process";
-  s.gpu_state = "ready";
+  s.gpu_state = child_state::ready;
   s.gpu_pid = 4712;
   worker_status w;
   w.id = 3;
@@ -73,7 +73,7 @@ TEST_CASE("after the workers the owner's process is named, then the group, then 
   status["killed_in_seconds"] = 8.2;
   CHECK(cli::awaited_ends(status)[0].words ==
         "the GPU owner (pid 4712), which is waiting for its sink to finish; it is killed in 9 s if it does not end, and at once by `penstock stop --now`");
-  s.gpu_state = "stopped";
+  s.gpu_state = child_state::stopped;
   s.group = group_status{};
   s.group->waits_for = "rank 2 (on host-b)";
   CHECK(awaited(s)[0].words == "the other ranks: rank 2 (on host-b)");
@@ -87,7 +87,7 @@ TEST_CASE("status and why name what a stopping session waits for, and nothing fo
   REQUIRE(told.size() == 1);
   CHECK(told[0].at("target") == "worker/3");
   CHECK(cli::stopping_in_words(told, 0) == "waiting for worker/3 (pid 4713), which has not exited yet; it is killed if it does not end in time\n");
-  s.state = "ok";
+  s.state = session_state::ok;
   CHECK(cli::stopping_for(telemetry::as_json(s)).is_null());
 }
 

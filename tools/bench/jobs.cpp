@@ -69,7 +69,7 @@ pool_options quietly() {
 bool all_ready(const Pool& pool, std::uint32_t workers) {
   const session_status status = pool.status();
   return status.workers.size() == workers &&
-         std::ranges::all_of(status.workers, [](const worker_status& w) { return w.state == "ready"; });
+         std::ranges::all_of(status.workers, [](const worker_status& w) { return w.state == child_state::ready; });
 }
 
 void wait_until_ready(const Pool& pool, std::uint32_t workers) {
@@ -212,7 +212,7 @@ void replace(const settings& s) {
     ::kill(*victim.pid, SIGKILL);
     while (true) {
       const worker_status now = pool.status().workers.at(0);
-      if (now.incarnation > victim.incarnation && now.state == "ready") break;
+      if (now.incarnation > victim.incarnation && now.state == child_state::ready) break;
       std::this_thread::sleep_for(100us);
     }
     times.push_back(seconds_since(begun) * 1e3);

@@ -1,6 +1,7 @@
 #include "tools/penstock/session_link.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/worker_list.hpp"
 #include "runtime/control/control_client.hpp"
@@ -200,7 +201,7 @@ result<json> ask(const std::filesystem::path& session, json question,
 }
 
 std::string if_suspended(int pid) {
-  if (pid <= 0 || process::wait_channel(pid) != process::suspended_channel) return "";
+  if (pid <= 0 || process::wait_channel(pid) != suspended_channel) return "";
   return fmt::format("the session's process (pid {0}) is suspended (SIGSTOP); after `kill -CONT {0}` it carries out this request", pid);
 }
 

@@ -96,7 +96,7 @@ class supervisor_listener {
 
 /// What is known about the owner's process.
 struct owner_facts {
-  std::string state;  ///< starting, ready, backoff, failed or stopped
+  child_state state = child_state::idle;
   std::optional<pid_t> pid;
   std::uint32_t restarts = 0;
   bool irreplaceable = false;  ///< its death fails the run: its sink keeps state but gives no snapshots

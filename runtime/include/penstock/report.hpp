@@ -20,6 +20,62 @@ enum class run_outcome : std::uint8_t {
   stopped,   ///< the session was stopped before that
   failed,
 };
+PENSTOCK_API const char* name_of(run_outcome outcome) noexcept;
+
+/// The state of a session: `state` in status.
+enum class session_state : std::uint8_t { ok, degraded, failed, paused, stopping };
+PENSTOCK_API const char* name_of(session_state state) noexcept;
+
+/// The state of a worker or of the GPU owner.
+enum class child_state : std::uint8_t {
+  idle,  ///< only the owner: nobody has asked for it yet
+  stopped,
+  starting,
+  ready,
+  draining,  ///< only a worker: it finishes what it holds
+  backoff,   ///< it restarts after a delay
+  stopping,  ///< only the owner
+  failed,
+  unkillable,  ///< only a worker: it is still there after SIGKILL
+};
+PENSTOCK_API const char* name_of(child_state state) noexcept;
+
+/// Why a worker is stopped.
+enum class vacancy : std::uint8_t {
+  none,           ///< not stopped, or about to start
+  drained,        ///< by an operator, until it is restarted or the pool is scaled
+  scaled_down,    ///< there are fewer workers now
+  not_restarted,  ///< its process ended, and [loader.restart] type allows no replacement
+  not_needed,     ///< the sacrificial worker: no sample is suspected
+  host_gone,      ///< its loader host has left
+};
+/// "drained", "not restarted"; empty for none.
+PENSTOCK_API const char* name_of(vacancy why) noexcept;
+
+/// What a stalled stream waits for: `kind` in status.
+enum class stall_kind : std::uint8_t {
+  sample,     ///< "sample": a worker has been loading one for a while; in a pool: running jobs
+  worker,     ///< "worker": it is starting, waits for its restart, or has not started its batch
+  probation,  ///< "trial": a suspect must be loaded alone first
+  nobody,     ///< "nobody": no worker is left
+  gpu_owner,  ///< "gpu": it is starting, being replaced, or copying
+  consumer,   ///< "consumer": it neither takes nor releases a batch; as the sink of another process: it works on one
+  operator_,  ///< "operator": paused, or every worker is drained
+  group,      ///< "group": other ranks, which have not arrived, are silent, or stop
+};
+PENSTOCK_API const char* name_of(stall_kind kind) noexcept;
+
+/// What a worker is doing: `phase` in reports. Workers write the numbers to shared memory.
+enum class work_phase : std::uint8_t {
+  idle,       ///< waiting for a lease; a death in this phase is not blamed on a sample
+  setup,      ///< Dataset::setup
+  loading,    ///< Dataset::load of the row's sample, or the function of the row's job
+  checking,   ///< after the sample or job: whether it loaded CUDA, and what else it changed
+  collating,  ///< Dataset::collate; the row is the last one of the batch
+  opening,    ///< the worker program's factory makes the dataset
+  describing  ///< Dataset::describe
+};
+PENSTOCK_API const char* name_of(work_phase phase) noexcept;
 
 /// What ends with a session. `penstock stop --wait` and `penstock
 /// wait --for=finished` return when all of it has ended.
@@ -105,7 +161,7 @@ struct death_report {
   std::uint32_t held = 0;  ///< batches (in a pool, jobs) that it held: other workers load or run them again
   std::uint32_t held_again = 0;  ///< how many of these an earlier death had already lost; 0 in a pool
   std::uint32_t attempt = 0;           ///< the attempt at the blamed sample or job: 1, 2, ...; 0: none is blamed
-  std::string phase;  ///< what it was doing: "idle", "opening", "describing", "setup", "loading", "checking", "collating"
+  work_phase phase = work_phase::idle;
   std::chrono::system_clock::time_point time;  ///< when the session noticed
   double lived_seconds = 0;
   std::uint64_t rss_bytes = 0;  ///< resident memory shortly before the end; 0: never reported
@@ -240,7 +296,7 @@ struct group_status {
   std::vector<std::uint32_t> missing{};    ///< ranks that have not arrived, or are lost
   std::uint64_t steps = 0;                 ///< batches that this rank has handed out
   std::optional<std::uint64_t> stop_at{};  ///< the step at which a stopping group ends
-  std::string outcome{};                   ///< finished, stopped, failed; empty: the group continues
+  run_outcome outcome = run_outcome::running;
   std::optional<group_cause_report> first_cause{};
   std::vector<lost_process_report> lost{};  ///< losses known from the launcher, oldest first: the last 64
   bool operator==(const group_status&) const = default;
@@ -304,7 +360,7 @@ struct run_report : workers_report, owner_report {
 struct worker_status {
   std::uint32_t id = 0;
   std::optional<std::int32_t> pid;
-  std::string state;
+  child_state state = child_state::stopped;
   std::uint32_t incarnation = 0;
   std::uint32_t restarts = 0;
   std::uint64_t samples = 0;  ///< samples of this incarnation
@@ -318,9 +374,7 @@ struct worker_status {
   std::optional<death_report> last_death;
   std::optional<double> next_restart_seconds;
   std::optional<std::string> gpu_use{};  ///< evidence that it uses the GPU; only the owner may
-  /// If stopped: "drained", "scaled down", "not restarted" ([loader.restart] type) or "not needed" (the
-  /// sacrificial worker). Empty if it is not stopped, or starts soon.
-  std::string why_stopped{};
+  vacancy why_stopped = vacancy::none;
   /// The index of the sample that `current_sample` names, and the attempt at it; only over the control socket. Empty in a pool.
   std::optional<std::uint64_t> current_index{};
   std::optional<std::uint32_t> current_attempt{};
@@ -385,12 +439,13 @@ struct gpu_process {
 
 /// What the stream waits for when a batch is due and there has been no progress for 5 s.
 struct stall_report {
-  std::string kind;                     ///< sample, worker, trial, nobody, gpu, consumer, operator, group
+  stall_kind kind = stall_kind::nobody;
   std::string text;                     ///< "waiting for worker/3, which has ..."
   double seconds = 0;                   ///< time since the last progress
   std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker
   std::string sample{};                 ///< in a data loader: the sample that this worker is loading, if known
-  std::uint32_t hung_before = 0;        ///< how many times this work, or the worker's sample, has hung before
+  std::uint32_t hung_before = 0;        ///< how often that, or the worker's sample, has hung before
+  bool suspended = false;               ///< the process of this worker, or of the GPU owner, is suspended
 };
 
 /// What the stream waited for, as shares of the last 10 s.
@@ -409,7 +464,7 @@ struct limits_status {
 struct session_status {
   std::string session;
   std::int32_t pid = 0;
-  std::string state;  ///< ok, degraded, failed, paused, stopping
+  session_state state = session_state::ok;
   run_outcome outcome = run_outcome::running;
   std::uint64_t epoch = 0;
   std::uint64_t batches_delivered = 0;
@@ -424,8 +479,8 @@ struct session_status {
   std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device
   std::uint32_t slots_per_worker = 0;  ///< batches that a worker may hold; 0 until the dataset is known
   device_report gpu;
-  std::string gpu_state;                ///< idle, starting, ready, failed, stopped
-  std::optional<std::int32_t> gpu_pid;  ///< the session's own pid with placement = embedded; empty: no owner runs
+  child_state gpu_state = child_state::idle;
+  std::optional<std::int32_t> gpu_pid;  ///< the session's own with placement = embedded; empty: no owner runs
   std::string gpu_placement;            ///< embedded, process
   std::uint32_t gpu_restarts = 0;
   /// All processes on the GPU, the owner's included, polled

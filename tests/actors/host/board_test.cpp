@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr steady_time start = steady_time{} + 1h;
-const stall_report stall{"sample", "waiting for worker/1, which has been loading sample 1237 for 106 s, in job 78", 106, 1};
+const stall_report stall{stall_kind::sample, "waiting for worker/1, which has been loading sample 1237 for 106 s, in job 78", 106, 1};
 
 }  // namespace
 
@@ -43,11 +43,11 @@ TEST_CASE("a paused session knows who paused it, also if someone else asks for t
   CHECK_FALSE(board.paused(false, pauser::program));
   CHECK(board.paused(true, pauser::program));
   CHECK_FALSE(board.paused(true, pauser::operator_));
-  CHECK(board.status().state == "paused");
+  CHECK(board.status().state == session_state::paused);
   CHECK(board.paused_by() == pauser::program);
   CHECK(board.paused(false, pauser::operator_));
   CHECK_FALSE(board.paused_by());
-  CHECK(board.status().state == "ok");
+  CHECK(board.status().state == session_state::ok);
 }
 
 TEST_CASE("a program that failed is recorded as failed, with its reason, unless its run had already ended") {

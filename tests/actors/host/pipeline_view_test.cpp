@@ -50,7 +50,7 @@ TEST_CASE("the rows that a worker has finished are known while it works on a bat
   auto flights = arena::flight_recorders::create(2);
   REQUIRE(flights);
   session_status s;
-  s.workers = {worker_in(0, "ready"), worker_in(1, "ready")};
+  s.workers = {worker_in(0, child_state::ready), worker_in(1, child_state::ready)};
   auto writer = arena::flight_writer::map(flights->fd(), 0);
   REQUIRE(writer);
   CHECK(host::loading_of(s, *flights).empty());
@@ -65,7 +65,7 @@ TEST_CASE("the rows that a worker has finished are known while it works on a bat
 
 TEST_CASE("the start of the sacrificial worker is explained") {
   host::worker_watch watch;
-  const auto news = watch.look({worker_in(0, "starting"), worker_in(sacrificial, "starting")}, false, sacrificial);
+  const auto news = watch.look({worker_in(0, child_state::starting), worker_in(sacrificial, child_state::starting)}, false, sacrificial);
   REQUIRE(news.size() == 2);
   CHECK(news[0].text == "worker 0 started (pid 100)");
   CHECK(news[1].text == "worker 64 started (pid 164): the sacrificial worker, which works alone on what may have killed other workers");
@@ -81,7 +81,7 @@ session_status pool_that_runs(const arena::flight_recorders& flights, const std:
     worker_status w;
     w.id = i;
     w.pid = 100 + static_cast<std::int32_t>(i);
-    w.state = "ready";
+    w.state = child_state::ready;
     s.workers.push_back(w);
     arena::flight_writer::map(flights.fd(), i).value().publish({arena::phase::loading, 0, 0, 1}, works[i]);
   }

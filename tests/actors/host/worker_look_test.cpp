@@ -15,7 +15,7 @@ TEST_CASE("a remote worker is not busy during a transfer, although its flight pa
   session_status status;
   worker_status worker;
   worker.id = 2;
-  worker.state = "ready";
+  worker.state = child_state::ready;
   worker.pid = 1;
   status.workers.push_back(worker);
   for (const bool rests : {false, true}) {

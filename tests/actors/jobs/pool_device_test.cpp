@@ -251,7 +251,7 @@ TEST_CASE("an owner that dies with a hundred results in transit loses none, and 
   std::optional<std::int32_t> killed;
   const auto another_is_ready = [&] {
     seen = pool.status();
-    return seen.gpu_state == "ready" && seen.gpu_pid && seen.gpu_pid != killed;
+    return seen.gpu_state == child_state::ready && seen.gpu_pid && seen.gpu_pid != killed;
   };
   for (int round = 0; round < 3; ++round) {
     await(another_is_ready);
@@ -326,7 +326,7 @@ TEST_CASE("an owner that cannot restart fails the jobs that need the device, and
   std::vector<Job> bad;
   for (int i = 0; i < 3; ++i) bad.push_back(odd(pool, "crash"));
   for (Job& job : bad) CHECK(failure_of(job).status != job_status::ok);
-  await([&] { return pool.status().gpu_state == "failed"; });
+  await([&] { return pool.status().gpu_state == child_state::failed; });
   CHECK(failure_of(odd(pool, "hello")).status == job_status::device);
   CHECK(pool.submit("double", "21").get().text() == "42");
 }

@@ -128,7 +128,7 @@ class fault_injector {
       const session_status status = pool_.status();
       if (status.workers.empty()) continue;
       const worker_status& victim = status.workers[random_() % status.workers.size()];
-      if (!victim.pid || victim.state != "ready") continue;
+      if (!victim.pid || victim.state != child_state::ready) continue;
       const bool stops = random_() % 10 == 0;
       // Signals only the pool's own children: a pid cannot be reused before the process is reaped.
       ::kill(*victim.pid, stops ? SIGSTOP : SIGKILL);

@@ -183,7 +183,7 @@ TEST_CASE("if a dataset crashes before its first sample, deaths and the final er
                    s.words) != std::string::npos);
     const run_report r = session.report();
     REQUIRE(r.deaths.size() == 2);
-    CHECK(r.deaths[0].phase == s.phase);
+    CHECK(name_of(r.deaths[0].phase) == s.phase);
   }
 }
 
@@ -341,7 +341,7 @@ TEST_CASE("if collate throws, the samples of its batch fail, and no others") {
 TEST_CASE("a collate that crashes is blamed on the last sample of its batch, and the run ends") {
   const run_report r = run(odd({{"collate", "segv"}}));
   REQUIRE_FALSE(r.deaths.empty());
-  CHECK(r.deaths[0].phase == "collating");
+  CHECK(r.deaths[0].phase == work_phase::collating);
   CHECK(r.deaths[0].sample == 7);
   CHECK(r.epochs.at(0).complete);
 }

@@ -290,7 +290,7 @@ int stalls(bool asks) {
   });
   stalled.wait(false);
   const auto status = the_session->status();
-  std::printf("status %s %s\n", status.stalled->kind.c_str(), status.state.c_str());
+  std::printf("status %s %s\n", name_of(status.stalled->kind), name_of(status.state));
   first.reset();
   asking.join();
   second.reset();

@@ -217,7 +217,7 @@ TEST_CASE("the pool is scaled, and a worker replaced, while the stream continues
   REQUIRE(session.next());
   const auto ready = [&] {
     std::size_t count = 0;
-    for (const worker_status& w : session.status().workers) count += w.state == "ready" ? 1 : 0;
+    for (const worker_status& w : session.status().workers) count += w.state == child_state::ready ? 1 : 0;
     return count;
   };
   CHECK(eventually([&] { return ready() == 2; }));

@@ -1,7 +1,6 @@
 // What the stream waits for, one situation per test.
 #include "runtime/supervision/awaited.hpp"
 
-#include "runtime/telemetry/metrics_text.hpp"
 #include "tests/runtime/supervision/progress_facts.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -16,8 +15,8 @@ namespace {
 /// A data loader whose consumer waits for job 78, which worker/1 has been running for 106 s.
 progress_facts loading_job_78() {
   progress_facts f;
-  f.status.state = "ok";
-  f.status.workers = {worker_in(0, "ready"), worker_in(1, "ready")};
+  f.status.state = session_state::ok;
+  f.status.workers = {worker_in(0, child_state::ready), worker_in(1, child_state::ready)};
   f.status.workers[1].current_sample = "batch at position 1232 of epoch 0 (job 78)";
   f.status.workers[1].current_sample_seconds = 106;
   f.sacrificial_place = sacrificial;
@@ -33,7 +32,7 @@ progress_facts loading_job_78() {
 TEST_CASE("a slow sample is named with its worker, its batch and the place where it waits") {
   progress_facts f = asking();
   f.under_way = {batch_at(17, batch_stage::begun, 3), batch_at(18, batch_stage::loaded)};
-  f.status.workers.push_back(worker_in(3, "ready"));
+  f.status.workers.push_back(worker_in(3, child_state::ready));
   f.status.workers[1].current_sample = "cats/tom.jpg";
   f.status.workers[1].current_sample_seconds = 7.25;
   SECTION("in the kernel") {
@@ -67,6 +66,7 @@ TEST_CASE("a GPU owner whose process is suspended is named before its sink") {
   f.owner_is_frozen = true;
   CHECK(find_blocker(f).kind == stall_kind::gpu_owner);
   CHECK(find_blocker(f).text == "the GPU owner (pid 4712), whose process is suspended");
+  CHECK(find_blocker(f).suspended);
 }
 
 TEST_CASE("a worker that is suspended between two samples is named as such") {
@@ -75,20 +75,21 @@ TEST_CASE("a worker that is suspended between two samples is named as such") {
   f.standing[0] = "stopped";
   CHECK(find_blocker(f).kind == stall_kind::worker);
   CHECK(find_blocker(f).text == "worker/0, which has batch 2 of epoch 0, but whose process (pid 100) is suspended");
+  CHECK(find_blocker(f).suspended);
 }
 
 TEST_CASE("an idle worker that has the next batch is named") {
   progress_facts f = asking();
   f.under_way = {batch_at(2, batch_stage::leased)};
   CHECK(find_blocker(f).text == "worker/0, which has batch 2 of epoch 0 and is not working on a sample");
-  f.status.workers[0].state = "unkillable";
+  f.status.workers[0].state = child_state::unkillable;
   CHECK(find_blocker(f).text == "worker/0, which has batch 2 of epoch 0 and is unkillable");
 }
 
 TEST_CASE("a consumer that takes no batch is named before anything behind it") {
   progress_facts f = asking();
   f.consumer_waits = false;
-  f.status.state = "paused";
+  f.status.state = session_state::paused;
   f.under_way = {batch_at(0, batch_stage::ready), batch_at(1, batch_stage::ready),
                  batch_at(2, batch_stage::begun)};
   const awaited s = find_blocker(f);
@@ -120,7 +121,7 @@ TEST_CASE("a slow sink is the consumer, whichever process runs the owner") {
   CHECK(find_blocker(f).text ==
         "the consumer, which is the sink of the GPU owner (pid 4711) and has batch 5 of epoch 0");
   SECTION("until that process has died with its batches") {
-    f.status.gpu_state = "backoff";
+    f.status.gpu_state = child_state::backoff;
     CHECK(find_blocker(f).text == "the GPU owner, which is backoff");
   }
 }
@@ -138,7 +139,7 @@ TEST_CASE("without a requested batch, a stream waits for the consumer's next req
 TEST_CASE("the GPU owner is named while it is not ready, and while it works on a batch") {
   progress_facts f = asking();
   SECTION("starting") {
-    f.status.gpu_state = "starting";
+    f.status.gpu_state = child_state::starting;
     CHECK(find_blocker(f).text == "the GPU owner, which is starting");
   }
   SECTION("copying") {
@@ -158,7 +159,7 @@ TEST_CASE("the GPU owner is named while it is not ready, and while it works on a
 TEST_CASE("after a pause of the session or a drain of every worker, the operator learns how to continue") {
   progress_facts f = asking();
   SECTION("paused") {
-    f.status.state = "paused";
+    f.status.state = session_state::paused;
     CHECK(find_blocker(f).text == "an operator, who paused the session; `penstock resume` ends the pause");
     f.paused_by = pauser::operator_;
     CHECK(find_blocker(f).text.starts_with("an operator, who "));
@@ -166,8 +167,8 @@ TEST_CASE("after a pause of the session or a drain of every worker, the operator
     CHECK(find_blocker(f).text == "the program, which paused the session; `penstock resume` ends the pause");
   }
   SECTION("drained") {
-    f.status.workers = {worker_in(0, "stopped"), worker_in(1, "stopped"), worker_in(sacrificial, "stopped")};
-    f.status.workers[0].why_stopped = f.status.workers[1].why_stopped = "drained";
+    f.status.workers = {worker_in(0, child_state::stopped), worker_in(1, child_state::stopped), worker_in(sacrificial, child_state::stopped)};
+    f.status.workers[0].why_stopped = f.status.workers[1].why_stopped = vacancy::drained;
     CHECK(find_blocker(f).text.find("penstock restart workers") != std::string::npos);
   }
   CHECK(find_blocker(f).kind == stall_kind::operator_);
@@ -178,11 +179,11 @@ TEST_CASE("if a suspect must be loaded alone, its batch waits for that") {
   // The batch was last leased to a worker that died.
   f.under_way = {batch_at(4, batch_stage::begun)};
   f.status.workers[0].incarnation = 2;
-  f.status.workers.push_back(worker_in(sacrificial, "starting"));
+  f.status.workers.push_back(worker_in(sacrificial, child_state::starting));
   CHECK(find_blocker(f).kind == stall_kind::probation);
   CHECK(find_blocker(f).text ==
         "a sample that may kill workers and must be tried alone in worker/64, which is starting");
-  f.status.workers[1].state = "ready";
+  f.status.workers[1].state = child_state::ready;
   f.status.workers[1].current_sample = "tom.jpg";
   f.status.workers[1].current_sample_seconds = 6;
   CHECK(find_blocker(f).text.find("which has been loading sample 'tom.jpg' for 6 s") != std::string::npos);
@@ -190,7 +191,7 @@ TEST_CASE("if a suspect must be loaded alone, its batch waits for that") {
 
 TEST_CASE("without a working worker, the next one to start is named, or the fact that there is none") {
   progress_facts f = asking();
-  f.status.workers = {worker_in(0, "backoff"), worker_in(1, "backoff"), worker_in(2, "failed")};
+  f.status.workers = {worker_in(0, child_state::backoff), worker_in(1, child_state::backoff), worker_in(2, child_state::failed)};
   f.status.workers[0].next_restart_seconds = 12;
   f.status.workers[1].next_restart_seconds = 8;
   f.status.workers[1].last_death.emplace();
@@ -199,18 +200,18 @@ TEST_CASE("without a working worker, the next one to start is named, or the fact
     CHECK(find_blocker(f).text == "worker/1, which restarts in 8 s after SIGSEGV");
   }
   SECTION("starting") {
-    f.status.workers[0] = worker_in(0, "starting");
+    f.status.workers[0] = worker_in(0, child_state::starting);
     CHECK(find_blocker(f).text == "worker/0, which is starting");
   }
   SECTION("no worker") {
-    f.status.workers = {worker_in(2, "failed"), worker_in(3, "stopped")};
-    f.status.workers[1].why_stopped = "not restarted";
+    f.status.workers = {worker_in(2, child_state::failed), worker_in(3, child_state::stopped)};
+    f.status.workers[1].why_stopped = vacancy::not_restarted;
     CHECK(find_blocker(f).kind == stall_kind::nobody);
     CHECK(find_blocker(f).text ==
           "a worker, but none is left (worker/2 is failed, worker/3 is not restarted)");
   }
   SECTION("ready but idle") {
-    f.status.workers = {worker_in(2, "ready")};
+    f.status.workers = {worker_in(2, child_state::ready)};
     CHECK(find_blocker(f).text == "worker/2, which is ready but has no lease");
   }
 }
@@ -225,7 +226,7 @@ TEST_CASE("an incomplete group is named before any cause in this process") {
     f.status.group = group;
     CHECK(find_blocker(f).kind == stall_kind::group);
     CHECK(find_blocker(f).text == "the group 'job/photos': rank 3 to arrive");
-    CHECK(name_of(stall_kind::group) == std::string("group"));
+    CHECK(std::string_view(name_of(stall_kind::group)) == "group");
   }
   SECTION("no rank is missing") {
     f.status.group = group;
@@ -235,8 +236,8 @@ TEST_CASE("an incomplete group is named before any cause in this process") {
 
 TEST_CASE("if jobs wait and none runs, the missing resource of the pool is named") {
   progress_facts f;
-  f.status.state = "ok";
-  f.status.workers = {worker_in(0, "stopped"), worker_in(1, "stopped")};
+  f.status.state = session_state::ok;
+  f.status.workers = {worker_in(0, child_state::stopped), worker_in(1, child_state::stopped)};
   f.sacrificial_place = sacrificial;
   f.status.jobs.emplace();
   CHECK(find_blocker(f).text == "jobs to be submitted");
@@ -244,22 +245,22 @@ TEST_CASE("if jobs wait and none runs, the missing resource of the pool is named
   f.status.jobs->waiting = 3;
   CHECK(is_owed(f));
   SECTION("workers that were drained") {
-    for (worker_status& w : f.status.workers) w.why_stopped = "drained";
+    for (worker_status& w : f.status.workers) w.why_stopped = vacancy::drained;
     const awaited s = find_blocker(f);
     CHECK(s.kind == stall_kind::operator_);
     CHECK(s.text == "an operator, who drained all workers; `penstock restart workers` brings them back");
   }
   SECTION("a pause") {
-    f.status.state = "paused";
+    f.status.state = session_state::paused;
     CHECK(find_blocker(f).text == "an operator, who paused the pool; `penstock resume` ends the pause");
   }
   SECTION("a probation") {
-    f.status.workers.push_back(worker_in(sacrificial, "starting"));
+    f.status.workers.push_back(worker_in(sacrificial, child_state::starting));
     CHECK(find_blocker(f).text ==
           "a job that may kill workers and must be tried alone in worker/64, which is starting");
   }
   SECTION("a worker with full slots") {
-    f.status.workers[0] = worker_in(0, "ready");
+    f.status.workers[0] = worker_in(0, child_state::ready);
     CHECK(find_blocker(f).text ==
           "worker/0, which is ready but has no lease: callers may keep results in all of its slots");
   }
@@ -326,11 +327,11 @@ TEST_CASE("a data loader waits for the sample that the awaited batch's worker is
   }
   SECTION("for an operator, or for a worker") {
     f.status.workers[1].current_sample.reset();
-    f.status.state = "paused";
+    f.status.state = session_state::paused;
     CHECK(find_blocker(f).kind == stall_kind::operator_);
-    f.status.state = "ok";
-    f.status.workers[1] = worker_in(1, "starting");
-    f.status.workers[0] = worker_in(0, "starting");
+    f.status.state = session_state::ok;
+    f.status.workers[1] = worker_in(1, child_state::starting);
+    f.status.workers[0] = worker_in(0, child_state::starting);
     CHECK(find_blocker(f).text == "worker/0, which is starting");
   }
 }
@@ -352,14 +353,4 @@ TEST_CASE("a data loader whose consumer requests no batch waits for that consume
   f.status.jobs->handed = 0;
   CHECK_FALSE(is_owed(f));
   CHECK(find_blocker(f).text == "the consumer, which asks for no batch");
-}
-
-TEST_CASE("each thing that a stall can wait for has its own value of the label") {
-  using supervision::stall_kind;
-  std::size_t kinds = 0;
-  for (auto kind = stall_kind::sample; kind <= stall_kind::group;
-       kind = static_cast<stall_kind>(static_cast<std::uint8_t>(kind) + 1)) {
-    CHECK(telemetry::stall_kinds.at(kinds++) == name_of(kind));
-  }
-  CHECK(kinds == telemetry::stall_kinds.size());
 }

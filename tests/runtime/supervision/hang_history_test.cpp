@@ -140,7 +140,7 @@ TEST_CASE("the history of hangs is bounded") {
 TEST_CASE("a stall at a sample that hung before says how often, when and in which worker, and what helps") {
   progress_facts f = asking();
   f.under_way = {batch_at(17, batch_stage::begun, 3)};
-  f.status.workers.push_back(worker_in(3, "ready"));
+  f.status.workers.push_back(worker_in(3, child_state::ready));
   f.status.workers.back().current_sample = "cats/tom.jpg";
   f.status.workers.back().current_sample_seconds = 7.25;
   CHECK(find_blocker(f).hung_before == 0);

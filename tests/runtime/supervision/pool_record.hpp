@@ -99,7 +99,6 @@ class pool_record {
 
   void check_places(const std::vector<supervision::place_view>& places, const living_processes& living,
                     steady_time now) {
-    using supervision::child_state;
     std::uint32_t ready = 0;
     for (const supervision::place_view& view : places) {
       const auto p = living.find(view.worker);

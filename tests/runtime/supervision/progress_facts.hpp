@@ -19,21 +19,21 @@ inline batch_passage batch_at(stream_position position, batch_stage stage, std::
   return b;
 }
 
-inline worker_status worker_in(std::uint32_t id, const std::string& state) {
+inline worker_status worker_in(std::uint32_t id, child_state state) {
   worker_status w;
   w.id = id;
   w.state = state;
   w.incarnation = 1;
-  if (state != "stopped" && state != "backoff" && state != "failed") w.pid = 100 + static_cast<int>(id);
+  if (state != child_state::stopped && state != child_state::backoff && state != child_state::failed) w.pid = 100 + static_cast<int>(id);
   return w;
 }
 
 /// A session with one idle worker, whose consumer asks for a batch.
 inline supervision::progress_facts asking() {
   supervision::progress_facts f;
-  f.status.state = "ok";
-  f.status.gpu_state = "ready";
-  f.status.workers = {worker_in(0, "ready")};
+  f.status.state = session_state::ok;
+  f.status.gpu_state = child_state::ready;
+  f.status.workers = {worker_in(0, child_state::ready)};
   f.buffers = 4;
   f.sacrificial_place = sacrificial;
   f.consumer_waits = true;

@@ -113,14 +113,14 @@ TEST_CASE(
 TEST_CASE("a stall keeps its beginning while workers hang on the same sample one after the other, whatever else they load in between") {
   progress_watch watch;
   progress_facts f = asking();
-  f.status.workers = {worker_in(0, "ready"), worker_in(1, "ready"), worker_in(sacrificial, "stopped")};
+  f.status.workers = {worker_in(0, child_state::ready), worker_in(1, child_state::ready), worker_in(sacrificial, child_state::stopped)};
   f.under_way = {batch_at(4, batch_stage::leased, 1), batch_at(5, batch_stage::loaded, 0), batch_at(6, batch_stage::leased, 1)};
   f.under_way[2].slot = 1;
   has_finished(f, 13, 1);
   watch.look(start, f);
   CHECK(watch.look(start + 5s, f) == news::stalled);
   // worker/1 is killed. worker/0 gets what it held, and hangs at the same sample.
-  f.status.workers[1] = worker_in(1, "starting");
+  f.status.workers[1] = worker_in(1, child_state::starting);
   f.loading.erase(1);
   f.under_way[0] = batch_at(4, batch_stage::leased, 0);
   f.under_way[2] = batch_at(6, batch_stage::leased, 0);
@@ -129,15 +129,15 @@ TEST_CASE("a stall keeps its beginning while workers hang on the same sample one
     CHECK(watch.look(start + 9s, f) == news::none);
   }
   // worker/1 is back and loads later batches for the first time.
-  f.status.workers[1] = worker_in(1, "ready");
+  f.status.workers[1] = worker_in(1, child_state::ready);
   f.under_way[2] = batch_at(6, batch_stage::loaded, 1);
   f.under_way.push_back(batch_at(7, batch_stage::loaded, 1));
   CHECK(watch.look(start + 10s, f) == news::none);
   REQUIRE(watch.stalled());
   CHECK(watch.stalled()->seconds == 10);
   // worker/0 is killed, too; the sample is tried alone and hangs again.
-  f.status.workers[0] = worker_in(0, "starting");
-  f.status.workers[2] = worker_in(sacrificial, "ready");
+  f.status.workers[0] = worker_in(0, child_state::starting);
+  f.status.workers[2] = worker_in(sacrificial, child_state::ready);
   f.loading.erase(0);
   f.under_way[0] = batch_at(4, batch_stage::leased, sacrificial);
   f.under_way[0].samples = 1;
@@ -147,7 +147,7 @@ TEST_CASE("a stall keeps its beginning while workers hang on the same sample one
   CHECK(watch.stalled()->seconds == 20);
   // The sample is quarantined, and the batch loaded without it.
   f.loading.clear();
-  f.status.workers[0] = worker_in(0, "ready");
+  f.status.workers[0] = worker_in(0, child_state::ready);
   f.under_way[0] = batch_at(4, batch_stage::leased, 0);
   CHECK(watch.look(start + 30s, f) == news::none);
   CHECK(watch.stalled()->seconds == 30);
@@ -170,7 +170,7 @@ TEST_CASE("a stall keeps its beginning while workers hang on the same sample one
 TEST_CASE("until a stall is reported, any batch that gets further is progress") {
   progress_watch watch;
   progress_facts f = asking();
-  f.status.workers = {worker_in(0, "ready"), worker_in(1, "ready")};
+  f.status.workers = {worker_in(0, child_state::ready), worker_in(1, child_state::ready)};
   f.under_way = {batch_at(0, batch_stage::leased, 0), batch_at(1, batch_stage::leased, 1)};
   watch.look(start, f);
   has_finished(f, 3, 1);
@@ -185,7 +185,7 @@ TEST_CASE("until a stall is reported, any batch that gets further is progress") 
 TEST_CASE("what others load while a batch is tried again does not hide that the stream waits for it") {
   progress_watch watch;
   progress_facts f = asking();
-  f.status.workers = {worker_in(0, "ready"), worker_in(1, "ready")};
+  f.status.workers = {worker_in(0, child_state::ready), worker_in(1, child_state::ready)};
   f.under_way = {batch_at(0, batch_stage::leased, 0), batch_at(1, batch_stage::leased, 1)};
   watch.look(start, f);
   has_finished(f, 3, 1);
@@ -208,7 +208,7 @@ TEST_CASE("no progress is required while no batch is due") {
     f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::taken)};
   }
   SECTION("the session is paused and its consumer requests no batch") {
-    f.status.state = "paused";
+    f.status.state = session_state::paused;
     f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::ready)};
   }
   SECTION("the stream has ended") {
@@ -217,7 +217,7 @@ TEST_CASE("no progress is required while no batch is due") {
   }
   SECTION("the session is being stopped") {
     f.consumer_waits = true;
-    f.status.state = "stopping";
+    f.status.state = session_state::stopping;
   }
   watch.look(start, f);
   CHECK(watch.look(start + 1h, f) == news::none);
@@ -228,11 +228,11 @@ TEST_CASE("the end of a pause ends its stall, and a stall that follows counts fr
   progress_watch watch;
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::leased)};
-  f.status.state = "paused";
+  f.status.state = session_state::paused;
   watch.look(start, f);
   CHECK(watch.look(start + 60s, f) == news::stalled);
-  CHECK(watch.stalled()->kind == "operator");
-  f.status.state = "ok";
+  CHECK(watch.stalled()->kind == stall_kind::operator_);
+  f.status.state = session_state::ok;
   CHECK(watch.look(start + 61s, f) == news::none);
   CHECK_FALSE(watch.stalled());
   CHECK(watch.look(start + 65s, f) == news::none);
@@ -246,25 +246,25 @@ TEST_CASE("a stall continues after a pause in its middle, and the pause does not
   f.under_way = {batch_at(0, batch_stage::leased)};
   watch.look(start, f);
   CHECK(watch.look(start + 10s, f) == news::stalled);
-  f.status.state = "paused";
+  f.status.state = session_state::paused;
   CHECK(watch.look(start + 11s, f) == news::stalled);
   CHECK(watch.look(start + 61s, f) == news::none);
   CHECK(watch.stalled()->seconds == 61);
-  f.status.state = "ok";
+  f.status.state = session_state::ok;
   CHECK(watch.look(start + 62s, f) == news::stalled);
-  CHECK(watch.stalled()->kind == "worker");
+  CHECK(watch.stalled()->kind == stall_kind::worker);
   CHECK(watch.stalled()->seconds == 11);
 }
 
 TEST_CASE("a change in what is awaited is another stall") {
   progress_watch watch;
   progress_facts f = asking();
-  f.status.gpu_state = "starting";
+  f.status.gpu_state = child_state::starting;
   watch.look(start, f);
   CHECK(watch.look(start + 5s, f) == news::stalled);
-  f.status.gpu_state = "ready";
+  f.status.gpu_state = child_state::ready;
   CHECK(watch.look(start + 6s, f) == news::stalled);
-  CHECK(watch.stalled()->kind == "worker");
+  CHECK(watch.stalled()->kind == stall_kind::worker);
   CHECK(watch.look(start + 7s, f) == news::none);
 }
 
@@ -279,15 +279,29 @@ TEST_CASE("a stall names its duration and what it waits for") {
   CHECK(watch.stalled()->seconds == 6);
   const awaited who = find_blocker(f);
   CHECK(watch.stalled()->text == "waiting for " + who.text);
-  CHECK(watch.stalled()->kind == name_of(who.kind));
+  CHECK(watch.stalled()->kind == who.kind);
   CHECK(watch.stalled()->worker == who.worker);
+}
+
+TEST_CASE("a stall says whether the process that it waits for is suspended") {
+  progress_watch watch;
+  progress_facts f = asking();
+  f.owner_is_elsewhere = true;
+  f.owner_is_frozen = true;
+  watch.look(start, f);
+  REQUIRE(watch.look(start + 6s, f) == news::stalled);
+  CHECK(watch.stalled()->suspended);
+  f.owner_is_frozen = false;
+  watch.look(start + 7s, f);
+  REQUIRE(watch.stalled());
+  CHECK_FALSE(watch.stalled()->suspended);
 }
 
 TEST_CASE("a pool stalls when jobs wait for 5 s and none runs or ends") {
   progress_watch watch;
   progress_facts f;
-  f.status.state = "ok";
-  f.status.workers = {worker_in(0, "starting")};
+  f.status.state = session_state::ok;
+  f.status.workers = {worker_in(0, child_state::starting)};
   f.sacrificial_place = sacrificial;
   f.status.jobs.emplace();
   f.status.jobs->running = 1;
@@ -306,8 +320,8 @@ TEST_CASE("a pool stalls when jobs wait for 5 s and none runs or ends") {
 TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to no further sample for 5 s") {
   progress_watch watch;
   progress_facts f;
-  f.status.state = "ok";
-  f.status.workers = {worker_in(0, "ready"), worker_in(1, "ready")};
+  f.status.state = session_state::ok;
+  f.status.workers = {worker_in(0, child_state::ready), worker_in(1, child_state::ready)};
   f.status.workers[1].current_sample = "batch at position 1232 of epoch 0 (job 78)";
   f.sacrificial_place = sacrificial;
   f.status.jobs.emplace();
@@ -319,7 +333,7 @@ TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to 
   CHECK(watch.look(start + 601s, f) == news::none);
   CHECK(watch.look(start + 605s, f) == news::none);
   CHECK(watch.look(start + 606s, f) == news::stalled);
-  CHECK(watch.stalled()->kind == "sample");
+  CHECK(watch.stalled()->kind == stall_kind::sample);
   CHECK(watch.stalled()->worker == 1);
   CHECK(watch.stalled()->sample == "sample 1237");
   f.batch->doing = {};  // another wait for the same batch, before its worker has been examined
@@ -335,8 +349,8 @@ TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to 
 TEST_CASE("a data loader's stall keeps its beginning while its batch is tried again, even as another job") {
   progress_watch watch;
   progress_facts f;
-  f.status.state = "ok";
-  f.status.workers = {worker_in(0, "ready")};
+  f.status.state = session_state::ok;
+  f.status.workers = {worker_in(0, child_state::ready)};
   f.sacrificial_place = sacrificial;
   f.status.jobs.emplace();
   f.status.jobs->of_batches = true;
@@ -373,8 +387,8 @@ TEST_CASE("a start is a stall only if it takes longer than usual, and each part 
   progress_facts f = asking();
   f.worker_start_deadline = 30s;
   f.owner_start_deadline = 120s;
-  f.status.gpu_state = "starting";
-  f.status.workers = {worker_in(0, "starting"), worker_in(1, "starting")};
+  f.status.gpu_state = child_state::starting;
+  f.status.workers = {worker_in(0, child_state::starting), worker_in(1, child_state::starting)};
   watch.look(start, f);
   CHECK(watch.look(start + 29s, f) == news::none);
   SECTION("the owner takes too long") {
@@ -383,18 +397,18 @@ TEST_CASE("a start is a stall only if it takes longer than usual, and each part 
     CHECK(watch.stalled()->seconds == 30);
   }
   SECTION("then a worker takes too long") {
-    f.status.gpu_state = "ready";
+    f.status.gpu_state = child_state::ready;
     CHECK(watch.look(start + 29s, f) == news::none);
     CHECK(watch.look(start + 43s, f) == news::none);
     CHECK(watch.look(start + 44s, f) == news::stalled);
     CHECK(watch.stalled()->text == "waiting for worker/0, which is starting");
   }
   SECTION("when a worker becomes ready, the limit for the others restarts") {
-    f.status.gpu_state = "ready";
+    f.status.gpu_state = child_state::ready;
     watch.look(start + 29s, f);
-    f.status.workers[1].state = "ready";
+    f.status.workers[1].state = child_state::ready;
     CHECK(watch.look(start + 40s, f) == news::none);
-    f.status.workers[1].state = "starting";
+    f.status.workers[1].state = child_state::starting;
     CHECK(watch.look(start + 54s, f) == news::none);
     CHECK(watch.look(start + 55s, f) == news::stalled);
   }
@@ -407,7 +421,7 @@ TEST_CASE("a pool whose workers die at each start stalls, however often they sta
   news last = news::none;
   int second = 0;
   for (; second < 60 && last == news::none; ++second) {
-    f.status.workers = {worker_in(0, second % 2 == 0 ? "starting" : "ready")};
+    f.status.workers = {worker_in(0, second % 2 == 0 ? child_state::starting : child_state::ready)};
     f.status.workers[0].incarnation = 1U + static_cast<unsigned>(second) / 2;
     last = watch.look(start + std::chrono::seconds(second), f);
   }

@@ -67,18 +67,18 @@ TEST_CASE("the advice for a start that waits for cores says so") {
 TEST_CASE("during a stall the advice names only what the stream waits for and the remedy") {
   limit_context context = on_cores(16);
   context.hedges = {7, 5};
-  context.stalled = stall_report{"gpu", "waiting for the GPU owner, which has batch 7 of epoch 0 to copy", 13.2, std::nullopt};
+  context.stalled = stall_report{stall_kind::gpu_owner, "waiting for the GPU owner, which has batch 7 of epoch 0 to copy", 13.2, std::nullopt};
   const limit_advice advice = advise(mostly(limit::wire), context, config());
   CHECK(advice.sentence == "No progress for 13 s: waiting for the GPU owner, which has batch 7 of epoch 0 to copy.");
   CHECK(advice.more == std::vector<std::string>{"`penstock describe gpu` shows what the owner is doing."});
   CHECK(advice.what == limit::wire);
-  context.stalled = stall_report{"operator", "waiting for an operator, who drained all workers; `penstock restart workers` brings them back", 9, std::nullopt};
+  context.stalled = stall_report{stall_kind::operator_, "waiting for an operator, who drained all workers; `penstock restart workers` brings them back", 9, std::nullopt};
   CHECK(advise(mostly(limit::start), context, config()).more.empty());  // no pause that could be ended
-  context.stalled = stall_report{"gpu", "waiting", 13.2, std::nullopt};
-  context.stalled->text = "waiting for the GPU owner (pid 17), whose process is suspended";
+  context.stalled = stall_report{stall_kind::gpu_owner, "waiting", 13.2, std::nullopt};
+  context.stalled->suspended = true;
   context.stalled_pid = 17;
   CHECK(advise(mostly(limit::wire), context, config()).more.front().starts_with("`kill -CONT 17` resumes it. It is replaced after 10 s"));
-  context.stalled = stall_report{"sample", "waiting for worker/3, which has been loading sample 5", 56, 3};
+  context.stalled = stall_report{stall_kind::sample, "waiting for worker/3, which has been loading sample 5", 56, 3};
   REQUIRE(advise(mostly(limit::order), context, config()).more.size() == 1);
   config settings;
   settings.loader.hang.item_timeout = std::chrono::seconds(90);
@@ -312,10 +312,10 @@ TEST_CASE("a worker whose death delayed the stream is named, not the start of it
 
 TEST_CASE("the advice for a suspended process shows the command that continues it") {
   limit_context context = on_cores(2);
-  context.stalled = stall_report{"gpu", "waiting for the GPU owner (pid 17), whose process is suspended", 13.2, std::nullopt};
+  context.stalled = stall_report{.kind = stall_kind::gpu_owner, .text = "waiting for the GPU owner", .seconds = 13.2, .worker = {}, .suspended = true};
   context.stalled_pid = 17;
   CHECK(advise(mostly(limit::wire), context, {}).more.front().starts_with("`kill -CONT 17` resumes it. It is replaced after 10 s"));
-  context.stalled = stall_report{"worker", "waiting for worker/3, which has batch 7, but whose process (pid 19) is suspended", 6, 3};
+  context.stalled = stall_report{.kind = stall_kind::worker, .text = "waiting for worker/3", .seconds = 6, .worker = 3, .suspended = true};
   context.stalled_pid = 19;
   CHECK(advise(mostly(limit::order), context, {}).more.front().starts_with("`kill -CONT 19` resumes it. It is killed and replaced"));
   limit_reading r = mostly(limit::start, 0.9);
@@ -476,7 +476,7 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   CHECK(advise(mostly(limit::consumer, 0.97), context, {}).sentence ==
         "Your training step limits you, as it should: it worked on its batches 97 % of the time and waited 0 %; loading faster would gain "
         "nothing.");
-  context.stalled = stall_report{"sample", "waiting for worker/1, which has been loading sample 1237 for 106 s, in job 78", 106, 1};
+  context.stalled = stall_report{stall_kind::sample, "waiting for worker/1, which has been loading sample 1237 for 106 s, in job 78", 106, 1};
   const limit_advice stuck = advise(mostly(limit::storage), context, {});
   CHECK(contains(stuck.sentence, "sample 1237"));
   CHECK(contains(stuck.more.at(0), "`penstock restart worker/1 --now`"));

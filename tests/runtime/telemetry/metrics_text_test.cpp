@@ -18,14 +18,14 @@ bool has_line(const std::string& page, const std::string& line) {
 
 TEST_CASE("the seconds of a stall are a gauge whose label says what is awaited, in a session and in a pool") {
   telemetry::metrics_facts facts;
-  facts.status.state = "ok";
+  facts.status.state = session_state::ok;
   facts.stages.resize(stage_spans().size());
   SECTION("a session") {}
   SECTION("a pool") {
     facts.status.jobs.emplace();
   }
   CHECK(has_line(metrics_text(facts, "1"), R"(penstock_stalled_seconds{waits_for="worker"} 0)"));
-  facts.status.stalled = stall_report{"worker", "waiting for worker/0, which is starting", 8.5, 0};
+  facts.status.stalled = stall_report{stall_kind::worker, "waiting for worker/0, which is starting", 8.5, 0};
   const std::string page = metrics_text(facts, "1");
   CHECK(has_line(page, R"(penstock_stalled_seconds{waits_for="worker"} 8.5)"));
   CHECK(has_line(page, R"(penstock_stalled_seconds{waits_for="gpu"} 0)"));
@@ -38,11 +38,24 @@ TEST_CASE("during a stall a series names the worker and its sample, and at other
   facts.status.workers[1].id = 1;
   facts.status.workers[1].current_sample = "cats/\"tom\".jpg";
   CHECK(metrics_text(facts, "1").find("penstock_stall_info{") == std::string::npos);
-  facts.status.stalled = stall_report{"sample", "waiting for worker/1", 8.5, 1};
+  facts.status.stalled = stall_report{stall_kind::sample, "waiting for worker/1", 8.5, 1};
   CHECK(has_line(metrics_text(facts, "1"),
                  R"(penstock_stall_info{waits_for="sample",worker="1",sample="cats/\"tom\".jpg"} 1)"));
-  facts.status.stalled = stall_report{"gpu", "waiting for the GPU owner", 8.5, {}};
+  facts.status.stalled = stall_report{stall_kind::gpu_owner, "waiting for the GPU owner", 8.5, {}};
   CHECK(has_line(metrics_text(facts, "1"), R"(penstock_stall_info{waits_for="gpu",worker="",sample=""} 1)"));
+}
+
+TEST_CASE("each thing that a stall can wait for, and each state of a session, has its own value of the label") {
+  telemetry::metrics_facts facts;
+  facts.stages.resize(stage_spans().size());
+  facts.status.state = session_state::stopping;
+  facts.status.stalled = stall_report{stall_kind::group, "waiting for the group", 8.5, {}};
+  const std::string page = metrics_text(facts, "1");
+  for (const std::string kind : {"sample", "worker", "trial", "nobody", "gpu", "consumer", "operator"})
+    CHECK(has_line(page, "penstock_stalled_seconds{waits_for=\"" + kind + "\"} 0"));
+  CHECK(has_line(page, R"(penstock_stalled_seconds{waits_for="group"} 8.5)"));
+  for (const std::string state : {"ok", "degraded", "failed", "paused"}) CHECK(has_line(page, "penstock_session_state{state=\"" + state + "\"} 0"));
+  CHECK(has_line(page, R"(penstock_session_state{state="stopping"} 1)"));
 }
 
 TEST_CASE("the share of each limit is a gauge") {
@@ -64,10 +77,10 @@ TEST_CASE("the sacrificial worker does not count as stopped while it is not need
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   facts.status.workers.resize(2);
-  facts.status.workers[0].state = "ready";
+  facts.status.workers[0].state = child_state::ready;
   facts.status.workers[1].id = 64;
-  facts.status.workers[1].state = "stopped";
-  facts.status.workers[1].why_stopped = "not needed";
+  facts.status.workers[1].state = child_state::stopped;
+  facts.status.workers[1].why_stopped = vacancy::not_needed;
   const std::string page = metrics_text(facts, "1");
   CHECK(page.find("\"stopped\"}") == page.find("cause=\"stopped\"}") + 6);
   CHECK(page.find("worker=\"64\"") == std::string::npos);
@@ -190,8 +203,8 @@ TEST_CASE("loader hosts are series by name, even after they have left, in a sess
   CHECK(has_line(metrics_text(facts, "1"), "penstock_hosts_wait_seconds 12.5"));
   facts.status.workers.resize(3);
   for (std::uint32_t i = 0; i < 3; ++i) facts.status.workers[i].id = 65 + i;
-  for (worker_status& w : facts.status.workers) w.state = "ready";
-  facts.status.workers[1].state = "backoff";
+  for (worker_status& w : facts.status.workers) w.state = child_state::ready;
+  facts.status.workers[1].state = child_state::backoff;
   host_status alpha;
   alpha.name = "alpha";
   alpha.workers = {65, 66};

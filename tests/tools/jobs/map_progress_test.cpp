@@ -13,7 +13,7 @@ map_status after(std::uint64_t ok, std::uint64_t bytes) {
   status.counts.by_status[0] = ok;
   status.counts.input_bytes = bytes;
   status.input_bytes = 1000;
-  status.pool.state = "ok";
+  status.pool.state = session_state::ok;
   return status;
 }
 
@@ -36,9 +36,9 @@ TEST_CASE("failed jobs, skipped lines, restarts and the pool's state are shown")
   now.counts.jobs = 7;
   now.counts.by_status[2] = 2;
   now.counts.skipped = 1;
-  now.pool.state = "degraded";
+  now.pool.state = session_state::degraded;
   worker_status ready;
-  ready.state = "ready";
+  ready.state = child_state::ready;
   now.pool.worker_restarts = 3;
   now.pool.workers = {ready};
   CHECK(map_progress_line(now, after(5, 1000), 1, 200, false) ==

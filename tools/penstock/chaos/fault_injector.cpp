@@ -177,18 +177,18 @@ void fault_injector::run() {
 /// Counts an owner's batches from the moment it is first seen ready: by then its predecessor's work is
 /// counted. A session's first owner was already working before the fault injector started.
 void fault_injector::watch_owner(const session_status& now) {
-  if (now.gpu_state != "ready" || (owner_ && owner_->restarts == now.gpu_restarts)) return;
+  if (now.gpu_state != child_state::ready || (owner_ && owner_->restarts == now.gpu_restarts)) return;
   owner_ = owner_seen{now.gpu_restarts, now.gpu_restarts == 0 ? 0 : now.batches_delivered, false};
 }
 
 bool fault_injector::owner_may_be_struck(const session_status& now) const {
-  if (now.gpu_state != "ready" || !now.gpu_pid || *now.gpu_pid == ::getpid()) return false;
+  if (now.gpu_state != child_state::ready || !now.gpu_pid || *now.gpu_pid == ::getpid()) return false;
   return owner_ && owner_->restarts == now.gpu_restarts && !owner_->struck &&
          now.batches_delivered > owner_->delivered;
 }
 
 bool fault_injector::may_be_struck(const worker_status& w) const {
-  if (w.id >= settings_.places || w.state != "ready" || !w.pid) return false;
+  if (w.id >= settings_.places || w.state != child_state::ready || !w.pid) return false;
   const bool struck =
       std::any_of(faults_.begin() + static_cast<std::ptrdiff_t>(first_of_session_), faults_.end(),
                   [&](const chaos_fault& f) { return f.worker == w.id && f.incarnation == w.incarnation; });

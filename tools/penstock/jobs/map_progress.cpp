@@ -14,10 +14,10 @@ double per_second(std::uint64_t now, std::uint64_t before, double seconds) {
 }
 
 std::string workers_of(const session_status& pool) {
-  const auto ready = std::ranges::count(pool.workers, std::string("ready"), &worker_status::state);
+  const auto ready = std::ranges::count(pool.workers, child_state::ready, &worker_status::state);
   std::string text = "  " + counted(static_cast<std::uint64_t>(ready), "worker");
   if (pool.worker_restarts > 0) text += "  " + counted(pool.worker_restarts, "restart");
-  if (pool.state != "ok") text += "  " + pool.state;
+  if (pool.state != session_state::ok) text += fmt::format("  {}", name_of(pool.state));
   if (pool.stalled) text += fmt::format("  stalled for {:.0f} s", pool.stalled->seconds);
   return text;
 }

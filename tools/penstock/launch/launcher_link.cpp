@@ -44,8 +44,8 @@ unique_fd channel_of_environment() {
 /// A failure shows in the exit code.
 group_end_word end_of_group(const Session& session) {
   const auto group = session.status().group;
-  if (group && group->outcome == "finished") return group_end_word::finished;
-  return group && group->outcome == "stopped" ? group_end_word::stopped : group_end_word::none;
+  if (group && group->outcome == run_outcome::finished) return group_end_word::finished;
+  return group && group->outcome == run_outcome::stopped ? group_end_word::stopped : group_end_word::none;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tools/penstock/past/past_session.hpp"
 
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_server.hpp"
 #include "runtime/control/session_record.hpp"
@@ -322,7 +323,7 @@ result<past_session> read_past(const std::filesystem::path& record) {
                        std::chrono::microseconds(facts.st_mtim.tv_nsec / 1000);
   past_session past(*lines, telemetry::as_utc(written));
   const json pid = past.summary().value("pid", json());
-  if (past.has_no_end() && control::is_written(record) && pid.is_number() && process::wait_channel(pid.get<pid_t>()) == process::suspended_channel)
+  if (past.has_no_end() && control::is_written(record) && pid.is_number() && process::wait_channel(pid.get<pid_t>()) == suspended_channel)
     past.is_suspended();
   const json started = past.started();
   if (const auto when = started.is_string() ? time_of_utc(started.get<std::string>()) : std::nullopt) {

@@ -126,7 +126,7 @@ void tell_report(const run_report& r, const std::string& quarantine_file) {
                                                    r.first_batch_seconds * 1e9)));
   const style how = r.outcome == run_outcome::failed ? style::red : style::green;
   say(fmt::format("{}: {} in {}: {}, {}/s to {}{}{}",
-                  styled(how, telemetry::name_of(r.outcome)), counted(r.samples, "sample"),
+                  styled(how, name_of(r.outcome)), counted(r.samples, "sample"),
                   duration_for_people(nanoseconds(static_cast<std::int64_t>(r.seconds * 1e9))),
                   rate_for_people(rate, "sample"),
                   bytes_for_people(static_cast<std::uint64_t>(

@@ -19,7 +19,7 @@ constexpr auto redraw_every = 200ms;  // on a terminal
 constexpr auto line_every = 5s;       // elsewhere
 
 std::string ready_workers(const session_status& s) {
-  const auto ready = std::ranges::count(s.workers, std::string("ready"), &worker_status::state);
+  const auto ready = std::ranges::count(s.workers, child_state::ready, &worker_status::state);
   return "  " + counted(static_cast<std::uint64_t>(ready), "worker");
 }
 
@@ -28,7 +28,7 @@ std::string trouble(const session_status& s) {
   if (s.worker_restarts > 0) text += "  " + counted(s.worker_restarts, "restart");
   if (s.failed > 0) text += fmt::format("  {} failed", s.failed);
   if (s.quarantined > 0) text += fmt::format("  {} quarantined", s.quarantined);
-  if (s.state != "ok") text += "  " + s.state;
+  if (s.state != session_state::ok) text += fmt::format("  {}", name_of(s.state));
   if (s.stalled) text += fmt::format("  stalled for {:.0f} s", s.stalled->seconds);
   return text;
 }

@@ -32,7 +32,7 @@ void warn_not_updated(const std::string& path, const std::string& why) {
 /// Whether this rank knows that all ranks have stopped at one step, or finished.
 bool ended_with_group(const Session& session) {
   const auto group = session.status().group;
-  return group && (group->outcome == "finished" || group->outcome == "stopped");
+  return group && (group->outcome == run_outcome::finished || group->outcome == run_outcome::stopped);
 }
 
 /// Whether no batch was delivered and no sample quarantined: then the run starts at the beginning, whatever the settings are now.

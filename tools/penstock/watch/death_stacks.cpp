@@ -1,6 +1,7 @@
 #include "tools/penstock/watch/death_stacks.hpp"
 
 #include "runtime/base/counted.hpp"
+#include "runtime/base/death_words.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/status_words.hpp"
@@ -130,7 +131,7 @@ std::string stacks_for_people(const json& deaths, const frame_namer& name, frame
   std::string out;
   for (const shared_stack& s : stacks) {
     out += heading_of(s);
-    if (!s.wait_channel.empty()) out += "  it was " + (s.wait_channel == process::suspended_channel ? "suspended" : s.wait_channel) + "\n";
+    if (!s.wait_channel.empty()) out += "  it was " + (s.wait_channel == suspended_channel ? "suspended" : s.wait_channel) + "\n";
     for (const std::string& line : lines_of(s, names, which)) out += "  " + line + "\n";
     if (s.native.empty() && s.of_python.empty()) out += "  (no stack was written)\n";
   }
