@@ -1,16 +1,12 @@
 #include "runtime/telemetry/stream_limits.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace penstock::telemetry {
 namespace {
 
-constexpr std::int64_t bucket_ns = 100'000'000;
-constexpr std::int64_t kept_ns = 2 * nanoseconds(stream_limits::span).count();  // a wait must be settled within this time
-constexpr std::size_t known_max = 8192;  // number of passages; far more than any stream has in flight
-constexpr std::size_t pauses_max = 64;  // the most pauses while the consumer waits for one batch
+constexpr std::size_t known_max = 8192;  // passages; far more than any stream has in flight
 
 // A head is stalled if loading takes this many times as long as its worker's usual batch, and also exceeds it by
 // stalled_seconds. Only the time beyond `usual_part` times the usual counts as stalled.
@@ -19,25 +15,10 @@ constexpr double stalled_seconds = 0.02;
 constexpr double usual_part = 1.5;
 // A worker counts as slow if it needs this many times as long as its peers.
 constexpr double slow_from = 2.5;
-constexpr std::size_t known_from = 3;  // number of batches after which a worker's own time for a sample is known
-constexpr std::size_t slow_samples_kept = 3;
+constexpr std::size_t known_from = 3;  // batches, until a worker's own time for a sample is known
 
 std::int64_t ns_of(steady_time when) {
   return nanoseconds(when.time_since_epoch()).count();
-}
-
-/// Keeps one entry for each sample, and at most slow_samples_kept.
-void keep_slowest(std::vector<limit_reading::awaited_sample>& samples) {
-  const auto is_less = [](const limit_reading::awaited_sample& a, const limit_reading::awaited_sample& b) { return a.seconds > b.seconds; };
-  std::ranges::sort(samples, is_less);
-  std::vector<limit_reading::awaited_sample> kept;
-  for (const limit_reading::awaited_sample& one : samples) {
-    const auto is_same = [&](const limit_reading::awaited_sample& other) {
-      return one.sample ? one.sample == other.sample && one.name == other.name : !other.sample && one.worker == other.worker;
-    };
-    if (kept.size() < slow_samples_kept && std::ranges::none_of(kept, is_same)) kept.push_back(one);
-  }
-  samples = std::move(kept);
 }
 
 std::int64_t stamp(const batch_passage& b, batch_stage s) {
@@ -50,28 +31,24 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   // The first look after the end must still settle the last batches.
   if (std::exchange(over_, facts.is_over) && over_) return last_;
   const std::int64_t now = ns_of(when);
-  const std::int64_t oldest = (now - nanoseconds(span).count()) / bucket_ns;
-  std::erase_if(settled_, [&](const auto& b) { return b.first < oldest; });
-  estimated_.clear();
+  buckets_.turn_to(now, taken_);
   waits_from_ = 0;
-  oldest_ = now - kept_ns;
   if (looked_ > 0 && now - looked_ > nanoseconds(longest_turn).count()) forget_until(now);
   if (std::exchange(seeks_, facts.seeks) != facts.seeks) forget_batches();
   lost_now_ = 0;
   if (facts.begun == never) return last_ = {};
   note_pause(now, facts);
-  note_outage(now, facts);
+  const bool owner_is_away = note_outage(now, facts);
   if (!facts.jobs) note_lost(now, facts);
-  const bool owner_is_away = !outages_.empty() && outages_.back().to == now;
   workers_.look(now, looked_, facts.workers, {.is_paused = facts.is_paused, .owner_is_away = owner_is_away});
   if (facts.jobs) {
     sample_jobs(now, facts);
-    if (began_ == 0 && facts.jobs->any_ended) began_ = now;
+    if (facts.jobs->any_ended) buckets_.end_beginning(now);
   } else {
     remember(facts);
-    into_ = &estimated_;
+    buckets_.estimate(true);
     estimate(now, facts);
-    into_ = &settled_;
+    buckets_.estimate(false);
   }
   looked_ = now;
   limit_reading found = read(now, facts);
@@ -83,10 +60,9 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
 /// Call it after this process or its machine was suspended, because that time says nothing about the stream.
 void stream_limits::forget_until(std::int64_t now) {
   forget_batches();
-  settled_.clear();
+  buckets_.forget_until(now);
   workers_.forget_times();
-  outages_.clear();
-  looked_ = counted_from_ = now;
+  looked_ = now;
 }
 
 /// A wait for them is never settled, but the time that deaths have cost so far still counts.
@@ -97,91 +73,8 @@ void stream_limits::forget_batches() {
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
 }
 
-stream_limits::bucket& stream_limits::at(std::int64_t ns) {
-  return (*into_)[ns / bucket_ns];
-}
-
-/// Calls act(from, to) for the part of the interval in each bucket, without pauses and what is not counted any more.
-template <class Act>
-void stream_limits::spread(std::int64_t from, std::int64_t to, Act act) const {
-  from = std::max({from, counted_from_, oldest_});
-  while (from < to) {
-    const auto pause = std::ranges::find_if(pauses_, [from](const interval& p) { return p.to > from; });
-    if (pause != pauses_.end() && pause->from <= from) {
-      from = pause->to;
-      continue;
-    }
-    std::int64_t end = std::min(to, (from / bucket_ns + 1) * bucket_ns);
-    if (pause != pauses_.end()) end = std::min(end, pause->from);
-    act(from, end);
-    from = end;
-  }
-}
-
-void stream_limits::add(limit what, std::int64_t from, std::int64_t to, double weight) {
-  spread(from, to, [&](std::int64_t first, std::int64_t last) {
-    while (first < last) {
-      std::int64_t end = last;
-      // Without an owner, no batch can be taken, so this overrides any other cause.
-      limit cause = what;
-      for (const interval& o : outages_) {
-        if (first >= o.from && first < o.to) cause = limit::start;
-        for (const std::int64_t edge : {o.from, o.to})
-          if (edge > first) end = std::min(end, edge);
-      }
-      const double seconds = seconds_of(end - first) * weight;
-      at(first).seconds[static_cast<std::size_t>(cause)] += seconds;
-      if (began_ == 0) at(first).of_beginning[static_cast<std::size_t>(cause)] += seconds;
-      first = end;
-    }
-  });
-}
-
-void stream_limits::add_to(double bucket::*figure, std::int64_t from, std::int64_t to, double weight) {
-  spread(from, to, [&](std::int64_t first, std::int64_t last) { at(first).*figure += seconds_of(last - first) * weight; });
-}
-
-/// Attributes time in which the consumer asked for a batch while it held every buffer.
-void stream_limits::add_held(std::int64_t from, std::int64_t to) {
-  add(limit::consumer, from, to);
-  add_to(&bucket::held, from, to);
-}
-
-/// Attributes time in which the batch was on its way from a loader host.
-void stream_limits::add_link(std::int64_t from, std::int64_t to) {
-  add(limit::wire, from, to);
-  add_to(&bucket::link, from, to);
-}
-
-/// `from` to `to` is the stalled part of the head's load. If its worker had no core, that part is not the head's fault.
-void stream_limits::add_stall(const limit_reading::stalled_head& head, std::int64_t from, std::int64_t to) {
-  const double starved = workers_.core_use_of(head.worker).starved;
-  add(limit::order, from, to, 1 - starved);
-  add_no_core(starved, from, to);
-  add_to(&bucket::stalled, from, to, 1 - starved);
-  bucket& b = at(to);
-  if (!b.stall || b.stall->seconds < head.seconds) b.stall = head;
-}
-
-/// Attributes the part of this time in which the head's worker had no core.
-void stream_limits::add_no_core(double weight, std::int64_t from, std::int64_t to) {
-  if (weight <= 0) return;
-  add(limit::decode, from, to, weight);
-  if (!is_settling_the_first()) add_to(&bucket::no_core, from, to, weight);
-}
-
-/// Counts the part of this time in which the head's worker loaded slow samples. Does not attribute it to a limit.
-void stream_limits::add_slow(const limit_reading::awaited_sample& sample, double weight, std::int64_t from, std::int64_t to) {
-  if (weight <= 0 || from >= to || is_settling_the_first()) return;
-  add_to(&bucket::slow_seconds, from, to, weight);
-  if (into_ == &settled_) spread(from, to, [&](std::int64_t first, std::int64_t last) { slow_seconds_ += seconds_of(last - first) * weight; });
-  at(to).slow_samples.push_back(sample);
-  keep_slowest(at(to).slow_samples);
-}
-
-/// Attributes time in which the stream waited for a batch that workers lost one after the other. The time in which a
-/// worker had it counts as work, and the time after that, until it was leased `again`, as start. Each worker that
-/// died is charged from its own lease on.
+/// For time in which the stream waited for a batch that workers lost one after the other. The time in which a worker had it counts
+/// as work, and the time after that, until it was leased `again`, as start. Each worker that died is charged from its own lease on.
 void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t again, std::int64_t to,
                              const limit_facts& facts) {
   std::uint32_t charged = held.front().of.worker;
@@ -192,20 +85,16 @@ void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_
     const std::int64_t leased = std::max(from, stamp(one.of, batch_stage::leased));
     const std::int64_t ended = std::clamp(one.ended, leased, std::max(next, leased));
     add_unfinished(one.of, leased, ended, one.reads, false, facts);
-    add(limit::start, ended, next);
+    buckets_.add(limit::start, ended, next);
     if (one.died) charged = one.of.worker;
-    spread(leased, is_last ? to : next, [&](std::int64_t first, std::int64_t last) { at(first).lost[charged] += seconds_of(last - first); });
+    buckets_.add_lost(charged, leased, is_last ? to : next);
   }
 }
 
 /// The seconds of a wait that deaths cost. Unlike in the shares, the whole wait counts, however long it is, but not
 /// pauses.
 double stream_limits::cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const {
-  const interval all{std::max({from, stamp(held.front().of, batch_stage::leased), counted_from_}), to};
-  const auto within = [&all](const interval& part) { return std::max<std::int64_t>(std::min(part.to, all.to) - std::max(part.from, all.from), 0); };
-  std::int64_t cost = within(all);
-  for (const interval& pause : pauses_) cost -= within(pause);
-  return seconds_of(cost);
+  return buckets_.unpaused_seconds({std::max(from, stamp(held.front().of, batch_stage::leased)), to});
 }
 
 const worker_look* stream_limits::look_of(const batch_passage& b, const limit_facts& facts) {
@@ -239,27 +128,21 @@ void stream_limits::note_lost(std::int64_t now, const limit_facts& facts) {
 /// Records the time since the last look as a pause if the session is or was paused.
 void stream_limits::note_pause(std::int64_t now, const limit_facts& facts) {
   const bool was_paused = std::exchange(paused_, facts.is_paused);
-  while (!pauses_.empty() && (pauses_.front().to < std::min(now - kept_ns, taken_) || pauses_.size() > pauses_max)) pauses_.pop_front();
-  if (!was_paused && !paused_) return;
-  if (!pauses_.empty() && pauses_.back().to == looked_) {
-    pauses_.back().to = now;
-  } else {
-    pauses_.push_back({looked_, now});
-  }
+  if (was_paused || paused_) buckets_.pause({looked_, now});
 }
 
-/// Records the time since the last look as an outage if the owner could not work. Applies once the stream has begun.
-void stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
+/// Records the time since the last look as an outage if the owner could not work, and returns whether it did. Applies once the stream
+/// has begun.
+bool stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
   const bool down = !facts.device_ready && !facts.owner_is_frozen;
-  while (!outages_.empty() && outages_.front().to < now - kept_ns) outages_.pop_front();
   const double frozen = std::exchange(frozen_, 0);
   if (std::exchange(owner_deaths_, facts.owner_deaths) != facts.owner_deaths) down_ += frozen;
-  if (facts.jobs || taken_ == 0 || looked_ == 0 || facts.is_over || (!down && !facts.owner_is_frozen)) return;
-  outages_.push_back({looked_, now});
+  if (facts.jobs || taken_ == 0 || looked_ == 0 || facts.is_over || (!down && !facts.owner_is_frozen)) return false;
+  buckets_.outage({looked_, now}, facts.owner_is_frozen);
   const double costs = !paused_ && (facts.owner_is_elsewhere || facts.waits_since) ? seconds_of(now - looked_) : 0;
   if (down) down_ += costs;
   if (facts.owner_is_frozen) frozen_ = frozen + costs;
-  (down ? at(now).owner_down : at(now).owner_frozen) += seconds_of(now - looked_);
+  return true;
 }
 
 /// Records the progress of batches, and settles finished waits.
@@ -300,7 +183,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   // A sink asks for the first batch only once the stream is ready, but the first wait began with the stream.
   const bool is_known = taken_ != 0 && b.demanded != 0;
   const std::int64_t from = is_known ? std::clamp(b.demanded, earliest, to) : earliest;
-  if (taken_ != 0) add(limit::consumer, earliest, from);
+  if (taken_ != 0) buckets_.add(limit::consumer, earliest, from);
   workers_.consumer_waited(from, to);
   const auto part = [&](std::int64_t first, std::int64_t last, auto&& act) {
     first = std::max(first, from);
@@ -308,7 +191,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
     if (first < last) act(first, last);
   };
   const auto is = [&](limit what) {
-    return [this, what](std::int64_t first, std::int64_t last) { add(what, first, last); };
+    return [this, what](std::int64_t first, std::int64_t last) { buckets_.add(what, first, last); };
   };
   const std::int64_t leased = stamp(b, batch_stage::leased);
   const std::int64_t begun = std::max(stamp(b, batch_stage::begun), leased);
@@ -329,7 +212,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
     part(from, leased, is(limit::start));
   }
   if (workers_.is_held_up_by_link(b.worker)) {
-    part(leased, loaded, [&](std::int64_t first, std::int64_t last) { add_link(first, last); });
+    part(leased, loaded, [&](std::int64_t first, std::int64_t last) { buckets_.add_link(first, last); });
   } else {
     part(leased, begun, is(limit::order));
     part(begun, loaded, [&](std::int64_t first, std::int64_t last) { settle_load(b, first, last, facts); });
@@ -337,8 +220,8 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   part(loaded, ordered, is(limit::order));
   part(ordered, submitted, [&](std::int64_t first, std::int64_t last) {
     // The first batch waits until the device is open; later ones until the consumer releases a buffer.
-    if (taken_ == 0) return add(limit::start, first, last);
-    add_held(first, last);
+    if (taken_ == 0) return buckets_.add(limit::start, first, last);
+    buckets_.add_held(first, last);
   });
   part(submitted, copied, is(nothing_was_behind(b) ? limit::order : limit::wire));
   part(copied, converted, is(limit::convert));
@@ -346,12 +229,11 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
     wire_part_ = static_cast<double>(copied - submitted) / static_cast<double>(converted - submitted);
   const bool slows = workers_.loaded(b);
   slow_batches_ += b.slow_ns > 0 && !slows ? 1 : 0;
-  ++at(to).batches;
-  at(to).samples += b.samples;
+  buckets_.note_batch(b.samples, to);
   // Workers and the owner may have been away at the same time.
   lost_seconds_ += std::min(cost + std::exchange(down_, 0), seconds_of(to - earliest));
   taken_ = to;
-  if (began_ == 0) began_ = to;
+  buckets_.end_beginning(to);
   released_ = stamp(b, batch_stage::released);
 }
 
@@ -365,17 +247,17 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
   const double usual = typical_of(b.worker).value_or(busy) * std::max<std::uint32_t>(b.samples, 1);
   const auto sample = b.slowest_ns > 0 ? std::optional(b.slowest) : std::nullopt;
   if (b.slow_ns > 0 && !workers_.slows_all_samples(b.worker))
-    add_slow({b.worker, seconds_of(b.slowest_ns), sample}, static_cast<double>(b.slow_ns) / static_cast<double>(loaded - begun), from, to);
+    buckets_.add_slow({b.worker, seconds_of(b.slowest_ns), sample}, static_cast<double>(b.slow_ns) / static_cast<double>(loaded - begun), from, to);
   if (busy > stalled_from * usual && busy - usual > stalled_seconds &&
       others_are_ready(b, loaded - (to - from) / 2, facts)) {
     const auto excused = static_cast<std::int64_t>(usual_part * usual * 1e9);
     const std::int64_t stalls = std::clamp(begun + excused, from, to);
     add_work(b.worker, reading, from, stalls);
-    return add_stall({b.worker, busy, sample}, stalls, to);
+    return buckets_.add_stall({b.worker, busy, sample}, workers_.core_use_of(b.worker).starved, stalls, to);
   }
   if (const auto slowness = workers_.slowness_of(b.worker); slowness && *slowness >= slow_from) {
     const double starved = workers_.starved(b.worker);
-    at(to).slow = {b.worker, *slowness, *slowness * (1 - starved) < slow_from ? starved : 0};
+    buckets_.note_slow({b.worker, *slowness, *slowness * (1 - starved) < slow_from ? starved : 0}, to);
     return add_work(b.worker, reading, from, to);
   }
   const double idle = workers_.idle_share();
@@ -383,8 +265,8 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
   add_work(b.worker, reading, from, works);
   // If workers lack cores while they work, so does the session, which should give them more.
   const double starved = workers_.core_use_of(b.worker).starved;
-  add(limit::order, works, to, 1 - starved);
-  add_no_core(starved, works, to);
+  buckets_.add(limit::order, works, to, 1 - starved);
+  buckets_.add_no_core(starved, works, to);
 }
 
 /// `reading`: the share of this time in timed reads. Only built-in datasets time their reads; everything else counts as decoding.
@@ -393,9 +275,9 @@ void stream_limits::add_work(std::uint32_t worker, double reading, std::int64_t 
   reading = std::clamp(reading, 0.0, 1.0);
   reading = workers_.without_core_wait(worker, reading);
   const double no_core = std::min(workers_.core_use_of(worker).starved, 1 - reading);
-  add(limit::storage, from, to, reading);
-  add(limit::decode, from, to, 1 - reading - no_core);
-  add_no_core(no_core, from, to);
+  buckets_.add(limit::storage, from, to, reading);
+  buckets_.add(limit::decode, from, to, 1 - reading - no_core);
+  buckets_.add_no_core(no_core, from, to);
 }
 
 /// Attributes the time since the last batch was taken.
@@ -411,7 +293,7 @@ void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
     waits = std::clamp(since, idle_since, now);
   }
   if (taken_ == 0) waits = idle_since;
-  add(limit::consumer, idle_since, waits);
+  buckets_.add(limit::consumer, idle_since, waits);
   if (waits < now) waits_from_ = waits;
   if (waits < now) estimate_head(waits, now, facts);
 }
@@ -421,24 +303,24 @@ void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const lim
   const auto found = std::ranges::find_if(known_, not_taken);
   const bool some_ready = std::ranges::any_of(facts.workers, &worker_look::ready);
   if (found == known_.end()) {
-    if (!some_ready || !facts.device_ready) add(limit::start, from, now);
+    if (!some_ready || !facts.device_ready) buckets_.add(limit::start, from, now);
     return;
   }
   const batch_passage& head = found->second;
   switch (head.reached()) {
     case batch_stage::leased:
     case batch_stage::begun: return estimate_load(head, from, now, facts);
-    case batch_stage::loaded: return add(limit::order, from, now);
+    case batch_stage::loaded: return buckets_.add(limit::order, from, now);
     case batch_stage::ordered:
-      if (!facts.device_ready) return add(limit::start, from, now);
+      if (!facts.device_ready) return buckets_.add(limit::start, from, now);
       if (facts.owner_is_elsewhere) {  // timestamps arrive together with the batch
-        add(limit::wire, from, now, wire_part_);
-        return add(limit::convert, from, now, 1 - wire_part_);
+        buckets_.add(limit::wire, from, now, wire_part_);
+        return buckets_.add(limit::convert, from, now, 1 - wire_part_);
       }
-      return add_held(from, now);
-    case batch_stage::submitted: return add(limit::wire, from, now);
-    case batch_stage::copied: return add(limit::convert, from, now);
-    default: return;  // ready, so the batch waits for the other ranks of a group
+      return buckets_.add_held(from, now);
+    case batch_stage::submitted: return buckets_.add(limit::wire, from, now);
+    case batch_stage::copied: return buckets_.add(limit::convert, from, now);
+    default: return;  // ready: the batch waits for the other ranks of a group
   }
 }
 
@@ -451,20 +333,20 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   if (const auto lost = lost_.find(head.position); lost != lost_.end()) {
     const std::vector<earlier_lease>& held = lost->second;
     const std::int64_t until = is_tried_alone ? now : again;
-    add(limit::start, from, std::min(stamp(held.front().of, batch_stage::leased), again));
+    buckets_.add(limit::start, from, std::min(stamp(held.front().of, batch_stage::leased), again));
     add_lost(held, from, again, until, facts);
     lost_now_ = std::min(lost_now_ + cost_of(held, from, until), seconds_of(now - (taken_ == 0 ? ns_of(facts.begun) : taken_)));
   } else {
-    add(limit::start, from, again);
+    buckets_.add(limit::start, from, again);
   }
   if (w == nullptr) return;
   from = std::max(from, leased);
-  if (workers_.is_held_up_by_link(head.worker)) return add_link(from, now);
+  if (workers_.is_held_up_by_link(head.worker)) return buckets_.add_link(from, now);
   if (const auto usual = typical_of(head.worker)) {
     const auto usual_time = nanoseconds(static_cast<std::int64_t>(*usual * 1e9));
     if (is_slow_sample(w->sample_for, usual_time)) {
       const std::int64_t slow_since = std::max(from, now - (w->sample_for - usual_time).count());
-      add_slow({head.worker, seconds_of(w->sample_for.count()), {}}, 1 - workers_.core_use_of(head.worker).starved, slow_since, now);
+      buckets_.add_slow({head.worker, seconds_of(w->sample_for.count()), {}}, 1 - workers_.core_use_of(head.worker).starved, slow_since, now);
     }
   }
   add_unfinished(head, from, now, w->reads, true, facts);
@@ -488,7 +370,7 @@ void stream_limits::add_unfinished(const batch_passage& b, std::int64_t from, st
   std::int64_t stalls = to;
   if (busy > stalled_from * usual && busy - usual > stalled_seconds && others_are_ready(b, to, facts)) {
     stalls = std::clamp(begun + static_cast<std::int64_t>(usual_part * usual * 1e9), from, to);
-    add_stall({b.worker, busy, {}, still_loads}, stalls, to);
+    buckets_.add_stall({b.worker, busy, {}, still_loads}, workers_.core_use_of(b.worker).starved, stalls, to);
   }
   add_work(b.worker, reading, from, stalls);
 }
@@ -500,28 +382,28 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   if (looked_ == 0 || facts.is_over) return;
   const bool work_waits = jobs.waiting > 0 || jobs.callers_wait;
   add_slow_loads(jobs.slow_loads);
-  if (jobs.callers_hold_everything) return add_held(looked_, now);
+  if (jobs.callers_hold_everything) return buckets_.add_held(looked_, now);
   if (jobs.consumer_waited) return sample_batches(now, facts, waited_before);
-  if (!work_waits && jobs.running == 0) return add(limit::consumer, looked_, now);
+  if (!work_waits && jobs.running == 0) return buckets_.add(limit::consumer, looked_, now);
   const auto ready = static_cast<double>(std::ranges::count_if(facts.workers, &worker_look::ready));
-  if (ready == 0) return add(limit::start, looked_, now);
+  if (ready == 0) return buckets_.add(limit::start, looked_, now);
   const auto works = [](const worker_look& w) { return w.ready && w.busy; };
   const double busy = static_cast<double>(std::ranges::count_if(facts.workers, works)) / ready;
-  add(limit::decode, looked_, now, busy);
+  buckets_.add(limit::decode, looked_, now, busy);
   const bool some_start = std::ranges::any_of(facts.workers, &worker_look::starts);
   const limit idle = !work_waits ? limit::consumer : some_start ? limit::start : limit::order;
-  add(idle, looked_, now, 1 - busy);
+  buckets_.add(idle, looked_, now, 1 - busy);
 }
 
 /// While a data loader's consumer waits, the state of the workers says what it waits for.
 void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, std::optional<nanoseconds> waited_before) {
   if (!waited_before || now <= looked_) return;
   const double waits = std::clamp(seconds_of((*facts.jobs->consumer_waited - *waited_before).count()) / seconds_of(now - looked_), 0.0, 1.0);
-  add(limit::consumer, looked_, now, 1 - waits);
+  buckets_.add(limit::consumer, looked_, now, 1 - waits);
   const bool some_load = std::ranges::any_of(facts.workers, [](const worker_look& w) { return w.ready && w.busy; });
   const bool some_start = std::ranges::any_of(facts.workers, &worker_look::starts) || std::ranges::none_of(facts.workers, &worker_look::ready);
-  if (!some_load) return add(some_start ? limit::start : limit::order, looked_, now, waits);
-  add(limit::decode, looked_, now, waits);
+  if (!some_load) return buckets_.add(some_start ? limit::start : limit::order, looked_, now, waits);
+  buckets_.add(limit::decode, looked_, now, waits);
 }
 
 void stream_limits::add_slow_loads(const std::vector<slow_load>& latest) {
@@ -529,7 +411,7 @@ void stream_limits::add_slow_loads(const std::vector<slow_load>& latest) {
     if (one.number <= slow_loads_seen_) continue;
     slow_loads_seen_ = one.number;
     ++slow_batches_;
-    add_slow({one.worker, seconds_of(one.sample.took.count()), one.sample.index, one.sample.name}, one.weight, ns_of(one.from), ns_of(one.to));
+    buckets_.add_slow({one.worker, seconds_of(one.sample.took.count()), one.sample.index, one.sample.name}, one.weight, ns_of(one.from), ns_of(one.to));
   }
 }
 
@@ -566,63 +448,18 @@ bool stream_limits::nothing_was_behind(const batch_passage& b) const {
 }
 
 limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) const {
-  limit_reading r;
-  const std::int64_t span_ns = nanoseconds(span).count();
-  const std::int64_t first = std::max({now - span_ns, ns_of(facts.begun), counted_from_});
-  r.seconds = std::max(seconds_of(now - first), 1e-3);
-  double stalled = 0;
-  std::map<std::uint32_t, double> lost;
-  for (const auto* all : {&settled_, &estimated_}) {
-    for (const auto& [time, b] : *all) {
-      // Only part of the oldest bucket is within the window.
-      const double inside =
-          std::clamp(seconds_of((time + 1) * bucket_ns - (now - span_ns)) / seconds_of(bucket_ns), 0.0, 1.0);
-      for (std::size_t i = 0; i < limit_count; ++i) r.share[i] += b.seconds[i] * inside;
-      for (std::size_t i = 0; i < limit_count; ++i) r.share_of_beginning[i] += b.of_beginning[i] * inside;
-      r.batches_per_second += static_cast<double>(b.batches);
-      r.samples_a_batch += static_cast<double>(b.samples);
-      r.held += b.held * inside;
-      r.owner_frozen += b.owner_frozen * inside;
-      r.owner_down += b.owner_down * inside;
-      stalled += b.stalled * inside;
-      r.link += b.link * inside;
-      r.slow_share += b.slow_seconds * inside;
-      r.no_core += b.no_core * inside;
-      r.slow_samples.insert(r.slow_samples.end(), b.slow_samples.begin(), b.slow_samples.end());
-      if (b.stall && (!r.stall || r.stall->seconds < b.stall->seconds)) r.stall = b.stall;
-      if (b.slow) r.slow = b.slow;
-      for (const auto& [worker, seconds] : b.lost) lost[worker] += seconds * inside;
-    }
-  }
+  limit_reading r = buckets_.read(now, ns_of(facts.begun));
   // Compute the factor from the same times as `loads`: the one noted during the wait may be that of a process that has been replaced.
   if (const auto slowness = r.slow ? workers_.slowness_of(r.slow->worker) : std::nullopt; slowness && *slowness >= slow_from) {
     r.slow->factor = *slowness;
   } else {
     r.slow.reset();
   }
-  if (2 * stalled < r.of(limit::order)) r.stall.reset();
-  keep_slowest(r.slow_samples);
-  for (const auto& [worker, seconds] : lost) {
-    const double share = std::min(seconds / r.seconds, 1.0);
-    if (!r.lost || r.lost->share < share) r.lost = {worker, share};
-  }
-  for (double& share : r.share) share /= r.seconds;
-  for (double& share : r.share_of_beginning) share /= r.seconds;
-  r.beginning = std::clamp(seconds_of((began_ == 0 ? now : began_) - first) / r.seconds, 0.0, 1.0);
   if (!facts.jobs) r.lost_seconds = std::max(last_.lost_seconds.value_or(0), lost_seconds_ + lost_now_);
   r.slow_batches = slow_batches_;
-  r.slow_seconds = slow_seconds_;
   const worker_measures::time_spent workers = workers_.time();
   r.working = workers.busy / r.seconds;
-  for (double* share : {&r.held, &r.owner_frozen, &r.owner_down, &r.link, &r.slow_share, &r.no_core}) *share = std::min(*share / r.seconds, 1.0);
-  r.spare = facts.jobs ? 0 : std::min(workers_.spare_seconds(first, waits_from_) / r.seconds, 1.0);
-  const double sum = std::accumulate(r.share.begin(), r.share.end(), 0.0);
-  if (sum > 1) {  // rounding at the window's edges
-    for (double& share : r.share) share /= sum;
-    for (double& share : r.share_of_beginning) share /= sum;
-  }
-  if (r.batches_per_second > 0) r.samples_a_batch /= r.batches_per_second;
-  r.batches_per_second /= r.seconds;
+  r.spare = facts.jobs ? 0 : std::min(workers_.spare_seconds(buckets_.window_from(now, ns_of(facts.begun)), waits_from_) / r.seconds, 1.0);
   const auto part = [](double seconds, double whole) { return whole > 0 ? std::min(seconds / whole, 1.0) : 0; };
   r.cpu = part(workers.cpu, workers.ready);
   // `busy` is sampled, but the others are measured. A thread that runs or waits for a core counts as busy.

@@ -20,12 +20,11 @@
 #include "runtime/base/batch_times.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/worker_look.hpp"
+#include "runtime/telemetry/limit_buckets.hpp"
 #include "runtime/telemetry/limit_reading.hpp"
 #include "runtime/telemetry/worker_measures.hpp"
 
-#include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <vector>
@@ -73,30 +72,9 @@ class stream_limits {
   limit_reading look(steady_time now, const limit_facts& facts);
 
   /// How many entries the last look went through: bounded, however long a wait lasts.
-  [[nodiscard]] std::size_t entries() const noexcept { return settled_.size() + estimated_.size() + workers_.entries() + outages_.size(); }
+  [[nodiscard]] std::size_t entries() const noexcept { return buckets_.entries() + workers_.entries(); }
 
  private:
-  struct bucket {
-    std::array<double, limit_count> seconds{};
-    std::array<double, limit_count> of_beginning{};
-    std::uint64_t batches = 0;
-    std::uint64_t samples = 0;
-    double held = 0;
-    double owner_frozen = 0;
-    double owner_down = 0;
-    double stalled = 0;
-    double link = 0;
-    double slow_seconds = 0;
-    double no_core = 0;
-    std::vector<limit_reading::awaited_sample> slow_samples;
-    std::optional<limit_reading::stalled_head> stall;
-    std::optional<limit_reading::slow_worker> slow;
-    std::map<std::uint32_t, double> lost;  // seconds by worker
-  };
-  struct interval {
-    std::int64_t from = 0;
-    std::int64_t to = 0;
-  };
   struct earlier_lease {
     batch_passage of;
     std::int64_t ended = 0;  // when its worker stopped working on it
@@ -105,27 +83,16 @@ class stream_limits {
   };
   void forget_until(std::int64_t now);
   void forget_batches();
-  [[nodiscard]] bucket& at(std::int64_t ns);
-  template <class Act>
-  void spread(std::int64_t from, std::int64_t to, Act act) const;
-  void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
-  void add_to(double bucket::*figure, std::int64_t from, std::int64_t to, double weight = 1);
-  /// If so, the cause belongs to the beginning, because after_beginning() could not separate it later.
-  [[nodiscard]] bool is_settling_the_first() const noexcept { return began_ == 0 && into_ == &settled_; }
-  void add_held(std::int64_t from, std::int64_t to);
-  void add_stall(const limit_reading::stalled_head& head, std::int64_t from, std::int64_t to);
   void add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t again, std::int64_t to, const limit_facts& facts);
   [[nodiscard]] double cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const;
   [[nodiscard]] static const worker_look* look_of(const batch_passage& b, const limit_facts& facts);
   void note_lost(std::int64_t now, const limit_facts& facts);
   void note_pause(std::int64_t now, const limit_facts& facts);
-  void note_outage(std::int64_t now, const limit_facts& facts);
+  bool note_outage(std::int64_t now, const limit_facts& facts);
   void remember(const limit_facts& facts);
   void settle(const batch_passage& b, const limit_facts& facts);
   void settle_load(const batch_passage& b, std::int64_t from, std::int64_t to, const limit_facts& facts);
   void add_work(std::uint32_t worker, double reading, std::int64_t from, std::int64_t to);
-  void add_no_core(double weight, std::int64_t from, std::int64_t to);
-  void add_slow(const limit_reading::awaited_sample& sample, double weight, std::int64_t from, std::int64_t to);
   void estimate(std::int64_t now, const limit_facts& facts);
   void estimate_head(std::int64_t from, std::int64_t now, const limit_facts& facts);
   void estimate_load(const batch_passage& head, std::int64_t from, std::int64_t now, const limit_facts& facts);
@@ -134,37 +101,28 @@ class stream_limits {
   void sample_batches(std::int64_t now, const limit_facts& facts, std::optional<nanoseconds> waited_before);
   void add_slow_loads(const std::vector<slow_load>& latest);
   [[nodiscard]] std::optional<double> typical_of(std::uint32_t worker) const;
-  void add_link(std::int64_t from, std::int64_t to);
   [[nodiscard]] bool others_are_ready(const batch_passage& head, std::int64_t when,
                                       const limit_facts& facts) const;
   [[nodiscard]] bool nothing_was_behind(const batch_passage& b) const;
   [[nodiscard]] limit_reading read(std::int64_t now, const limit_facts& facts) const;
 
-  std::map<std::int64_t, bucket> settled_;         // finished waits, by time
-  std::map<std::int64_t, bucket> estimated_;       // the wait in progress; rebuilt at each look
-  std::map<std::int64_t, bucket>* into_ = &settled_;
+  limit_buckets buckets_;
   std::map<stream_position, batch_passage> known_;  // batches not taken yet, and the last ones taken
   std::map<stream_position, std::vector<earlier_lease>> lost_;  // batches that workers have lost: their leases, in turn
   worker_measures workers_;
-  std::optional<nanoseconds> consumer_waited_;  // at the last look; only for a data loader
-  std::uint64_t slow_loads_seen_ = 0;           // number of the last slow load; only for a data loader
-  std::deque<interval> outages_;  // times in which the owner could not work
-  std::deque<interval> pauses_;   // times that belong to no limit
+  std::optional<nanoseconds> consumer_waited_;  // as of the last look; only for a data loader
+  std::uint64_t slow_loads_seen_ = 0;           // the last one's number; only for a data loader
   bool paused_ = false;           // at the last look
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has taken none
   std::int64_t released_ = 0;  // when the consumer released that batch; 0: it has not
-  std::int64_t began_ = 0;     // when the beginning ended; 0: it has not
   double lost_seconds_ = 0;    // limit_reading::lost_seconds, without the wait in progress
   double lost_now_ = 0;        // the part of lost_seconds that belongs to the wait in progress
   double down_ = 0;            // seconds of the wait in progress in which the owner was being replaced, or was suspended until it was killed
   double frozen_ = 0;          // seconds for which the owner has been suspended
   std::uint64_t owner_deaths_ = 0;
   std::uint64_t slow_batches_ = 0;  // limit_reading::slow_batches
-  double slow_seconds_ = 0;         // limit_reading::slow_seconds
   std::uint64_t seeks_ = 0;
   std::int64_t looked_ = 0;
-  std::int64_t counted_from_ = 0;
-  std::int64_t oldest_ = 0;  // earlier times are not attributed any more
   std::int64_t waits_from_ = 0;  // when the wait in progress began; 0: there is none
   bool over_ = false;
   limit_reading last_;
