@@ -93,6 +93,7 @@ struct batch_times::entry {
   std::atomic<std::uint32_t> slot{0};
   std::atomic<std::uint32_t> samples{0};
   std::array<std::atomic<std::int64_t>, batch_stages> at{};
+  std::atomic<std::int64_t> first_leased{0};
   std::atomic<std::int64_t> demanded{0};
   std::atomic<std::int64_t> reading_ns{0};
   std::atomic<std::int64_t> slow_ns{0};
@@ -114,6 +115,9 @@ batch_times::~batch_times() = default;
 
 void batch_times::lease(const batch_passage& batch, steady_time now) noexcept {
   entry& e = ring_[batch.position % capacity_];
+  const auto before = e.position.load(std::memory_order_relaxed) == batch.position ? read(e) : std::nullopt;
+  const bool was_lost = before && before->number == 0 && before->reached() < batch_stage::loaded;
+  const std::int64_t first = !was_lost ? 0 : before->first_leased != 0 ? before->first_leased : before->time_of(batch_stage::leased);
   e.position.store(nobody, std::memory_order_release);
   e.number.store(0, std::memory_order_relaxed);
   e.epoch.store(batch.epoch, std::memory_order_relaxed);
@@ -123,6 +127,7 @@ void batch_times::lease(const batch_passage& batch, steady_time now) noexcept {
   e.slot.store(batch.slot, std::memory_order_relaxed);
   e.samples.store(batch.samples, std::memory_order_relaxed);
   for (auto& stamp : e.at) stamp.store(0, std::memory_order_relaxed);
+  e.first_leased.store(first, std::memory_order_relaxed);
   e.demanded.store(0, std::memory_order_relaxed);
   for (auto* time : {&e.reading_ns, &e.slow_ns, &e.slowest_ns}) time->store(0, std::memory_order_relaxed);
   e.at[index_of(batch_stage::leased)].store(as_ns(now), std::memory_order_relaxed);
@@ -198,6 +203,7 @@ std::optional<batch_passage> batch_times::read(const entry& e) const noexcept {
   b.slot = e.slot.load(std::memory_order_relaxed);
   b.samples = e.samples.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < batch_stages; ++i) b.at[i] = e.at[i].load(std::memory_order_acquire);
+  b.first_leased = e.first_leased.load(std::memory_order_relaxed);
   b.demanded = e.demanded.load(std::memory_order_relaxed);
   b.reading_ns = e.reading_ns.load(std::memory_order_relaxed);
   b.slow_ns = e.slow_ns.load(std::memory_order_relaxed);

@@ -49,6 +49,7 @@ struct batch_passage {
   std::int64_t slow_ns = 0;     ///< how much longer than usual its slow samples took
   std::int64_t slowest_ns = 0;  ///< how long its slowest sample took; 0: no sample was slow
   std::uint64_t slowest = 0;    ///< that sample
+  std::int64_t first_leased = 0;  ///< when it was first leased, if a worker lost it; 0: this lease is its first
 
   [[nodiscard]] std::int64_t time_of(batch_stage s) const noexcept { return at[static_cast<std::size_t>(s)]; }
   /// The last stage that has a timestamp.

@@ -91,10 +91,13 @@ void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_
   }
 }
 
-/// The seconds of a wait that deaths cost. Unlike in the shares, the whole wait counts, however long it is, but not
-/// pauses.
-double stream_limits::cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const {
-  return buckets_.unpaused_seconds({std::max(from, stamp(held.front().of, batch_stage::leased)), to});
+/// The seconds of a wait that deaths cost. Unlike in the shares, the whole wait counts, without pauses, however long it is.
+double stream_limits::cost_of(std::int64_t first_leased, std::int64_t from, std::int64_t to) const {
+  const interval all{std::max({from, first_leased, counted_from_}), to};
+  const auto within = [&all](const interval& part) { return std::max<std::int64_t>(std::min(part.to, all.to) - std::max(part.from, all.from), 0); };
+  std::int64_t cost = within(all);
+  for (const interval& pause : pauses_) cost -= within(pause);
+  return seconds_of(cost);
 }
 
 const worker_look* stream_limits::look_of(const batch_passage& b, const limit_facts& facts) {
@@ -200,13 +203,12 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t submitted = std::max(stamp(b, batch_stage::submitted), ordered);
   const std::int64_t copied = std::max(stamp(b, batch_stage::copied), submitted);
   const std::int64_t converted = std::max(stamp(b, batch_stage::ready), copied);
-  double cost = 0;
+  // A batch that was lost and leased again between two looks is not in lost_.
+  std::int64_t first_leased = b.first_leased == 0 ? leased : b.first_leased;
   if (const auto lost = lost_.find(b.position); lost != lost_.end()) {
-    part(from, std::min(stamp(lost->second.front().of, batch_stage::leased), leased), is(limit::start));
-    part(from, leased, [&](std::int64_t first, std::int64_t last) {
-      add_lost(lost->second, first, last, last, facts);
-      cost += cost_of(lost->second, first, last);
-    });
+    first_leased = std::min(first_leased, stamp(lost->second.front().of, batch_stage::leased));
+    part(from, first_leased, is(limit::start));
+    part(from, leased, [&](std::int64_t first, std::int64_t last) { add_lost(lost->second, first, last, last, facts); });
     lost_.erase(lost);
   } else {
     part(from, leased, is(limit::start));
@@ -231,6 +233,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   slow_batches_ += b.slow_ns > 0 && !slows ? 1 : 0;
   buckets_.note_batch(b.samples, to);
   // Workers and the owner may have been away at the same time.
+  const double cost = cost_of(first_leased, from, std::min(leased, to));
   lost_seconds_ += std::min(cost + std::exchange(down_, 0), seconds_of(to - earliest));
   taken_ = to;
   buckets_.end_beginning(to);
@@ -335,7 +338,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
     const std::int64_t until = is_tried_alone ? now : again;
     buckets_.add(limit::start, from, std::min(stamp(held.front().of, batch_stage::leased), again));
     add_lost(held, from, again, until, facts);
-    lost_now_ = std::min(lost_now_ + cost_of(held, from, until), seconds_of(now - (taken_ == 0 ? ns_of(facts.begun) : taken_)));
+    lost_now_ = std::min(lost_now_ + cost_of(stamp(held.front().of, batch_stage::leased), from, until), seconds_of(now - (taken_ == 0 ? ns_of(facts.begun) : taken_)));
   } else {
     buckets_.add(limit::start, from, again);
   }

@@ -84,7 +84,7 @@ class stream_limits {
   void forget_until(std::int64_t now);
   void forget_batches();
   void add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t again, std::int64_t to, const limit_facts& facts);
-  [[nodiscard]] double cost_of(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t to) const;
+  [[nodiscard]] double cost_of(std::int64_t first_leased, std::int64_t from, std::int64_t to) const;
   [[nodiscard]] static const worker_look* look_of(const batch_passage& b, const limit_facts& facts);
   void note_lost(std::int64_t now, const limit_facts& facts);
   void note_pause(std::int64_t now, const limit_facts& facts);

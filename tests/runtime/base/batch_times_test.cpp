@@ -57,6 +57,20 @@ TEST_CASE("a batch in progress is at the stage of its last timestamp, and a new 
   CHECK(times.under_way().empty());
 }
 
+TEST_CASE("a batch that workers lost keeps the time of its first lease, and one that is loaded again does not") {
+  batch_times times(16);
+  times.lease(batch(5), at(1ms));
+  CHECK(times.find(5)->first_leased == 0);
+  times.lease(batch(5), at(9ms));
+  times.lease(batch(5), at(12ms));
+  CHECK(times.find(5)->first_leased == at(1ms).time_since_epoch() / 1ns);
+  times.lease(batch(5 + 16), at(13ms));  // another batch in its place
+  CHECK(times.find(5 + 16)->first_leased == 0);
+  times.note_loaded(5 + 16, {1ms, 0ms}, at(15ms));
+  times.lease(batch(5 + 16), at(20ms));  // its slot was needed
+  CHECK(times.find(5 + 16)->first_leased == 0);
+}
+
 TEST_CASE("the ring forgets the oldest batches and ignores timestamps of forgotten ones") {
   batch_times times(4);
   for (stream_position p = 0; p < 10; ++p) pass(times, p, 0ms);

@@ -264,6 +264,29 @@ TEST_CASE(
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // over the whole run
 }
 
+TEST_CASE("a wait for a batch whose worker died and was replaced between two looks counts as the cost of its death") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.workers = {{0, 2, true, false, false, false, {}, {}}};
+  const auto ns = [&](nanoseconds since) { return made_up_pipeline::start_ns + since.count(); };
+  batch_passage first;
+  first.incarnation = 1;
+  first.samples = 4;
+  first.number = 1;
+  for (nanoseconds::rep& stage : first.at) stage = ns(10ms);
+  batch_passage lost = first;
+  lost.position = 1;
+  lost.incarnation = 2;
+  lost.number = 2;
+  lost.demanded = ns(20ms);
+  lost.first_leased = ns(10ms);
+  lost.at[0] = ns(170ms);  // leased again
+  for (std::size_t i = 1; i < batch_stages; ++i) lost.at[i] = ns(180ms);
+  f.passages = {first, lost};
+  stream_limits limits;
+  CHECK(limits.look(f.begun + 200ms, f).lost_seconds.value_or(0) == Catch::Approx(0.15));
+}
+
 TEST_CASE("the time that workers hung on the awaited batch counts as the cost of their deaths, from the first kill to the end of the run") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
