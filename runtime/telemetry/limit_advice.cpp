@@ -195,7 +195,7 @@ struct writer {
 
   limit_advice decode() const {
     const std::string work = context.work == work_kind::jobs ? "The jobs' own work" : runs_own_code() ? "The dataset's own work" : "Decoding";
-    const std::string busy = fmt::format("{} at {} % CPU", all_workers(), percent(r.cpu));
+    const std::string busy = fmt::format("{} used a core for {} % of {} time", all_workers(), percent(r.cpu), r.workers == 1 ? "its" : "their");
     const std::string key = work_less();
     const std::string less = key == "image.size" ? " ([image] size, or store smaller pictures)" : "";
     if (r.slow && r.slow->core_wait > cores_are_short && context.work == work_kind::samples) {
@@ -244,7 +244,7 @@ struct writer {
     }
     return {limit::decode,
             key,
-            fmt::format("{} limits you: {}{}; more workers would not help on {}: use a machine with more cores, or do "
+            fmt::format("{} limits you: {}{}; more workers would not help on the {} of this machine: use a machine with more cores, or do "
                         "less work for a sample{}.",
                         work, busy, waited(), counted(context.cores, "core"), less),
             {}};
@@ -484,11 +484,10 @@ struct writer {
 
 namespace {
 
-/// For a consumer that works most of the time, begins the sentence with the part of the time: "In the 28 % of the
-/// time in which your loop waited, order limits you."
+/// "Your loop waited 28 % of the time, because order limits you": says how much of the time the sentence is about.
 void name_part_of_time(limit_advice& advice, const limit_reading& reading, std::string_view who) {
   advice.sentence.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(advice.sentence.front())));
-  advice.sentence.insert(0, fmt::format("In the {} % of the time in which {} waited, ", percent(reading.waited()), who));
+  advice.sentence.insert(0, fmt::format("{} waited {} % of the time, because ", who, percent(reading.waited())));
 }
 
 limit_advice advise_on_limits(const limit_reading& reading, const limit_context& context, const config& settings) {
@@ -592,8 +591,8 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
   const bool misses_cores = is_other && reading.core_wait > cores_are_short;
   if (misses_cores) advice.more.push_back(fmt::format("The workers also had no core for {} % of their time.", percent(reading.core_wait)));
   if (rest) advice.more.push_back(text_of_beginning(whole, context));
-  if (context.work == work_kind::batches && (advice.what == limit::decode || advice.what == limit::order)) name_part_of_time(advice, reading, "your loop");
-  if (advice.what && advice.what != limit::consumer && writer{reading, context, settings}.consumer_is_larger()) name_part_of_time(advice, reading, "the consumer");
+  if (context.work == work_kind::batches && (advice.what == limit::decode || advice.what == limit::order)) name_part_of_time(advice, reading, "Your loop");
+  if (advice.what && advice.what != limit::consumer && writer{reading, context, settings}.consumer_is_larger()) name_part_of_time(advice, reading, "The consumer");
   advice.hosts = use_of_hosts(reading, context);
   if (!advice.hosts.empty()) advice.more.push_back(advice.hosts);
   if (context.hedges.started > 0) {

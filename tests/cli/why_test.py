@@ -122,7 +122,7 @@ class WhyTest(PenstockTest):
         why = self.plant(FEW[1])
         self.assertGreater(why["limits"]["decode"], 0.5)
         # On a busy machine one worker may have no core while the other has one, or both have none most of the time.
-        self.assertRegex(why["verdict"], r"(Decoding limits you: (2 workers at \d+ % CPU|worker/\d needs .* had no core .*)|"
+        self.assertRegex(why["verdict"], r"(Decoding limits you: (2 workers used a core for \d+ % of their time|worker/\d needs .* had no core .*)|"
                                          r"Too few cores limit you: 2 workers had no core for \d+ % .*); the consumer waited \d+ % of the time")
         self.assertGreater(why["workers"]["busy"], 0.8)
         self.assertEqual([w["worker"] for w in why["workers"]["each"]], [0, 1])

@@ -97,7 +97,7 @@ TEST_CASE("a paused stream does not count as one whose consumer waits") {
 
 TEST_CASE("top shows what limits a running session, in the words of `why`") {
   json now = look(10, 100, 1);
-  now.at("status")["verdict"] = "Decoding limits you: 2 workers at 98 % CPU.";
+  now.at("status")["verdict"] = "Decoding limits you: 2 workers used a core for 98 % of their time.";
   const auto shows = [&] { return has(top_screen({now, now, now}, "", {80, 24}, 0, false), "limit    Decoding limits you: 2 workers"); };
   CHECK(shows());
   for (const char* const state : {"paused", "stopping"}) {

@@ -42,11 +42,11 @@ TEST_CASE("the advice for decoding is more workers while cores are free, and les
   CHECK(more.what == limit::decode);
   CHECK(more.key == "loader.workers");
   CHECK(more.sentence ==
-        "Decoding limits you: 2 workers at 98 % CPU; the consumer waited 62 % of the time; more workers ([loader] "
+        "Decoding limits you: 2 workers used a core for 98 % of their time; the consumer waited 62 % of the time; more workers ([loader] "
         "workers) would help until all 16 cores are busy.");
   const limit_advice less = advise(mostly(limit::decode), on_cores(2), settings);
   CHECK(less.key == "image.size");
-  CHECK(contains(less.sentence, "more workers would not help on 2 cores"));
+  CHECK(contains(less.sentence, "more workers would not help on the 2 cores of this machine"));
   limit_reading crowded = mostly(limit::decode);
   crowded.core_wait = 0.4;
   const limit_advice elsewhere = advise(crowded, on_cores(16), settings);
@@ -54,7 +54,7 @@ TEST_CASE("the advice for decoding is more workers while cores are free, and les
   CHECK(contains(elsewhere.sentence, "the workers had no core for 40 % of their time: stop other programs"));
   limit_context many = on_cores(16);
   many.workers = 32;  // more than there are cores
-  CHECK(contains(advise(crowded, many, settings).sentence, "more workers would not help on 16 cores"));
+  CHECK(contains(advise(crowded, many, settings).sentence, "more workers would not help on the 16 cores of this machine"));
 }
 
 TEST_CASE("the advice for a start that waits for cores says so") {
@@ -136,16 +136,16 @@ TEST_CASE("if the consumer's own work took more time than any cause of its waits
     const limit_advice advice = advise(r, on_cores(2), {});
     INFO(advice.sentence);
     CHECK(advice.what == what);
-    CHECK(advice.sentence.starts_with("In the 28 % of the time in which the consumer waited, "));
+    CHECK(advice.sentence.starts_with("The consumer waited 28 % of the time, because "));
     CHECK_FALSE(contains(advice.sentence, "; the consumer waited"));  // the beginning already says that
     r.share[static_cast<std::size_t>(limit::consumer)] = 0.27;
-    CHECK_FALSE(contains(advise(r, on_cores(2), {}).sentence, "In the "));
+    CHECK_FALSE(contains(advise(r, on_cores(2), {}).sentence, "because"));
   }
   limit_reading r = mostly(limit::order, 0.21);
   r.share[static_cast<std::size_t>(limit::consumer)] = 0.45;
   r.share[static_cast<std::size_t>(limit::wire)] = 0.15;
   r.share[static_cast<std::size_t>(limit::convert)] = 0.14;
-  CHECK(contains(advise(r, on_cores(2), {}).sentence, "In the 50 % of the time in which the consumer waited, order limits you: the workers idled"));
+  CHECK(contains(advise(r, on_cores(2), {}).sentence, "The consumer waited 50 % of the time, because order limits you: the workers idled"));
 }
 
 TEST_CASE("slow samples are named with the remedy, and neither a worker nor the cores are blamed for them") {
@@ -348,7 +348,7 @@ TEST_CASE("the resource that loader hosts lack is named, with the change that he
   const limit_advice few = advise(on_hosts(limit::decode), with_hosts(), settings);
   CHECK(few.key.empty());
   CHECK(few.sentence ==
-        "Decoding limits you: 6 workers, 4 of them on 2 hosts, at 98 % CPU; the consumer waited 62 % of the time; start more hosts, or "
+        "Decoding limits you: 6 workers, 4 of them on 2 hosts, used a core for 98 % of their time; the consumer waited 62 % of the time; start more hosts, or "
         "more workers on them (`penstock host --workers`).");
   CHECK(contains(advise(on_hosts(limit::storage), with_hosts(), settings).sentence, "start more hosts"));
   limit_context resting = with_hosts();
@@ -424,7 +424,7 @@ TEST_CASE("a data loader that waits while its workers idle learns of prefetch_fa
   idle.busy = 0.5;
   idle.cpu = 0.01;  // the samples sleep
   CHECK(advise(idle, context, {}).sentence ==
-        "In the 28 % of the time in which your loop waited, the dataset's own work limits you, although the workers idled 50 % of the time: more "
+        "Your loop waited 28 % of the time, because the dataset's own work limits you, although the workers idled 50 % of the time: more "
         "batches in advance (prefetch_factor) keep them busy.");
   CHECK_FALSE(contains(advise(idle, context, {}).sentence, "num_workers"));
 }
@@ -438,7 +438,7 @@ TEST_CASE("a data loader that waits for slow samples learns their names, also of
   r.slow_share = 0.3;
   r.slow_samples = {{1, 0.5, 37, "sample 37"}, {0, 0.4, not_numbered, "sample 4 of shard 1"}};
   const limit_advice advice = advise(r, context, {});
-  CHECK(advice.sentence == "In the 40 % of the time in which your loop waited, slow samples limit you: sample 37 of worker/1 took 0.5 s, sample 4 of "
+  CHECK(advice.sentence == "Your loop waited 40 % of the time, because slow samples limit you: sample 37 of worker/1 took 0.5 s, sample 4 of "
                            "shard 1 of worker/0 took 0.4 s; repair or remove these samples.");
   REQUIRE_FALSE(advice.more.empty());
   CHECK(contains(advice.more[0], "prefetch_factor"));
@@ -471,8 +471,8 @@ TEST_CASE("the advice for a data loader names its own arguments, and no config k
   CHECK(contains(advise(waits, context, {}).sentence, "num_workers=4"));
   CHECK(contains(advise(mostly(limit::decode), context, {}).sentence, "num_workers=16"));
   CHECK(advise(mostly(limit::decode), context, {}).sentence.starts_with(
-      "In the 62 % of the time in which your loop waited, the dataset's own work limits you: 2 workers at 98 % CPU; more workers"));
-  CHECK(advise(mostly(limit::order), context, {}).sentence.starts_with("In the 62 % of the time in which your loop waited, order limits you"));
+      "Your loop waited 62 % of the time, because the dataset's own work limits you: 2 workers used a core for 98 % of their time; more workers"));
+  CHECK(advise(mostly(limit::order), context, {}).sentence.starts_with("Your loop waited 62 % of the time, because order limits you"));
   CHECK(advise(mostly(limit::consumer, 0.97), context, {}).sentence ==
         "Your training step limits you, as it should: it worked on its batches 97 % of the time and waited 0 %; loading faster would gain "
         "nothing.");
@@ -502,7 +502,7 @@ TEST_CASE("jobs and custom datasets learn that their workers wait, without a gue
   CHECK_FALSE(contains(jobs.sentence, "torage"));
   CHECK(contains(jobs.more.at(0), "unless the commands or processes that it waits for need them"));
   waits.cpu = 0.97;
-  CHECK(contains(advise(waits, context, {}).sentence, "The jobs' own work limits you: 2 workers at 97 % CPU"));
+  CHECK(contains(advise(waits, context, {}).sentence, "The jobs' own work limits you: 2 workers used a core for 97 % of their time"));
 }
 
 TEST_CASE(

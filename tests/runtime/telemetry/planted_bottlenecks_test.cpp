@@ -146,7 +146,7 @@ const std::vector<measured>& table() {
       {.what = "consumer: steps of 100 ms, and 3 ms of waiting a sample", .load_ms = 53.2, .part = {0.98, 0, 0.02}, .use_ms = 100.8,
        .named = limit::consumer, .says = "as it should"},
       {.what = "cores: steps of 100 ms, and 3 ms of work next to compilers", .load_ms = 271, .part = {0, 0.18, 0.82}, .use_ms = 100.1,
-       .says = "waited, too few cores limit you"},
+       .says = "because too few cores limit you"},
       {.what = "death: the only worker is killed every 3 s, and needs 3 s to start", .workers = 1, .load_ms = 0.06, .part = {0, 0.35, 0.65},
        .death_s = 8.9, .named = limit::start, .says = "The death of worker/0 limits you"},
       {.what = "start: workers that need 6 s", .until_s = 8.8, .load_ms = 0.06, .part = {0, 0.3, 0.7}, .ready_after_s = 6, .named = limit::start,
