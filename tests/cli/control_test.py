@@ -415,7 +415,7 @@ class ControlTest(PenstockTest):
             self.assertEqual(json.loads(self.penstock("wait", "--for=ended", "--session", name, "--json")[1])["outcome"], outcome)
         code, out, err = self.penstock("wait", "--for=ended")
         self.assertEqual((code, err), (EXIT_OK, ""))
-        self.assertRegex(out, r"^ended: died, last seen \d+ s ago\nkilled, crashed, or the machine stopped")
+        self.assertRegex(out, r"^ended: died, last seen \d+ s ago\nthe program ended without closing the session")
         self.assertEqual(self.penstock("wait", "--for=ended", "--session", "nobody", "--timeout", "50ms")[0], EXIT_NO_SESSION)
 
     def test_wait_for_the_end_of_a_failed_run_says_why(self):

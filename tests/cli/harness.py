@@ -95,13 +95,13 @@ class PenstockTest(unittest.TestCase):
         """All output of --json names its schema; tools/site fails if a schema is not described."""
         self.assertRegex(answer.get("schema", ""), r"^penstock\.[a-z.-]+/\d+$")
 
-    def lines_on_a_terminal(self, *arguments, columns=80, timeout=60):
-        """The output on a terminal of this width."""
+    def lines_on_a_terminal(self, *arguments, columns=80, timeout=60, stream="stdout"):
+        """The output on a terminal of this width; `stream`: or the errors."""
         ours, its = os.openpty()
         with open(ours, "rb", buffering=0) as screen:
             fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-            process = subprocess.Popen([PENSTOCK, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=its, stderr=subprocess.DEVNULL,
-                                       env=self.environment, cwd=self.folder)
+            process = subprocess.Popen([PENSTOCK, *map(str, arguments)], stdin=subprocess.DEVNULL, env=self.environment, cwd=self.folder,
+                                       **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: its})
             self._running.append(process)
             os.close(its)
             text = b""

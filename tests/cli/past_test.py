@@ -351,9 +351,11 @@ class PastTest(PenstockTest):
         kinds = [e["kind"] for e in self.lines("events", "--last")]
         self.assertIn("resumed", kinds)
         self.assertEqual(kinds[-1], "ended")
-        self.assertRegex(self.penstock("events", "--last")[1].splitlines()[-1], "died: killed, crashed, or the machine stopped")
-        self.assertRegex(self.penstock("status", "--last")[1], r"^died, last seen \d+ s ago: killed, crashed, or the machine stopped")
-        self.assertIn("cause unknown: killed, crashed, or the machine stopped", self.penstock("sessions", "--ended")[1])
+        self.assertRegex(self.penstock("events", "--last")[1].splitlines()[-1], "died: the program ended without closing the session: it was killed, crashed, or exited without cleanup")
+        self.assertRegex(self.penstock("status", "--last")[1], r"^died, last seen \d+ s ago: the program ended without closing the session")
+        self.assertIn("the program ended without closing the session: it was killed, crashed, or exited without cleanup", self.penstock("sessions", "--ended")[1])
+        os.utime(path, (1, 1))  # the machine was started later
+        self.assertIn("the machine stopped or was restarted before the program closed the session", self.penstock("sessions", "--ended")[1])
 
     def test_the_last_status_of_a_killed_session_is_hardly_older_than_its_end(self):
         process = self.live("victim", ENDLESS, "--set", "loader.workers=8")
@@ -397,6 +399,17 @@ class PastTest(PenstockTest):
         self.assertRegex(table, r"^gone@\S+ +failed +\d\d-\d\d \d\d:\d\d:\d\d")
         self.assertEqual(below, "    " + status["failure"])
         self.assertRegex(self.penstock("events")[2], r"'gone' failed \d+ s ago: .*/nonexistent/photos.*\nnext: penstock events --last\n")
+
+    def test_on_a_terminal_the_first_line_about_an_ended_session_is_broken_between_words(self):
+        config = self.write("gone.toml", '[dataset]\npath = "/nonexistent/photos/of/the/first/summer"\n[gpu]\ndevice = "host"\n')
+        self.penstock("run", config)
+        whole = re.sub(r"\d+ s ago", "", self.penstock("events", "--last")[2].splitlines()[0])
+        self.assertGreater(len(whole), 80)
+        lines = self.lines_on_a_terminal("events", "--last", stream="stderr")
+        self.assertTrue(all(len(line) <= 80 for line in lines), lines)
+        self.assertEqual(re.sub(r"\d+ s ago", "", " ".join(line.strip() for line in lines)), whole)
+        lines = self.lines_on_a_terminal("status", "--last")
+        self.assertTrue(all(len(line) <= 80 for line in lines), lines)
 
     def test_jobs_leave_a_record_too(self):
         lines = self.write("lines", "".join("%d\n" % i for i in range(20)))

@@ -254,8 +254,17 @@ TEST_CASE("the last event says how the session ended, and why") {
   CHECK(last_of(failed, 5).at("kind") == "ended");
   CHECK(result_of(failed, {{"verb", "events"}, {"after", 6}}).at("events").empty());
   CHECK(failed.summary().at("reason") == "the dataset is gone");
-  const cli::past_session killed({header, event_line(1, event_kind::run_started)}, "later");
-  CHECK(last_of(killed, 0).at("text") == "died: killed, crashed, or the machine stopped: the cause is unknown");
+  cli::past_session killed({header, event_line(1, event_kind::run_started)}, "later");
+  CHECK(last_of(killed, 0).at("text") == "died: the program ended without closing the session: it was killed, crashed, or exited without cleanup");
+  killed.machine_has_stopped();
+  CHECK(killed.summary().at("reason") == "the machine stopped or was restarted before the program closed the session");
+}
+
+TEST_CASE("a long failure of an ended session is cut between words") {
+  json one{{"outcome", "failed"}, {"ended", "2026-11-24T02:13:07.000000Z"}, {"failure", std::string(154, 'x') + " and_more than_fits"}};
+  CHECK(cli::end_in_words(one).ends_with("xxx ..."));
+  one["failure"] = "the dataset is gone";
+  CHECK(cli::end_in_words(one).ends_with(" ago: the dataset is gone"));
 }
 
 TEST_CASE("on a narrow terminal the list of ended sessions shortens no reason") {

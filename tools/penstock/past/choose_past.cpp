@@ -3,11 +3,13 @@
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/text.hpp"
 #include "tools/penstock/past/past_session.hpp"
+#include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -158,7 +160,7 @@ void tell_last(const session_choice& choice, const std::filesystem::path& record
   if (!choice.last || choice.as_json) return;
   const auto past = read_past(record);
   if (!past) return;
-  say(fmt::format("'{}' {}", printable(text_of(past->summary().at("session"))), end_with_reason(record)));
+  say(wrapped(fmt::format("'{}' {}", printable(text_of(past->summary().at("session"))), end_with_reason(record)), terminal_width(STDERR_FILENO), 2));
   tell_rank_of_last(choice, record);
 }
 

@@ -3,20 +3,15 @@
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_server.hpp"
-#include "runtime/control/session_record.hpp"
-#include "runtime/process/process_facts.hpp"
-#include "runtime/telemetry/report_json.hpp"
-#include "tools/penstock/control/written_files.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <chrono>
 #include <utility>
 
 namespace penstock::cli {
@@ -88,6 +83,10 @@ void past_session::note_workers(const json& status) {
 void past_session::is_suspended() {
   suspended_ = true;
   died_ = false;
+}
+
+void past_session::machine_has_stopped() {
+  machine_stopped_ = true;
 }
 
 json past_session::status() const {
@@ -185,7 +184,8 @@ std::uint64_t past_session::deaths_of(bool workers) const {
 
 /// How it ended, in the words of the last event about that.
 std::string past_session::reason() const {
-  if (died_) return "killed, crashed, or the machine stopped: the cause is unknown";
+  if (died_ && machine_stopped_) return "the machine stopped or was restarted before the program closed the session";
+  if (died_) return "the program ended without closing the session: it was killed, crashed, or exited without cleanup";
   for (auto e = events_.rbegin(); e != events_.rend(); ++e) {
     const std::string kind = text_in(*e, "kind");
     if (kind == "run_finished" || kind == "run_stopped" || kind == "run_failed") return text_in(*e, "text");
@@ -311,33 +311,6 @@ json past_session::answer(const json& question) const {
   return control::refusal(exit_no_session, "ended",
                           fmt::format("'{}' {}: only status, why, describe, deaths, events, logs and quarantine list work on records", name,
                                       suspended_ ? "is suspended" : "has ended"));
-}
-
-result<past_session> read_past(const std::filesystem::path& record) {
-  struct stat facts {};
-  if (::stat(record.c_str(), &facts) != 0)
-    return refuse_os(errc::io, errno, fmt::format("reading '{}'", printable(record.native())));
-  auto lines = control::read_record(record);
-  if (!lines) return tl::unexpected(std::move(lines.error()));
-  const auto written = std::chrono::system_clock::from_time_t(facts.st_mtim.tv_sec) +
-                       std::chrono::microseconds(facts.st_mtim.tv_nsec / 1000);
-  past_session past(*lines, telemetry::as_utc(written));
-  const json pid = past.summary().value("pid", json());
-  if (past.has_no_end() && control::is_written(record) && pid.is_number() && process::wait_channel(pid.get<pid_t>()) == suspended_channel)
-    past.is_suspended();
-  const json started = past.started();
-  if (const auto when = started.is_string() ? time_of_utc(started.get<std::string>()) : std::nullopt) {
-    written_files files(*when);
-    files.are(past.summary());
-    past.files_are(files.as_json());
-  }
-  return past;
-}
-
-result<json> ask_record(const std::filesystem::path& record, const json& question) {
-  const auto past = read_past(record);
-  if (!past) return tl::unexpected(past.error());
-  return past->answer(question);
 }
 
 }  // namespace penstock::cli

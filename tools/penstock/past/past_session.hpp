@@ -32,6 +32,8 @@ class past_session {
   void files_are(const nlohmann::ordered_json& written);
   /// Marks a session that has not ended: it is suspended, and cannot answer itself.
   void is_suspended();
+  /// The machine was started after the last write: if the session has no end, that is why.
+  void machine_has_stopped();
   [[nodiscard]] bool has_no_end() const noexcept { return died_; }
   /// When its first batch was requested: a UTC time; null if it is unknown.
   [[nodiscard]] nlohmann::ordered_json started() const;
@@ -66,6 +68,7 @@ class past_session {
   std::string ended_;
   bool died_ = true;
   bool suspended_ = false;
+  bool machine_stopped_ = false;
 };
 
 [[nodiscard]] result<past_session> read_past(const std::filesystem::path& record);

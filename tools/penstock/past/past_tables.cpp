@@ -34,8 +34,7 @@ std::string time_between(const json& started, const json& ended) {
 
 std::string why_ended(const json& ended) {
   if (const json& why = ended.at("failure"); why.is_string()) return one_line(why.get<std::string>());
-  if (has_died(ended)) return "cause unknown: killed, crashed, or the machine stopped";
-  return ended.at("outcome") == "stopped" ? one_line(text_of(ended.at("reason"))) : "";
+  return has_died(ended) || ended.at("outcome") == "stopped" ? one_line(text_of(ended.at("reason"))) : "";
 }
 
 std::string progress_at_end(const json& s) {
@@ -53,13 +52,19 @@ std::string progress_at_end(const json& s) {
                      counted(s.at("samples_expected").get<std::uint64_t>(), "sample"));
 }
 
+/// Cut between words, to about this many bytes.
+std::string shortened_at_word(const std::string& text, std::size_t limit) {
+  const std::size_t last = text.size() <= limit ? 0 : text.rfind(' ', limit);
+  return last == 0 || last == std::string::npos ? shortened(text, limit) : text.substr(0, last) + " ...";
+}
+
 }  // namespace
 
 std::string end_in_words(const json& summary) {
   std::string text = fmt::format("{}{} {} ago", text_of(summary.at("outcome")), has_died(summary) ? ", last seen" : "",
                                  time_since(text_of(summary.at("ended"))));
   if (const json& why = summary.at("failure"); why.is_string())
-    text += ": " + shortened(one_line(why.get<std::string>()), 160);
+    text += ": " + shortened_at_word(one_line(why.get<std::string>()), 160);
   return text;
 }
 

@@ -69,7 +69,7 @@ int status(status_options o) {
   } else {
     const bool over = s.at("state") == "ended";
     const bool from_record = over || s.at("state") == "suspended";
-    if (over) print(end_with_reason(socket.path));
+    if (over) print(wrapped(end_with_reason(socket.path), terminal_width(1), 2));
     if (over && meant->kind == target_kind::all) tell_rank_of_last(o.choice, socket.path);
     print_raw(status_for_people(s, *meant, terminal_width(1)));
     if (over && meant->kind == target_kind::all) print_raw(files_of_ended(socket.path));

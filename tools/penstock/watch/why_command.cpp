@@ -84,7 +84,7 @@ int tell_why(why_options o) {
   } else {
     const bool over = answer.result.at("state") == "ended";
     print_raw(why_for_people(answer.result, terminal_width(STDOUT_FILENO), over ? "" : choice_in_words(o.choice)));
-    if (over && !o.choice.last) say(end_in_words(answer.result));
+    if (over && !o.choice.last) say(wrapped(end_in_words(answer.result), terminal_width(STDERR_FILENO), 2));
   }
   return exit_ok;
 }
