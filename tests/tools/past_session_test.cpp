@@ -129,6 +129,17 @@ TEST_CASE("a worker that was killed at a stop is a death of the ended session") 
   CHECK(cli::deaths_in(past.summary()) == "1");
 }
 
+TEST_CASE("a worker that exceeded its memory limit does not count as a death of the session, and one that the kernel's OOM killer ended does") {
+  death_report planned;
+  planned.cause = death_cause::memory;
+  death_report sudden;
+  sudden.cause = death_cause::oom;
+  const cli::past_session past(
+      {header, status_line(7, run_outcome::running), event_line(1, event_kind::worker_died, planned), event_line(2, event_kind::worker_died, sudden)}, "");
+  CHECK(cli::deaths_in(past.summary()) == "1");
+  CHECK(result_of(past, {{"verb", "deaths"}}).at("deaths").size() == 2);
+}
+
 TEST_CASE("a session without an end has died at the time of its last line") {
   const cli::past_session past({header, status_line(7, run_outcome::running)}, "2026-11-24T02:00:00.000000Z");
   const json status = result_of(past, {{"verb", "status"}});

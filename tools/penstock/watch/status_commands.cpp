@@ -283,8 +283,9 @@ void add_sessions(verb_table& verbs) {
       {"sessions",
        verb_group::look,
        "list live sessions; with --ended, also ended ones",
-       "Name, state, pid, age, progress, deaths (of workers and GPU owners) and control socket of each. With --ended also the last sessions of "
-       "this user that have ended, each with an ID for status, describe, deaths, events and logs. A killed "
+       "Name, state, pid, age, progress, deaths (of workers and GPU owners) and control socket of each. DEATHS does not count ends that an "
+       "operator or a limit in the config ordered, such as [loader.limits] memory: `penstock deaths` lists those, too. With --ended also the "
+       "last sessions of this user that have ended, each with an ID for status, describe, deaths, events and logs. A killed "
        "session leaves its socket behind, and a killed launcher its temporary folder; --prune removes the "
        "sockets of dead sessions and the folders of dead launchers.",
        {{"penstock sessions", "as a table"},
