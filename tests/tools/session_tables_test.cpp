@@ -118,7 +118,7 @@ TEST_CASE("after a death the hint names the logs only if the dead process can ha
   CHECK(hint(owner) == "penstock logs gpu --previous");
   const auto all = nlohmann::ordered_json::array({telemetry::as_json(owner)});
   CHECK(cli::deaths_for_people(all, work_kind::samples, 0).find("  out of memory\n") != std::string::npos);
-  CHECK(cli::deaths_for_people(all, work_kind::samples, 0).find("path, or why") != std::string::npos);
+  CHECK(cli::deaths_for_people(all, work_kind::samples, 0).find("  why\n") != std::string::npos);
   owner.reason = "no heartbeat for 10 s";
   const auto frozen = nlohmann::ordered_json::array({telemetry::as_json(owner)});
   CHECK(cli::deaths_for_people(frozen, work_kind::samples, 0).find("  no heartbeat for 10 s\n") != std::string::npos);
@@ -718,6 +718,24 @@ TEST_CASE("the description of a worker has the stack of its death instead of the
   CHECK(text.find("output            reading shard 7\n") != std::string::npos);
   CHECK(text.find("penstock-stack") == std::string::npos);
   CHECK(text.find("    stack           memcpy\n                    (2 frames of penstock and system libraries)\n") != std::string::npos);
+}
+
+TEST_CASE("deaths have no path column if no sample has a path, and it does not repeat the number") {
+  const auto table_of = [](const std::vector<death_report>& deaths) {
+    auto listed = nlohmann::ordered_json::array();
+    for (const death_report& d : deaths) listed.push_back(telemetry::as_json(d));
+    return cli::deaths_for_people(listed, work_kind::samples, 0);
+  };
+  death_report d = killed_over(137, "sample 137");
+  d.signal = "SIGSEGV";
+  d.reason.clear();
+  const std::string head = table_of({d}).substr(0, table_of({d}).find('\n'));
+  CHECK(head.ends_with("  attempt"));
+  CHECK(table_of({d}).find("sample 137") == std::string::npos);
+  death_report sent = killed_over(5, "");
+  sent.path.reset();
+  CHECK(table_of({d, sent}).find("  attempt  why\n") != std::string::npos);
+  CHECK(table_of({d, killed_over(5, "cats/tom.jpg")}).find("  attempt  path, or why\n") != std::string::npos);
 }
 
 TEST_CASE("status, deaths and describe use the same words for the cost of deaths") {

@@ -169,9 +169,16 @@ std::string or_dash(std::string text) {
   return text.empty() ? "-" : text;
 }
 
+/// What the process was working on: a sample's path or a pool's work; null if there is none, or if it only repeats the sample's number.
+json named_work(const json& d, work_kind kind) {
+  const json name = d.value(kind == work_kind::samples ? "path" : "work", json());
+  const bool adds_nothing = name == "" || (kind == work_kind::samples && name == "sample " + text_of(d.value("sample", json())));
+  return adds_nothing ? json() : name;
+}
+
 /// "cats/tom.jpg", or "was loading cats/tom.jpg; sent by another process ...".
-std::string work_and_why(const json& d, const char* name, work_kind kind) {
-  const json work = d.value(name, json());
+std::string work_and_why(const json& d, work_kind kind) {
+  const json work = named_work(d, kind);
   const std::string reason = reason_of_death(d);
   if (work.is_null()) return or_dash(reason);
   if (reason.empty() || d.at("cause") == "hang") return text_of(work);  // that reason repeats the work
@@ -190,9 +197,9 @@ std::string replaced_after(const json& owner_death) {
 std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t width) {
   const bool pool = kind != work_kind::samples;
   const char* const number = pool ? "job" : "sample";
-  const char* const name = pool ? "work" : "path";
   bool starred = false;
   bool has_reasons = false;
+  bool has_names = false;
   std::vector<std::vector<std::string>> rows;
   for (const json& d : deaths) {
     const std::string at = without_year(utc_for_people(d.at("time")));
@@ -208,15 +215,17 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
       continue;
     }
     starred |= d.value("sacrificial", false);
-    const std::string why = work_and_why(d, name, kind);
-    has_reasons |= why != text_of(d.value(name, json()));
+    const json work = named_work(d, kind);
+    const std::string why = work_and_why(d, kind);
+    has_names |= !work.is_null();
+    has_reasons |= why != text_of(work);
     rows.push_back({at, worker_cell(d), text_of(d.at("pid")), ending_of(d), lived,
                     text_of(d.value(number, json())),
                     d.at("attempt") == 0 ? "-" : text_of(d.at("attempt")), why});
   }
   const bool of_batches = kind == work_kind::batches;
-  const std::string what = of_batches ? "while loading" : name;
-  const std::string last = has_reasons ? what + ", or why" : what;
+  const std::string what = of_batches ? "while loading" : pool ? "work" : "path";
+  const std::string last = !has_names ? "why" : has_reasons ? what + ", or why" : what;
   std::string out = text_table({{"time (UTC)"},
                                 {"process"},
                                 {"pid", column_side::right, false, true},
@@ -224,7 +233,7 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
                                 {"lived", column_side::right},
                                 {.title = number, .side = column_side::right, .shown = !of_batches},  // users of a DataLoader see no job numbers
                                 {"attempt", column_side::right, false, true},
-                                {.title = last, .wraps = true}},
+                                {.title = last, .wraps = true, .shown = has_names || has_reasons}},
                                rows, width);
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
   return out;
