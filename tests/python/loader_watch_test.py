@@ -257,6 +257,30 @@ class LoaderWatchTest(PackageTest):
         began = seconds_of(death["time"]) - death["lived_seconds"]
         self.assertGreater(began, seconds_of(started["time"]) - 1)
 
+    def test_a_crash_at_each_attempt_shows_one_stack_of_the_users_code(self):
+        process = self.loader(sample="__import__('ctypes').string_at(0) if index == 9 else None")
+        process.communicate(timeout=100)
+        stacks = self.penstock("deaths", "--last", "--stacks")[1]
+        self.assertRegex(stacks, r"(?s)\n  string_at at \S+:\d+\n  __getitem__ at <string>:\d+\n  \(\d+ frames of penstock and Python\)\n")
+        self.assertNotIn("_loading.py", stacks)
+        self.assertIn("_loading.py", self.penstock("deaths", "--last", "--stacks", "--all-frames")[1])
+        sample = self.penstock("describe", "sample/9", "--last")[1]
+        self.assertEqual((sample.count("the same in attempts 1, 2 and 3:"), sample.count("string_at at ")), (1, 1), sample)
+        worker = json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"][0]["worker"]
+        described = self.penstock("describe", "worker/%d" % worker, "--last")[1]
+        self.assertEqual(described.count("string_at"), 1, described)
+
+    def test_a_program_that_is_killed_is_said_to_have_ended_without_closing_its_loader(self):
+        process = self.loader(step="time.sleep(0.05)")
+        self.wait_until(lambda: (self.asked("status") or {}).get("batches_delivered"), "a batch", seconds=60)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+        ended = json.loads(self.penstock("sessions", "--ended", "--json")[1])["ended"][0]
+        self.assertEqual((ended["outcome"], ended["reason"]), (
+            "died", "the program ended without closing the session: it was killed, crashed, or exited without cleanup"))
+        self.assertIn("without closing the session", self.penstock("status", "--last")[1].splitlines()[0])
+
     def test_metrics_of_a_loader_show_how_long_its_consumer_waits(self):
         self.loader(sample="time.sleep(0.05)")
 

@@ -46,6 +46,24 @@ TEST_CASE("a sample's history has the frames of its exception, the raising line 
         "    called from     data.py:12, in __getitem__\n");
 }
 
+TEST_CASE("a sample's history has each stack of its dead workers once, with the attempts that ended there") {
+  const json stacks{{{"attempts", {"1", "3"}}, {"lines", {"decode at data.py:7", "(5 frames of penstock and Python)"}}},
+                    {{"attempts", {"2"}}, {"lines", {"read at data.py:3"}}}};
+  CHECK(history_for_people({{"events", {failed_event()}}, {"quarantine", nullptr}, {"stacks", stacks}}, 0)
+            .ends_with("  stack             the same in attempts 1 and 3:\n"
+                       "                    decode at data.py:7\n"
+                       "                    (5 frames of penstock and Python)\n"
+                       "  stack             of attempt 2:\n"
+                       "                    read at data.py:3\n"));
+}
+
+TEST_CASE("deaths in a sample's history are those blamed on it") {
+  json about{{"events", {failed_event(), failed_event(), failed_event()}}};
+  about["events"][1]["death"] = {{"attempt", 2}};
+  about["events"][2]["death"] = {{"attempt", 0}};
+  CHECK(deaths_in_history(about) == json::array({json{{"attempt", 2}}}));
+}
+
 TEST_CASE("a sample quarantined by an earlier run has no events") {
   const json listed{{"sample", 7}, {"path", "cats/tom.jpg"}, {"causes", {"SIGABRT", "SIGABRT"}}, {"known", true}};
   CHECK(history_for_people({{"events", json::array()}, {"quarantine", listed}}, 0) ==

@@ -400,6 +400,50 @@ TEST_CASE("workers that died with the same stack share one, and every frame is n
         "\nworker/1 incarnation 2, SIGSEGV:\n  named /lib/b.so+0x2\n");
 }
 
+/// What Python writes when a loader's worker crashes while it imports a module.
+constexpr std::string_view of_a_loader =
+    "reading shard 7\nStack (most recent call first):\n"
+    "  File \"<frozen importlib._bootstrap>\", line 241 in _call_with_frames_removed\n"
+    "  File \"/usr/lib/python3.11/importlib/__init__.py\", line 126 in import_module\n"
+    "  File \"/home/me/penstock/data.py\", line 12 in decode\n"
+    "  File \"/home/me/penstock/worker.py\", line 7 in __getitem__\n"
+    "  File \"/opt/lib/penstock/_loading.py\", line 424 in _samples\n"
+    "  File \"/opt/lib/penstock/worker.py\", line 148 in _run\n"
+    "  File \"/opt/lib/penstock/worker.py\", line 259 in <module>\n"
+    "  File \"<frozen runpy>\", line 88 in _run_code\n"
+    "  File \"/usr/lib/python3.9/runpy.py\", line 198 in _run_module_as_main";
+
+TEST_CASE("of a Python stack, frames of penstock, of imports and of the program's start are counted, and all are shown on request") {
+  death_report d = killed_over(5, "");
+  d.last_output = of_a_loader;
+  const auto same = [](const std::vector<std::string>& frames) { return frames; };
+  CHECK(cli::stack_lines(telemetry::as_json(d), same, cli::frames_shown::of_user) ==
+        std::vector<std::string>{"_call_with_frames_removed at <frozen importlib._bootstrap>:241", "(1 frame of penstock and Python)",
+                                 "decode at /home/me/penstock/data.py:12", "__getitem__ at /home/me/penstock/worker.py:7", "(5 frames of penstock and Python)"});
+  CHECK(cli::stack_lines(telemetry::as_json(d), same, cli::frames_shown::all).size() == 9);
+  d.last_output = of_a_loader.substr(0, of_a_loader.find("  File \"/opt/lib/penstock/worker.py\""));  // long stacks are cut off
+  CHECK(cli::stack_lines(telemetry::as_json(d), same, cli::frames_shown::of_user).back() == "(1 frame of penstock and Python)");
+  d.last_output = "Stack (most recent call first):\n  File \"/usr/lib/python3.11/threading.py\", line 982 in run\n  File \"/a/b.py\", line 3 in f";
+  CHECK(cli::stack_lines(telemetry::as_json(d), same, cli::frames_shown::of_user) ==
+        std::vector<std::string>{"run at /usr/lib/python3.11/threading.py:982", "f at /a/b.py:3"});
+}
+
+TEST_CASE("the attempts at a sample that ended with the same stack share one") {
+  auto deaths = nlohmann::ordered_json::array();
+  for (const std::uint32_t attempt : {1U, 2U, 3U}) {
+    death_report d = killed_over(5, "");
+    d.worker = attempt;
+    d.attempt = attempt;
+    d.last_output = attempt == 2 ? "no stack" : of_a_loader;
+    deaths.push_back(telemetry::as_json(d));
+  }
+  const auto same = [](const std::vector<std::string>& frames) { return frames; };
+  const auto stacks = cli::stacks_by_attempt(deaths, same, cli::frames_shown::of_user);
+  REQUIRE(stacks.size() == 1);
+  CHECK(stacks[0].at("attempts") == std::vector<std::string>{"1", "3"});
+  CHECK(stacks[0].at("lines").size() == 5);
+}
+
 TEST_CASE("a stack shows its newest frame and those of the user's code, and counts the others between them") {
   death_report d = killed_over(5, "");
   d.reason.clear();
@@ -718,6 +762,31 @@ TEST_CASE("the description of a worker has the stack of its death instead of the
   CHECK(text.find("output            reading shard 7\n") != std::string::npos);
   CHECK(text.find("penstock-stack") == std::string::npos);
   CHECK(text.find("    stack           memcpy\n                    (2 frames of penstock and system libraries)\n") != std::string::npos);
+}
+
+TEST_CASE("the stack that Python wrote is in a worker's description once") {
+  session_status s = status_with(std::nullopt);
+  worker_status w;
+  w.id = 3;
+  w.state = "ready";
+  w.last_death = killed_over(5, "");
+  w.last_death->last_output = of_a_loader;
+  s.workers = {w};
+  auto about = cli::description_of({{"status", telemetry::as_json(s)}, {"batches", nullptr}, {"waits_for", ""}}, worker_target(3));
+  about["workers"][0]["output"] = {"reading shard 6", of_a_loader, "  File \"/a/b.py\", line 3, in f"};
+  const auto times = [&about](std::string_view part) {
+    const std::string text = cli::description_for_people(about, 0);
+    std::size_t count = 0;
+    for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+    return count;
+  };
+  CHECK(times("Stack (most recent") == 1);  // `describe workers` shows no other stack
+  CHECK(times("decode") == 1);
+  about["workers"][0]["stack_lines"] = {"decode at /home/me/penstock/data.py:12"};
+  CHECK(times("decode") == 1);
+  CHECK(times("Stack (most recent") == 0);
+  CHECK(times("reading shard") == 3);
+  CHECK(times("line 3, in f") == 1);  // a traceback, not a stack
 }
 
 TEST_CASE("deaths have no path column if no sample has a path, and it does not repeat the number") {

@@ -49,13 +49,14 @@ void fit(layout& table, const std::vector<table_column>& columns, std::size_t wi
   }
 }
 
-/// Where a first line of `width` columns ends: between words or, if a single word is longer, inside it.
+/// Where a first line of `width` columns ends: between words or, if a single word is longer, inside it. Its indentation is no word.
 std::size_t end_of_line(std::string_view text, std::size_t width) {
+  const std::size_t words = text.find_first_not_of(' ');
   std::size_t columns = 0;
   std::size_t blank = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
     if (continues(text[at])) continue;
-    if (text[at] == ' ' && at > 0) blank = at;
+    if (text[at] == ' ' && at > words) blank = at;
     if (columns++ == width) return blank > 0 ? blank : at;
   }
   return text.size();

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -26,7 +27,8 @@ struct shared_stack {
   std::string wait_channel;
   std::vector<std::string> of_python;
   std::vector<std::string> native;
-  std::vector<std::string> workers{};  // "worker/0 incarnation 1"
+  std::vector<std::string> workers{};   // "worker/0 incarnation 1"
+  std::vector<std::string> attempts{};  // "1"
 
   [[nodiscard]] bool is_same(const shared_stack& other) const {
     return ending == other.ending && wait_channel == other.wait_channel && of_python == other.of_python && native == other.native;
@@ -48,20 +50,44 @@ std::vector<shared_stack> stacks_of(const json& deaths) {
     auto same = std::ranges::find_if(all, [&](const shared_stack& known) { return known.is_same(one); });
     if (same == all.end()) same = all.insert(all.end(), std::move(one));
     same->workers.push_back(fmt::format("{} incarnation {}", worker_name(d), d.at("incarnation").dump()));
+    same->attempts.push_back(text_of(d.at("attempt")));
   }
   return all;
 }
 
-bool is_shown(const shared_stack& s, std::size_t frame, frames_shown which) {
-  return frame == 0 || which == frames_shown::all || !is_frame_below_user(s.native[frame]);
+/// Which frames are shown: the newest one, and with `of_user` only those above that are not `below`.
+std::vector<bool> shown_of(const std::vector<std::string>& frames, frames_shown which, const std::function<bool(const std::string&)>& below) {
+  std::vector<bool> shown;
+  for (const std::string& frame : frames) shown.push_back(shown.empty() || which == frames_shown::all || !below(frame));
+  return shown;
+}
+
+/// The lines of the frames that are shown, and how many of `whose` were left out between them.
+std::vector<std::string> folded(const std::vector<std::string>& lines, const std::vector<bool>& shown, std::string_view whose) {
+  std::vector<std::string> out;
+  std::uint64_t left_out = 0;
+  const auto tell_left_out = [&] {
+    if (left_out > 0) out.push_back(fmt::format("({} of {})", counted(std::exchange(left_out, 0), "frame"), whose));
+  };
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!shown[i]) {
+      ++left_out;
+      continue;
+    }
+    tell_left_out();
+    out.push_back(lines[i]);
+  }
+  tell_left_out();
+  return out;
 }
 
 /// The names of the frames that are shown.
 std::map<std::string, std::string> names_in(const std::vector<shared_stack>& stacks, const frame_namer& name, frames_shown which) {
   std::set<std::string> distinct;
   for (const shared_stack& s : stacks) {
-    for (std::size_t i = 0; i < s.native.size(); ++i) {
-      if (is_shown(s, i, which)) distinct.insert(s.native[i]);
+    const std::vector<bool> shown = shown_of(s.native, which, is_frame_below_user);
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+      if (shown[i]) distinct.insert(s.native[i]);
     }
   }
   std::map<std::string, std::string> names;
@@ -72,29 +98,40 @@ std::map<std::string, std::string> names_in(const std::vector<shared_stack>& sta
   return names;
 }
 
-/// The native frames with their names.
-std::vector<std::string> native_lines(const shared_stack& s, const std::map<std::string, std::string>& names, frames_shown which) {
-  std::vector<std::string> lines;
-  std::uint64_t left_out = 0;
-  const auto tell_left_out = [&] {
-    if (left_out > 0) lines.push_back(fmt::format("({} of penstock and system libraries)", counted(std::exchange(left_out, 0), "frame")));
-  };
-  for (std::size_t i = 0; i < s.native.size(); ++i) {
-    if (!is_shown(s, i, which)) {
-      ++left_out;
-      continue;
+/// The file of "read at /home/me/data.py:12".
+std::string_view file_of(std::string_view frame) {
+  constexpr std::string_view at = " at ";
+  const std::size_t begin = frame.find(at);
+  const std::size_t end = frame.rfind(':');
+  return begin == std::string_view::npos || end < begin + at.size() ? std::string_view() : frame.substr(begin + at.size(), end - begin - at.size());
+}
+
+/// Where penstock's Python package is: a worker's stack begins in one of these files. Empty if the stack was cut off before them.
+std::string package_in(const std::vector<std::string>& of_python) {
+  for (const std::string& frame : of_python | std::views::reverse) {
+    for (const std::string_view begins : {"/penstock/worker.py", "/penstock/_loading.py"}) {
+      if (const std::string_view file = file_of(frame); file.ends_with(begins)) return std::string(file.substr(0, file.rfind('/') + 1));
     }
-    tell_left_out();
-    lines.push_back(names.at(s.native[i]));
   }
-  tell_left_out();
-  return lines;
+  return "";
+}
+
+/// Whether a frame belongs to penstock, or to the parts of Python that start programs and import modules.
+bool is_python_below_user(std::string_view frame, std::string_view package) {
+  const std::string_view file = file_of(frame);
+  if (!package.empty() && file.starts_with(package)) return true;
+  return file.starts_with("<frozen ") || file.ends_with("/runpy.py") || file.find("/importlib/") != std::string_view::npos;
 }
 
 std::vector<std::string> lines_of(const shared_stack& s, const std::map<std::string, std::string>& names, frames_shown which) {
-  std::vector<std::string> lines = s.of_python;
+  const std::string package = package_in(s.of_python);
+  const auto below = [&package](const std::string& frame) { return is_python_below_user(frame, package); };
+  std::vector<std::string> lines = folded(s.of_python, shown_of(s.of_python, which, below), "penstock and Python");
   if (!s.of_python.empty() && !s.native.empty()) lines.emplace_back("in native code (--json also has the interpreter's frames):");
-  for (const std::string& line : native_lines(s, names, which)) lines.push_back((s.of_python.empty() ? "" : "  ") + line);
+  std::vector<std::string> native;
+  for (const std::string& frame : s.native) native.push_back(names.contains(frame) ? names.at(frame) : frame);
+  for (const std::string& line : folded(native, shown_of(s.native, which, is_frame_below_user), "penstock and system libraries"))
+    lines.push_back((s.of_python.empty() ? "" : "  ") + line);
   return lines;
 }
 
@@ -123,6 +160,16 @@ bool is_frame_below_user(const std::string& frame) {
 std::vector<std::string> stack_lines(const json& death, const frame_namer& name, frames_shown which) {
   const shared_stack s = stack_of(death);
   return lines_of(s, names_in({s}, name, which), which);
+}
+
+json stacks_by_attempt(const json& deaths, const frame_namer& name, frames_shown which) {
+  const std::vector<shared_stack> stacks = stacks_of(deaths);
+  const std::map<std::string, std::string> names = names_in(stacks, name, which);
+  json all = json::array();
+  for (const shared_stack& s : stacks) {
+    if (json lines = lines_of(s, names, which); !lines.empty()) all.push_back({{"attempts", s.attempts}, {"lines", std::move(lines)}});
+  }
+  return all;
 }
 
 std::string stacks_for_people(const json& deaths, const frame_namer& name, frames_shown which) {

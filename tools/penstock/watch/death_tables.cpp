@@ -239,10 +239,29 @@ std::string deaths_for_people(const json& deaths, work_kind kind, std::size_t wi
   return out;
 }
 
-std::vector<std::string> python_frames_in(std::string_view last_output) {
+namespace {
+
+/// "read at data.py:12", from a line of a stack that Python wrote; empty for other lines. (A traceback has "line 12, in read".)
+std::string python_frame(std::string_view line) {
   constexpr std::string_view file = "  File \"";
   constexpr std::string_view number = "\", line ";
   constexpr std::string_view function = " in ";
+  const std::size_t path_end = line.starts_with(file) ? line.find(number) : std::string_view::npos;
+  if (path_end == std::string_view::npos) return "";
+  const std::size_t number_begin = path_end + number.size();
+  const std::size_t number_end = std::min(line.find_first_not_of("0123456789", number_begin), line.size());
+  if (!line.substr(number_end).starts_with(function)) return "";
+  return fmt::format("{} at {}:{}", line.substr(number_end + function.size()), line.substr(file.size(), path_end - file.size()),
+                     line.substr(number_begin, number_end - number_begin));
+}
+
+}  // namespace
+
+bool is_python_stack_line(std::string_view line) {
+  return line == process::python_stack_begin || !python_frame(line).empty();
+}
+
+std::vector<std::string> python_frames_in(std::string_view last_output) {
   std::vector<std::string> frames;
   const std::size_t stack = last_output.rfind(process::python_stack_begin);
   if (stack == std::string_view::npos) return frames;
@@ -250,12 +269,7 @@ std::vector<std::string> python_frames_in(std::string_view last_output) {
   std::string line;
   std::getline(lines, line);  // python_stack_begin
   while (std::getline(lines, line) && line.starts_with("  ")) {
-    const std::size_t path_end = line.find(number);
-    const std::size_t number_end = path_end == std::string::npos ? path_end : line.find(function, path_end + number.size());
-    if (!line.starts_with(file) || number_end == std::string::npos) continue;
-    const std::size_t number_begin = path_end + number.size();
-    frames.push_back(fmt::format("{} at {}:{}", line.substr(number_end + function.size()), line.substr(file.size(), path_end - file.size()),
-                                 line.substr(number_begin, number_end - number_begin)));
+    if (std::string frame = python_frame(line); !frame.empty()) frames.push_back(std::move(frame));
   }
   return frames;
 }

@@ -50,6 +50,8 @@ namespace penstock::cli {
 /// "2 sample failures without a death", from the same object; empty if none did.
 [[nodiscard]] std::string failures_without_death(const nlohmann::ordered_json& cost);
 
+/// Whether Python wrote this line as a part of a crashed worker's stack.
+[[nodiscard]] bool is_python_stack_line(std::string_view line);
 /// "read at data.py:12", newest first: what Python wrote into a crashed worker's last output; empty if it wrote nothing.
 [[nodiscard]] std::vector<std::string> python_frames_in(std::string_view last_output);
 /// The newest frames of a native stack, up to the first of the Python interpreter.

@@ -2,8 +2,10 @@
 
 #include "runtime/base/text.hpp"
 #include "tools/penstock/output.hpp"
+#include "tools/penstock/watch/death_stacks.hpp"
 #include "tools/penstock/watch/event_reader.hpp"
 #include "tools/penstock/watch/sample_history.hpp"
+#include "tools/penstock/watch/stack_names.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 
 #include <nlohmann/json.hpp>
@@ -32,7 +34,7 @@ bool is_released(const std::filesystem::path& socket, const json& batch) {
 
 }  // namespace
 
-int describe_sample(const session_choice& choice, const std::string& sample) {
+int describe_sample(const session_choice& choice, const std::string& sample, bool all_frames) {
   const chosen_socket socket = choose_to_show(choice);
   if (socket.refused != exit_ok) return socket.refused;
   const session_answer status = request(choice, socket.path, {{"verb", "status"}});
@@ -50,6 +52,7 @@ int describe_sample(const session_choice& choice, const std::string& sample) {
   }
   if (json& batch = about["batch"]; batch.is_object() && batch.at("delivered") == false) batch["delivered"] = is_released(socket.path, batch);
   if (!choice.as_json) {
+    about["stacks"] = stacks_by_attempt(deaths_in_history(about), name_frames, all_frames ? frames_shown::all : frames_shown::of_user);
     print_raw(history_for_people(about, terminal_width(STDOUT_FILENO)));
     return exit_ok;
   }

@@ -140,7 +140,16 @@ std::string seconds_for_people(const json& seconds) {
   return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds.get<double>() * 1e9)));
 }
 
-void add_death(fields& f, const json& d, work_kind kind) {
+/// Output without the lines of a stack, which is shown with the death.
+std::string without_stack(const std::string& output) {
+  std::string text;
+  for (const std::string& line : lines_in(output)) {
+    if (!process::is_stack_line(line) && !is_python_stack_line(line)) text += (text.empty() ? "" : "\n") + line;
+  }
+  return text;
+}
+
+void add_death(fields& f, const json& d, bool shows_stack, work_kind kind) {
   const char* const over_work = d.at("attempt") == 0 ? "  worked on" : sender_of(d).empty() ? "  blamed on" : kind == work_kind::jobs ? "  was running" : "  was loading";
 
   f.add("last death", fmt::format("{} after {}, incarnation {}, pid {}", ending_of(d),
@@ -165,7 +174,7 @@ void add_death(fields& f, const json& d, work_kind kind) {
   if (d.value("reason", json()).is_string()) f.add("  reason", one_line(text_of(d.at("reason"))));
   if (const std::string cost = cost_of_death(d, kind); !cost.empty()) f.add("  cost", cost);
   f.add("  while", text_of(d.at("phase")));
-  f.quote("  last output", text_of(d.at("last_output")));
+  f.quote("  last output", shows_stack ? without_stack(text_of(d.at("last_output"))) : text_of(d.at("last_output")));
 }
 
 void add_state(fields& f, const json& about) {
@@ -289,15 +298,13 @@ void add_worker(fields& f, const json& w, work_kind kind) {
   if (const std::string stall = stall_for_people(w); !stall.empty()) f.add("stalled for", stall);
   if (const json hung = w.value("hung", json()); hung.is_object()) f.add("hung before", hung_for_people(hung, kind));
   if (const json use = w.value("gpu_use", json()); use.is_string()) f.add("uses the GPU", text_of(use));
-  const char* name = "output";
-  for (const json& line : w.value("output", json::array())) {
-    if (process::is_stack_line(line.get_ref<const std::string&>())) continue;  // shown with the death
-    f.add(name, line.get<std::string>());
-    name = "";
-  }
-  if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"), kind);
+  std::string output;
+  for (const json& line : w.value("output", json::array())) output += line.get<std::string>() + "\n";
+  f.quote("output", without_stack(output));
+  const json stack = w.value("stack_lines", json::array());
+  if (!w.at("last_death").is_null()) add_death(f, w.at("last_death"), !stack.empty(), kind);
   const char* label = "  stack";
-  for (const json& line : w.value("stack_lines", json::array())) f.add(std::exchange(label, ""), line.get<std::string>());
+  for (const json& line : stack) f.add(std::exchange(label, ""), line.get<std::string>());
 }
 
 }  // namespace

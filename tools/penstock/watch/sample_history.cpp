@@ -111,7 +111,23 @@ json history_of(const std::string& sample, const json& status, const json& all_e
   return about;
 }
 
+json deaths_in_history(const json& about) {
+  json deaths = json::array();
+  for (const json& e : about.at("events")) {
+    if (const json death = e.value("death", json()); death.is_object() && death.value("attempt", 0U) != 0) deaths.push_back(death);
+  }
+  return deaths;
+}
+
 namespace {
+
+/// "of attempt 1:", "the same in attempts 1, 2 and 3:".
+std::string attempts_in_words(const json& attempts) {
+  std::string text;
+  for (std::size_t i = 0; i < attempts.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == attempts.size() ? " and " : ", ") + attempts[i].get<std::string>();
+  return attempts.size() == 1 ? fmt::format("of attempt {}:", text) : fmt::format("the same in attempts {}:", text);
+}
 
 /// "by worker/3 (pid 17) for 14 s, attempt 2; the stream has made no progress for 16 s".
 std::string loading_for_people(const json& one) {
@@ -148,6 +164,10 @@ std::string history_for_people(const json& about, std::size_t width) {
     const json& frames = raised.at("frames");
     for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
       out += history_line(frame == frames.rbegin() ? "    raised at" : "    called from", text_of(*frame), width);
+  }
+  for (const json& stack : about.value("stacks", json::array())) {
+    out += history_line("  stack", attempts_in_words(stack.at("attempts")), width);
+    for (const json& line : stack.at("lines")) out += history_line("", text_of(line), width);
   }
   if (const json batch = about.value("batch", json()); batch.is_object() && batch.at("delivered") == true) {
     out += history_line("  delivered", fmt::format("batch {} of epoch {}, {} it", text_of(batch.at("seq")), text_of(batch.at("epoch")),

@@ -27,10 +27,13 @@ namespace penstock::cli {
 [[nodiscard]] nlohmann::ordered_json history_of(const std::string& sample, const nlohmann::ordered_json& status,
                                                 const nlohmann::ordered_json& all_events, const nlohmann::ordered_json& quarantine_list);
 
+/// The deaths in a history that are blamed on its sample.
+[[nodiscard]] nlohmann::ordered_json deaths_in_history(const nlohmann::ordered_json& about);
+
 /// Whether both have the same `epoch` and `seq`.
 [[nodiscard]] bool is_same_batch(const nlohmann::ordered_json& one, const nlohmann::ordered_json& other);
 
-/// `about`: history_of(). `width`: columns of the terminal; 0 for no limit.
+/// `about`: history_of(), and `stacks` from stacks_by_attempt() if they are to be shown. `width`: columns of the terminal; 0 for no limit.
 [[nodiscard]] std::string history_for_people(const nlohmann::ordered_json& about, std::size_t width);
 
 /// From a status: "2 sample failures, 1 sample quarantined; the last failure: ..."; for a data loader also how many samples its batches lack. Empty

@@ -239,7 +239,7 @@ int describe_target(describe_options o) {
   const auto host = parse_host_target(o.target);
   const bool of_host = host && !host->worker;
   if (sample || of_host) o.choice.for_groups = false;  // one session at a time
-  if (sample) return describe_sample(o.choice, *sample);
+  if (sample) return describe_sample(o.choice, *sample, o.all_frames);
   if (of_host) return describe_host(o, host->host);
   if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
@@ -288,7 +288,8 @@ void add_describe(verb_table& verbs) {
        "show everything about a target",
        "The details that status omits: the current sample and how long it has taken, the full last death "
        "with its last lines of output, where batches are, and what waits for what. For a sample: which worker is loading it now and since "
-       "when, how it failed, with Python's frames if its code raised, which workers died while loading it, and whether its batch was delivered.",
+       "when, how it failed, with Python's frames if its code raised, which workers died while loading it, with their stacks, and whether its batch "
+       "was delivered.",
        {{"penstock describe worker/3", "its state, its sample, its last death"},
         {"penstock describe sample/51 --last", "what it raised in the run that ended last, and in which line"},
         {"penstock describe scheduler", "where batches are, and what the device waits for"},
@@ -296,7 +297,7 @@ void add_describe(verb_table& verbs) {
       describe);
   add_group_choice(verb, o->choice);
   add_past_choice(verb, o->choice);
-  verb.add_flag("--all-frames", o->all_frames, "for worker/N: all frames of the stack with which it died, not only those of your code");
+  verb.add_flag("--all-frames", o->all_frames, "for worker/N and sample/N: all frames of the stacks of dead workers, not only those of your code");
   verb.add_option("TARGET", o->target, "worker/N, workers, sample/N, gpu, scheduler, host/NAME or all")->required();
 }
 
