@@ -595,15 +595,19 @@ device = "host"
 
     def test_the_signal_that_ended_a_rank_is_shown_afterwards(self):
         process = self.start_sessions(self.slow_stream(samples=40000), ranks=2)
+        killed = []
         for rank, other, number in ((1, 0, signal.SIGSEGV), (0, 1, signal.SIGKILL)):
             self.wait_until(lambda: self.delivered_by(rank) > 0, "rank %d has delivered" % rank)
             pid = self.rank_pids(process)[rank]
             signal_process(pid, number)
             name = number.name
+            killed.append((pid, "the program ended without closing the session: " + name))
             for each in (rank, other):
                 self.wait_until(lambda: any((one["pid"], one["end"]) == (pid, name) for one in self.lost_as_seen_by(each)), "rank %d knows the signal" % each)
             said = r"pid %d\): its process has ended: %s" % (pid, name)
             self.wait_until(lambda: any(re.search(said, text) for text in self.losses_in_events_of_rank_0()), "the event of rank %d's loss" % rank)
+        ended = json.loads(self.penstock("sessions", "--ended", "--json")[1])["ended"]
+        self.assertEqual({(one["pid"], one["reason"]) for one in ended}, set(killed))
         deaths = self.penstock("deaths", "--group", "slow")[1]
         self.assertRegex(deaths, r"rank 1 \(pid \d+\): SIGSEGV\n.*rank 0 \(pid \d+\): SIGKILL\n")
         self.assertIn("): SIGKILL\n", self.penstock("status", "--group", "slow")[1])

@@ -2,6 +2,7 @@
 
 #include "runtime/base/counted.hpp"
 #include "runtime/base/units.hpp"
+#include "runtime/control/session_record.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "tools/penstock/launch/stray_processes.hpp"
 
@@ -252,6 +253,7 @@ void launch_run::exited(std::uint32_t rank, const process::exit_report& end) {
   last_lines_[rank] = r.err->last_lines(lines_in_report);
   const bool killed = end.ending == process::exit_report::how::signalled && end.code == SIGKILL;
   const bool by_oom_killer = work_.resumable && killed && oom_.explains_death(clock::now());
+  control::note_process_end(book_.ranks()[rank].pid, end_text(end));
   book_.exited(rank, end, clock::now(), by_oom_killer ? oom_killer::did_it : oom_killer::did_not);
   tell_end(rank);
   // Destroy the object later, because its callback is still running.

@@ -70,6 +70,7 @@ past_session::past_session(const std::vector<std::string>& lines, std::string la
     if (kind == "why") why_ = std::move(what);
     if (kind == "quarantine") quarantine_ = std::move(what);
     if (kind == "event") events_.push_back(std::move(what));
+    if (kind == "process_ended") process_end_ = text_in(what, "how");
     if (kind == "log") logs_.push_back(std::move(what));
   }
 }
@@ -185,7 +186,10 @@ std::uint64_t past_session::deaths_of(bool workers) const {
 /// How it ended, in the words of the last event about that.
 std::string past_session::reason() const {
   if (died_ && machine_stopped_) return "the machine stopped or was restarted before the program closed the session";
-  if (died_) return "the program ended without closing the session: it was killed, crashed, or exited without cleanup";
+  if (died_) {
+    return "the program ended without closing the session: " +
+           (process_end_.empty() ? "it was killed, crashed, or exited without cleanup" : process_end_);
+  }
   for (auto e = events_.rbegin(); e != events_.rend(); ++e) {
     const std::string kind = text_in(*e, "kind");
     if (kind == "run_finished" || kind == "run_stopped" || kind == "run_failed") return text_in(*e, "text");

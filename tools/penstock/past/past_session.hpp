@@ -69,6 +69,7 @@ class past_session {
   bool died_ = true;
   bool suspended_ = false;
   bool machine_stopped_ = false;
+  std::string process_end_;  // from the process's parent; empty: unknown
 };
 
 [[nodiscard]] result<past_session> read_past(const std::filesystem::path& record);
