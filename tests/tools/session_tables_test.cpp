@@ -100,7 +100,7 @@ TEST_CASE("after a death the hint names the logs only if the dead process can ha
   death_report worker;
   worker.worker = 3;
   worker.cause = death_cause::signal;
-  worker.signal = "SIGKILL";
+  worker.signal.emplace("SIGKILL");
   CHECK(hint(worker) == "penstock describe worker/3");
   worker.last_output = "reading shard 7";
   CHECK(hint(worker) == "penstock logs worker/3 --previous");
