@@ -226,9 +226,9 @@ void board::loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t e
   status_.batches_expected = expected;
 }
 
-void board::batch_repeated() {
+void board::batch_repeated(bool lost_before) {
   const std::lock_guard hold(mutex_);
-  ++status_.deaths_cost.repeated;
+  status_.deaths_cost.repeated += lost_before ? 0 : 1;
   ++status_.deaths_cost.repetitions;
 }
 

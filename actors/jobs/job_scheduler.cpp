@@ -104,11 +104,10 @@ bool charges(scheduler_state& s, const scheduler::worker_ended& ended) {
 void decide_blame(self_pointer self, const scheduler::worker_ended& ended) {
   scheduler_state& s = self->state;
   scheduler::blame_decision decision{ended.who, std::nullopt, 0, 0};
-  const std::uint64_t unsettled = s.book->unsettled();
-  decision.held = s.book->rows_of(ended.who.worker);
   decision.blamed =
       settle(s, ended.who, death_of(charges(s, ended), ended.took_too_long), ended.cause, ended.sample_name, self->clock().now());
-  decision.held -= std::min<std::uint32_t>(decision.held, static_cast<std::uint32_t>(unsettled - s.book->unsettled()));  // jobs that have ended
+  decision.held = s.book->last_losses().jobs;
+  decision.held_again = s.book->last_losses().again;
   self->send(s.supervisor, supervisor::blame_decided{std::move(decision)});  // send first: the death is reported before its consequences
   act(self);  // takes the dead worker's results from its parcels while the socket is open
   forget(s, ended.who);

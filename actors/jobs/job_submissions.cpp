@@ -55,7 +55,7 @@ void enter(scheduler_state& s, const std::shared_ptr<job_record>& record) {
   ++s.functions.counts[function->second].waiting;
   const job_rules& rules = record->rules();
   s.book->submit({record->number(), function->second, alone ? s.deps.shape.slot_bytes : bytes, rules.limit,
-                  rules.idempotent, rules.fresh, rules.to_device, rules.urgent, rules.place});
+                  rules.idempotent, rules.fresh, rules.to_device, rules.urgent, rules.place, rules.lost_before});
 }
 
 void learn_functions(scheduler_state& s, const functions_known& news) {

@@ -119,7 +119,7 @@ class Pool::body final : public host::run,
   [[nodiscard]] arena::geometry shape() const;
   [[nodiscard]] jobs::job_rules rules_of(const job_options& options) const;
   [[nodiscard]] schedule::submitter submitter_of(const jobs::job_rules& rules) const;
-  [[nodiscard]] Job enter(std::string_view function, Argument argument, const jobs::job_rules& rules);
+  [[nodiscard]] Job enter(std::string_view function, Argument argument, jobs::job_rules rules);
   void announce_submissions();
   [[nodiscard]] bool few_jobs() const noexcept;
   void cancel_everything(const failure& why);

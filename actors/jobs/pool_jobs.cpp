@@ -9,6 +9,7 @@
 
 #include <future>
 #include <ranges>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -39,6 +40,7 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
   rules.urgent = options.urgent;
   rules.known_as = options.known_as;
   rules.again = options.again;
+  rules.lost_before = options.lost_before;
   rules.attempts_before = options.attempts_before;
   rules.inputs = options.inputs;
   rules.to_device = options.on_device || !options.program.empty();
@@ -73,10 +75,10 @@ schedule::submitter Pool::body::submitter_of(const jobs::job_rules& rules) const
                                                     : schedule::submitter::caller;
 }
 
-Job Pool::body::enter(std::string_view function, Argument argument, const jobs::job_rules& rules) {
+Job Pool::body::enter(std::string_view function, Argument argument, jobs::job_rules rules) {
   std::shared_ptr<jobs::job_record> record;
   bool first = false;
-  if (rules.again && of_batches_) board_.batch_repeated();
+  if (rules.again && of_batches_) board_.batch_repeated(std::exchange(rules.lost_before, true));
   {
     const std::lock_guard in_order(submit_mutex_);  // jobs reach the scheduler in the order of their numbers
     record = std::make_shared<jobs::job_record>(rules.again ? counts_.submit_again(function) : counts_.submit(), std::string(function),

@@ -92,7 +92,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   const steady_time since = kind == work_kind::batches ? w.last_flight.named_since.value_or(w.last_flight.since) : w.last_flight.since;
   const steady_time until = ending.hung_at().value_or(now);  // the end of a process that hangs may take seconds
   if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(until - since, nanoseconds(0))).count();
-  if (!ignored && (kind == work_kind::samples || r.job)) {  // a pool's idle worker has begun none of its jobs
+  if (!ignored) {
     r.held = decision.held;
     r.held_again = decision.held_again;
   }

@@ -197,11 +197,13 @@ class pool_handle {
 
   Job submit(const std::vector<nb::object>& parts, std::optional<double> timeout,
              std::optional<bool> idempotent, std::optional<bool> fresh, nb::object when_done,
-             std::optional<std::uint32_t> worker, bool on_device, bool again, std::uint32_t attempts_before, std::uint32_t inputs) {
+             std::optional<std::uint32_t> worker, bool on_device, bool again, bool lost_before,
+             std::uint32_t attempts_before, std::uint32_t inputs) {
     const Argument argument = joined(parts);
     job_options options{as_nanoseconds(timeout), idempotent, fresh, worker};
     options.on_device = on_device;
     options.again = again;
+    options.lost_before = lost_before;
     options.attempts_before = attempts_before;
     options.inputs = inputs;
     std::function<void(Job)> then;
@@ -277,7 +279,7 @@ void bind_pools(nb::module_& m) {
           "withdraw", [](pool_handle& p, std::uint64_t number) { p.pool().withdraw(number); }, nb::arg("number"))
       .def("submit", &pool_handle::submit, nb::arg("parts"), nb::arg("timeout").none(),
            nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done").none(),
-           nb::arg("worker").none() = nb::none(), nb::arg("on_device") = false, nb::arg("again") = false, nb::arg("attempts_before") = 0,
+           nb::arg("worker").none() = nb::none(), nb::arg("on_device") = false, nb::arg("again") = false, nb::arg("lost_before") = false, nb::arg("attempts_before") = 0,
            nb::arg("inputs") = 1)
       .def("finish", &pool_handle::finish)
       .def("stop", &pool_handle::stop, nb::arg("seconds").none(), nb::arg("by") = "", nb::arg("fails") = false)

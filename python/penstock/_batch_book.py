@@ -33,17 +33,18 @@ class Planned:
         known: the places in `bad` that are left out without a try.
         timeouts: how many times it timed out.
         again: it is loaded again because of a death, and its next job is not submitted yet.
+        lost_before: it has been loaded again because of a death.
         attempts: how many attempts ended jobs have made with the same samples.
         loaded: its result, if known before delivery.
         worker: the worker that it was sent to; None: any.
     """
 
-    __slots__ = ("shard", "first", "index", "bad", "known", "timeouts", "again", "attempts", "loaded", "worker")
+    __slots__ = ("shard", "first", "index", "bad", "known", "timeouts", "again", "lost_before", "attempts", "loaded", "worker")
 
     def __init__(self, shard: int, first: int, index: Any, bad: tuple[int, ...]) -> None:
         self.shard, self.first, self.index, self.bad, self.known = shard, first, index, bad, bad
         self.timeouts = self.attempts = 0
-        self.again = False
+        self.again = self.lost_before = False
         self.loaded: Any = None
         self.worker: Optional[int] = None
 

@@ -38,7 +38,8 @@ class BatchJobs:
 
     def submit(self, planned: Planned, batch: _loading.Batch) -> None:
         timeout = self._timeout if self._timeout > 0 else None
-        self.of[planned] = self._workers.submit(batch, timeout, planned.worker, planned.again, planned.attempts)
+        self.of[planned] = self._workers.submit(batch, timeout, planned.worker, planned.again, planned.lost_before, planned.attempts)
+        planned.lost_before |= planned.again
         planned.again = False
 
     def drop(self, planned: Planned) -> None:

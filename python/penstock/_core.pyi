@@ -101,6 +101,7 @@ class Pool:
         worker: Optional[int] = None,
         on_device: bool = False,
         again: bool = False,
+        lost_before: bool = False,
         attempts_before: int = 0,
         inputs: int = 1,
     ) -> Job: ...

@@ -67,6 +67,7 @@ class Failures:
         timeouts, known = planned.timeouts, len(planned.bad)
         again = planned.again = book.is_tried_again(planned, status, place)
         planned.attempts += rest[4]
+        planned.lost_before |= len(rest[3]) > 1  # the pool has run its job again
         if place is not None and len(planned.bad) > known:
             planned.attempts = 0
             causes = list(rest[3]) if status == "poisoned" else [f"took longer than {self._timeout} s"] * (timeouts + 1)

@@ -341,6 +341,7 @@ std::optional<job_blame> job_book::would_blame(worker_ref who, const std::vector
 
 std::optional<job_blame> job_book::worker_died(worker_ref who, const std::vector<lease_reading>& last,
                                                const std::string& cause, job_death how, steady_time now) {
+  last_losses_ = {};
   worker* w = workers_.living(who);
   if (w == nullptr) return std::nullopt;
   const auto blame = how == job_death::unrelated ? std::nullopt : would_blame(who, last);
@@ -387,6 +388,7 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
   // An unreadable row may have started.
   if (!e.request.idempotent && (begun || lost.at == row_state::unreadable))
     return settle(e, {.how = job_end::worker_lost, .causes = {words.cause}});
+  const bool lost_before = e.blamed || e.request.lost_before;
   if (blamed) {
     e.blamed = true;
     e.avoid = words.worker;
@@ -395,6 +397,8 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
                                            words.worker, words.cause);
     if (poisoned) return settle(e, {.how = job_end::poisoned, .causes = std::move(poisoned->causes)});
   }
+  last_losses_.jobs += begun ? 1 : 0;
+  last_losses_.again += begun && lost_before ? 1 : 0;
   enqueue(e);
 }
 

@@ -92,6 +92,7 @@ struct job_request {
   /// (`first_place_patience` before it has been ready for the first time). A suspect is tried there again,
   /// and then alone.
   std::optional<std::uint32_t> place{};
+  bool lost_before = false;  ///< a death has lost an earlier job with the same work
 };
 
 // ---- commands: all of them are carried out, in order, before the next advance() ---------------------------
@@ -216,6 +217,12 @@ struct job_blame {
   bool alone = false;  ///< it ran in the sacrificial worker
 };
 
+/// The jobs that a death lost and that run again.
+struct job_losses {
+  std::uint32_t jobs = 0;   ///< those that had begun: the others run only once
+  std::uint32_t again = 0;  ///< of these, those that an earlier death had lost, too
+};
+
 /// A lease with rows that are not settled.
 struct open_lease {
   lease_ref lease;
@@ -305,6 +312,8 @@ class job_book {
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   [[nodiscard]] std::uint64_t waiting() const noexcept { return waiting_; }
   [[nodiscard]] std::uint64_t unsettled() const noexcept { return jobs_.size(); }
+  /// Those of the last worker_died().
+  [[nodiscard]] const job_losses& last_losses() const noexcept { return last_losses_; }
   /// Unsettled jobs with a death blamed on them.
   [[nodiscard]] std::uint64_t suspected() const noexcept { return suspicion_.suspects(); }
   /// How many rows the worker's leases have that are not settled.
@@ -498,6 +507,7 @@ class job_book {
   memory_state memory_;
   std::vector<job_command> outbox_;
   std::optional<steady_time> next_look_;
+  job_losses last_losses_;
   job_id last_job_ = 0;
   std::uint64_t waiting_ = 0;
   std::uint64_t round_ = 0;  // counts calls of advance()

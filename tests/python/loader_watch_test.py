@@ -1,7 +1,9 @@
 """What the verbs of `penstock` report about a loader: what it waits for, what it has delivered, and how its program ended."""
 
+import collections
 import datetime
 import json
+import os
 import re
 import signal
 
@@ -146,7 +148,29 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual([d["attempt"] for d in deaths], [1, 2, 3])
         self.assertEqual([d["sample"] for d in deaths], [61] * 3)
         self.assertEqual(self.penstock("describe", "sample/61", "--last")[1].count(", while loading sample 61"), 3)
-        self.assertIn("deaths cost 1 sample, which is quarantined; 3 batches were loaded again", self.penstock("deaths", "--last")[1])
+        self.assertIn("deaths cost 1 sample, which is quarantined; 1 batch was loaded again, 3 times in all", self.penstock("deaths", "--last")[1])
+
+    def test_the_cost_of_deaths_counts_the_batches_that_workers_began_again(self):
+        process = self.program("""
+            import os, signal, torch
+            from penstock.torch import DataLoader
+            class Numbers(torch.utils.data.Dataset):
+                def __len__(self): return 64
+                def __getitem__(self, index):
+                    with open("begun", "a") as begun: print(index, file=begun)
+                    if index == 37 or index == 13 and not os.path.exists("died"):
+                        open("died", "w").close()
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return index
+            print(len(list(DataLoader(Numbers(), batch_size=4, num_workers=2, prefetch_factor=4, on_bad_sample="skip", name="loader"))))
+            """)
+        self.assertEqual(process.communicate(timeout=100)[0].split(), ["16"])
+        with open(os.path.join(self.folder, "begun")) as begun:
+            loads = collections.Counter(int(line) // 4 for line in begun if int(line) % 4 == 0)
+        again = [count - 1 for count in loads.values() if count > 1]
+        self.assertEqual(sorted(again), [1, 3])  # the batch with sample 37 is loaded three times with it, and once without
+        for cost in self.asked("deaths", "--last")["cost"], self.asked("status", "--last")["deaths_cost"]:
+            self.assertEqual((cost["repeated"], cost["repetitions"]), (len(again), sum(again)))
 
     def test_the_cost_of_deaths_counts_all_samples_of_a_batch_that_the_loop_does_not_get(self):
         process = self.program("""

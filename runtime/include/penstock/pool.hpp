@@ -113,7 +113,9 @@ struct job_options {
   /// not decided about the ended job, the two count as one. In a pool that loads batches (of_batches), the batch
   /// counts as repeated because of a death.
   bool again = false;
-  /// How many attempts earlier jobs have made at the same work. Attempts of this job are numbered from there.
+  /// With `again`, in a pool that loads batches: an earlier death has lost the batch, too, so it counts as repeated already.
+  bool lost_before = false;
+  /// How many attempts earlier jobs have made at the same work: a death during this job is counted from there.
   std::uint32_t attempts_before = 0;
   /// How many inputs of the program the job has. If a job with several inputs kills its workers, it is not listed
   /// as poisoned: the program runs each input as a job of its own, and the job of the bad input is listed.

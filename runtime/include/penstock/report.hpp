@@ -156,10 +156,10 @@ struct death_report {
   /// immediate one by an operator, `sample`, `path` and the batch (in a pool, `work`) are what it was working on, and
   /// nothing is blamed.
   std::optional<double> ignored_stop_seconds{};
-  std::optional<double> worked_seconds{};  ///< how long it had been working on its last sample or job, or on the blamed one
-  std::uint32_t hung_before = 0;           ///< how many times the same work had hung before: see hung_work
-  std::uint32_t held = 0;  ///< batches (in a pool, jobs) that it held: other workers load or run them again
-  std::uint32_t held_again = 0;  ///< how many of these an earlier death had already lost; 0 in a pool
+  std::optional<double> worked_seconds{};  ///< how long it had been working on that, or on the blamed sample or job
+  std::uint32_t hung_before = 0;           ///< how often the same work had hung before: see hung_work
+  std::uint32_t held = 0;  ///< batches that it held, in a pool jobs (of a loader: batches) that it had begun: others load or run them again
+  std::uint32_t held_again = 0;  ///< of these, batches or jobs that an earlier death had already lost
   std::uint32_t attempt = 0;           ///< the attempt at the blamed sample or job: 1, 2, ...; 0: none is blamed
   work_phase phase = work_phase::idle;
   std::chrono::system_clock::time_point time;  ///< when the session noticed

@@ -115,7 +115,8 @@ TEST_CASE("status shows what hung and what deaths cost, but no cost for a reques
 
 TEST_CASE("the cost of deaths counts batches that a data loader loads again by itself, and the samples of those that it gives up") {
   host::board board("loader", "embedded");
-  board.batch_repeated();
+  board.batch_repeated(false);
+  board.batch_repeated(true);
   board.batch_lost(7);
   board.batch_lost(8);
   CHECK(board.status().deaths_cost.repeated == 1);
@@ -136,6 +137,7 @@ TEST_CASE(
   REQUIRE(r.quarantine.size() == 2);
   CHECK_FALSE(r.quarantine[0].known);
   CHECK(r.quarantine[1].known);
+  CHECK(board.status().deaths_cost.repetitions == 2);
 }
 
 TEST_CASE("a data loader's batches are counted like a session's") {

@@ -3,6 +3,9 @@
 #include "tests/runtime/schedule/job_pool.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+
+#include <tuple>
 
 using namespace penstock;
 using namespace penstock::schedule;
@@ -32,6 +35,32 @@ TEST_CASE(
   CHECK(orders[0].rows[0].attempt == 2);
   CHECK(jobs_of(orders[1]).at(0) == 4);
   CHECK(orders[1].rows[0].attempt == 1);
+}
+
+TEST_CASE("a death costs another run of the job that had begun, and none of those that had not") {
+  small_pool p;
+  const lease_jobs order = bundle_of(p, 4);
+  p.die(order, 1, row_at::begun);
+  CHECK(std::tuple(p.book.last_losses().jobs, p.book.last_losses().again) == std::tuple(1U, 0U));
+  p.book.worker_joined(a2, 1);
+  p.die(p.lease(), 0, row_at::waiting);
+  CHECK(p.book.last_losses().jobs == 0);
+}
+
+TEST_CASE("each death after the first loses a job again, but the one that poisons it costs no further run") {
+  small_pool p;
+  const bool lost_before = GENERATE(false, true);
+  p.book.worker_joined(a1, 1);
+  p.book.worker_joined(helper1, 1, true);
+  p.submit({.lost_before = lost_before});
+  const auto losses = [&] { return std::tuple(p.book.last_losses().jobs, p.book.last_losses().again); };
+  p.crash(p.lease(), 1);
+  CHECK(losses() == std::tuple(1U, lost_before ? 1U : 0U));
+  p.crash(p.lease(), 1);
+  CHECK(losses() == std::tuple(1U, 1U));
+  p.die(p.lease(), 0, row_at::begun);
+  CHECK(losses() == std::tuple(0U, 0U));
+  CHECK(settled(p.go()).how == job_end::poisoned);
 }
 
 TEST_CASE("a death between two rows is blamed on no job") {
