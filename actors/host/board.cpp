@@ -310,9 +310,9 @@ void board::stalled(const std::optional<stall_report>& what) {
   status_.stalled = what;
 }
 
-void board::measured(std::optional<double> rate) {
+void board::measured(telemetry::rates_told rates) {
   const std::lock_guard hold(mutex_);
-  status_.rate = rate;
+  rates_ = std::move(rates);
 }
 
 void board::limited(const telemetry::limit_reading& reading) {

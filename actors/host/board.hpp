@@ -8,9 +8,11 @@
 #include "runtime/device/device.hpp"
 #include "runtime/telemetry/metrics_text.hpp"
 
+#include "runtime/telemetry/run_rates.hpp"
 #include <penstock/report.hpp>
 
 #include <memory>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -88,8 +90,7 @@ class board {
   }
   bool stopping();
   void stalled(const std::optional<stall_report>& what);
-  /// Samples or jobs per second.
-  void measured(std::optional<double> rate);
+  void measured(telemetry::rates_told rates);
   void limited(const telemetry::limit_reading& reading);
   /// Names the config file that the settings come from.
   void read_from(std::string config_file);
@@ -101,6 +102,8 @@ class board {
   [[nodiscard]] std::optional<steady_time> waits_since() const;
   [[nodiscard]] telemetry::limit_reading limits() const;
   /// Who asked for the pause; empty: the session is not paused.
+  /// What each worker loads a second (telemetry::rates_told); empty while the session is paused, and after its end.
+  [[nodiscard]] std::map<std::uint32_t, double> worker_rates() const;
   [[nodiscard]] std::optional<pauser> paused_by() const;
   /// When the consumer first asked for work; `never` before that.
   [[nodiscard]] steady_time begun_at() const;
@@ -113,6 +116,7 @@ class board {
 
  private:
   [[nodiscard]] nanoseconds waited_until(steady_time now) const;
+  [[nodiscard]] bool is_moving() const { return report_.outcome == run_outcome::running && !paused_by_; }
 
   mutable std::mutex mutex_;
   session_status status_;
@@ -129,6 +133,7 @@ class board {
   std::optional<stall_report> stalled_at_end_;
   std::vector<lost_process_report> lost_processes_;
   telemetry::limit_reading limits_;
+  telemetry::rates_told rates_;
   bool degraded_ = false;
   std::optional<pauser> paused_by_;  // empty: it is not paused
   bool stopping_ = false;

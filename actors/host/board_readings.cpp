@@ -48,8 +48,7 @@ session_status board::status() const {
   now.outcome = report_.outcome;
   if (report_.outcome == run_outcome::failed && report_.error) now.failure = report_.error->message;
   if (begun_) now.uptime_seconds = seconds(ended_.value_or(std::chrono::steady_clock::now()) - *begun_);
-  const bool goes_on = report_.outcome == run_outcome::running;
-  if (!goes_on) now.rate.reset();
+  if (is_moving()) now.rate = rates_.delivered;
   if (now.rate.value_or(0) > 0 && now.samples_expected > now.samples_done)
     now.eta_seconds = static_cast<double>(now.samples_expected - now.samples_done) / *now.rate;
   if (now.rate.value_or(0) > 0 && now.batches_expected > now.batches_done)  // set for data loaders only, whose rate counts batches
@@ -63,6 +62,11 @@ session_status board::status_before_end() const {
   const std::lock_guard hold(mutex_);
   if (!known.stalled) known.stalled = stalled_at_end_;
   return known;
+}
+
+std::map<std::uint32_t, double> board::worker_rates() const {
+  const std::lock_guard hold(mutex_);
+  return is_moving() ? rates_.loaded : std::map<std::uint32_t, double>();
 }
 
 double board::waited_seconds(steady_time now) const {

@@ -76,8 +76,7 @@ target worker_of(const json& request, const session_status& s) {
   const auto worker = number.get<std::uint64_t>();
   if (std::ranges::none_of(s.workers, [&](const worker_status& w) { return w.id == worker; })) {
     return {std::nullopt,
-            control::refusal(exit_codes::no_target, "no_target",
-                             fmt::format("there is no worker/{}{}", worker, other_workers(ids_of(s.workers))))};
+            control::refusal(exit_codes::no_target, "no_target", fmt::format("there is no worker/{}{}", worker, other_workers(ids_of(s.workers))))};
   }
   return {static_cast<std::uint32_t>(worker), {}};
 }
@@ -95,6 +94,7 @@ json paused_by(const session_status& status, const session_controls& controls) {
 json as_json(const session_status& status, const session_controls& controls) {
   json j = telemetry::as_json(status);
   mark_sacrificial(j.at("workers"), "id", controls);
+  add_rates(j.at("workers"), controls.worker_rates());
   j["tuning"] = controls.tuning();
   const bool stops = status.state == session_state::stopping && controls.killed_in;
   const auto or_null = [](std::optional<nanoseconds> time) { return time ? json(tenths_of_seconds(*time)) : json(); };
@@ -158,6 +158,7 @@ json deaths_of(const session_controls& controls) {
 json pipeline(const session_controls& controls) {
   json j = pipeline_as_json(controls.progress(), controls.waited_seconds(), std::chrono::steady_clock::now());
   mark_sacrificial(j.at("status").at("workers"), "id", controls);
+  add_rates(j.at("status").at("workers"), controls.worker_rates());
   const limits_told told = controls.limits();
   j["slowest_samples"] = telemetry::slowest_as_json(told.reading, told.context);
   return control::good_answer(std::move(j));

@@ -42,6 +42,7 @@ struct session_controls {
   std::function<std::optional<nanoseconds>(bool some_work)> killed_in{};
   std::function<std::optional<nanoseconds>()> stopping_for{};
   std::function<limits_told()> limits;
+  std::function<std::map<std::uint32_t, double>()> worker_rates;  ///< board::worker_rates()
   std::function<nlohmann::ordered_json()> tuning;
   std::shared_ptr<const batch_times> times;
   std::function<telemetry::event_reading(std::uint64_t after, std::size_t limit)> events;

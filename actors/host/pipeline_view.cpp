@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <string>
@@ -81,6 +82,13 @@ session_status look_closer(session_status status, const arena::flight_recorders&
   }
   if (status.jobs) count_waiting(*status.jobs, begun);
   return status;
+}
+
+void add_rates(json& workers, const std::map<std::uint32_t, double>& rates) {
+  for (json& one : workers) {
+    const auto rate = rates.find(one.at("id").get<std::uint32_t>());
+    one["rate"] = rate == rates.end() ? json() : json(std::round(rate->second * 10) / 10);
+  }
 }
 
 json pipeline_as_json(const supervision::progress_facts& facts, double waited_seconds, steady_time now) {

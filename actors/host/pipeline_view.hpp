@@ -10,6 +10,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <cstdint>
+#include <map>
 #include <vector>
 
 namespace penstock::host {
@@ -18,6 +20,9 @@ namespace penstock::host {
 /// poll. `under_way`: batch_times::under_way(), for a stream.
 [[nodiscard]] session_status look_closer(session_status status, const arena::flight_recorders& flights, steady_time now,
                                          const std::vector<batch_passage>& under_way = {});
+
+/// Adds each worker's `rate` to the workers of a status: board::worker_rates().
+void add_rates(nlohmann::ordered_json& workers, const std::map<std::uint32_t, double>& rates);
 
 /// The answer to "pipeline": where batches are and what they wait for.
 [[nodiscard]] nlohmann::ordered_json pipeline_as_json(const supervision::progress_facts& facts,

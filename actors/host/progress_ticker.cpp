@@ -68,19 +68,19 @@ progress_ticker::progress_ticker(process::io_thread& io, gather facts, tell news
     : facts_(std::move(facts)),
       tell_(std::move(news)),
       clock_(std::chrono::steady_clock::now(), look_every),
-      meter_(std::chrono::steady_clock::now()),
+      standstill_(look_every),
+      rates_(std::chrono::steady_clock::now()),
       ticker_(io, look_every, [this] { look(); }) {}
 
 void progress_ticker::look() {
   const double stood = watch_.stalled() ? watch_.stalled()->seconds : 0;
   const steady_time now = std::chrono::steady_clock::now();
   const supervision::progress_facts facts = facts_();
-  const auto& jobs = facts.status.jobs;
-  meter_.add(now, jobs ? jobs->ok + jobs->failed + jobs->cancelled : facts.status.samples_delivered);
+  rates_.look(now, facts.status, standstill_.look().has_value());
   using news_of_watch = supervision::progress_watch::news;
   auto news = watch_.look(clock_.look(now), facts);
-  if (news == news_of_watch::moves_again && facts.status.state == session_state::stopping) news = news_of_watch::none;  // a stop ended the wait; the stream made no progress
-  tell_(news, watch_.stalled(), stood, meter_.per_second());
+  if (news == news_of_watch::moves_again && facts.status.state == "stopping") news = news_of_watch::none;  // a stop ended the wait; the stream made no progress
+  tell_(news, watch_.stalled(), stood, rates_.told());
 }
 
 }  // namespace penstock::host

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "actors/host/board.hpp"
+#include "actors/host/standstill_meter.hpp"
 #include "runtime/arena/flight_recorder.hpp"
 #include "runtime/base/running_clock.hpp"
 #include "runtime/process/ticker.hpp"
 #include "runtime/supervision/progress_watch.hpp"
-#include "runtime/telemetry/rate_meter.hpp"
+#include "runtime/telemetry/run_rates.hpp"
 
 #include <penstock/event.hpp>
 
@@ -38,10 +39,9 @@ void announce(supervision::progress_watch::news what_changed, const std::optiona
 class progress_ticker {
  public:
   using gather = std::function<supervision::progress_facts()>;
-  /// `stood_seconds`: for news::moves_again, how long there was no progress. `rate`: samples or jobs per
-  /// second.
+  /// `stood_seconds`: for news::moves_again, how long there was no progress.
   using tell = std::function<void(supervision::progress_watch::news, const std::optional<stall_report>&,
-                                  double stood_seconds, std::optional<double> rate)>;
+                                  double stood_seconds, telemetry::rates_told rates)>;
 
   /// Calls `facts` and `news` on the io thread; they must not block. Calls `news` after every check.
   progress_ticker(process::io_thread& io, gather facts, tell news);
@@ -53,7 +53,8 @@ class progress_ticker {
   tell tell_;
   running_clock clock_;  // no progress is expected while this process is suspended
   supervision::progress_watch watch_;
-  telemetry::rate_meter meter_;
+  standstill_meter standstill_;
+  telemetry::run_rates rates_;
   process::ticker ticker_;  // last: its callback uses the other members
 };
 

@@ -224,6 +224,7 @@ session_controls run::controls() {
   c.times = std::make_shared<batch_times>();
   c.limits = [this] { return limits(); };
   c.waited_seconds = [this] { return board_.waited_seconds(now()); };
+  c.worker_rates = [this] { return board_.worker_rates(); };
   c.waits_since = [this] { return board_.waits_since(); };
   c.killed_in = [this](bool some_work) { return ending_.killed_in(some_work, now()); };
   c.stopping_for = [this] { return ending_.stopping_for(now()); };

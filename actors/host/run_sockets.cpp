@@ -103,8 +103,8 @@ void run::open_metrics(engine& e) {
 void run::watch_progress(engine& e) {
   const auto tell_news = [this](supervision::progress_watch::news what,
                                 const std::optional<stall_report>& stalled, double stood,
-                                std::optional<double> rate) {
-    board_.measured(rate);
+                                telemetry::rates_told rates) {
+    board_.measured(std::move(rates));
     announce(what, stalled, stood, kind_.progresses, board_, [this](event said) { tell(std::move(said)); });
   };
   e.progress = std::make_unique<progress_ticker>(*e.io, [this, &e] { return progress_of(e); }, tell_news);
@@ -114,9 +114,10 @@ void run::measure_limits(engine& e) {
   const auto meter = std::make_shared<limit_meter>();
   const auto standstill = std::make_shared<standstill_meter>(limit_meter::look_every);
   e.limits = std::make_unique<process::ticker>(*e.io, limit_meter::look_every, [this, meter, standstill, &e] {
-    if (auto stood = standstill->look()) {
-      log::warn("session", "{}", stood->text);
-      tell(std::move(*stood));
+    if (const auto stood = standstill->look()) {
+      event told = event_of_standstill(*stood, std::chrono::system_clock::now());
+      log::warn("session", "{}", told.text);
+      tell(std::move(told));
     }
     supervision::progress_facts facts = progress_of(e);
     std::vector<worker_look> workers = look_at_workers(facts.status, *e.flights, settings_.loader.limits.max);

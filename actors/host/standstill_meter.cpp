@@ -43,10 +43,8 @@ event event_of_standstill(nanoseconds stood, std::chrono::system_clock::time_poi
   return e;
 }
 
-std::optional<event> standstill_meter::look() {
-  const auto stood = watch_.look(time_since_boot(), accounted_time());
-  if (!stood) return std::nullopt;
-  return event_of_standstill(*stood, std::chrono::system_clock::now());
+std::optional<nanoseconds> standstill_meter::look() {
+  return watch_.look(time_since_boot(), accounted_time());
 }
 
 }  // namespace penstock::host

@@ -1,4 +1,4 @@
-// Publishes an event for each time in which this process was suspended (rule W26). Used on the io thread.
+// Measures how long this process was suspended, and describes it (rule W26). Used on the io thread.
 #pragma once
 
 #include "runtime/supervision/standstill_watch.hpp"
@@ -17,8 +17,8 @@ class standstill_meter {
  public:
   explicit standstill_meter(nanoseconds every) : watch_(every) {}
 
-  /// Call on one thread, about as often as `every` says.
-  [[nodiscard]] std::optional<event> look();
+  /// Call on one thread, about as often as `every` says. Returns how long the process was suspended since the last look, if it was.
+  [[nodiscard]] std::optional<nanoseconds> look();
 
  private:
   supervision::standstill_watch watch_;

@@ -1,5 +1,4 @@
-// Samples per second over the last 10 s, from a running total that is read about once a second. Pure; used by
-// the session's progress ticker.
+// Samples per second over the last 10 s, from a running total that is read about once a second. Pure; used by run_rates.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -23,6 +22,14 @@ class rate_meter {
     points_.push_back({now, total});
     // Keep one point that is at least a whole span old.
     while (points_.size() > 2 && now - points_[1].at >= span) points_.pop_front();
+  }
+  /// Leaves out the time since the last reading, and what came in it. `total` never falls.
+  void skip(steady_time now, std::uint64_t total) {
+    const point last = points_.back();
+    for (point& p : points_) {
+      p.at += now - last.at;
+      p.total += total - last.total;
+    }
   }
   /// Empty until the first reading.
   [[nodiscard]] std::optional<double> per_second() const {

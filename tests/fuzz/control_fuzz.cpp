@@ -32,6 +32,7 @@ host::session_controls controls() {
   };
   c.progress = [] { return supervision::progress_facts(); };
   c.waited_seconds = [] { return 1.5; };
+  c.worker_rates = [] { return std::map<std::uint32_t, double>{{0, 2.5}}; };
   c.limits = [] { return host::limits_told(); };
   c.tuning = [] { return nlohmann::ordered_json(); };
   c.ends = [] { return "session"; };

@@ -124,6 +124,19 @@ class LoaderWatchTest(PackageTest):
         self.assertRegex(self.penstock("status")[1], r"\d+ % of epoch \d+")
         self.assertRegex(self.penstock("sessions")[1], r"\d+ batch(es)?, \d+ % of epoch \d+")
 
+    def test_the_rate_of_a_loader_counts_the_batches_that_its_loop_took(self):
+        self.program("""
+            import time, torch
+            from penstock.torch import DataLoader
+            for batch in DataLoader(torch.arange(100000), batch_size=4, num_workers=2, prefetch_factor=16, name="loader"):
+                time.sleep(0.5)
+            """)
+        status = self.wait_until(lambda: (s := self.asked("status")) and s["batches_delivered"] >= 4 and s["rate"] and s, "some batches", seconds=60)
+        measured = min(status["uptime_seconds"] - 2, 10)  # the rate is at most that old
+        self.assertLessEqual(status["rate"] * measured, status["batches_delivered"])  # 32 others have been loaded ahead
+        self.assertEqual([w["state"] for w in status["workers"] if w["rate"] is None and not w["sacrificial"]], [])
+        self.assertRegex(self.penstock("top", "--once")[1], r"(?m)^[\d.]+ samples/s  [\d.]+ batches/s ")
+
     def test_each_death_of_a_batch_of_fast_samples_names_the_sample(self):
         process = self.loader(sample="os.abort() if index == 61 else None")
         process.communicate(timeout=100)

@@ -66,7 +66,7 @@ TEST_CASE("a data loader that knows the length of its pass shows its progress an
   host::board board("loader", "embedded");
   board.begun(start);
   board.loader_pass(2, 10, 30);
-  board.measured(2);
+  board.measured({2.0, {}});
   board.loader_batch_taken(2, 16, 0, start + 1s);
   session_status s = board.status();
   CHECK(std::tuple(s.epoch, s.batches_done, s.batches_expected, s.eta_seconds.value_or(0)) == std::tuple(2U, 11U, 30U, 9.5));
@@ -76,6 +76,23 @@ TEST_CASE("a data loader that knows the length of its pass shows its progress an
   s = board.status();
   CHECK(std::tuple(s.epoch, s.batches_expected) == std::tuple(3U, 0U));
   CHECK_FALSE(s.eta_seconds);
+}
+
+TEST_CASE("a session that is paused or has ended has no rates and no estimate of its end") {
+  host::board board("stream", "embedded");
+  board.planned(0, 100, 2);
+  board.measured({10.0, {{0, 10.0}}});
+  CHECK(board.status().eta_seconds == 10.0);
+  CHECK(board.worker_rates().size() == 1);
+  SECTION("paused") {
+    board.paused(true, pauser::operator_);
+  }
+  SECTION("ended") {
+    board.ended_if_running(run_outcome::finished, start);
+  }
+  CHECK_FALSE(board.status().rate);
+  CHECK_FALSE(board.status().eta_seconds);
+  CHECK(board.worker_rates().empty());
 }
 
 TEST_CASE("a batch that two deaths lost counts once, but its repetitions count twice") {

@@ -37,6 +37,13 @@ TEST_CASE("top and a stall report name the same process") {
   CHECK(answer.at("waits_for_worker").is_null() != watch.stalled()->worker.has_value());
 }
 
+TEST_CASE("a worker's rate stands next to the worker, and is null if it is unknown") {
+  auto workers = nlohmann::ordered_json::array({{{"id", 3}}, {{"id", 4}}});
+  host::add_rates(workers, {{3, 12.34}});
+  CHECK(workers[0].at("rate") == 12.3);
+  CHECK(workers[1].at("rate").is_null());
+}
+
 TEST_CASE("a batch counts as uploading once it has a device buffer, so a slow consumer's batches do not") {
   supervision::progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::taken), batch_at(1, batch_stage::submitted), batch_at(2, batch_stage::ordered),

@@ -43,6 +43,7 @@ struct made_up {
       return s;
     };
     controls.limits = [] { return host::limits_told(); };
+    controls.worker_rates = [] { return std::map<std::uint32_t, double>(); };
     controls.tuning = [] { return nlohmann::ordered_json(); };
     controls.events = [this](std::uint64_t after, std::size_t limit) {
       return journal->events_after(after, limit);

@@ -38,3 +38,15 @@ TEST_CASE("the rate is that of the last ten seconds") {
   for (int second = 61; second <= 70; ++second) meter.add(start + second * 1s, total);
   CHECK(meter.per_second() == 0.0);
 }
+
+TEST_CASE("time that is left out changes no rate, also if something came in it") {
+  rate_meter meter(start);
+  for (int second = 1; second <= 5; ++second) meter.add(start + second * 1s, second * 10U);
+  meter.skip(start + 65s, 54);
+  CHECK(meter.per_second() == 10.0);
+  meter.add(start + 66s, 64);
+  CHECK(meter.per_second() == 10.0);
+  rate_meter unread(start);
+  unread.skip(start + 9s, 3);
+  CHECK_FALSE(unread.per_second());
+}
