@@ -251,27 +251,22 @@ void board::loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::
 
 void board::waited(nanoseconds in_all, std::optional<steady_time> waits_at) {
   const std::lock_guard hold(mutex_);
-  waited_ = in_all;
-  waits_since_ = waits_at;
+  waits_.told(in_all, waits_at);
 }
 
 void board::wait_begins(steady_time now) {
   const std::lock_guard hold(mutex_);
-  waits_since_ = now;
+  waits_.begin(now);
 }
 
 void board::wait_ends(steady_time now) {
   const std::lock_guard hold(mutex_);
-  waited_ = waited_until(now);
-  waits_since_.reset();
+  waits_.end(now);
 }
 
-/// Call with mutex_ held.
-nanoseconds board::waited_until(steady_time now) const {
-  const nanoseconds in_progress =
-      waits_since_ ? std::max(now - *waits_since_, nanoseconds(0)) : nanoseconds(0);
-  waited_told_ = std::max(waited_told_, waited_ + in_progress);
-  return waited_told_;
+void board::looked(steady_time now, nanoseconds suspended) {
+  const std::lock_guard hold(mutex_);
+  waits_.look(now, suspended);
 }
 
 bool board::ended(run_outcome how, const std::optional<failure>& why, steady_time now) {
@@ -291,9 +286,10 @@ bool board::ended_if_running(run_outcome how, steady_time now, const std::string
   return true;
 }
 
-bool board::paused(bool is_paused, pauser by) {
+bool board::paused(bool is_paused, pauser by, steady_time now) {
   const std::lock_guard hold(mutex_);
   if (is_paused == paused_by_.has_value()) return false;
+  waits_.pause(is_paused, now);
   paused_by_ = is_paused ? std::optional(by) : std::nullopt;
   return true;
 }

@@ -2,17 +2,18 @@
 // happen; readers take copies and never wait for an actor. Thread-safe.
 #pragma once
 
+#include "actors/host/consumer_waits.hpp"
 #include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/pauser.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/telemetry/metrics_text.hpp"
-
 #include "runtime/telemetry/run_rates.hpp"
+
 #include <penstock/report.hpp>
 
-#include <memory>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -71,19 +72,20 @@ class board {
   void batch_lost(std::uint64_t samples);
   /// Records that a data loader's consumer has taken a batch. `samples` is 0 if all samples of the batch were left out.
   void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out, steady_time taken);
-  /// Record how long the consumer waits for batches; a wait in progress counts. waited() is for an owner in
-  /// another process: the total of its waits so far and, if it was waiting at the last reading, the time of
-  /// that reading. wait_begins() and wait_ends() are for an owner in this process.
+  /// Record how long the consumer waits for batches (consumer_waits). waited() is for an owner in another process, wait_begins() and
+  /// wait_ends() are for one in this process.
   void waited(nanoseconds in_all, std::optional<steady_time> waits_at);
   void wait_begins(steady_time now);
   void wait_ends(steady_time now);
+  /// Call several times a second. `suspended`: for how long this process was, since the last call.
+  void looked(steady_time now, nanoseconds suspended);
   // True if this changed anything.
   bool ended(run_outcome how, const std::optional<failure>& why, steady_time now);
   /// `why_failed`: why the program failed; empty if it did not.
   bool ended_if_running(run_outcome how, steady_time now, const std::string& why_failed = {});
   /// `by`: who asked for it.
-  bool paused(bool is_paused, pauser by);
-  /// The name that verbs use. It differs from the configured name if another session already uses that.
+  bool paused(bool is_paused, pauser by, steady_time now);
+  /// The name that verbs use. It differs from the configured name if another session has that.
   void is_called(std::string name) {
     const std::lock_guard hold(mutex_);
     status_.session = std::move(name);
@@ -100,10 +102,10 @@ class board {
   [[nodiscard]] session_status status_before_end() const;
   [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] std::optional<steady_time> waits_since() const;
-  [[nodiscard]] telemetry::limit_reading limits() const;
-  /// Who asked for the pause; empty: the session is not paused.
   /// What each worker loads a second (telemetry::rates_told); empty while the session is paused, and after its end.
   [[nodiscard]] std::map<std::uint32_t, double> worker_rates() const;
+  [[nodiscard]] telemetry::limit_reading limits() const;
+  /// Who asked for the pause; empty: the session is not paused.
   [[nodiscard]] std::optional<pauser> paused_by() const;
   /// When the consumer first asked for work; `never` before that.
   [[nodiscard]] steady_time begun_at() const;
@@ -115,7 +117,6 @@ class board {
                                   steady_time now) const;
 
  private:
-  [[nodiscard]] nanoseconds waited_until(steady_time now) const;
   [[nodiscard]] bool is_moving() const { return report_.outcome == run_outcome::running && !paused_by_; }
 
   mutable std::mutex mutex_;
@@ -127,9 +128,7 @@ class board {
   std::optional<steady_time> begun_;
   std::optional<steady_time> first_batch_;
   std::optional<steady_time> ended_;
-  nanoseconds waited_{0};
-  mutable nanoseconds waited_told_{0};  // what was last returned; never decreases, although the end of an owner's wait is reported late
-  std::optional<steady_time> waits_since_;
+  mutable consumer_waits waits_;
   std::optional<stall_report> stalled_at_end_;
   std::vector<lost_process_report> lost_processes_;
   telemetry::limit_reading limits_;

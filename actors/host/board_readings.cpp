@@ -19,7 +19,7 @@ telemetry::limit_reading board::limits() const {
 
 std::optional<steady_time> board::waits_since() const {
   const std::lock_guard hold(mutex_);
-  return waits_since_;
+  return waits_.since();
 }
 
 std::optional<pauser> board::paused_by() const {
@@ -71,7 +71,7 @@ std::map<std::uint32_t, double> board::worker_rates() const {
 
 double board::waited_seconds(steady_time now) const {
   const std::lock_guard hold(mutex_);
-  return seconds(waited_until(now));
+  return seconds(waits_.until(now));
 }
 
 telemetry::metrics_facts board::metrics(steady_time now) const {
@@ -88,7 +88,7 @@ telemetry::metrics_facts board::metrics(steady_time now) const {
 run_report board::report(const std::vector<schedule::epoch_account>& accounts, steady_time now) const {
   const std::lock_guard hold(mutex_);
   run_report r = report_;
-  r.device_waited_seconds = seconds(waited_until(now));
+  r.device_waited_seconds = seconds(waits_.until(now));
   if (begun_) {
     r.seconds = seconds(ended_.value_or(now) - *begun_);
     if (first_batch_) r.first_batch_seconds = seconds(*first_batch_ - *begun_);

@@ -110,7 +110,7 @@ bool run::close_workers(nanoseconds at_most) {
 // ---- commands ---------------------------------------------------------------------------------------------
 
 bool run::pause(bool paused, pauser by) {
-  const bool changes = board_.paused(paused, by);
+  const bool changes = board_.paused(paused, by, now());
   if (changes) {
     const std::string_view who = by == pauser::operator_ && !paused ? "`penstock resume`" : words_of(by);
     tell(event_of(paused ? event_kind::paused : event_kind::resumed,

@@ -114,7 +114,9 @@ void run::measure_limits(engine& e) {
   const auto meter = std::make_shared<limit_meter>();
   const auto standstill = std::make_shared<standstill_meter>(limit_meter::look_every);
   e.limits = std::make_unique<process::ticker>(*e.io, limit_meter::look_every, [this, meter, standstill, &e] {
-    if (const auto stood = standstill->look()) {
+    const auto stood = standstill->look();
+    board_.looked(now(), stood.value_or(nanoseconds(0)));
+    if (stood) {
       event told = event_of_standstill(*stood, std::chrono::system_clock::now());
       log::warn("session", "{}", told.text);
       tell(std::move(told));
