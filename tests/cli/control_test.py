@@ -191,6 +191,9 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_TIMED_OUT)
         self.assertRegex(err, since)
         self.assertIn("does not answer while it is suspended\nnext: penstock status --session %s\n" % number, err)
+        for verb in ("status", "top"):
+            code, out, _ = self.penstock(verb, "--json")
+            self.assertEqual((code, json.loads(out)["error"]["next"]), (EXIT_TIMED_OUT, "penstock status --session " + number))
         kinds = [json.loads(line)["kind"] for line in self.penstock("events", "--session", number, "--json")[1].splitlines()]
         self.assertIn("worker_ready", kinds)
         self.assertNotIn("ended", kinds)

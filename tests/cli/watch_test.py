@@ -224,7 +224,7 @@ class WatchTest(PenstockTest):
         self.assertEqual(len(lines), rows)
         self.assertTrue(all(len(line) <= columns for line in lines), lines)
         self.assertTrue(lines[0].startswith("penstock live  ok"), lines[0])
-        self.assertRegex(lines[1], r"samples/s +[0-9.]+ batches/s")
+        self.assertRegex(lines[1], r"samples/s +(-|[0-9.]+) batches/s")
         self.assertTrue(lines[3].startswith("waits    for "), lines[3])
         self.assertRegex(lines[4], r"^batches  loading \d+  loaded \d+  uploading \d+  ready \d+  in use \d+$")
         for worker in range(3):

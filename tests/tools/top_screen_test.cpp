@@ -74,14 +74,33 @@ TEST_CASE("the rate is that of the last seconds, next to the mean of ten seconds
   CHECK(has(screen, "(mean of 10 s: 220)"));
 }
 
-TEST_CASE(
-    "a single screen shows the rate of the status, because there may be no delivery between two polls") {
+TEST_CASE("a single screen shows the rates of the status, because a poll spans no time") {
   json then = look(100, 3200, 1);
   then.at("status").update({{"rate", 102.4}, {"uptime_seconds", 100}, {"batches_delivered", 200}, {"bytes_uploaded", 320'000}});
-  const auto screen = top_screen({then, then, then, true}, "", {100, 24}, 0, false);
+  const auto screen = top_screen({then, then, then}, "", {100, 24}, 0, false);
   CHECK(has(screen, "102 samples/s  6.4 batches/s  10.0 KiB/s  (mean of 10 s: 102)"));
   then.at("status")["rate"] = nullptr;  // the session has just begun
-  CHECK(has(top_screen({then, then, then, true}, "", {100, 24}, 0, false), "0.0 samples/s"));
+  CHECK(has(top_screen({then, then, then}, "", {100, 24}, 0, false), "- samples/s  - batches/s  -/s"));
+}
+
+TEST_CASE("a single screen shows the rates of workers that add up to that of the stream, and none that are unknown") {
+  json now = look(100, 3200, 3);
+  now.at("status").update({{"rate", 100.0}, {"uptime_seconds", 100}});
+  now.at("status").at("workers")[0]["rate"] = 60.0;
+  now.at("status").at("workers")[1]["rate"] = 40.0;
+  now.at("status").at("workers")[2]["rate"] = nullptr;  // it has just been added
+  const auto screen = top_screen({now, now, now}, "", {100, 24}, 0, false);
+  CHECK(has(screen, "worker/0  ready  100         0       60.0 "));
+  CHECK(has(screen, "worker/1  ready  101         0       40.0 "));
+  CHECK(has(screen, "worker/2  ready  102         0          - "));
+}
+
+TEST_CASE("a single screen shows for how much of the last ten seconds the consumer waited, if that was measured") {
+  json now = look(100, 3200, 1);
+  now.at("status")["limits"] = {{"storage", 0.1}, {"decode", 0.2}, {"order", 0}, {"wire", 0}, {"convert", 0}, {"consumer", 0.65}, {"start", 0.05}};
+  CHECK(has(top_screen({now, now, now}, "", {100, 24}, 0, false), "the consumer waited 35 % of the time"));
+  now.at("status")["limits"] = {{"storage", 0}, {"consumer", 0}};
+  CHECK_FALSE(has(top_screen({now, now, now}, "", {100, 24}, 0, false), "the consumer waited"));
 }
 
 TEST_CASE("a paused stream does not count as one whose consumer waits") {

@@ -260,7 +260,8 @@ int refuse_suspended(const session_choice& choice, const std::filesystem::path& 
   failure why{errc::timed_out, "the session does not answer while it is suspended", 0};
   if (choice.as_json) why.message += ": " + suspended;
   const auto record = live_record_of(socket, pid);
-  const std::string next = record && !choice.reading_verb.empty() ? typed_again("--session " + record->id) : "";
+  const std::string by_id = record ? "--session " + record->id : "";
+  const std::string next = by_id.empty() ? "" : choice.reading_verb.empty() ? "penstock status " + by_id : typed_again(by_id);
   return refuse_with(exit_timed_out, why, choice.as_json, next);
 }
 

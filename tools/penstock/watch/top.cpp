@@ -22,20 +22,23 @@ using namespace std::chrono_literals;
 using json = nlohmann::ordered_json;
 
 constexpr auto rates_over = 3s;     // long enough to be steady, short enough to be current
-constexpr auto mean_over = 10s;     // steady enough to compare runs
-constexpr auto once_interval = 300ms;  // for --once: rates of workers need two polls
+constexpr auto mean_over = 10s;     // for comparing runs
 constexpr std::chrono::milliseconds screen_deadline = 2s;
 
 /// Polls the session; keeps the samples for rates and the last event.
 class watcher {
  public:
-  explicit watcher(std::filesystem::path socket) : socket_(std::move(socket)) {}
+  watcher(std::filesystem::path socket, json first) : socket_(std::move(socket)) { take(std::move(first)); }
 
   result<void> look() {
     auto answer = control::ask(socket_, {{"verb", "pipeline"}}, screen_deadline);
     if (!answer) return tl::unexpected(answer.error());
     if (!answer->value("ok", false)) return refuse(errc::protocol, "the session does not support this");
-    seen_.push_back(std::move(answer->at("result")));
+    take(std::move(answer->at("result")));
+    return {};
+  }
+  void take(json answer) {
+    seen_.push_back(std::move(answer));
     const auto age = [&](const json& one) {
       return nanoseconds(newest().value("now_ns", std::int64_t{0}) - one.value("now_ns", std::int64_t{0}));
     };
@@ -43,13 +46,11 @@ class watcher {
     recent_ = 0;
     while (recent_ + 2 < seen_.size() && age(seen_[recent_ + 1]) >= rates_over) ++recent_;
     read_events();
-    return {};
   }
   void order(const char* verb) { static_cast<void>(control::ask(socket_, {{"verb", verb}}, screen_deadline)); }
   [[nodiscard]] const json& newest() const { return seen_.back(); }
-  [[nodiscard]] std::vector<std::string> screen(screen_size size, std::size_t first_worker, bool colours,
-                                                bool once = false) const {
-    return top_screen({seen_.front(), seen_[recent_], seen_.back(), once}, last_event_, size, first_worker, colours);
+  [[nodiscard]] std::vector<std::string> screen(screen_size size, std::size_t first_worker, bool colours) const {
+    return top_screen({seen_.front(), seen_[recent_], seen_.back()}, last_event_, size, first_worker, colours);
   }
 
  private:
@@ -69,17 +70,9 @@ class watcher {
   std::string last_event_;
 };
 
-/// The failure of a poll: a session that does not answer may be suspended.
-int refuse_look(const top_options& o, const std::filesystem::path& socket, failure why) {
-  if (const std::string suspended = suspension_of(socket); !suspended.empty()) why.message += ": " + suspended;
-  return refuse_unreached(o.choice, why);
-}
-
-int print_screen(watcher& watch, const std::filesystem::path& socket, const top_options& o) {
-  std::this_thread::sleep_for(once_interval);
-  if (auto ok = watch.look(); !ok) return refuse_look(o, socket, std::move(ok.error()));
+int print_screen(const watcher& watch) {
   const screen_size size{terminal_width(STDOUT_FILENO), 1000};
-  std::vector<std::string> lines = watch.screen(size, 0, false, true);
+  std::vector<std::string> lines = watch.screen(size, 0, false);
   lines.pop_back();  // drop the line about keys
   std::string text;
   for (const std::string& line : lines) {
@@ -94,8 +87,12 @@ int print_objects(watcher& watch, const std::filesystem::path& socket, const top
     print_json("penstock.top/1", watch.newest());
     if (o.once) return exit_ok;
     std::this_thread::sleep_for(every);
-    if (auto ok = watch.look(); !ok)
-      return ok.error().code == errc::timed_out ? refuse_look(o, socket, std::move(ok.error())) : exit_ok;  // the session has ended
+    const auto ok = watch.look();
+    if (!ok && ok.error().code != errc::timed_out) return exit_ok;  // the session has ended
+    if (ok) continue;
+    session_answer late = request(o.choice, socket, {{"verb", "pipeline"}}, screen_deadline);
+    if (late.refused != exit_ok) return late.refused;
+    watch.take(std::move(late.result));
   }
 }
 
@@ -169,10 +166,11 @@ int top(const top_options& o) {
   if (group.group) return top_of_group(o.choice, *group.group, interval, o.once);
   const chosen_socket socket = choose(o.choice);
   if (socket.refused != exit_ok) return socket.refused;
-  watcher watch(socket.path);
-  if (auto ok = watch.look(); !ok) return refuse_look(o, socket.path, std::move(ok.error()));
+  session_answer first = request(o.choice, socket.path, {{"verb", "pipeline"}}, screen_deadline);
+  if (first.refused != exit_ok) return first.refused;
+  watcher watch(socket.path, std::move(first.result));
   if (o.choice.as_json) return print_objects(watch, socket.path, o, interval);
-  if (o.once || !is_terminal(STDOUT_FILENO) || !is_terminal(STDIN_FILENO)) return print_screen(watch, socket.path, o);
+  if (o.once || !is_terminal(STDOUT_FILENO) || !is_terminal(STDIN_FILENO)) return print_screen(watch);
   return watch_live(watch, socket.path, interval);
 }
 

@@ -5,12 +5,14 @@
 #include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/host_tables.hpp"
 #include "tools/penstock/watch/status_words.hpp"
+#include "tools/penstock/watch/top_rates.hpp"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace penstock::cli {
 namespace {
@@ -22,13 +24,7 @@ using json = nlohmann::ordered_json;
 constexpr std::size_t lines_around_workers = 9 + 1 + 3;
 constexpr std::size_t functions_listed = 3;  // for a pool
 constexpr std::ptrdiff_t memory_column = 5;
-constexpr double rate_seconds = 10;  // seconds that the rate in a status covers
 constexpr std::size_t narrowest_with_memory = 100;  // columns of the terminal
-
-double number(const json& from, const char* key) {
-  const auto it = from.find(key);
-  return it != from.end() && it->is_number() ? it->get<double>() : 0.0;
-}
 
 std::string time_text(double seconds) {
   if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1000);
@@ -52,62 +48,6 @@ std::string spread(const std::string& left, const std::string& right, std::size_
   return left + std::string(width - used, ' ') + right;
 }
 
-struct rates {
-  double seconds = 0;
-  double samples = 0;
-  double batches = 0;
-  double bytes = 0;
-  double waited = 0;  // share of the time
-  double jobs = 0;    // for a pool
-};
-
-double jobs_ended(const json& status) {
-  const json jobs = status.value("jobs", json());
-  return jobs.is_object() ? number(jobs, "ok") + number(jobs, "failed") + jobs.value("cancelled", 0.0) : 0.0;
-}
-
-rates rates_between(const json& before, const json& now) {
-  rates r;
-  r.seconds = (number(now, "now_ns") - number(before, "now_ns")) * 1e-9;
-  if (r.seconds <= 0) return r;
-  const json& a = before.at("status");
-  const json& b = now.at("status");
-  const auto per_second = [&](const char* key) {
-    return std::max(0.0, number(b, key) - number(a, key)) / r.seconds;
-  };
-  r.samples = per_second("samples_delivered");
-  r.batches = per_second("batches_delivered");
-  r.bytes = per_second("bytes_uploaded");
-  r.jobs = std::max(0.0, jobs_ended(b) - jobs_ended(a)) / r.seconds;
-  r.waited = std::clamp(
-      (number(now, "device_waited_seconds") - number(before, "device_waited_seconds")) / r.seconds, 0.0, 1.0);
-  return r;
-}
-
-/// A single poll spans no time: use the rates that the session reports, over the last 10 s.
-rates rates_told(const json& status, rates measured) {
-  if (!status.value("rate", json()).is_number()) return measured;
-  const double rate = number(status, "rate");
-  const bool of_batches = kind_of(status) == work_kind::batches;
-  const double measure = number(status, of_batches ? "batches_delivered" : "samples_delivered");
-  const auto in_proportion = [&](const char* key) { return measure > 0 ? rate * number(status, key) / measure : 0; };
-  measured.jobs = rate;
-  measured.samples = in_proportion("samples_delivered");
-  measured.batches = in_proportion("batches_delivered");
-  measured.bytes = in_proportion("bytes_uploaded");
-  return measured;
-}
-
-double worker_rate(const json& before, const json& worker, double seconds) {
-  if (seconds <= 0) return 0;
-  for (const json& earlier : before.at("status").at("workers")) {
-    if (earlier.at("id") != worker.at("id") || earlier.at("incarnation") != worker.at("incarnation"))
-      continue;
-    return std::max(0.0, number(worker, "samples") - number(earlier, "samples")) / seconds;
-  }
-  return 0;
-}
-
 std::string state_colour(const std::string& state) {
   if (state == "ok" || state == "ready") return "32";
   if (state == "failed" || state == "unkillable") return "31;1";
@@ -124,8 +64,8 @@ std::vector<json> workers_in_order_of_interest(const json& now) {
   return workers;
 }
 
-std::vector<std::string> worker_lines(const json& before, const std::vector<json>& workers, double seconds,
-                                      work_kind kind, std::size_t width) {
+std::vector<std::string> worker_lines(const top_looks& looks, const std::vector<json>& workers, work_kind kind,
+                                      std::size_t width) {
   // Depends on the width only: a column must not appear and vanish with the names of samples.
   const bool with_memory = width == 0 || width >= narrowest_with_memory;
   // A loader host does not report how long a worker has been working on a sample.
@@ -141,14 +81,14 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
     const bool busy = !w.at("current_sample").is_null();
     const bool died = !busy && !w.at("last_death").is_null() && w.at("pid").is_null();
     rows.push_back({worker_cell(w), state, text_of(w.at("pid")), text_of(w.at("restarts")),
-                    rate_text(worker_rate(before, w, seconds)),
-                    busy ? time_text(number(w, time)) : "-",
+                    worker_rate(looks.before, looks.now, w),
+                    busy ? time_text(number_in(w, time)) : "-",
                     busy   ? work_of(w, kind)
                     : died ? ending_of(w.at("last_death"))
                            : "-"});
     if (with_memory)
       rows.back().insert(rows.back().begin() + memory_column,
-                         bytes_for_people(static_cast<std::uint64_t>(number(w, "rss_bytes"))));
+                         bytes_for_people(static_cast<std::uint64_t>(number_in(w, "rss_bytes"))));
   }
   std::vector<table_column> columns{{"worker"},
                                     {"state", column_side::left, true},
@@ -164,10 +104,10 @@ std::vector<std::string> worker_lines(const json& before, const std::vector<json
 /// Shows the time left as `status` does: from a mean over 10 s, which a single death hardly changes.
 std::string progress_text(const json& status, std::size_t width) {
   const bool of_batches = kind_of(status) == work_kind::batches;
-  const double expected = number(status, of_batches ? "batches_expected" : "samples_expected");
+  const double expected = number_in(status, of_batches ? "batches_expected" : "samples_expected");
   if (expected <= 0) return of_batches ? "unknown: the dataset has no length" : "unknown: no worker has described the dataset yet";
-  const double before = of_batches ? 0 : number(status, "samples_before");
-  const double done = number(status, of_batches ? "batches_done" : "samples_done");
+  const double before = of_batches ? 0 : number_in(status, "samples_before");
+  const double done = number_in(status, of_batches ? "batches_done" : "samples_done");
   const double part = std::min(1.0, (before + done) / (before + expected));
   std::string text = fmt::format("{} {:>5}{}", bar(part, width >= 120 ? 40 : 16), percent_of(part), of_batches ? " of this epoch" : "");
   if (const auto left = seconds_left(status)) text += "  " + time_text(*left) + " left";
@@ -190,42 +130,41 @@ std::string limit_line(const json& s) {
 }
 
 /// Adds six lines below the head.
-void add_stream(std::vector<std::string>& lines, const json& now, const rates& r, const rates& mean,
+void add_stream(std::vector<std::string>& lines, const json& now, const top_rates& r, const top_rates& mean,
                 const std::string& awaited, std::size_t width) {
   const json& s = now.at("status");
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
-  add(fmt::format("{} samples/s  {} batches/s  {}/s  (mean of {}: {})", rate_text(r.samples),
-                  rate_text(r.batches), bytes_for_people(static_cast<std::uint64_t>(r.bytes)),
-                  time_text(mean.seconds), rate_text(mean.samples)));
+  add(fmt::format("{} samples/s  {} batches/s  {}/s  (mean of {}: {})", text_of_rate(r, r.samples), text_of_rate(r, r.batches),
+                  r.known ? bytes_for_people(static_cast<std::uint64_t>(r.bytes)) : "-", time_text(mean.seconds),
+                  text_of_rate(mean, mean.samples)));
   const json& gpu = s.at("gpu");
   const bool paused = s.at("state") == "paused";
-  add(fmt::format("device   {} ({}); {}", text_of(gpu.at("state")), text_of(gpu.at("name")),
-                  paused ? "the stream is paused" : fmt::format("the consumer waited {:.0f} % of the time", r.waited * 100)));
+  const std::string waited = r.waited ? fmt::format("; the consumer waited {:.0f} % of the time", *r.waited * 100) : "";
+  add(fmt::format("device   {} ({}){}", text_of(gpu.at("state")), text_of(gpu.at("name")), paused ? "; the stream is paused" : waited));
   lines.push_back(awaited);
   const json& b = now.at("batches");
   add(fmt::format("batches  loading {}  loaded {}  uploading {}  ready {}  in use {}",
                   text_of(b.at("loading")), text_of(b.at("loaded")), text_of(b.at("uploading")),
                   text_of(b.at("ready")), text_of(b.at("in_use"))));
   add("progress " + progress_text(s, width));
-  const bool known = number(s, "samples_expected") > 0;
-  const bool resumed = number(s, "samples_before") > 0;
+  const bool known = number_in(s, "samples_expected") > 0;
+  const bool resumed = number_in(s, "samples_before") > 0;
   add(fmt::format("samples  {}{} delivered, {} failed, {} quarantined{}", text_of(s.at("samples_delivered")),
                   known ? " of " + text_of(s.at("samples_expected")) : "", text_of(s.at("failed")),
                   text_of(s.at("quarantined")), resumed ? "; " + text_of(s.at("samples_before")) + " before this run" : ""));
 }
 
 /// Adds the same number of lines for a pool: the rate, all jobs, and the functions with the most unfinished jobs.
-void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, const rates& mean,
+void add_pool(std::vector<std::string>& lines, const json& s, const top_rates& r, const top_rates& mean,
               const std::string& awaited, std::size_t width) {
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
-  add(fmt::format("{} jobs/s  (mean of {}: {})", rate_text(r.jobs), time_text(mean.seconds),
-                  rate_text(mean.jobs)));
+  add(fmt::format("{} jobs/s  (mean of {}: {})", text_of_rate(r, r.jobs), time_text(mean.seconds), text_of_rate(mean, mean.jobs)));
   add(jobs_for_people(s));
   lines.push_back(awaited);
   const json all = functions_shown(s.at("jobs"));
   std::vector<json> functions(all.begin(), all.end());
   std::ranges::stable_sort(functions, std::ranges::greater(),
-                           [](const json& f) { return number(f, "waiting") + number(f, "running"); });
+                           [](const json& f) { return number_in(f, "waiting") + number_in(f, "running"); });
   for (std::size_t i = 0; i < functions_listed; ++i) {
     if (i >= functions.size()) {
       lines.emplace_back();
@@ -241,10 +180,10 @@ void add_pool(std::vector<std::string>& lines, const json& s, const rates& r, co
 }
 
 /// Adds the same number of lines for a data loader.
-void add_loader(std::vector<std::string>& lines, const json& s, const rates& r, const rates& mean, const std::string& awaited, std::size_t width) {
+void add_loader(std::vector<std::string>& lines, const json& s, const top_rates& r, const top_rates& mean, const std::string& awaited, std::size_t width) {
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
-  add(fmt::format("{} samples/s  {} batches/s  (mean of {}: {})", rate_text(r.samples), rate_text(r.batches), time_text(mean.seconds),
-                  rate_text(mean.samples)));
+  add(fmt::format("{} samples/s  {} batches/s  (mean of {}: {})", text_of_rate(r, r.samples), text_of_rate(r, r.batches),
+                  time_text(mean.seconds), text_of_rate(mean, mean.samples)));
   add(jobs_for_people(s));
   lines.push_back(awaited);
   add("progress " + progress_text(s, width));
@@ -282,12 +221,9 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
   const std::size_t width = size.columns;
   const json& now = looks.now;
   const json& s = now.at("status");
-  rates r = rates_between(looks.before, now);
-  rates mean = rates_between(looks.long_before, now);
-  if (looks.once) {
-    r = mean = rates_told(s, r);
-    if (s.value("rate", json()).is_number()) mean.seconds = std::min(rate_seconds, number(s, "uptime_seconds"));
-  }
+  const bool spans = spans_time(looks.before, now);
+  const top_rates r = spans ? rates_between(looks.before, now) : rates_reported(s);
+  const top_rates mean = spans ? rates_between(looks.long_before, now) : r;
   const std::string state = text_of(s.at("state"));
   std::vector<std::string> lines;
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
@@ -318,7 +254,7 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
   const std::size_t host_lines = lines_for_hosts(now, size);
 
   const std::vector<json> workers = workers_in_order_of_interest(now);
-  const std::vector<std::string> table = worker_lines(looks.before, workers, r.seconds, kind_of(s), width);
+  const std::vector<std::string> table = worker_lines(looks, workers, kind_of(s), width);
   const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size, host_lines));
   const std::size_t end = std::min(workers.size(), first + rows_for_workers(size, host_lines));
   const std::string& head_of_table = table.front();

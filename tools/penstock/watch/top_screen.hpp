@@ -14,13 +14,12 @@ struct screen_size {
   std::size_t rows = 24;
 };
 
-/// Answers to "pipeline". Rates cover the time from `before` to `now`, the mean covers the time since
-/// `long_before`; if the two answers are the same, there are none.
+/// Answers to "pipeline". Rates cover the time from `before` to `now`, the mean covers the time since `long_before`. If there is one
+/// answer only, the rates are those that it reports, over its last 10 s.
 struct top_looks {
   const nlohmann::ordered_json& long_before;
   const nlohmann::ordered_json& before;
   const nlohmann::ordered_json& now;
-  bool once = false;  ///< shows the rate of `penstock status` instead of the rate between two polls
 };
 
 /// `event`: the last event; `first_worker`: how many workers are scrolled off at the top. The worker that the

@@ -1,0 +1,34 @@
+// The rates on the screen of `penstock top`: between two answers to "pipeline", or those that one answer reports. Pure.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <optional>
+#include <string>
+
+namespace penstock::cli {
+
+struct top_rates {
+  bool known = false;  ///< the others but `waited` are set
+  double seconds = 0;  ///< the time that they cover
+  double samples = 0;
+  double batches = 0;
+  double bytes = 0;
+  double jobs = 0;                 ///< for a pool
+  std::optional<double> waited{};  ///< share of the time in which the consumer waited
+};
+
+/// 0 unless it is a number.
+[[nodiscard]] double number_in(const nlohmann::ordered_json& from, const char* key);
+/// Whether these are answers of different times.
+[[nodiscard]] bool spans_time(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now);
+/// Requires spans_time().
+[[nodiscard]] top_rates rates_between(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now);
+/// What a status says about its last 10 s.
+[[nodiscard]] top_rates rates_reported(const nlohmann::ordered_json& status);
+/// "-" if the rates are unknown.
+[[nodiscard]] std::string text_of_rate(const top_rates& of, double rate);
+/// A worker's rate between the answers, or what the later one reports: if there is only one, or the worker is new. "-": unknown.
+[[nodiscard]] std::string worker_rate(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now, const nlohmann::ordered_json& worker);
+
+}  // namespace penstock::cli
