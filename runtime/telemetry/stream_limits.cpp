@@ -93,11 +93,7 @@ void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_
 
 /// The seconds of a wait that deaths cost. Unlike in the shares, the whole wait counts, without pauses, however long it is.
 double stream_limits::cost_of(std::int64_t first_leased, std::int64_t from, std::int64_t to) const {
-  const interval all{std::max({from, first_leased, counted_from_}), to};
-  const auto within = [&all](const interval& part) { return std::max<std::int64_t>(std::min(part.to, all.to) - std::max(part.from, all.from), 0); };
-  std::int64_t cost = within(all);
-  for (const interval& pause : pauses_) cost -= within(pause);
-  return seconds_of(cost);
+  return buckets_.unpaused_seconds({std::max(from, first_leased), to});
 }
 
 const worker_look* stream_limits::look_of(const batch_passage& b, const limit_facts& facts) {
