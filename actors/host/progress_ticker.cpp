@@ -79,7 +79,7 @@ void progress_ticker::look() {
   rates_.look(now, facts.status, standstill_.look().has_value());
   using news_of_watch = supervision::progress_watch::news;
   auto news = watch_.look(clock_.look(now), facts);
-  if (news == news_of_watch::moves_again && facts.status.state == "stopping") news = news_of_watch::none;  // a stop ended the wait; the stream made no progress
+  if (news == news_of_watch::moves_again && facts.status.state == session_state::stopping) news = news_of_watch::none;  // a stop ended the wait; the stream made no progress
   tell_(news, watch_.stalled(), stood, rates_.told());
 }
 

@@ -15,7 +15,7 @@ std::uint64_t delivered_in(const session_status& status) {
 }  // namespace
 
 void run_rates::look(steady_time now, const session_status& status, bool was_suspended) {
-  const bool is_paused = status.state == "paused";
+  const bool is_paused = status.state == session_state::paused;
   const bool counts = !was_suspended && !is_paused && !was_paused_;
   was_paused_ = is_paused;
   const auto read = [&](rate_meter& meter, std::uint64_t total) { counts ? meter.add(now, total) : meter.skip(now, total); };

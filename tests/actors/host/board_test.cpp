@@ -43,7 +43,7 @@ TEST_CASE("a paused session knows who paused it, also if someone else asks for t
   CHECK_FALSE(board.paused(false, pauser::program, start));
   CHECK(board.paused(true, pauser::program, start));
   CHECK_FALSE(board.paused(true, pauser::operator_, start));
-  CHECK(board.status().state == "paused");
+  CHECK(board.status().state == session_state::paused);
   CHECK(board.paused_by() == pauser::program);
   CHECK(board.paused(false, pauser::operator_, start));
   CHECK_FALSE(board.paused_by());
