@@ -272,6 +272,39 @@ class Examples(unittest.TestCase):
         return path
 
 
+class Pages(unittest.TestCase):
+    """The C++ programs of the documentation, as they are printed there."""
+
+    def built(self, *pages):
+        """A folder with the files of these pages, built with their CMakeLists.txt."""
+        folder = os.path.join(STAGE, "page-" + os.path.basename(pages[0]))
+        os.makedirs(folder, exist_ok=True)
+        for page in pages:
+            with open(os.path.join(HERE, "..", "..", "docs", page)) as file:
+                for text, name in re.findall(r"^```(?:cpp|cmake|toml)\n((?:#|//) (\w+\.\w+).*?)^```", file.read(), re.M | re.S):
+                    with open(os.path.join(folder, name), "w") as out:
+                        out.write(text)
+        build = os.path.join(folder, "build")
+        subprocess.run(["cmake", *FAST, "-S", folder, "-B", build, "-DCMAKE_PREFIX_PATH=" + TREE], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", build], check=True, stdout=subprocess.DEVNULL)
+        return folder
+
+    def in_folder(self, folder, command):
+        return run("sh", "-c", f"cd {folder} && {command}", PATH=in_tree("bin") + ":/usr/bin:/bin")[0]
+
+    def test_the_programs_of_the_cpp_start_page_take_the_batches_of_penstock_run(self):
+        folder = self.built("start/cpp.md", "start/config.md")
+        self.in_folder(folder, "rm -f photos.state; test -d photos || penstock sample-photos photos")
+        report = json.loads(self.in_folder(folder, "penstock run photos.toml --digest --json"))
+        self.assertIn("digest " + report["epochs"][0]["digest"], self.in_folder(folder, "build/mine"))
+        self.assertEqual(self.in_folder(folder, "build/resume && build/resume && build/resume"),
+                         "epoch 0, batch 0\nepoch 0, batch 1\nepoch 1, batch 0\n")
+
+    def test_the_worker_program_of_the_dataset_page_feeds_penstock_run(self):
+        report = json.loads(self.in_folder(self.built("datasets.md"), "penstock run points.toml --json"))
+        self.assertEqual(report["totals"]["samples"], 1000)
+
+
 class Programs(unittest.TestCase):
     def test_an_embedding_program_finds_the_worker_of_the_tree_through_the_library(self):
         workers = re.findall(r"worker (.*)", run(in_consumer("feed"))[0])

@@ -1,5 +1,6 @@
-"""The programs of docs/start/python.md, as they are printed there."""
+"""The programs of docs/start/python.md and docs/datasets.md, as they are printed there."""
 
+import json
 import re
 import signal
 import subprocess
@@ -12,11 +13,12 @@ class StartTest(PackageTest):
     def setUp(self):
         super().setUp()
         self.need_torch()
-        with open(os.path.join(TOP, "docs", "start", "python.md")) as page:
-            programs = re.findall(r"^```python\n(# (\w+\.py).*?)^```", page.read(), re.M | re.S)
-        for text, name in programs:
-            with open(os.path.join(self.folder, name), "w") as file:
-                file.write(text)
+        for page in ("start/python.md", "start/config.md", "datasets.md"):
+            with open(os.path.join(TOP, "docs", page)) as file:
+                programs = re.findall(r"^```(?:python|toml)\n(# (\w+\.(?:py|toml)).*?)^```", file.read(), re.M | re.S)
+            for text, name in programs:
+                with open(os.path.join(self.folder, name), "w") as file:
+                    file.write(text)
 
     def begin(self, name):
         process = subprocess.Popen([sys.executable, "-B", name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment,
@@ -46,6 +48,25 @@ class StartTest(PackageTest):
         self.assertIn("stopped in epoch 0", err)
         self.stopped(signal.SIGKILL, -signal.SIGKILL)
         self.assertEqual(self.ended(self.begin("resume.py"))[0], undisturbed)
+
+    def test_a_sample_that_crashes_its_workers_is_left_out_and_not_tried_in_the_next_run(self):
+        first, _ = self.ended(self.begin("bad.py"))
+        self.assertIn("99 of 100 samples", first)
+        self.assertIn("['SIGSEGV', 'SIGSEGV', 'SIGSEGV']}", first)
+        second, _ = self.ended(self.begin("bad.py"))
+        self.assertIn("99 of 100 samples", second)
+        self.assertIn("'known': True", second)
+        self.assertEqual(json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"], [])
+
+    def test_the_program_without_a_dataset_class_gets_the_batches_of_the_config_page(self):
+        self.assertEqual(self.penstock("sample-photos", os.path.join(self.folder, "photos"))[0], 0)
+        batches, _ = self.ended(self.begin("decode.py"))
+        self.assertIn("torch.float16 (128, 3, 224, 224)", batches)
+        self.assertEqual(len(batches.splitlines()), 2)
+
+    def test_the_dataset_that_reads_a_file_is_loaded_whole(self):
+        batches, _ = self.ended(self.begin("points.py"))
+        self.assertEqual(re.findall(r"^\((\d+), 2\)", batches, re.M), 15 * ["64"] + ["40"])
 
     def test_the_loss_of_the_first_program_falls(self):
         self.assertEqual(self.penstock("sample-photos", os.path.join(self.folder, "photos"))[0], 0)
