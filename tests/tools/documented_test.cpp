@@ -1,4 +1,4 @@
-// docs/operating.md names all fields and kinds that scripts read.
+// docs/json.md names all fields and kinds that scripts read.
 #include "runtime/telemetry/report_json.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -12,7 +12,7 @@ using namespace penstock;
 namespace {
 
 std::string document() {
-  std::ifstream file(PENSTOCK_OPERATING_MD);
+  std::ifstream file(PENSTOCK_JSON_MD);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
@@ -20,7 +20,7 @@ std::string document() {
 
 }  // namespace
 
-TEST_CASE("docs/operating.md explains every kind of event") {
+TEST_CASE("docs/json.md explains every kind of event") {
   const std::string text = document();
   for (int i = 0;; ++i) {
     const auto kind = static_cast<event_kind>(i);
@@ -31,7 +31,7 @@ TEST_CASE("docs/operating.md explains every kind of event") {
   }
 }
 
-TEST_CASE("docs/operating.md explains every field of status") {
+TEST_CASE("docs/json.md explains every field of status") {
   const std::string text = document();
   session_status s;
   s.jobs = pool_statistics{};
@@ -53,7 +53,7 @@ TEST_CASE("docs/operating.md explains every field of status") {
   check(status.at("limits"));
 }
 
-TEST_CASE("docs/operating.md explains every field of a death") {
+TEST_CASE("docs/json.md explains every field of a death") {
   const std::string text = document();
   death_report of_a_job;
   of_a_job.job = 17;
