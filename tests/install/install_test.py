@@ -304,6 +304,9 @@ class Pages(unittest.TestCase):
         report = json.loads(self.in_folder(self.built("datasets.md"), "penstock run points.toml --json"))
         self.assertEqual(report["totals"]["samples"], 1000)
 
+    def test_the_job_of_the_page_on_jobs_has_its_result(self):
+        self.assertEqual(self.in_folder(self.built("jobs.md"), "build/reverse"), "desserts")
+
 
 class Programs(unittest.TestCase):
     def test_an_embedding_program_finds_the_worker_of_the_tree_through_the_library(self):

@@ -1,4 +1,4 @@
-"""The programs of docs/start/python.md and docs/datasets.md, as they are printed there."""
+"""The programs of docs/start/python.md, docs/datasets.md and docs/python.md, as they are printed there."""
 
 import json
 import re
@@ -13,7 +13,7 @@ class StartTest(PackageTest):
     def setUp(self):
         super().setUp()
         self.need_torch()
-        for page in ("start/python.md", "start/config.md", "datasets.md"):
+        for page in ("start/python.md", "start/config.md", "datasets.md", "python.md"):
             with open(os.path.join(TOP, "docs", page)) as file:
                 programs = re.findall(r"^```(?:python|toml)\n(# (\w+\.(?:py|toml)).*?)^```", file.read(), re.M | re.S)
             for text, name in programs:
@@ -67,6 +67,11 @@ class StartTest(PackageTest):
     def test_the_dataset_that_reads_a_file_is_loaded_whole(self):
         batches, _ = self.ended(self.begin("points.py"))
         self.assertEqual(re.findall(r"^\((\d+), 2\)", batches, re.M), 15 * ["64"] + ["40"])
+
+    def test_the_job_that_crashes_costs_no_other_job_its_result(self):
+        lines = self.ended(self.begin("pool.py"))[0].splitlines()
+        self.assertIn("['SIGSEGV', 'SIGSEGV', 'SIGSEGV']", lines[0])
+        self.assertEqual(int(lines[1]), sum(number * number for number in range(100) if number != 13))
 
     def test_the_loss_of_the_first_program_falls(self):
         self.assertEqual(self.penstock("sample-photos", os.path.join(self.folder, "photos"))[0], 0)
