@@ -68,6 +68,11 @@ class StartTest(PackageTest):
         batches, _ = self.ended(self.begin("points.py"))
         self.assertEqual(re.findall(r"^\((\d+), 2\)", batches, re.M), 15 * ["64"] + ["40"])
 
+    def test_the_program_that_watches_a_session_prints_the_digest_of_penstock_run(self):
+        self.assertEqual(self.penstock("sample-photos", os.path.join(self.folder, "photos"))[0], 0)
+        report = json.loads(self.penstock("run", "photos.toml", "--digest", "--json")[1])
+        self.assertEqual(self.ended(self.begin("watch.py"))[0].split(), [report["epochs"][0]["digest"]])
+
     def test_the_job_that_crashes_costs_no_other_job_its_result(self):
         lines = self.ended(self.begin("pool.py"))[0].splitlines()
         self.assertIn("['SIGSEGV', 'SIGSEGV', 'SIGSEGV']", lines[0])
