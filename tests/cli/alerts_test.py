@@ -61,12 +61,12 @@ class Recorder(threading.Thread):
 
 
 class Export:
-    """The series of `penstock metrics` about ended sessions, at one tick."""
+    """The series of `penstock metrics` about ended sessions, and which sessions are running, at one tick."""
 
     def __init__(self, page, ticks):
         self.ticks = ticks
         self.series = {name: ["_"] * (ticks - 1) + [value] for name, value in
-                       (line.rsplit(" ", 1) for line in page.splitlines() if line.startswith("penstock_session_ended_"))}
+                       (line.rsplit(" ", 1) for line in page.splitlines() if line.startswith(("penstock_session_ended_", "penstock_session_up")))}
 
 
 def series_of(samples):
@@ -189,6 +189,22 @@ class RulesTest(PenstockTest):
 
     # ---- the queries of docs/metrics.md ----------------------------------------------------------------------
 
+    def test_a_failed_session_is_an_alert_until_one_of_its_name_runs_or_has_ended_well(self):
+        def ended(session, number, outcome, time):
+            labels = 'instance="node:9465",session="%s",id="%s@%d"' % (session, session, number)
+            return {'penstock_session_ended_info{%s,outcome="%s",reason="why"}' % (labels, outcome): "1x10",
+                    "penstock_session_ended_timestamp_seconds{%s}" % labels: "%dx10" % time}
+        lost = {**ended("photos-rank0", 1, "finished", 200), **ended("photos-rank1", 1, "died", 300)}
+        labels = {"instance": "node:9465", "session": "photos-rank1", "id": "photos-rank1@1", "outcome": "died", "reason": "why"}
+        alert = (labels, "photos-rank1 on node:9465 has died: why")
+        up = 'penstock_session_up{instance="%s",session="%s"}'
+        self.assert_fires("PenstockSessionFailed", lost, alert)
+        self.assert_fires("PenstockSessionFailed", {**lost, up % ("other:9465", "photos-rank1"): "1x10", up % ("node:9465", "photos-rank0"): "1x10"}, alert)
+        self.assert_fires("PenstockSessionFailed", {**lost, up % ("node:9465", "photos-rank1"): "_x5 1x5"})
+        self.assert_fires("PenstockSessionFailed", {**lost, **ended("photos-rank1", 2, "finished", 500)})
+        self.assert_fires("PenstockSessionFailed", {**lost, **ended("photos-rank1", 2, "failed", 500)},
+                          ({**labels, "id": "photos-rank1@2", "outcome": "failed"}, "photos-rank1 on node:9465 has failed: why"))
+
     def assert_finds(self, question, samples, *expected):
         """Checks what a query finds after 10 minutes. `expected`: series with their values."""
         with open(os.path.join(os.path.dirname(ALERTS), "metrics.md")) as file:
@@ -254,14 +270,19 @@ class AlertsTest(PenstockTest):
         self.wait_until(failed, "a failed place", seconds=60)
 
     def exported_ends(self, ticks):
-        """A session that failed, one that was killed, one that finished, and one that failed more than an hour ago."""
+        """A session that failed, one that was killed, one that finished, one that was killed and runs again, and one that failed more
+        than an hour ago."""
         config = self.write("gone.toml", '[dataset]\npath = "/nonexistent/photos"\n[gpu]\ndevice = "host"\n')
         self.assertEqual(self.penstock("run", config)[0], EXIT_FAILED)
         self.run_json(self.write("done.toml", synthetic(samples=8, epochs=1)))
-        killed = self.start("run", self.write("killed.toml", WELL), "--quiet", "--workers", 1)
-        self.assertEqual(self.penstock("wait", "--session", "killed", "--timeout", "30s")[0], EXIT_OK)
-        killed.kill()
-        self.assertEqual(self.penstock("wait", "--for=ended", "--session", "killed")[0], EXIT_OK)
+        for name in ("killed", "again"):
+            config = self.write(name + ".toml", WELL)
+            killed = self.start("run", config, "--quiet", "--workers", 1)
+            self.assertEqual(self.penstock("wait", "--session", name, "--timeout", "30s")[0], EXIT_OK)
+            killed.kill()
+            self.assertEqual(self.penstock("wait", "--for=ended", "--session", name)[0], EXIT_OK)
+        self.start("run", config, "--quiet", "--workers", 1)
+        self.assertEqual(self.penstock("wait", "--session", "again", "--timeout", "30s")[0], EXIT_OK)
         code, page, err = self.penstock("metrics")
         self.assertEqual(code, EXIT_OK, err)
         # promtool's tests start at time 0.
