@@ -119,14 +119,18 @@ TEST_CASE("the device of an ended session is closed, and only existing files cou
   CHECK(past.summary().at("not_written") == json{{"report", "/data/report.json"}});
 }
 
-TEST_CASE("a worker that was killed at a stop is a death of the ended session") {
+TEST_CASE("workers that were killed at a stop do not count among the deaths of the ended session, and others do") {
   death_report late;
   late.cause = death_cause::stopped;
   late.ignored_stop_seconds = 10;
   const cli::past_session past({header, status_line(7, run_outcome::stopped), event_line(1, event_kind::worker_died, late), ended}, "");
   CHECK(past.summary().at("workers_ended_unexpectedly") == 0);
   CHECK(past.summary().at("killed_at_stop") == 1);
-  CHECK(cli::deaths_in(past.summary()) == "1");
+  CHECK(cli::deaths_in(past.summary()) == "0");
+  death_report crashed;
+  crashed.cause = death_cause::signal;
+  const cli::past_session died({header, status_line(7, run_outcome::running), event_line(1, event_kind::worker_died, crashed)}, "");
+  CHECK(cli::deaths_in(died.summary()) == "1");
 }
 
 TEST_CASE("a worker that exceeded its memory limit does not count as a death of the session, and one that the kernel's OOM killer ended does") {

@@ -169,7 +169,7 @@ json past_session::started() const {
   return header_.value("started", json());
 }
 
-/// Workers and owners that did not stop in time when asked: not unexpected ends, but still deaths.
+/// Workers and owners that did not stop in time when asked, or got no time for it: these are no unexpected ends.
 std::uint64_t past_session::killed_at_stop() const {
   return static_cast<std::uint64_t>(std::ranges::count_if(events_, [](const json& e) {
     return e.contains("death") && was_killed_at_stop(e.at("death"));

@@ -175,8 +175,7 @@ std::string deaths_in(const json& session) {
   const json workers = session.at("workers_ended_unexpectedly");
   const json owners = session.at("owners_ended_unexpectedly");
   if (!workers.is_number()) return "-";
-  return std::to_string(workers.get<std::uint64_t>() + (owners.is_number() ? owners.get<std::uint64_t>() : 0) +
-                        session.value("killed_at_stop", std::uint64_t{0}));
+  return std::to_string(workers.get<std::uint64_t>() + (owners.is_number() ? owners.get<std::uint64_t>() : 0));
 }
 
 }  // namespace penstock::cli

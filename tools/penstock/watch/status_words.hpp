@@ -12,7 +12,8 @@ namespace penstock::cli {
 
 /// A value as text: strings without quotes, "-" for null.
 [[nodiscard]] std::string text_of(const nlohmann::ordered_json& value);
-/// How many workers and GPU owners of an entry of `sessions` ended unexpectedly, or had to be killed at a stop; "-" if unknown.
+/// How many workers and GPU owners of an entry of `sessions` ended unexpectedly; "-" if unknown. Those that were
+/// killed at a stop did not.
 [[nodiscard]] std::string deaths_in(const nlohmann::ordered_json& session);
 /// "2026-11-24 18:33:44.123", for a UTC time from an answer.
 [[nodiscard]] std::string utc_for_people(const nlohmann::ordered_json& time);
