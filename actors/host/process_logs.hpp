@@ -1,10 +1,14 @@
 // The output of the session's processes: kept in the log_store for `penstock logs`, and copied to the
-// session's own log at a limited rate. Used by the session for its workers and the GPU owner's process;
+// session's own log at a limited rate, without the stacks of dying processes. Used by the session for its workers and the GPU owner's process;
 // thread-safe.
 #pragma once
 
 #include "actors/protocol/local/listeners.hpp"
 #include "runtime/process/log_store.hpp"
+#include "runtime/process/stack_filter.hpp"
+
+#include <map>
+#include <mutex>
 
 namespace penstock::host {
 
@@ -20,6 +24,8 @@ class process_logs final : public supervisor::output_listener {
 
  private:
   process::log_store book_;
+  std::mutex mutex_;
+  std::map<std::string, process::stack_filter> filters_;  // by source
 };
 
 }  // namespace penstock::host

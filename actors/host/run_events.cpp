@@ -31,11 +31,6 @@ event event_of_worker(event_kind kind, const worker_status& w, std::string text)
   return e;
 }
 
-/// "worker 3 (pid 17)"; without the pid if there never was one.
-std::string with_pid(std::string who, std::int32_t pid) {
-  return pid > 0 ? fmt::format("{} (pid {})", who, pid) : who;
-}
-
 std::string last_line(const std::string& text) {
   return text.substr(text.rfind('\n') + 1);  // npos wraps to 0: the whole text
 }
@@ -66,9 +61,7 @@ event event_of(const gpu_owner::attached_partition& what) {
 }
 
 event event_of(const death_report& d, work_kind kind) {
-  std::string text = with_pid(fmt::format("worker {}", d.worker), d.pid) + " " + supervisor::end_text(d) + supervisor::blame_text(d, kind) +
-                     supervisor::history_text(d, kind);
-  event e = event_of(event_kind::worker_died, std::move(text));
+  event e = event_of(event_kind::worker_died, supervisor::death_text(d, kind));
   e.time = d.time;
   e.worker = d.worker;
   e.incarnation = d.incarnation;
@@ -82,7 +75,7 @@ event event_of(const death_report& d, work_kind kind) {
 }
 
 event event_of(const owner_death_report& d) {
-  std::string text = with_pid("the GPU owner", d.pid) + " " + supervisor::end_text(d);
+  std::string text = fmt::format("the GPU owner{} {}", d.pid > 0 ? fmt::format(" (pid {})", d.pid) : "", supervisor::end_text(d));
   if (d.sequence)
     text += fmt::format(", at batch {} of epoch {}", *d.sequence, d.epoch.value_or(0));
   if (!d.last_words.empty()) text += ": " + last_line(d.last_words);

@@ -15,6 +15,8 @@
 namespace penstock::supervisor {
 namespace {
 
+constexpr nanoseconds soon{1'000'000'000};  // a delay that is not worth telling
+
 template <class Report>
 std::string text_of_end(const Report& d) {
   if (d.ignored_stop_seconds) {
@@ -142,6 +144,22 @@ std::string history_text(const death_report& d, work_kind kind) {
     text += fmt::format("; that had hung {} before{}{}", counted(d.hung_before, "time"), way_out.empty() ? "" : ": ", way_out);
   }
   if (d.held > 0) text += "; " + repeated_in_words(d.held, d.held_again, kind);
+  return text;
+}
+
+std::string death_text(const death_report& d, work_kind kind) {
+  return fmt::format("worker {}{} {}{}{}", d.worker, d.pid > 0 ? fmt::format(" (pid {})", d.pid) : "", end_text(d), blame_text(d, kind),
+                     history_text(d, kind));
+}
+
+std::string next_text(const death_report& d, const supervision::place_view& place, steady_time now) {
+  std::string text;
+  if (place.state == supervision::child_state::failed) text = "; it is not replaced";
+  if (place.state == supervision::child_state::backoff) {
+    const nanoseconds delay = place.next_restart - now;
+    text = "; a replacement starts" + (delay > soon ? " in " + duration_for_people(delay) : "");
+  }
+  if (!d.stack.empty()) text += "; stack: `penstock deaths --stacks`, with --last after the end";
   return text;
 }
 

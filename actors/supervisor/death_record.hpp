@@ -7,6 +7,7 @@
 #include "runtime/base/clock.hpp"
 #include "runtime/base/exit_report.hpp"
 #include "runtime/base/work_kind.hpp"
+#include "runtime/supervision/pool.hpp"
 #include "runtime/supervision/termination.hpp"
 
 #include <penstock/report.hpp>
@@ -63,5 +64,12 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 
 /// ", for 40 s; that had hung 2 times before: ...; 2 batches are loaded again": what else is known. Empty: nothing.
 [[nodiscard]] std::string history_text(const death_report& death, work_kind kind);
+
+/// The event's text: "worker 3 (pid 17) ended: SIGSEGV, while loading sample 7; 2 batches are loaded again".
+[[nodiscard]] std::string death_text(const death_report& death, work_kind kind);
+
+/// What follows that in the log: "; a replacement starts in 2 s; stack: `penstock deaths --stacks`, with --last after the end".
+/// `place`: the worker's, after its death.
+[[nodiscard]] std::string next_text(const death_report& death, const supervision::place_view& place, steady_time now);
 
 }  // namespace penstock::supervisor

@@ -207,7 +207,7 @@ void note_end(supervisor_state& s, const worker_exited& news, steady_time now) {
   w->last_flight = s.deps.flights->read(news.who.worker);
   const bool oom = news.report.ended_by(SIGKILL) && s.oom.explains_death(now);
   s.workers->exited(news.who, now, news.report, oom);
-  const supervision::termination* const ending = s.workers->ending_of(news.who);
+  const auto* const ending = s.workers->ending_of(news.who);
   if (ending == nullptr || w->host) return;
   w->sent_signal = ending->why_signalled(news.report, {process::was_injected(w->pid, news.report), news.sender, s.oom.counts()});
 }
@@ -218,15 +218,15 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   const supervision::termination* ending = s.workers->ending_of(decision.who);
   if (w == nullptr || ending == nullptr || !w->ended) return;
   const death_report report = as_report(*w, *ending, decision, s.deps.settings.work, now);
-  const std::uint64_t samples = w->last_flight.samples_done;
-  const auto news = s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), samples, w->last_lines,
+  const auto news = s.workers->blame_decided(decision.who, now, decision.blamed.has_value(), w->last_flight.samples_done, w->last_lines,
                                              preparation_text(report.phase, s.deps.settings.work));
   s.records.erase(decision.who);
   if (news.unasked || news.ignored_stop) {
     const bool detail = news.unasked ? is_told_as_job(report, s.deps.settings.work, s.deps.settings.jobs_are_told)
                                      : *news.ignored_stop < supervision::hurried_stop;
-    log::write(detail ? log::level::debug : log::level::warn, "supervisor",
-               fmt::format("worker {} (pid {}) {}{}", report.worker, report.pid, end_text(report), blame_text(report, s.deps.settings.work)));
+    const bool alone = report.worker == s.deps.settings.rules.pool.sacrificial_place;  // replaced only if the scheduler still needs it
+    log::write(detail ? log::level::debug : log::level::warn, "supervisor", death_text(report, s.deps.settings.work) +
+               next_text(report, alone ? supervision::place_view{report.worker} : s.workers->places().place_of(report.worker), now));
     s.records.note_death(report);
   }
   if (news.worth_telling) s.deps.listener->worker_died(report);

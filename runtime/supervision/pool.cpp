@@ -493,12 +493,16 @@ steady_time pool::next_deadline() const {
 
 std::vector<place_view> pool::places() const {
   std::vector<place_view> views;
-  for (const auto& [worker, p] : places_) {
-    const bool stopped = p.state == child_state::stopped;
-    views.push_back(
-        {worker, p.incarnation, p.state, p.restarts, p.restart_at, stopped ? p.why_empty : vacancy::none});
-  }
+  for (const auto& each : places_) views.push_back(place_of(each.first));
   return views;
+}
+
+place_view pool::place_of(std::uint32_t worker) const {
+  const auto found = places_.find(worker);
+  if (found == places_.end()) return {worker};
+  const place& p = found->second;
+  const bool stopped = p.state == child_state::stopped;
+  return {worker, p.incarnation, p.state, p.restarts, p.restart_at, stopped ? p.why_empty : vacancy::none};
 }
 
 std::uint32_t pool::loader_count(child_state state) const {

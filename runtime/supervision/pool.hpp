@@ -135,6 +135,8 @@ class pool {
   [[nodiscard]] steady_time next_deadline() const;
 
   [[nodiscard]] std::vector<place_view> places() const;
+  /// A stopped place if it is unknown.
+  [[nodiscard]] place_view place_of(std::uint32_t worker) const;
   [[nodiscard]] bool degraded() const;
   [[nodiscard]] std::uint32_t started() const noexcept { return started_; }
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }

@@ -92,6 +92,26 @@ TEST_CASE("a worker that is killed at a stop has the sample and batch in its han
   CHECK(supervisor::blame_text(d, work_kind::samples) == ", while working on 'cat.jpg'");
 }
 
+TEST_CASE("the log's line about a death says what happens next and which command shows the stack") {
+  using supervision::child_state;
+  const supervision::termination ending({}, start);
+  scheduler::blame_decision decision;
+  decision.blamed = schedule::blame{};
+  decision.held = 2;
+  auto w = died_of(SIGSEGV, "sample 37 (job 10)");
+  w.pid = 4711;
+  w.stack = {"/lib/libc.so.6+0x167ad8"};
+  const death_report d = as_report(w, ending, decision, work_kind::batches, start);
+  CHECK(supervisor::death_text(d, work_kind::batches) + supervisor::next_text(d, {0, 1, child_state::backoff, 0, start}, start) ==
+        "worker 0 (pid 4711) ended: SIGSEGV, while loading sample 37; 2 batches are loaded again; a replacement starts; stack: `penstock deaths "
+        "--stacks`, with --last after the end");
+  w.stack.clear();
+  const death_report without = as_report(w, ending, decision, work_kind::batches, start);
+  CHECK(supervisor::next_text(without, {0, 1, child_state::backoff, 0, start + 4s}, start) == "; a replacement starts in 4 s");
+  CHECK(supervisor::next_text(without, {0, 1, child_state::failed}, start) == "; it is not replaced");
+  CHECK(supervisor::next_text(without, {0, 1, child_state::stopped}, start).empty());
+}
+
 TEST_CASE("a worker that an operator kills is reported with its work and how long it took") {
   supervision::termination ending({}, start);
   ending.kill(start + 40s);
