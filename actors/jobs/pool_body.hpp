@@ -135,6 +135,7 @@ class Pool::body final : public host::run,
   const std::shared_ptr<jobs::release_queue> released_ = std::make_shared<jobs::release_queue>();
   jobs::callback_thread callbacks_;
   const bool of_batches_;
+  [[nodiscard]] const char* log_part() const noexcept { return of_batches_ ? "loader" : "jobs"; }
   jobs::awaited_by_consumer awaited_;
   penstock::slowest_samples slowest_;  // the slowest samples of a data loader
 

@@ -108,7 +108,7 @@ std::optional<std::string> Pool::body::who_holds_the_device() const {
 }
 
 void Pool::body::waits_for_callers(const std::string& what) {
-  log::warn("jobs", "{}", what);
+  log::warn(log_part(), "{}", what);
   tell(host::event_of(event_kind::stalled, what));
 }
 
@@ -132,7 +132,8 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& work, const jo
   if (!of_batches_ && inputs == 1 && why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
     board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
   const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
-  log::write(judged_ ? log::level::debug : log::level::warn, "jobs", text);  // such a program reports failures itself
+  // A data loader tells what becomes of the samples; a program that judges its jobs reports their failures.
+  log::write(judged_ || of_batches_ ? log::level::debug : log::level::warn, log_part(), text);
   tell_after_deaths(host::event_of(event_kind::job_failed, text));
 }
 

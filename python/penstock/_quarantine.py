@@ -122,6 +122,10 @@ class BadSamples:
         if self._first is None:
             self._first = sample, why
 
+    @property
+    def _left_out(self) -> str:
+        return "replaced by another sample of its batch" if self.policy == "replace" else "left out of its batch"
+
     def failed(self, sample: Sample, raised: Raised) -> None:
         """Reports a sample that raised: the program gets the exception, or the sample is left out."""
         self._core.sample_failed(sample.number, sample.name, sample.epoch, raised.what, f"{sample} failed: {raised}", raised.traceback)
@@ -133,13 +137,17 @@ class BadSamples:
         self._leave_out(sample, {"error": raised.what, "where": raised.where, "traceback": traceback})
         if not self._warned:
             self._warned = True
-            left_out = "replaced by another sample" if self.policy == "replace" else "left out"
-            self._core.warn(f"{sample} is {left_out}: {raised}; loader.bad_samples and `penstock events` list further ones of this epoch")
+            self._core.warn(f"{sample} is {self._left_out}: {raised}; loader.bad_samples and `penstock events` list further ones of this epoch")
 
     def killed(self, sample: Sample, causes: list[str]) -> None:
         """Leaves out this sample from now on: it killed its workers or took too long."""
         self.quarantined(sample, causes)
         self._leave_out(sample, {"causes": causes})
+        more = "penstock deaths" if sample.number is None else f"penstock describe sample/{sample.number}"
+        self._core.warn(
+            f"{sample} is {self._left_out} after {len(causes)} attempts ({causes_in_words(causes)}), because on_bad_sample={self.policy!r}; "
+            f"the run continues. What happened: `{more}`, with --last after the end"
+        )
 
     def quarantined(self, sample: Sample, causes: list[str]) -> None:
         """Puts the sample into quarantine: it is not tried again."""

@@ -97,8 +97,8 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
         on_bad_sample: what to do with a sample that kills every worker that tries it. "raise" raises penstock.sample_error with
             its index; "skip" delivers the batch without it; "replace" delivers another sample of the batch twice. "skip" and
             "replace" also apply to samples that raise. A batch with no sample left is not delivered. `bad_samples` lists them in
-            every pass (the latest 10,000; `bad_samples.total` counts all); the log names the first one of a pass. A pass that delivers
-            no batch raises penstock.dataset_error. Samples of iterable datasets cannot be skipped, and an exception or crash in
+            every pass (the latest 10,000; `bad_samples.total` counts all); the log names those that kill workers, and the first of a pass
+            that raises. A pass that delivers no batch raises penstock.dataset_error. Samples of iterable datasets cannot be skipped, and an exception or crash in
             collate_fn is always raised.
         quarantine: a file for the indices of samples that killed their workers. Neither this loader nor later programs try them
             again: on_bad_sample applies at once, and the log names them when a pass begins. The file belongs to one dataset, identified by

@@ -34,6 +34,17 @@ PROGRAM = """
         print(bad["epoch"], bad["index"], bad.get("known", False))
     """
 
+KILLING = """
+    import os, torch
+    from penstock.torch import DataLoader
+    class Numbers(torch.utils.data.Dataset):
+        def __len__(self): return 12
+        def __getitem__(self, index):
+            if index == 7: os.abort()
+            return index
+    for batch in DataLoader(Numbers(), batch_size=4, num_workers=2, on_bad_sample="%s", name="loader"): pass
+    """
+
 COLLATING = """
     import os, torch
     from penstock.torch import DataLoader
@@ -68,9 +79,9 @@ class LoaderBadSamplesTest(LoaderCase):
         out, err = self.log_of(PROGRAM)
         self.assertEqual(out.splitlines()[:2], ["[[0, 1], [4, 5, 6], [8, 9, 10, 11]]"] * 2)
         self.assertEqual(sorted(out.splitlines()[2:]), sorted("%d %d %s" % (e, i, i == 7 and e == 1) for e in (0, 1) for i in (2, 3, 7)))
-        told = re.findall(r"warning loader: (sample .*)", err)
+        told = re.findall(r"warning loader: (sample .* is left out of its batch: .*)", err)
         self.assertEqual(len(told), 2, err)
-        self.assertRegex(told[0], r"^sample 2 \(position 2 of epoch 0\) is left out: ValueError: no line 2 \(<string>:8, in __getitem__\); loader\.bad_samples")
+        self.assertRegex(told[0], r"^sample 2 \(position 2 of epoch 0\) is left out of its batch: ValueError: no line 2 \(<string>:8, in __getitem__\); loader\.bad_samples")
         failed = [e for e in self.events("--last") if e["kind"] == "sample_failed"]
         self.assertEqual(sorted((e["epoch"], e["sample"]) for e in failed), [(0, 2), (0, 3), (1, 2), (1, 3)])
         self.assertIn("ValueError: no line", failed[0]["text"])
@@ -83,6 +94,25 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertEqual({(death["sample"], death["work"]) for death in deaths if death["attempt"] == 2}, {(7, "sample 7")})
         (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
         self.assertEqual((listed["sample"], listed["work"], listed["causes"], listed["known"]), (7, "sample 7", ["SIGABRT"] * 2, False))
+
+    def test_the_log_says_of_a_sample_that_kills_workers_that_it_is_left_out_and_has_one_line_for_each_death(self):
+        for policy, left_out in (("skip", "left out of its batch"), ("replace", "replaced by another sample of its batch")):
+            _, err = self.log_of(KILLING % policy)
+            told = [line.split(" ", 1)[1].strip() for line in err.splitlines()]
+            deaths = [line for line in told if " ended: " in line]
+            self.assertEqual(len(deaths), 3, err)
+            for death in deaths:
+                self.assertRegex(death, r"^warning supervisor: worker \d+ \(pid \d+\) ended: SIGABRT, while loading sample 7")
+                self.assertTrue(death.endswith("; stack: `penstock deaths --stacks`, with --last after the end"), death)
+            for death in deaths[:2]:
+                self.assertRegex(death, r"; \d batch(es are| is) loaded again; a replacement starts;")
+            self.assertEqual([line for line in told if line not in deaths], [
+                "warning loader: sample 7 (position 7 of epoch 0) is %s after 3 attempts (3 x SIGABRT), because on_bad_sample='%s'; the run "
+                "continues. What happened: `penstock describe sample/7`, with --last after the end" % (left_out, policy)])
+            code, out, _ = self.penstock("describe", "sample/7", "--last")
+            self.assertEqual((code, out.count("ended: SIGABRT")), (0, 3), out)
+            self.assertIn("__getitem__ at <string>:7", self.penstock("deaths", "--stacks", "--last")[1])
+            self.assertIn("Stack (most recent call first):", self.penstock("logs", "--last")[1])
 
     def test_the_stack_of_a_death_begins_with_the_lines_of_python(self):
         self.log_of(PROGRAM)
@@ -251,7 +281,7 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertRegex(lines[1], r"^collate_fn, with the samples \[4, 5, 6, 7\] killed 2 workers: 2 x SIGABRT\. Stacks and output: `penstock deaths --stacks`")
         self.assertEqual(lines[2], "[]")
         self.assertNotRegex(err, "sample 7")
-        self.assertIn("jobs: collate_fn, with the samples [4, 5, 6, 7] killed 2 workers", err)
+        self.assertNotIn("jobs: ", err)
         self.assertRegex(err, r"ended: SIGABRT.*, while running collate_fn, with the samples \[4, 5, 6, 7\]")
         self.assertEqual(json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"], [])
         self.assertEqual({death["sample"] for death in json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"]}, {None})
