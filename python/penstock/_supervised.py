@@ -48,6 +48,10 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
 
         _context_of_torch.fset(self, given.origin.original if isinstance(given, Context) else given)
 
+    def check_worker_number_rationality(self) -> None:
+        """torch's constructor calls this, and warns of more workers than cores. Workers that wait for storage need no core, and a loader
+        cannot freeze: `penstock why` measures whether other numbers of workers would help."""
+
     @property
     def _loads_here(self) -> bool:
         """Whether there are no workers."""

@@ -89,6 +89,14 @@ class LoaderTest(LoaderCase):
                 with self.assertRaises(StopIteration):
                     next(iterator)
 
+    def test_more_workers_than_cores_are_no_reason_for_a_warning(self):
+        many = len(os.sched_getaffinity(0)) + 1
+        with self.assertWarnsRegex(UserWarning, "suggested max number of worker"):
+            torch.utils.data.DataLoader(Values(int, 4), num_workers=many)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            DataLoader(Values(int, 4), num_workers=many)
+
     def test_a_shuffled_datapipe_has_the_order_of_the_torch_loader(self):
         from torch.utils.data.datapipes.iter import IterableWrapper
 

@@ -24,6 +24,7 @@ EXCLUDED = {
     "*.test_segfault": "wants a crash in a worker to be an error: here it is survived, or names its sample",
     "*.test_iterable_style_dataset": "wants exit codes from the private attribute _workers: processes are the pool's, which collects their codes",
     "*.test_ind_worker_queue": "wants batch k to come from worker k modulo n: here a free worker takes the next batch",
+    "*.test_excessive_thread_creation_warning": "wants a warning about more workers than cores: here they may help, and freeze nothing",
     "*.test_worker_init_fn_forkserver": "wants a local worker_init_fn to be refused: here cloudpickle carries it",
     "TestDataLoaderDeviceTypeCUDA.*": "wants samples that lie on the GPU in workers: GPUs are hidden from them",
     "TestDataLoaderDeviceCUDA.*": "wants samples that lie on the GPU in workers: GPUs are hidden from them",
