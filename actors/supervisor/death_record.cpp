@@ -154,8 +154,8 @@ std::string death_text(const death_report& d, work_kind kind) {
 
 std::string next_text(const death_report& d, const supervision::place_view& place, steady_time now) {
   std::string text;
-  if (place.state == supervision::child_state::failed) text = "; it is not replaced";
-  if (place.state == supervision::child_state::backoff) {
+  if (place.state == child_state::failed) text = "; it is not replaced";
+  if (place.state == child_state::backoff) {
     const nanoseconds delay = place.next_restart - now;
     text = "; a replacement starts" + (delay > soon ? " in " + duration_for_people(delay) : "");
   }
