@@ -120,8 +120,8 @@ class ControlTest(PenstockTest):
         self.wait_until(lambda: any((w["current_sample_seconds"] or 0) > 0.5 for w in self.status()["workers"]), "the stuck sample")
         code, _, err = self.penstock("stop", "--wait")
         self.assertEqual(code, EXIT_OK, err)
-        self.assertRegex(err, r"^waiting for worker/0 \(pid \d+\), which has been working on sample 0 for \S+ m?s \(batch \d+ of epoch 0\); it is (killed in \d s if it does "
-                              r"not end, and at once by `penstock stop --now`|being killed)\nstopped\nworker 0 \(pid \d+\) was killed: it had not stopped within \d\S* s of the request\n" + POSITION_LOST)
+        self.assertRegex(err, r"^waiting for worker/0 \(pid \d+\), which has been working on sample 0 for \S+ m?s \(batch \d+ of epoch 0\); it (will be killed in \d s if it does "
+                              r"not end; `penstock stop --now` kills it at once|is being killed)\nstopped\nworker 0 \(pid \d+\) was killed: it had not stopped within \d\S* s of the request\n" + POSITION_LOST)
 
     def test_stop_wait_reports_that_the_session_is_suspended(self):
         process = self.live()
@@ -231,7 +231,7 @@ class ControlTest(PenstockTest):
                         "the stuck sample")
         code, _, err = self.penstock("stop")
         self.assertEqual(code, EXIT_OK, err)
-        self.assertRegex(err, r"(?m)\Astopping\nwaiting for worker/0 .*; it is killed in \d s if it does not end, and at once by `penstock stop --now`\n.*\nreport: %s$" % re.escape(report))
+        self.assertRegex(err, r"(?m)\Astopping\nwaiting for worker/0 .*; it will be killed in \d s if it does not end; `penstock stop --now` kills it at once\n.*\nreport: %s$" % re.escape(report))
         waits = r"waiting for worker/0 \(pid \d+\), which has been working on sample 0 for "
         self.assertRegex(self.penstock("status")[1], r"(?m)^late  stopping for \d+ s  .*(?s:.*)^" + waits)
         self.assertRegex(self.penstock("why")[1], r"\AThe session has been stopping for \d+ s\.\n" + waits)

@@ -40,8 +40,8 @@ TEST_CASE("a stop says at once which busy worker it waits for, until when, and h
   auto status = telemetry::as_json(s);
   status["killed_in_seconds"] = 7.4;
   CHECK(cli::held_up_by(status) ==
-        "waiting for worker/3 (pid 4713), which has been working on sample 37 for 7 s; it is killed in 8 s if it does not end, and at once by "
-        "`penstock stop --now`\n");
+        "waiting for worker/3 (pid 4713), which has been working on sample 37 for 7 s; it will be killed in 8 s if it does not end; "
+        "`penstock stop --now` kills it at once\n");
   status["killed_in_seconds"] = 0;
   CHECK(cli::awaited_ends(status)[0].words.ends_with("; it is being killed"));
   status["workers"][0]["current_sample_seconds"] = 0.5;  // like any worker that is not stuck
@@ -52,14 +52,14 @@ TEST_CASE("a worker that loads a sample is named with it, and any other worker w
   session_status s = stopping();
   REQUIRE(awaited(s).size() == 1);
   CHECK(awaited(s)[0].words ==
-        "worker/3 (pid 4713), which has not exited yet; it is killed if it does not end in time");
+        "worker/3 (pid 4713), which has not exited yet; it will be killed if it does not end in time");
   s.workers[0].current_sample = "cats/tom.jpg";
   s.workers[0].current_sample_seconds = 7;
-  CHECK(awaited(s)[0].words == "worker/3 (pid 4713), which has been working on cats/tom.jpg for 7 s; it is killed if it does not end in time");
+  CHECK(awaited(s)[0].words == "worker/3 (pid 4713), which has been working on cats/tom.jpg for 7 s; it will be killed if it does not end in time");
   s.workers[0].current_epoch = 2;
   s.workers[0].current_sequence = 9;
   CHECK(awaited(s)[0].words ==
-        "worker/3 (pid 4713), which has been working on cats/tom.jpg for 7 s (batch 9 of epoch 2); it is killed if it does not end in time");
+        "worker/3 (pid 4713), which has been working on cats/tom.jpg for 7 s (batch 9 of epoch 2); it will be killed if it does not end in time");
   s.workers.push_back(s.workers[0]);
   s.workers[1].id = 4;
   CHECK(awaited(s).size() == 2);
@@ -72,8 +72,8 @@ TEST_CASE("after the workers the owner's process is named, then the group, then 
   auto status = telemetry::as_json(s);
   status["killed_in_seconds"] = 8.2;
   CHECK(cli::awaited_ends(status)[0].words ==
-        "the GPU owner (pid 4712), which is waiting for its sink to finish; it is killed in 9 s if it does not end, and at once by `penstock stop --now`");
-  s.gpu_state = child_state::stopped;
+        "the GPU owner (pid 4712), which is waiting for its sink to finish; it will be killed in 9 s if it does not end; `penstock stop --now` kills it at once");
+  s.gpu_state = "stopped";
   s.group = group_status{};
   s.group->waits_for = "rank 2 (on host-b)";
   CHECK(awaited(s)[0].words == "the other ranks: rank 2 (on host-b)");
@@ -86,8 +86,8 @@ TEST_CASE("status and why name what a stopping session waits for, and nothing fo
   const auto told = cli::stopping_for(telemetry::as_json(s));
   REQUIRE(told.size() == 1);
   CHECK(told[0].at("target") == "worker/3");
-  CHECK(cli::stopping_in_words(told, 0) == "waiting for worker/3 (pid 4713), which has not exited yet; it is killed if it does not end in time\n");
-  s.state = session_state::ok;
+  CHECK(cli::stopping_in_words(told, 0) == "waiting for worker/3 (pid 4713), which has not exited yet; it will be killed if it does not end in time\n");
+  s.state = "ok";
   CHECK(cli::stopping_for(telemetry::as_json(s)).is_null());
 }
 

@@ -18,9 +18,9 @@ using json = nlohmann::ordered_json;
 /// When the session will kill the process, and how to kill it earlier.
 std::string end_of_patience(const json& status) {
   const json left = status.value("killed_in_seconds", json());
-  if (!left.is_number()) return "; it is killed if it does not end in time";
+  if (!left.is_number()) return "; it will be killed if it does not end in time";
   if (left.get<double>() <= 0) return "; it is being killed";
-  return fmt::format("; it is killed in {:.0f} s if it does not end, and at once by `penstock stop --now`", std::ceil(left.get<double>()));
+  return fmt::format("; it will be killed in {:.0f} s if it does not end; `penstock stop --now` kills it at once", std::ceil(left.get<double>()));
 }
 
 std::string words_about(const std::string& name, const json& worker, const json& status) {
