@@ -55,7 +55,7 @@ event event_of(const gpu_owner::attached_partition& what) {
   event e = event_of(event_kind::memory_attached,
                      fmt::format("the device registered the slots of worker {} in {}: {}{}", what.partition,
                                  duration_for_people(what.took), bytes_for_people(what.bytes),
-                                 what.pinned ? "" : ", not page-locked: copies from there are slower"));
+                                 what.pinned ? "" : ", not page-locked, so copies from there are slower"));
   e.worker = what.partition;
   return e;
 }

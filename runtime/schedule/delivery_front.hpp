@@ -35,7 +35,8 @@ class delivery_front {
 
   void add(stream_position position) {
     PENSTOCK_CHECK(position >= head_ && position - head_ <= window_max && !has(position),
-                   "position {} is delivered, and the first undelivered one is {}", position, head_);
+                   "position {} was delivered twice or too early; the first undelivered one is {}", position,
+                   head_);
     if (position > head_) {
       early_ |= std::uint64_t{1} << (position - head_ - 1);
       return;

@@ -104,7 +104,7 @@ class WatchedHostsTest(HostCase):
         def is_measured():
             asked.append(json.loads(self.text("why", "--json")))
             return asked[-1]["seconds"] > 9 and asked[-1]["limits"]["start"] < 0.01
-        self.wait_until(is_measured, lambda: "a measurement without the start: %s" % asked[-1:], 60)
+        self.wait_until(is_measured, lambda: "a measurement without the startup time: %s" % asked[-1:], 60)
         return asked[-1]
 
     def test_why_names_a_slow_link_to_the_hosts_and_the_remedy(self):

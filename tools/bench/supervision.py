@@ -206,7 +206,7 @@ class Bench:
             slowest = max(slowest, time.monotonic() - begin)
             over = marked(mark)
             for pid in over:
-                print("  (left of '%s': pid %d, %s, %s)" % (phase, pid, harness.name_of(pid), harness.state_and_parent(pid)[0]), flush=True)
+                print("  (left over from '%s': pid %d, %s, %s)" % (phase, pid, harness.name_of(pid), harness.state_and_parent(pid)[0]), flush=True)
                 os.kill(pid, signal.SIGKILL)
             left += len(over)
             seen[phase] += reached

@@ -106,7 +106,7 @@ result<megatron_index> megatron_index::open(byte_reader read, std::uint64_t inde
                   index_bytes, index.sequences_, entries);
   if (index.sequences_ == 0 || entries < 2) return refuse(errc::dataset, "lists no documents");
   if (data_bytes % size_of(index.element_) != 0)
-    return refuse(errc::dataset, "says that tokens are {}, but its .bin has {} bytes", name_of(index.element_),
+    return refuse(errc::dataset, "says that tokens are {}, but its .bin has {} bytes, which is not a whole number of tokens", name_of(index.element_),
                   data_bytes);
   index.documents_ = entries - 1;
   index.tokens_ = data_bytes / size_of(index.element_);

@@ -153,7 +153,7 @@ void add_bench_command(verb_table& verbs) {
       ->check(CLI::IsMember({"upload", "transform"}))
       ->type_name("upload|transform");
   verb.add_option("--device", o->device, "auto, host, cuda, cuda:N or uuid:GPU-...")->type_name("DEVICE");
-  verb.add_option("--seconds", o->seconds, "how long each part measures")
+  verb.add_option("--seconds", o->seconds, "how long to measure each part")
       ->type_name("TIME")
       ->capture_default_str();
   verb.add_flag("--json", o->json, "print the figures as one JSON object");

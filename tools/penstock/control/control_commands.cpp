@@ -231,8 +231,8 @@ void add_changes(verb_table& verbs) {
        "change the number of workers",
        "From 1 to [loader.limits] max. Surplus workers finish what they hold and exit. The stream does not "
        "change. A number ends the tuning of [loader] workers = \"auto\"; auto starts it, even if the config names a number. With "
-       "host/NAME: how many of its workers a loader host runs for this session, from 0 to what it was started with. It stays joined "
-       "with 0; drain lets it leave.",
+       "host/NAME: how many of its workers a loader host runs for this session, from 0 to what it was started with. With 0 it "
+       "stays joined; drain makes it leave.",
        {{"penstock scale 6", "run six workers from now on"},
         {"penstock scale auto", "let the session find the number"},
         {"penstock scale host/alpha 4", "four of the workers of loader host alpha"},

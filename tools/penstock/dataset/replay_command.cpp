@@ -247,7 +247,7 @@ void tell(const journal_check& check, const std::vector<missing_batches>& gaps, 
     say("none is: the journal may belong to another dataset or seed");
   const std::uint64_t equal = check.repeated() - check.contradictory().size();
   if (equal > 0)
-    say(fmt::format("{} in the journal more than once, with equal samples and digests: a run that was killed repeats batches",
+    say(fmt::format("{} in the journal more than once, with equal samples and digests; a run that was killed and resumed repeats some",
                     counted(equal, "batch is", "batches are")));
 }
 
@@ -341,7 +341,7 @@ void add_replay_command(verb_table& verbs) {
   verb.add_option("--out", o->out, "the folder to write to")->type_name("DIR");
   verb.add_option("--png", o->png, "the picture to write: a contact sheet")->type_name("FILE");
   auto* const journal =
-      verb.add_option("--verify", o->journal, "compare all batches of this journal")->type_name("JOURNAL");
+      verb.add_option("--verify", o->journal, "load all batches of this journal again and compare their digests")->type_name("JOURNAL");
   for (const char* other : {"--out", "--png", "--epoch", "--batch"})
     journal->excludes(verb.get_option(other));
   verb.add_option("--state", o->state, "a state of the run")->type_name("FILE");

@@ -139,7 +139,7 @@ finding check_dataset(const facts& f) {
   if (!f.job.has_config) return skipped("no FILE was given");
   const auto& trouble = f.data.trouble ? f.data.trouble : f.worker.dataset_trouble;
   if (trouble) return {status::fail, trouble->message};
-  if (f.data.type.empty()) return skipped("no worker described it (see worker.protocol)");
+  if (f.data.type.empty()) return skipped("no worker described the dataset (see worker.protocol)");
   if (!f.data.notices.empty()) return {status::warn, f.data.notices.front()};
   return {status::ok, fmt::format("{}: {}", f.data.type, counted(f.data.samples, "sample"))};
 }
