@@ -16,7 +16,7 @@ INSECURE = "insecure = true\n"
 
 
 class Relay(threading.Thread):
-    """A relay between hosts and a session. `change(number of the connection, bytes)` gets what hosts send."""
+    """Relays bytes between hosts and a session. `change(connection number, bytes)` returns the bytes to forward for what a host sent."""
 
     def __init__(self, to, change):
         super().__init__(daemon=True)

@@ -249,7 +249,7 @@ exec "%s" "$@"
             return said.read()
 
     def check_ssh(self, ssh):
-        """Two hosts come by ssh; they leave when the script is killed, and others end with the session."""
+        """Two hosts started over ssh leave when the script is killed; a host started later ends with the session."""
         self.fake_ssh(ssh)
         start = lambda *machines: self.script("hosts-ssh.sh", "127.0.0.1:%d" % self.port, self.secret, *machines)
         session = self.session()

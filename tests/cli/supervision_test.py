@@ -63,7 +63,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(self.penstock("logs", "worker/77")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("logs", "nonsense")[0], EXIT_NO_TARGET)
 
-    def test_if_the_present_process_has_written_nothing_logs_show_the_output_of_its_predecessor(self):
+    def test_logs_show_the_output_of_the_predecessor_until_the_current_process_writes(self):
         self.live(text=ENDLESS)
         signal_process(self.workers_when_ready("live")[0], signal.SIGSEGV)
         self.wait_until(lambda: self.status_of("live")["workers"][0]["incarnation"] == 2, "a successor")

@@ -272,7 +272,7 @@ class LoaderStateTest(LoaderCase):
             self.assertEqual([shard["state"] for shard in state["shards"]["states"]], [{"next": None}] * max(1, workers))
             other = SharingLoader(dataset, **options)
             other.load_state_dict(state)
-            self.assertEqual(len(plain(other)), batches)  # no batch is left of the saved epoch, so this is the whole next one
+            self.assertEqual(len(plain(other)), batches)  # the saved epoch has no batch left, so this is the whole next one
             self.assertEqual(list(iterator), [])
 
     def test_a_batch_that_was_an_error_is_not_loaded_again_after_resuming(self):

@@ -1,4 +1,4 @@
-// What a loader worker does with each message, and how its process ends. Each test has one rule.
+// What a loader worker does with each message, and how its process ends. Each test covers one rule.
 #include "actors/loader/loader_book.hpp"
 #include "runtime/base/exit_codes.hpp"
 

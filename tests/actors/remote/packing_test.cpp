@@ -1,4 +1,4 @@
-// Compressed batches arrive whole, damaged ones are detected, and false sizes end the connection.
+// Compressed batches arrive whole, damaged ones are detected, and wrong sizes end the connection.
 #include "actors/remote/packing.hpp"
 
 #include <catch2/catch_test_macros.hpp>

@@ -65,7 +65,7 @@ constexpr std::uint64_t length_of(std::uint64_t sample) {
 
 }  // namespace
 
-TEST_CASE("an exception is a failure of its sample, with the sample's name and the exception's text") {
+TEST_CASE("an exception fails its sample, and the report has the sample's name and the exception's text") {
   const run_report r = run(odd({{"throw", "13"}, {"throw_odd", "14"}}));
   REQUIRE(r.failures.size() == 2);
   CHECK(r.failures[0].sample == 13);
@@ -76,7 +76,7 @@ TEST_CASE("an exception is a failure of its sample, with the sample's name and t
   CHECK(r.epochs.at(0).delivered == 58);
 }
 
-TEST_CASE("writing a tensor as another element type is a failure of the sample that names both types") {
+TEST_CASE("writing a tensor as another element type fails the sample, and the error names both types") {
   const run_report r = run(odd({{"wrong_type", "13"}}));
   REQUIRE(r.failures.size() == 1);
   CHECK(r.failures[0].path == "page-13");
@@ -136,7 +136,7 @@ TEST_CASE("a hang in user code is blamed on its sample, which is named") {
   CHECK(std::ranges::all_of(r.deaths, [](const death_report& d) { return d.cause == death_cause::hang; }));
 }
 
-TEST_CASE("CUDA in a worker is a failure of the sample that loaded it, naming worker, pid and rule") {
+TEST_CASE("loading CUDA in a worker fails the sample, and the error names worker, pid and rule") {
   const run_report r = run(odd({{"cuda", "13"}, {"fake_cuda", PENSTOCK_FAKE_CUDA}}));
   REQUIRE(r.failures.size() == 1);
   CHECK(r.failures[0].path == "page-13");

@@ -111,7 +111,7 @@ TEST_CASE("an epoch after the config's last one is prepared to its own end") {
 }
 
 TEST_CASE("a stream that entered an epoch in the middle starts it there, but not after seeking back") {
-  // 20 samples in batches of 4; epoch 1 is entered at position 10: batches 2, 3 and 4 are left of it.
+  // 20 samples in batches of 4; epoch 1 is entered at position 10, so its batches 2, 3 and 4 remain.
   plan_settings settings{.samples = 20, .seed = 1, .batch_size = 4};
   settings.entered_epoch = 1;
   settings.entered_at = 10;

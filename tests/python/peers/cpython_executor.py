@@ -40,7 +40,7 @@ EXCLUDED = {
     "test_map_exception_with_submit": "is about a private method",
 }
 
-# The standard executor breaks where ours fails only that job: what its future raises instead of BrokenProcessPool.
+# In these tests the standard executor breaks, but ours fails only the one job. Its future raises this instead of BrokenProcessPool.
 INSTEAD = {
     "test_crash_at_task_unpickle": "job_poisoned_error",
     "test_crash_during_func_exec_on_worker": "job_poisoned_error",

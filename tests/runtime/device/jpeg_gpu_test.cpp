@@ -189,7 +189,7 @@ TEST_CASE(
   d->close();
 }
 
-TEST_CASE("a false header is refused and named, and the device stays usable") {
+TEST_CASE("a wrong header is refused and named, and the device stays usable") {
   if (!nvjpeg_is_there()) return;
   photographs given(4);
   for (int i = 0; i < 2; ++i) {

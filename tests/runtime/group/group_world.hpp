@@ -140,8 +140,8 @@ class group_world {
   std::vector<group::member_report> last_words_;            // final reports of the dead
   std::map<std::string, std::set<std::uint32_t>> made_by_;  // communicators, by id
   steady_time exchanged_{};                                 // when all messages were last delivered
-  steady_time decided_at_ = never;                          // a coordinator knew how the group ended
-  steady_time told_at_ = never;                             // a rank that ended reported how the group ended
+  steady_time decided_at_ = never;  // when a coordinator first knew how the group ended
+  steady_time told_at_ = never;     // when a rank that ended first reported that
   group::group_outcome told_ = group::group_outcome::none;
   // If no reachable process knew of a group, the next coordinator starts another one.
   std::map<std::uint64_t, std::uint64_t> group_of_;  // by the coordinator's token

@@ -79,7 +79,7 @@ TEST_CASE("the number of parallel requests does not grow on a full link, and gro
   request_pace each_slow;
   for (int i = 0; i < 10'000; ++i) each_slow.answered(30ms, 130ms, 8'000'000);
   CHECK(each_slow.at_once() == 64);
-  // Other traffic now uses part of the link for good, so the present speed is the new reference.
+  // Other traffic now uses part of the link for good, so the current speed is the new reference.
   for (int i = 0; i < 20'000; ++i) shared.answered(50ms, 500ms, bytes);
   CHECK(shared.at_once() == 64);
 }

@@ -154,7 +154,7 @@ TEST_CASE("a kill from outside that hits a child that made progress restarts it 
   CHECK(policy.child_died(start, shot_from_outside).at == start);
 }
 
-TEST_CASE("for the restart type, a kill from outside is an end like any other") {
+TEST_CASE("the restart type decides after a kill from outside as after any abnormal end") {
   CHECK(policy_of(restart_type::transient).child_died(start, shot_from_outside).act == act::restart);
   CHECK(policy_of(restart_type::temporary).child_died(start, shot_from_outside).act == act::stop);
 }

@@ -214,7 +214,7 @@ TEST_CASE("each input line has its line in the output") {
   CHECK(run.counts().of(job_status::ok) == 3);
 }
 
-TEST_CASE("an empty input has an empty output") {
+TEST_CASE("an empty input produces an empty output") {
   bench b;
   b.input("");
   REQUIRE(b.make({}, at_once).run());

@@ -87,7 +87,7 @@ TEST_CASE("below() returns each number under its bound about equally often and n
   CHECK((low > 4750 && low < 5250));
 }
 
-TEST_CASE("filling in bulk gives the stream's blocks for any length") {
+TEST_CASE("filling any number of bytes in bulk gives the same bytes as block by block") {
   const philox_stream stream(random_domain::fill, 0x123456789abcdefULL, 5, 99);
   for (const std::size_t size : {0UL, 1UL, 15UL, 16UL, 127UL, 128UL, 129UL, 1000UL}) {
     std::vector<std::byte> filled(size + 1, std::byte{0xee});

@@ -93,7 +93,7 @@ TEST_CASE("arrays that are not rows of plain samples are refused with the reason
         "holds samples larger than 1 TiB");
 }
 
-TEST_CASE("npy headers with a false size are refused with the numbers") {
+TEST_CASE("npy headers with a wrong size are refused, and the error gives both sizes") {
   CHECK(refusal(npy(dictionary("<f4", "(3,)"), "12345678")) ==
         "holds 8 bytes of data, but its header promises 3 samples of 4 bytes");
   CHECK(refusal(npy(dictionary("<f4", "(2,)"), "123456789")) ==

@@ -131,7 +131,7 @@ TEST_CASE("a table longer than one read is read as a whole") {
   CHECK(text_at(reader, file, frames, 12'345, 40) == text.substr(12'345, 40));
 }
 
-TEST_CASE("seek tables with false numbers are refused, and the error has the numbers") {
+TEST_CASE("seek tables with wrong numbers are refused, and the error gives them") {
   const std::string file = seekable(numbers(2500), 1000);
   const auto begins = [&](const std::function<void(std::string&)>& change, std::string_view text) {
     const std::string why = refusal(file, change);

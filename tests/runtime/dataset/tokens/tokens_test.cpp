@@ -289,7 +289,7 @@ TEST_CASE("files without tokens are refused with the reason") {
   CHECK(with("b.npy", "nothing") == "is not a .npy file: its first bytes are not \\x93NUMPY");
 }
 
-TEST_CASE("an index with false numbers is refused with these numbers") {
+TEST_CASE("an index with wrong numbers is refused, and the error gives them") {
   const auto open = [](std::string index, std::uint64_t data_bytes) {
     const auto read = [&index](std::uint64_t at, std::span<std::byte> into) -> result<void> {
       if (at + into.size() > index.size()) return refuse(errc::io, "ends too early");
