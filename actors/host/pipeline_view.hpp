@@ -1,5 +1,5 @@
-// What `penstock top`, `trace` and the metrics show of a running session: the board in more detail. Pure
-// functions of copies; used on the io thread.
+// The state of a running session in more detail than the board has it, for `penstock top`, `trace` and the
+// metrics. Pure functions of copies; used on the io thread.
 #pragma once
 
 #include "runtime/arena/flight_recorder.hpp"

@@ -16,7 +16,7 @@
 namespace penstock::protocol {
 namespace {
 
-/// The layout of a packet.
+/// Sent together with the file's descriptor: the parcel_label after a magic number.
 struct packet {
   static constexpr std::uint32_t expected_magic = 0x4c435250;  // "PRCL"
   std::uint32_t magic = expected_magic;

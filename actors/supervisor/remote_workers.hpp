@@ -14,7 +14,7 @@ class remote_workers {
   virtual ~remote_workers() = default;
   /// Whether this place belongs to workers on other machines.
   [[nodiscard]] virtual bool has(std::uint32_t worker) const = 0;
-  /// Calls `then` once, perhaps before returning; afterwards it uses `calls` as for a child on this machine.
+  /// Calls `then` once, perhaps before returning. After that, `calls` are made as for a child on this machine.
   virtual void start(worker_ref who, process::child_callbacks calls, std::function<void(result<linked_child>)> then) = 0;
   /// Does nothing if there is no such worker.
   virtual void signal(worker_ref who, int number) = 0;

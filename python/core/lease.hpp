@@ -94,7 +94,7 @@ class lease {
   bool released_ = false;
 };
 
-/// A new DLPack object, for a capsule; the consumer calls its deleter. `tensor` is one of the lease's. Throws error as
+/// A new DLPack object, for a capsule; the consumer calls its deleter. `tensor` belongs to the lease. Throws error like
 /// begin_view().
 void* make_managed_tensor(std::shared_ptr<lease> held, const leased_tensor& tensor, int cuda_device);
 void* make_managed_tensor_versioned(std::shared_ptr<lease> held, const leased_tensor& tensor,

@@ -58,7 +58,7 @@ class BatchJobs:
             while not self.of[planned].wait(0.002):
                 self._tell_of_wait(planned)
                 look_around()
-                # From the last to the first: a shard's batches end in order, so one that ends during this loop is not overtaken.
+                # A shard's batches end in order. Later batches are checked first: if one has ended, so have those before it, and the earliest is returned.
                 ended = [other for other in reversed(under_way) if other not in self.of or self.of[other].done()]
                 if ended:
                     return ended[-1]

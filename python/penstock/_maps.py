@@ -57,7 +57,7 @@ class Mapping(concurrent.futures.Executor):
                 while ahead:
                     ahead[0].exception(None if end is None else max(0.0, end - time.monotonic()))
                     ahead.extend(self._one_more(fn, inputs, refused))
-                    yield ahead.popleft().result()  # and no reference to it is kept here
+                    yield ahead.popleft().result()  # popped, so that the results are not kept alive here
                 for why in refused:
                     raise why
             finally:

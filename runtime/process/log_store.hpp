@@ -48,7 +48,7 @@ class log_store {
   static constexpr double passed_per_second = 100;
   static constexpr double passed_burst = 500;
 
-  /// Whether a line goes to the session's own log. `dropped`: how many lines before it did not.
+  /// Whether a line goes to the session's own log. `dropped`: how many lines were left out since the last one that did.
   struct passage {
     bool pass = false;
     std::uint64_t dropped = 0;

@@ -67,8 +67,8 @@ struct job_book_settings {
   /// How long a suspect waits for a worker other than the one that it killed.
   nanoseconds suspect_patience{100'000'000};
   std::uint64_t slot_bytes = 0;
-  std::uint64_t row_bytes = 0;  ///< bytes of each row of the slot's table, and of its header
-  std::uint64_t head_bytes = 0;
+  std::uint64_t row_bytes = 0;   ///< bytes of one row of the slot's table
+  std::uint64_t head_bytes = 0;  ///< bytes of the table's header
   /// How long a job waits for its preferred worker while that worker takes no
   /// work. A replacement is ready sooner, unless its program starts slowly.
   nanoseconds place_patience{10'000'000'000};
@@ -369,12 +369,12 @@ class job_book {
     void remove(const job_entry& e);
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }
-    /// The first job that does not avoid `worker`; if it is the `only` worker, the first of all. Jobs blamed
+    /// The first job that does not avoid `worker`; if it is the `only` worker, simply the first job. Jobs blamed
     /// up to `patient_since` avoid no worker any more.
     [[nodiscard]] job_entry* first_for(std::uint32_t worker, bool only, steady_time patient_since) const;
     /// When the first of the jobs that avoid `worker` was blamed.
     [[nodiscard]] std::optional<steady_time> first_blamed(std::uint32_t worker) const;
-    [[nodiscard]] job_id first() const;  ///< the first of all; requires that there is one
+    [[nodiscard]] job_id first() const;  ///< requires that there is one
 
    private:
     std::unordered_map<std::optional<std::uint32_t>, waiting_jobs> by_avoided_;  // no group is empty
@@ -396,7 +396,7 @@ class job_book {
     std::uint32_t open = 0;               // neither over nor revoked
     std::uint32_t passed = 0;             // rows that the worker has reported
     std::uint32_t kept = 0;               // results in the slot
-    std::optional<steady_time> wanted{};  // when the slot began to be needed while results occupy it
+    std::optional<steady_time> wanted{};  // when the slot was first needed while results occupied it
     bool asked = false;                   // an empty_slot was emitted
   };
   struct workload {

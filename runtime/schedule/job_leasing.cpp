@@ -297,7 +297,7 @@ void job_book::ask_for_room(steady_time now) {
 void job_book::ask_for_room(std::uint32_t index, worker& w, steady_time now) {
   if (!w.free.empty() || w.more.asked_in == round_) return;
   auto best = w.slots.end();
-  std::optional<steady_time> ripe;  // when the next slot will have been needed for that long
+  std::optional<steady_time> ripe;  // when the next slot's room_patience is over
   for (auto slot = w.slots.begin(); slot != w.slots.end(); ++slot) {
     if (slot->at != stage::held || slot->use.asked) continue;
     if (!slot->use.wanted) slot->use.wanted = now;

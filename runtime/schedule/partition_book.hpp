@@ -64,7 +64,7 @@ class partition_book {
   /// `expected`: what the session itself has found in the dataset, if it can read it.
   explicit partition_book(work_kind work, std::optional<dataset_description> expected = std::nullopt);
 
-  /// A worker has described what it serves. A failure if its message is invalid.
+  /// A worker has described what it serves; `said` is a failure if its message was invalid.
   [[nodiscard]] std::vector<partition_command> described(worker_ref who, result<served> said);
   /// One of these commands could not be carried out. The returned commands replace those after it.
   [[nodiscard]] std::vector<partition_command> failed(worker_ref who, failure why);

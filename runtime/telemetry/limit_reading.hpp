@@ -89,8 +89,8 @@ struct limit_reading {
   /// What to change first: the largest cause of waits if the waits matter, otherwise the consumer. Empty if nothing
   /// was measured.
   [[nodiscard]] std::optional<limit> largest() const noexcept;
-  /// The reading without the beginning, which says nothing about the rest of a
-  /// short run. Empty if there is no beginning, or if it took most of the time.
+  /// The reading without the beginning of the run, which in a short run hides what limits the
+  /// rest. Empty if there is no beginning, or if it took most of the time.
   [[nodiscard]] std::optional<limit_reading> after_beginning() const;
 };
 

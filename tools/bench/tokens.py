@@ -130,7 +130,7 @@ def watch_processor_times(session):
 
 
 def processor_times(config):
-    """CPU microseconds for a sequence, of the workers and of all processes. Like sequences_a_second, without the start."""
+    """CPU microseconds for a sequence, of the workers and of all processes. Like sequences_a_second, without the startup."""
     found = []
     for batches in (BATCHES // 6, BATCHES):
         session = subprocess.Popen([os.path.join(BIN, "penstock"), "run", config, "--quiet", "--batches", str(batches)], stdout=subprocess.DEVNULL)
@@ -141,7 +141,7 @@ def processor_times(config):
 
 
 def sequences_a_second(config):
-    """The rate without the start: from the difference between a long and a short run."""
+    """The rate without the startup time, from the difference between a long and a short run."""
     times = []
     for batches in (BATCHES // 6, BATCHES):
         begin = time.monotonic()

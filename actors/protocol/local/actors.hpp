@@ -77,7 +77,7 @@ using heard =
                     host_place_joined, host_place_left, host_refused, restart_worker, drain_worker, tick, wake, meet_others>;
 using supervisor_actor = heard::actor;
 
-/// The keeper of the GPU owner's process replaces the owner.
+/// The keeper of the GPU owner's process stands in for the owner, so it accepts all of the owner's messages.
 using heard_by_keeper =
     gpu_owner::heard::and_also<owner_started, owner_refused, owner_spoke, owner_lost_link, owner_exited,
                                restart_owner, keeper_tick, wake_keeper, protocol::meet>;

@@ -23,7 +23,7 @@ class stop_cost {
   /// Without a record: everything is unknown.
   stop_cost() = default;
   /// `ended`: past_session::summary() with its "id". `events`: the events in its record. `ends`: which process
-  /// ends with the session, as in its answer; only `penstock run` saves a position.
+  /// ends with the session, from its answer to "stop". Only `penstock run` saves a position.
   stop_cost(const nlohmann::ordered_json& ended, const nlohmann::ordered_json& events, const std::string& ends);
 
   /// {"killed": [{"target": "worker/0", "pid": 17, "text": "..."}], "position_saved": false}; null: there is no position to save.

@@ -144,10 +144,10 @@ int show_group(const session_choice& choice, const live_group& group, bool check
 
 namespace {
 
-/// The lost ranks that the launcher has reported to the first rank, or else those that rank 0 has seen. A new process
-/// of rank 0 has not seen earlier losses and begins another generation of the group.
+/// The lost ranks that the launcher has reported to the lowest live rank, or else those that rank 0 has seen. A new
+/// process of rank 0 has not seen earlier losses and begins another generation of the group.
 struct lost_ranks {
-  bool known = false;           // rank 0 has answered
+  bool known = false;           // the launcher has reported losses, or rank 0 has answered
   json seen = json::array();    // {"time", "text"}; from a launcher also "rank", "pid", "end"
   std::uint64_t of_rank_0 = 0;  // how many times rank 0 itself was lost
 };

@@ -171,7 +171,7 @@ std::string why_for_people(const json& why, std::size_t width, const std::string
   const bool over = why.at("state") == "ended";
   const std::string now = over ? "" : now_in_words(why);
   std::string text = now.empty() ? "" : wrapped(with_choice(now, choice), columns, 0) + "\n\n";
-  if (over && stall.is_object()) {  // the verdict says the same, in the present
+  if (over && stall.is_object()) {  // the verdict says the same in the present tense
     text += wrapped(fmt::format("It was stalled at its end: no progress for {}.", stall_for_people(why)), columns, 0);
   } else {
     text += wrapped(with_choice(why.at("verdict").get<std::string>(), choice), columns, 0);
