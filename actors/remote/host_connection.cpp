@@ -143,7 +143,7 @@ result<void> host_connection::attend(accepted_call& call) {
   return refuse(errc::io, "the connection to the session at {} is lost: {}", call.from, end.error().message);
 }
 
-/// Finds out whether a session has called, and whether it may have a worker (rule H8).
+/// Finds out whether a session has connected, and whether it may have a worker (rule H8).
 result<void> host_connection::let_in(host_stream& to, bool& probe) {
   if (auto ok = to.secure(connect_deadline); !ok) return ok;
   to.limit(call_bytes_max);

@@ -67,7 +67,7 @@ struct connection_end {
 struct connection_listener {
   /// Lists a session's dataset, or prepares its code, once for all connections. Can take minutes.
   std::function<result<std::shared_ptr<const ready_dataset>>(const session_offer&)> prepare;
-  /// Called when a session of this name has called, or has accepted our connection. Returns why it must wait; empty:
+  /// Called when a session of this name has connected, or has accepted our connection. Returns why it must wait; empty:
   /// it gets a worker.
   std::function<std::string(session_number session, const std::string& name)> admit;
   /// Called when the worker of an admitted session is free again. `left`: it was asked to leave.

@@ -304,7 +304,7 @@ void loader_host::ended(const connection_end& end) {
 void loader_host::caller_ended(const connection_end& end) {
   using how = connection_end::how;
   if (end.ending == how::unfit && serves_others(end.session))
-    log::warn("host", "no worker can work for one of the sessions here: {}", end.why.message);
+    log::warn("host", "no worker of this host can work for one of its sessions: {}", end.why.message);
   else if (end.ending == how::unfit && !failed_)
     failed_ = end.why;
   if (end.ending != how::lost && end.ending != how::busy) return;

@@ -1,4 +1,4 @@
-// `penstock host`: the workers that a machine offers to the sessions that it joins, or to those that call it. The sessions
+// `penstock host`: the workers that a machine offers to the sessions that it joins, or to those that connect. The sessions
 // share the workers (runtime/hosts/host_shares). There is one connection per worker.
 #pragma once
 
@@ -90,11 +90,11 @@ class loader_host {
   bool leaves_ = false;
   bool joined_ = false;  // a session has given a place: more connections may be made
   host_shares shares_;
-  std::vector<target> targets_;             // empty: sessions call this host
+  std::vector<target> targets_;             // empty: sessions connect to this host
   std::map<session_number, guest> guests_;
   std::uint32_t connections_made_ = 0;
   std::uint64_t unknown_ = 0;
-  std::map<session_number, trouble_filter> troubles_;  // 0: for all sessions that call
+  std::map<session_number, trouble_filter> troubles_;  // 0: for all sessions that connect
   std::optional<failure> failed_;
   std::unique_ptr<process::io_thread> io_;
   std::unique_ptr<host_datasets> datasets_;

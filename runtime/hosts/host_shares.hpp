@@ -1,4 +1,4 @@
-// How a loader host shares its workers between the sessions that it has joined or that have called it (rules H14-H15 and H18). Pure: events
+// How a loader host shares its workers between the sessions that it has joined or that have connected (rules H14-H15 and H18). Pure: events
 // and the time come in; how many workers each session may have comes out. Driven by actors/remote/loader_host.
 //
 // The need of a session is the number of workers with which its consumer would not wait:
@@ -34,7 +34,7 @@ struct share_settings {
   nanoseconds window{3'000'000'000};    ///< the time over which sessions are measured
   nanoseconds settle{2'000'000'000};
   nanoseconds rest{5'000'000'000};
-  nanoseconds call_again{5'000'000'000};  ///< a session without workers that has not called for this long is gone
+  nanoseconds call_again{5'000'000'000};  ///< a session without workers that has not connected for this long is gone
   nanoseconds dismissed_for{600'000'000'000};  ///< the same for a dismissed session, which may have been suspended
   /// If two calls of advance() are further apart, the time between them does not count as silence (rule H17).
   nanoseconds late_look{1'000'000'000};
@@ -58,7 +58,7 @@ class host_shares {
 
   /// At most this many of its workers may run (rule H16).
   void wants_at_most(session_number session, std::uint32_t workers);
-  /// All workers of the session must leave, and it gets no others as long as it keeps calling (rule H18).
+  /// All workers of the session must leave, and it gets no others as long as it keeps connecting (rule H18).
   void dismiss(session_number session);
   [[nodiscard]] bool is_dismissed(session_number session) const;
 

@@ -17,7 +17,7 @@ namespace penstock::hosts {
 struct attempt_settings {
   nanoseconds pause{300'000'000};
   nanoseconds pause_max{2'000'000'000};  ///< doubled from `pause` while nothing succeeds
-  nanoseconds call_again{1'000'000'000};  ///< time between calls while this host has no free worker
+  nanoseconds call_again{1'000'000'000};  ///< time between attempts while this host has no free worker
   nanoseconds look_every{500'000'000};    ///< a host that is running calls wanted() at least this often
 };
 

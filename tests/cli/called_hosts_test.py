@@ -1,4 +1,4 @@
-"""Loader hosts that listen: sessions call them ([loader.hosts] connect)."""
+"""Loader hosts that listen: sessions connect to them ([loader.hosts] connect)."""
 
 from host_case import *
 

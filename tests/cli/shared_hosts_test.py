@@ -1,4 +1,4 @@
-"""A loader host that several sessions have called shares its workers between them (rules H14-H15)."""
+"""A loader host shares its workers between the sessions that have connected to it (rules H14-H15)."""
 
 from host_case import *
 

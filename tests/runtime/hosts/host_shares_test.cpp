@@ -181,7 +181,7 @@ TEST_CASE("a worker is offered to another session only after the previous one ha
   CHECK_FALSE(shares.calls(1, now + 300ms));
 }
 
-TEST_CASE("a session that has called and does not return is forgotten") {
+TEST_CASE("a session that has connected and does not return is forgotten") {
   host_shares shares({.workers = 2});
   steady_time now{1h};
   CHECK(shares.calls(1, now));

@@ -86,7 +86,7 @@ finding check_clocks(const facts& f) {
 finding check_data_here(const facts& f) {
   const hosts_facts& h = *f.hosts;
   if (auto known = known_before(h)) return *known;
-  if (h.who == peer::host) return skipped("a loader host lists the dataset when a session calls it");
+  if (h.who == peer::host) return skipped("a loader host lists the dataset when a session connects");
   if (!h.measure_trouble.empty()) return skipped("the connection ended before this could be checked (see host.bandwidth)");
   if (!h.program.empty()) return skipped(fmt::format("the session sends its {} code, and only that code knows the data", h.program));
   if (!h.data_trouble.empty()) return {status::fail, h.data_trouble};
@@ -96,7 +96,7 @@ finding check_data_here(const facts& f) {
 finding check_same_data(const facts& f) {
   const hosts_facts& h = *f.hosts;
   if (auto known = known_before(h)) return *known;
-  if (h.who == peer::host) return skipped("a loader host compares the dataset when a session calls it");
+  if (h.who == peer::host) return skipped("a loader host compares the dataset when a session connects");
   if (!h.data_trouble.empty()) return skipped("the dataset is not here (see host.data)");
   if (!h.program.empty() && h.own_program != h.program)
     return {status::fail, fmt::format("the session's workers run {}, which this command cannot start", h.program), "",

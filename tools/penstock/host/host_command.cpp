@@ -66,7 +66,7 @@ int hosts_elsewhere(const host_options& o) {
 
 int host(host_options o) {
   if (o.settings.sessions.empty() && o.settings.listen.empty())
-    return refuse_with(exit_usage, failure{errc::usage, "a host needs --join, where a session listens, or --listen, where sessions call it", 0}, o.json);
+    return refuse_with(exit_usage, failure{errc::usage, "a host needs --join, where a session listens, or --listen, where sessions connect to it", 0}, o.json);
   const bool listens = !o.settings.listen.empty();
   for (const std::string& one : listens ? std::vector{o.settings.listen} : o.settings.sessions) {
     if (const auto address = hosts::parse_address(one); !address)
@@ -106,7 +106,7 @@ void add_host_command(verb_table& verbs) {
        verb_group::run,
        "load samples on this machine for a session on another one",
        "Joins a session whose config sets [loader.hosts] listen, and runs workers for it: they read and decode "
-       "samples here, and the session receives finished batches. With --listen it waits instead until a session calls it "
+       "samples here, and the session receives finished batches. With --listen it waits instead until a session connects "
        "([loader.hosts] connect). Several sessions can share its workers: with --listen, or with several --join. The stream is the same as without hosts. The "
        "dataset must be here too, with the same contents; --data says where. Session and hosts need the same "
        "version of penstock and, over a network, the same secret.\n\n"
@@ -126,7 +126,7 @@ void add_host_command(verb_table& verbs) {
         {"penstock host --on user@one --on user@two --join trainer:7077 --secret-file hosts.secret", "starts two hosts by ssh"}}},
       [o] { return host(*o); });
   auto* const join = verb.add_option("--join", o->settings.sessions, "where the session listens (may be repeated)")->type_name("ADDRESS:PORT");
-  auto* const listen = verb.add_option("--listen", o->settings.listen, "instead of --join: where to wait for sessions that call; port 0: any free port")
+  auto* const listen = verb.add_option("--listen", o->settings.listen, "instead of --join: where to wait for sessions that connect; port 0: any free port")
                            ->type_name("ADDRESS:PORT")
                            ->excludes(join);
   auto* const on = verb.add_option("--on", o->on, "start the host there by ssh instead of here (may be repeated)")
