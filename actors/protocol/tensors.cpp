@@ -21,7 +21,7 @@ result<std::vector<tensor_spec>> from_wire(std::span<const wire_tensor> tensors)
         t.length > static_cast<std::uint8_t>(length_rule::batch_maximum)) {
       return refuse(
           errc::protocol,
-          "tensor '{}' has element type {}, role {} and length rule {}, of which at least one does not exist",
+          "tensor '{}' has element type {}, role {} and length rule {}, at least one of which is unknown",
           t.name, t.type, t.role, t.length);
     }
     all.push_back({t.name, static_cast<dtype>(t.type), t.shape, static_cast<tensor_role>(t.role),

@@ -21,7 +21,7 @@ result<output_file> output_file::create() {
   auto file = create_memory_file("penstock-output", what);
   if (!file) return tl::unexpected(std::move(file.error()));
   if (::ftruncate(file->get(), output_bytes) != 0)
-    return refuse_os(errc::system, errno, fmt::format("giving {} its size", what));
+    return refuse_os(errc::system, errno, fmt::format("setting the size of {}", what));
   if (auto ok = seal_memory_file(file->get(), seal::size, what); !ok)
     return tl::unexpected(std::move(ok.error()));
   return output_file(std::move(*file));

@@ -24,7 +24,7 @@ def doctor(b):
 def tests(b):
     """The device tests on the GPU, test_device_gpu; tests that need two GPUs are in two_gpus."""
     if not b.device_tests:
-        raise Skip("test_device_gpu is not there")
+        raise Skip("test_device_gpu is missing")
     output = b.run("tests", [b.device_tests, "--durations", "no", "~[two]"], 120, environment=b.test_environment, check=False)
     overlap = re.search(r"overlap: (.*), ratio ([\d.]+)", output)
     if overlap:
@@ -158,7 +158,7 @@ def two_gpus(b):
     """The session on the second GPU, its caller on the first."""
     b.needs_gpus(2)
     if not b.device_tests:
-        raise Skip("test_device_gpu is not there")
+        raise Skip("test_device_gpu is missing")
     output = b.run("two_gpus", [b.device_tests, "[two]"], 60, environment=b.test_environment, check=False)
     summary = output.strip().splitlines()[-1] if output.strip() else f"exit code {b.last_code}"
     b.row("caller on cuda:0, batches on cuda:1", summary, "passes", b.last_code == 0 and "skipped" not in summary)

@@ -48,7 +48,7 @@ result<std::vector<zstd_frame>> parse_seek_table(std::span<const std::byte> tabl
   const auto bytes = seek_table_bytes(table.last(std::min<std::uint64_t>(table.size(), seek_table_foot)), file_bytes);
   if (!bytes) return tl::unexpected(bytes.error());
   if (*bytes != table.size() || number_at(table, 0) != skippable_magic || number_at(table, 4) != table.size() - table_head)
-    return refuse(errc::dataset, "has a damaged seek table: it does not begin {} bytes before the end, where its number of frames says", *bytes);
+    return refuse(errc::dataset, "has a damaged seek table: according to its number of frames it begins {} bytes before the end, but it is not there", *bytes);
   const auto flags = static_cast<unsigned>(table[table.size() - 5]);
   const std::uint64_t frames_end = file_bytes - *bytes;
   std::vector<zstd_frame> frames;

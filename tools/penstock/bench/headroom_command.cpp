@@ -209,7 +209,7 @@ void add_headroom_command(verb_table& verbs) {
        "a step of a given length. Works on the host device, too.",
        {{"penstock headroom photos.toml --sink plugin:./train.so", "your own device program"},
         {"penstock headroom photos.toml --step 18ms", "a training step that takes 18 ms"},
-        {"penstock headroom photos.toml --step 18ms --json | jq .ratio", "the share of the possible rate"}}},
+        {"penstock headroom photos.toml --step 18ms --json | jq .ratio", "the rate of the feed divided by the possible rate"}}},
       [o] { return headroom(*o); });
   add_stream_options(verb, o->source);
   add_config_shorthands(verb, o->source);

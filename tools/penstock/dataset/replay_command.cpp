@@ -344,7 +344,7 @@ void add_replay_command(verb_table& verbs) {
       verb.add_option("--verify", o->journal, "load all batches of this journal again and compare their digests")->type_name("JOURNAL");
   for (const char* other : {"--out", "--png", "--epoch", "--batch"})
     journal->excludes(verb.get_option(other));
-  verb.add_option("--state", o->state, "a state of the run")->type_name("FILE");
+  verb.add_option("--state", o->state, "a saved state of that run")->type_name("FILE");
 }
 
 }  // namespace penstock::cli
