@@ -93,7 +93,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   /// The same for a reader on another thread: it may outlive the job.
   [[nodiscard]] Argument shared_argument() const { return argument_; }
 
-  /// Where the latest attempt is or was.
+  /// Records where the latest attempt runs.
   void leased_to(std::shared_ptr<const lent_place> place, leased_row where);
 
   // The pool calls each of these once.

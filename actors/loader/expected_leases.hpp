@@ -21,8 +21,8 @@ class expected_leases {
   /// Send a wake_up afterwards.
   void add_urgent(protocol::load_batch lease);
   void drop(const protocol::drop_batch& lease);
-  // Called by the actor. Empty:
-  /// there is no urgent lease.
+  // Called by the actor.
+  /// Empty: there is no urgent lease.
   [[nodiscard]] std::optional<protocol::load_batch> take_urgent();
   /// Whether the lease's result is no longer needed.
   [[nodiscard]] bool is_dropped(const protocol::load_batch& lease);
@@ -34,7 +34,7 @@ class expected_leases {
   Dataset* dataset_ = nullptr;
   std::mutex orders_;  ///< guards the rest: the actor locks it for each sample, and must not wait for Dataset::expect
   std::deque<protocol::load_batch> urgent_;
-  std::map<std::uint32_t, std::uint32_t> dropped_;  // the last generation of each slot
+  std::map<std::uint32_t, std::uint32_t> dropped_;  // the last dropped generation of each slot
 };
 
 }  // namespace penstock::loader

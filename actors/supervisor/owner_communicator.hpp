@@ -92,7 +92,7 @@ class owner_communicator {
   std::uint64_t agreed_ = 0;  // no rank goes back to an earlier step
   std::uint64_t kept_ = 0;    // the step of the snapshot for the next process
   std::uint64_t given_ = 0;   // the step of the snapshot that the current process got
-  bool free_ = false;         // the group has ended: everything counts
+  bool free_ = false;         // the group has ended, so every step counts as agreed
   process at_ = process::gone;
   std::uint64_t number_ = 0;  // the communicator that it is making or a member of; 0: none
   std::optional<gpu_owner::communicate> to_make_;  // held back

@@ -26,7 +26,7 @@ class Call:
     def give(self, parts: Sequence[Part]) -> None: ...
 
 def fill_twister(address: int, seed: int) -> None:
-    """Writes the state of a Mersenne Twister: 625 words of 32 bits, the index of the next one and then 624 made from a seed (64 bits)."""
+    """Writes the state of a Mersenne Twister as 625 words of 32 bits: the index of the next word, then 624 words made from a 64-bit seed."""
 
 def write_marks_to(memory: memoryview) -> None:
     """Call.mark() and Call.sample() write to this memory (_loading.Marks). Keeps it until the process ends."""

@@ -198,7 +198,7 @@ class ResumeTest(PenstockTest):
             self.assertEqual("its position is lost; `penstock run --state FILE` keeps it next time\n" in err.decode(), is_lost, err)
 
     def test_epochs_acknowledged_in_one_message_have_their_own_times(self):
-        # A batch is ready whenever the sink has taken one, so deliveries are reported 16 at a time: those of 6 epochs at once.
+        # The next batch is always ready, so deliveries are reported up to 16 in a message: here all 12 of the 6 epochs in one.
         config = self.write("short.toml", synthetic(samples=16, batch=8, epochs=6))
         environment = dict(self.environment, PENSTOCK_TEST_STEP_MS="20")
         report = self.run_json(config, "--sink", "plugin:" + os.path.join(BIN, "slow_program.so"), env=environment)

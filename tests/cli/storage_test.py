@@ -321,7 +321,7 @@ class StorageTest(StoreTest):
         self.environment["SSL_CERT_FILE"] = authority
         self.assertIn("127.0.0.1", self.refused_over_tls(context).partition("over TLS: ")[2])
 
-    def test_a_missing_file_of_authorities_is_named(self):
+    def test_a_missing_file_of_certificate_authorities_is_named(self):
         _, context = self.certificate("untrusted")
         self.environment["SSL_CERT_FILE"] = os.path.join(self.folder, "missing.pem")
         server = self.serve(context)

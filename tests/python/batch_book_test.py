@@ -37,7 +37,7 @@ class World:
     def __init__(self, draw, lengths):
         self.draw, self.lengths = draw, lengths
         self.size, self.leaves_out, self.ordered = draw.randrange(1, 5), draw.random() < 0.5, draw.random() < 0.7
-        self.total = draw.randrange(0, 60)  # samples that the sampler gives
+        self.total = draw.randrange(0, 60)  # samples that the sampler yields
         self.steps = 0
         self.seen, self.outcome = [], []
         self.begin(None)

@@ -12,7 +12,7 @@ except ImportError:
     sys.exit(77)
 
 PATIENCE = 120  # seconds: a busy machine takes long to start an actor's process
-# Ray starts a process for each CPU otherwise, and all of them with the niceness 15.
+# By default, Ray starts one process per CPU, all with niceness 15.
 QUICK = dict(RAY_prestart_worker_first_driver="0", RAY_enable_worker_prestart="0", RAY_worker_niceness="0")
 
 LISTENING = """

@@ -373,7 +373,7 @@ TEST_CASE("text can contain any bytes but NUL, which no argument can hold") {
   CHECK(b.make({}, at_once).run().error().message.find("line 2") != std::string::npos);
 }
 
-TEST_CASE("a line that is too long is a job that is too large, and the others run") {
+TEST_CASE("a line that is too long is reported as too large, and the other lines run") {
   bench b;
   b.input("a\n" + std::string(2000, 'x') + "\nb\n");
   map_run& run = b.make({}, at_once);
