@@ -92,7 +92,7 @@ TEST_CASE("a host whose cores and round trip are not known yet shows dashes") {
 }
 
 TEST_CASE(
-    "a session that waits for its first host shows for how long, and where it listens or which hosts it calls") {
+    "a session that waits for its first host shows for how long, and where it listens or which hosts it connects to") {
   session_status s = with_hosts(0);
   s.waits_for_hosts = hosts_wait{12.4, 60};
   CHECK(section(s) == "hosts join at 0.0.0.0:7077; waiting for a loader host for 12 s, at most 60 s\n");

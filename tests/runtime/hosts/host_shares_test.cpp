@@ -226,7 +226,7 @@ TEST_CASE("the only session of a host keeps the workers that rest, until another
 }
 
 TEST_CASE(
-    "a session that has sent its host away gives all workers to the others, and gets none while it calls") {
+    "a session that has sent its host away gives all workers to the others, and gets none while it keeps connecting") {
   shared_host host(8);
   host.set(1, 100);
   host.set(2, 100);

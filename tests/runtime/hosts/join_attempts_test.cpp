@@ -72,7 +72,7 @@ TEST_CASE("time in which a host is suspended does not count towards giving up a 
 }
 
 TEST_CASE(
-    "a session for which this host has no worker is called again every second, and at once when one is free") {
+    "a host retries a session for which it has no worker every second, and at once when one is free") {
   join_attempts attempts;
   attempts.busy(first_try);
   CHECK(attempts.wanted(nothing_yet, first_try + 999ms) == 0);
