@@ -73,7 +73,7 @@ TEST_CASE("after the workers the owner's process is named, then the group, then 
   status["killed_in_seconds"] = 8.2;
   CHECK(cli::awaited_ends(status)[0].words ==
         "the GPU owner (pid 4712), which is waiting for its sink to finish; it will be killed in 9 s if it does not end; `penstock stop --now` kills it at once");
-  s.gpu_state = "stopped";
+  s.gpu_state = child_state::stopped;
   s.group = group_status{};
   s.group->waits_for = "rank 2 (on host-b)";
   CHECK(awaited(s)[0].words == "the other ranks: rank 2 (on host-b)");
@@ -87,7 +87,7 @@ TEST_CASE("status and why name what a stopping session waits for, and nothing fo
   REQUIRE(told.size() == 1);
   CHECK(told[0].at("target") == "worker/3");
   CHECK(cli::stopping_in_words(told, 0) == "waiting for worker/3 (pid 4713), which has not exited yet; it will be killed if it does not end in time\n");
-  s.state = "ok";
+  s.state = session_state::ok;
   CHECK(cli::stopping_for(telemetry::as_json(s)).is_null());
 }
 

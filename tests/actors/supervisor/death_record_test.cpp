@@ -93,7 +93,6 @@ TEST_CASE("a worker that is killed at a stop has the sample and batch in its han
 }
 
 TEST_CASE("the log's line about a death says what happens next and which command shows the stack") {
-  using supervision::child_state;
   const supervision::termination ending({}, start);
   scheduler::blame_decision decision;
   decision.blamed = schedule::blame{};
