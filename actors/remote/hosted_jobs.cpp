@@ -63,7 +63,7 @@ result<protocol::to_worker> hosted_jobs::take(host_stream& from, const job_follo
 result<void> hosted_jobs::ended(host_stream& to, const protocol::jobs_done& news, bool digests) {
   if (!job_ || news.slot != 0 || news.generation != generation_ || news.rows != 1)
     return refuse(errc::protocol, "its worker reported the end of a job that it does not have");
-  outcome& last = last_.emplace();
+  outcome& last = last_.emplace(outcome{});  // clang does not find a default constructor for emplace()
   const auto row = slot().read(0);
   last.news.how = static_cast<std::uint8_t>(row_state::failed);
   const bool over = row && (row->state == row_state::finished || row->state == row_state::failed || row->state == row_state::too_large);
