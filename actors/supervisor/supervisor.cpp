@@ -273,7 +273,7 @@ void poll(self_pointer self, const tick& due) {
   if (due.number != self->state.ticks) return;
   supervisor_state& s = self->state;
   s.workers->look(now_of(self),
-                  s.records.signs(*s.deps.flights, *s.deps.leases, s.deps.processes->current_start(), now_of(self)));
+                  s.records.signs(*s.deps.flights, *s.deps.leases, s.deps.processes->current_start(), now_of(self), s.deps.settings.work));
   measure(self);
   advance(self);
   keep_ticking(self);

@@ -33,7 +33,7 @@ worker_status status_of(const supervision::place_view& place, const worker_facts
 }
 
 supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_reading& flight,
-                                 bool has_leases, steady_time now) {
+                                 bool has_leases, steady_time now, work_kind kind) {
   const auto facts = w.host ? std::nullopt : process::look_at(w.pid);
   supervision::worker_sign sign;
   sign.worker = w.who.worker;
@@ -45,7 +45,7 @@ supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_read
   sign.traced = facts && facts->traced;
   if (flight.limit.count() > 0) sign.limit = flight.limit;
   sign.work = idle ? std::string("it has not started its next batch")
-                   : fmt::format("it has been working on '{}'", printable(flight.sample_name));
+                   : fmt::format("it has been working on '{}'", printable(work_for_people(flight.sample_name, kind)));
   if (!idle) sign.worked = now - flight.since;
   if (!w.host) sign.wait_channel = process::wait_channel(w.pid, flight.thread);
   return sign;
@@ -85,12 +85,12 @@ std::vector<worker_status> worker_records::statuses(const supervision::pool& pla
 
 std::vector<supervision::worker_sign> worker_records::signs(const arena::flight_recorders& flights,
                                                             const scheduler::lease_counts& leases,
-                                                            const std::string& starting, steady_time now) const {
+                                                            const std::string& starting, steady_time now, work_kind kind) const {
   std::vector<supervision::worker_sign> all;
   for (const auto& [place, w] : living_) {
     if (w.ended) continue;
     if (w.pid > 0) {
-      all.push_back(sign_of(w, flights.read(place), leases.of(place) > 0, now));
+      all.push_back(sign_of(w, flights.read(place), leases.of(place) > 0, now, kind));
       continue;
     }
     supervision::worker_sign& sign = all.emplace_back();

@@ -32,7 +32,7 @@ class worker_records {
   /// `starting`: what the spawn thread is doing.
   [[nodiscard]] std::vector<supervision::worker_sign> signs(const arena::flight_recorders& flights,
                                                             const scheduler::lease_counts& leases,
-                                                            const std::string& starting, steady_time now) const;
+                                                            const std::string& starting, steady_time now, work_kind kind) const;
 
  private:
   std::map<std::uint32_t, worker_facts> living_;  // by place

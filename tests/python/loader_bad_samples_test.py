@@ -114,6 +114,13 @@ class LoaderBadSamplesTest(LoaderCase):
             self.assertIn("__getitem__ at <string>:7", self.penstock("deaths", "--stacks", "--last")[1])
             self.assertIn("Stack (most recent call first):", self.penstock("logs", "--last")[1])
 
+    def test_the_log_of_a_loader_names_no_job_when_a_sample_exceeds_the_time_limit(self):
+        text = KILLING.replace("os.abort()", "__import__('time').sleep(600)").replace("num_workers=2", "num_workers=2, timeout=0.5")
+        _, err = self.log_of(text % "skip")
+        self.assertIn("it has been working on 'sample 7' for ", err)
+        self.assertRegex(err, "warning loader: sample 7 .* is left out of its batch after 3 attempts")
+        self.assertNotIn("job", err)
+
     def test_the_stack_of_a_death_begins_with_the_lines_of_python(self):
         self.log_of(PROGRAM)
         said = self.penstock("deaths", "--last", "--stacks")[1]
