@@ -1,6 +1,5 @@
 #include "tools/penstock/past/past_session.hpp"
 
-#include "runtime/base/death_words.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_server.hpp"
 #include "tools/penstock/output.hpp"

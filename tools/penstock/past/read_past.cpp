@@ -1,4 +1,5 @@
 // Reads the record of an ended session from its file, and what the file system and the machine add to it.
+#include "runtime/base/death_words.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/session_record.hpp"
 #include "runtime/process/process_facts.hpp"
@@ -41,7 +42,7 @@ result<past_session> read_past(const std::filesystem::path& record) {
   past_session past(*lines, telemetry::as_utc(written));
   if (written < boot_time()) past.machine_has_stopped();
   const json pid = past.summary().value("pid", json());
-  if (past.has_no_end() && control::is_written(record) && pid.is_number() && process::wait_channel(pid.get<pid_t>()) == process::suspended_channel)
+  if (past.has_no_end() && control::is_written(record) && pid.is_number() && process::wait_channel(pid.get<pid_t>()) == suspended_channel)
     past.is_suspended();
   const json started = past.started();
   if (const auto when = started.is_string() ? time_of_utc(started.get<std::string>()) : std::nullopt) {
