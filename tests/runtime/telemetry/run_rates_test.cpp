@@ -21,7 +21,7 @@ worker_status worker(std::uint32_t id, std::uint32_t incarnation, std::uint64_t 
 /// A session that delivers 100 samples a second, half of them from each of two workers.
 session_status after(int seconds) {
   session_status s;
-  s.state = "ok";
+  s.state = session_state::ok;
   s.samples_delivered = static_cast<std::uint64_t>(seconds) * 100;
   for (const std::uint32_t id : {0U, 1U}) s.workers.push_back(worker(id, 1, s.samples_delivered / 2));
   return s;
@@ -78,7 +78,7 @@ TEST_CASE("the time in which a run was suspended or paused does not lower its ra
   }
   SECTION("paused, while its consumer takes what was ready") {
     session_status paused = after(13);
-    paused.state = "paused";
+    paused.state = session_state::paused;
     for (int second = 13; second <= 72; ++second) rates.look(begun + second * 1s, paused, false);
     CHECK(rates.told().delivered == 100.0);
     rates.look(begun + 73s, after(13), false);  // it was resumed just before this look
