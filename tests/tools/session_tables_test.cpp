@@ -768,7 +768,7 @@ TEST_CASE("the stack that Python wrote is in a worker's description once") {
   session_status s = status_with(std::nullopt);
   worker_status w;
   w.id = 3;
-  w.state = "ready";
+  w.state = child_state::ready;
   w.last_death = killed_over(5, "");
   w.last_death->last_output = of_a_loader;
   s.workers = {w};
