@@ -80,7 +80,10 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
 /// "4 batches are loaded again (2 of them had been lost before)", "1 job runs again".
 [[nodiscard]] inline std::string repeated_in_words(std::uint64_t held, std::uint64_t again, work_kind kind) {
   if (kind == work_kind::jobs) return counted(held, "job runs again", "jobs run again");
-  return counted(held, "batch is loaded again", "batches are loaded again") + (again == 0 ? "" : fmt::format(" ({} of them had been lost before)", again));
+  const std::string repeated = counted(held, "batch is loaded again", "batches are loaded again");
+  if (again == 0) return repeated;
+  if (again < held) return fmt::format("{} ({} of them had been lost before)", repeated, again);
+  return repeated + (held == 1 ? " (it had been lost before)" : " (all had been lost before)");
 }
 
 /// What to do about a sample, or a job, that hangs again and again. Empty if a time limit has already ended an attempt.

@@ -836,6 +836,10 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
   CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again");
   d.held_again = 1;
   CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again (1 of them had been lost before)");
+  d.held_again = 2;
+  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again (all had been lost before)");
+  d.held = d.held_again = 1;
+  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "1 batch is loaded again (it had been lost before)");
   d.held = 0;
   CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples).empty());
 }
