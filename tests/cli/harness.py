@@ -40,17 +40,18 @@ class PenstockTest(unittest.TestCase):
         print("PENSTOCK_TEST_SEED=%d" % seed, flush=True)
         random.seed(seed)
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-test-")
+        self.addCleanup(self._folder.cleanup)  # first, because cleanups run in reverse order: a test's own may close what is in the folder
         self.folder = self._folder.name
         # some programs, such as bash, warn about a locale that is not installed
         self.environment = dict(os.environ, XDG_RUNTIME_DIR=self.folder, LC_ALL="C.UTF-8")
         self._running = []
+        self.addCleanup(self._end_processes)
 
-    def tearDown(self):
+    def _end_processes(self):
         for process in self._running:
             if process.poll() is None:
                 process.kill()
             process.communicate()
-        self._folder.cleanup()
 
     # ---- running ---------------------------------------------------------------------------------------------
 

@@ -252,6 +252,7 @@ def look_at(number):
         row["verdict"] = str(failed)
     finally:
         test.tearDown()
+        test.doCleanups()
     return row
 
 

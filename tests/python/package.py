@@ -34,15 +34,15 @@ class PackageTest(PenstockTest):
 
     def setUp(self):
         super().setUp()
-        self._runtime_dir = os.environ.get("XDG_RUNTIME_DIR")
+        self.addCleanup(self._restore_runtime_folder, os.environ.get("XDG_RUNTIME_DIR"))
         os.environ["XDG_RUNTIME_DIR"] = self.folder
 
-    def tearDown(self):
-        if self._runtime_dir is None:
+    @staticmethod
+    def _restore_runtime_folder(runtime_folder):
+        if runtime_folder is None:
             del os.environ["XDG_RUNTIME_DIR"]
         else:
-            os.environ["XDG_RUNTIME_DIR"] = self._runtime_dir
-        super().tearDown()
+            os.environ["XDG_RUNTIME_DIR"] = runtime_folder
 
     def need_torch(self):
         if importlib.util.find_spec("torch") is None:

@@ -34,10 +34,9 @@ def command_of(pid):
 
 
 class RayCase(PackageTest):
-    def tearDown(self):
-        self.doCleanups()
-        self.no_hosts_left()
-        super().tearDown()
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.no_hosts_left)  # after a test's own cleanups, but while its programs still run
 
     def begin(self, samples, hosts="insecure = true", wait="4ms", more=""):
         """Starts a session without local workers; hosts join at self.address."""

@@ -36,8 +36,11 @@ def tearDownModule():
 
 
 class RayTest(RayCase):
-    def tearDown(self):
-        super().tearDown()
+    def setUp(self):
+        self.addCleanup(self.ray_has_its_cpus_back)  # the last of all cleanups
+        super().setUp()
+
+    def ray_has_its_cpus_back(self):
         self.wait_until(lambda: ray.available_resources().get("CPU") == CPUS, lambda: "Ray has its CPUs back: %s" % ray.available_resources())
 
     def test_the_stream_matches_a_local_one_while_actors_and_hosts_are_killed_and_ray_replaces_them(self):
