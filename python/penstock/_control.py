@@ -17,7 +17,6 @@ __all__ = ["Control"]
 class Control:
     """Mixed into Pool, before its executor."""
 
-    _ends_at_once = False  # at the interpreter's exit, without waiting for jobs
     _config: Config
     _core: CorePool
     _life: PoolLife

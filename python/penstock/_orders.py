@@ -11,7 +11,6 @@ import torch.utils.data
 
 from penstock import _content, _core, _loading, _mistakes, _tensors
 from penstock._batch_book import Planned
-from penstock._interrupts import no_interrupts
 from penstock._workers import Workers
 
 __all__ = ["PublishedOrder", "order_of"]
@@ -69,13 +68,12 @@ class PublishedOrder:
 
 
 def _over(file: int, living: set[int], number: int, jobs: dict[Planned, _core.Job], hosts: Optional[_core.Pool]) -> None:
-    with no_interrupts():
-        living.discard(number)
-        if hosts is not None:
-            hosts.withdraw(number)
-        for job in jobs.values():
-            job.cancel_if_waiting()
-        os.close(file)
+    living.discard(number)
+    if hosts is not None:
+        hosts.withdraw(number)
+    for job in jobs.values():
+        job.cancel_if_waiting()
+    os.close(file)
 
 
 def _with_sharding(iterator: Any, worker_init_fn: Any) -> Any:

@@ -9,7 +9,6 @@ from typing import Any, Optional
 from penstock import _core
 from penstock._errors import usage_error
 from penstock._future import Future
-from penstock._interrupts import no_interrupts
 from penstock._names import Name
 from penstock._reasons import Reason
 from penstock._setup import Setup
@@ -148,13 +147,8 @@ def _dropped(core: _core.Pool, setup: Setup, owner: int, name: Optional[Name]) -
 
 @atexit.register
 def _finish_all() -> None:
-    with no_interrupts(at_exit=True):
-        for pool in list(_LIVING):
-            if pool._ends_at_once:
-                pool._at_exit()
     for pool in list(_LIVING):
-        if not pool._ends_at_once:
-            pool._at_exit()
+        pool._at_exit()
     with _ENDED:
         while _ENDING:
             _ENDED.wait()

@@ -14,7 +14,6 @@ from penstock._arguments import check_seconds, whole_number
 from penstock._batch import Batch, batch_of, keep_all
 from penstock._config import Config, Path, load_config
 from penstock._errors import state_mismatch_error, usage_error
-from penstock._interrupts import no_interrupts
 from penstock._reasons import Reason, by_exception, by_the_programs_end
 from penstock._session_parts import Controlled, Ranked
 
@@ -274,7 +273,6 @@ _LIVING: "weakref.WeakSet[Session]" = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    with no_interrupts(at_exit=True):
-        for session in list(_LIVING):
-            session._core.close(*by_the_programs_end())
+    for session in list(_LIVING):
+        session._core.close(*by_the_programs_end())
     _core.leave_the_rest_to_the_exit()

@@ -9,7 +9,6 @@ from penstock import _beginning, _core, _loading, _mistakes, _tensors
 from penstock._device import pool_options
 from penstock._errors import workers_exhausted_error
 from penstock._homes import SeenWorkers
-from penstock._interrupts import no_interrupts
 from penstock._pool import Pool
 from penstock._reasons import by_the_programs_end
 
@@ -21,7 +20,6 @@ COPIED_BELOW = 1 << 16  # smaller batches are copied out of their slots
 class _LoaderPool(Pool):
     _usual_name = "loader"
     _core_options = {"of_batches": True}  # the loader takes batches in order
-    _ends_at_once = True
 
     def __init__(self, marks: int, count: int, **options: Any) -> None:
         self._marks = marks
@@ -103,12 +101,11 @@ def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _end(pid: int, pool: Pool, marks: int, gate: _beginning.Gate, announced: _beginning.Announced) -> None:
-    with no_interrupts():
-        if pid == os.getpid():
-            pool._life.drop()
-        os.close(marks)
-        gate.close()
-        announced.close()
+    if pid == os.getpid():
+        pool._life.drop()
+    os.close(marks)
+    gate.close()
+    announced.close()
 
 
 class _Lending:
