@@ -158,13 +158,15 @@ result<std::vector<std::string>> read_record(const fs::path& path) {
   return lines;
 }
 
-void note_process_end(int pid, std::string_view how) {
+void note_process_end(int pid, std::chrono::system_clock::time_point begun, std::string_view how) {
+  using namespace std::chrono;
   const std::string of_process = fmt::format("-{}", pid);
   for (const found_record& r : find_records()) {
     if (r.live || !r.id.ends_with(of_process)) continue;
     const unique_fd file(::open(r.path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC));
     struct stat facts {};
     if (!file || ::fstat(file.get(), &facts) != 0) continue;
+    if (seconds(facts.st_mtim.tv_sec) + nanoseconds(facts.st_mtim.tv_nsec) < begun.time_since_epoch()) continue;
     // A line break first: the process may have been killed while it wrote a line.
     if (write_all(file.get(), fmt::format("\n{{\"process_ended\":{{\"how\":\"{}\"}}}}\n", how)) != 0) continue;
     const timespec times[] = {facts.st_atim, facts.st_mtim};

@@ -75,9 +75,10 @@ struct found_record {
 /// The whole lines of a record.
 [[nodiscard]] result<std::vector<std::string>> read_record(const std::filesystem::path& path);
 
-/// Adds to the records of a process that has ended, how it ended: "SIGKILL", "exit code 3". For its parent, who knows. The records'
+/// Adds to the records of a process that has ended, how it ended: "SIGKILL", "exit code 3". For its parent, who knows.
+/// `begun`: when the process was started; records that are older belong to an earlier process with this pid. The records'
 /// times stay. Does nothing for a record that cannot be written.
-void note_process_end(int pid, std::string_view how);
+void note_process_end(int pid, std::chrono::system_clock::time_point begun, std::string_view how);
 
 /// Removes the oldest records of ended sessions beyond the limits. Returns how many.
 std::size_t prune_records();

@@ -271,7 +271,9 @@ TEST_CASE("the last event says how the session ended, and why") {
   CHECK(failed.summary().at("reason") == "the dataset is gone");
   cli::past_session killed({header, event_line(1, event_kind::run_started)}, "later");
   CHECK(last_of(killed, 0).at("text") == "died: the program ended without closing the session: it was killed, crashed, or exited without cleanup");
-  const cli::past_session of_rank({header, event_line(1, event_kind::run_started), R"({"process_ended":{"how":"SIGTERM"}})"}, "later");
+  cli::past_session of_rank({header, event_line(1, event_kind::run_started), R"({"process_ended":{"how":"SIGTERM"}})"}, "later");
+  CHECK(of_rank.summary().at("reason") == "the program ended without closing the session: SIGTERM");
+  of_rank.machine_has_stopped();  // later
   CHECK(of_rank.summary().at("reason") == "the program ended without closing the session: SIGTERM");
   killed.machine_has_stopped();
   CHECK(killed.summary().at("reason") == "the machine stopped or was restarted before the program closed the session");

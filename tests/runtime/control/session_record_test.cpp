@@ -60,21 +60,24 @@ TEST_CASE("an incomplete last line is not read") {
 
 TEST_CASE("a process's parent adds its end to the records of that process alone, and their times stay") {
   const runtime_folder here;
-  const auto then = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
-  const auto finished = [then](const char* name, int pid) {
+  using std::chrono::hours;
+  const auto then = std::filesystem::file_time_type::clock::now() - hours(1);
+  const auto finished = [](const char* name, int pid, std::filesystem::file_time_type when) {
     session_record record = session_record::create(name, pid, start).value();
     REQUIRE(record.append("one\ntor"));
     record.finish();
-    std::filesystem::last_write_time(record.path(), then);
+    std::filesystem::last_write_time(record.path(), when);
     return record.path();
   };
-  const auto its = finished("victim", 18);
-  const auto other = finished("other", 118);
+  const auto its = finished("victim", 18, then);
+  const auto other = finished("other", 118, then);
+  const auto of_an_earlier_process = finished("earlier", 18, then - hours(24));
   const session_record live = session_record::create("live", 18, start).value();
   const auto before = std::filesystem::last_write_time(its);
-  note_process_end(18, "SIGKILL");
+  note_process_end(18, std::chrono::system_clock::now() - hours(2), "SIGKILL");
   CHECK(read_record(its).value() == std::vector<std::string>{"one", "tor", R"({"process_ended":{"how":"SIGKILL"}})"});
   CHECK(read_record(other).value() == std::vector<std::string>{"one"});
+  CHECK(read_record(of_an_earlier_process).value() == std::vector<std::string>{"one"});
   CHECK(read_record(live.path()).value().empty());
   CHECK(std::filesystem::last_write_time(its) == before);
 }

@@ -207,6 +207,7 @@ void launch_run::start(const start_rank& order) {
       act();
     });
   };
+  ranks_[rank].begun = std::chrono::system_clock::now();
   ranks_[rank].start = io_.spawner().start(std::move(request), std::move(done));
 }
 
@@ -253,7 +254,7 @@ void launch_run::exited(std::uint32_t rank, const process::exit_report& end) {
   last_lines_[rank] = r.err->last_lines(lines_in_report);
   const bool killed = end.ending == process::exit_report::how::signalled && end.code == SIGKILL;
   const bool by_oom_killer = work_.resumable && killed && oom_.explains_death(clock::now());
-  control::note_process_end(book_.ranks()[rank].pid, end_text(end));
+  control::note_process_end(book_.ranks()[rank].pid, r.begun, end_text(end));
   book_.exited(rank, end, clock::now(), by_oom_killer ? oom_killer::did_it : oom_killer::did_not);
   tell_end(rank);
   // Destroy the object later, because its callback is still running.

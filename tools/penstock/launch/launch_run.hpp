@@ -72,6 +72,7 @@ class launch_run {
  private:
   struct rank_process {
     std::shared_ptr<process::start_control> start;  // set while the process is starting
+    std::chrono::system_clock::time_point begun;
     std::unique_ptr<process::child_process> child;
     std::unique_ptr<rank_output> out;
     std::unique_ptr<rank_output> err;

@@ -184,7 +184,7 @@ std::uint64_t past_session::deaths_of(bool workers) const {
 
 /// How it ended, in the words of the last event about that.
 std::string past_session::reason() const {
-  if (died_ && machine_stopped_) return "the machine stopped or was restarted before the program closed the session";
+  if (died_ && machine_stopped_ && process_end_.empty()) return "the machine stopped or was restarted before the program closed the session";
   if (died_) {
     return "the program ended without closing the session: " +
            (process_end_.empty() ? "it was killed, crashed, or exited without cleanup" : process_end_);
