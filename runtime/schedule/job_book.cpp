@@ -388,7 +388,7 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
   // An unreadable row may have started.
   if (!e.request.idempotent && (begun || lost.at == row_state::unreadable))
     return settle(e, {.how = job_end::worker_lost, .causes = {words.cause}});
-  const bool lost_before = e.blamed || e.request.lost_before;
+  const bool lost_before = e.lost || e.request.lost_before;
   if (blamed) {
     e.blamed = true;
     e.avoid = words.worker;
@@ -399,6 +399,7 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
   }
   last_losses_.jobs += begun ? 1 : 0;
   last_losses_.again += begun && lost_before ? 1 : 0;
+  e.lost = e.lost || begun;
   enqueue(e);
 }
 

@@ -335,6 +335,7 @@ class job_book {
     whereabouts where = whereabouts::ordinary;
     bool leased_before = false;
     bool blamed = false;      // whether it is blamed for at least one death
+    bool lost = false;        // whether a death, blamed on it or not, ended a run of it
     bool ending = false;      // its worker is being killed to end it
     std::uint32_t avoid = 0;  // the worker that it killed last, if any
     steady_time blamed_at{};

@@ -47,6 +47,17 @@ TEST_CASE("a death costs another run of the job that had begun, and none of thos
   CHECK(p.book.last_losses().jobs == 0);
 }
 
+TEST_CASE("a job that two unrelated deaths lose is lost again the second time, though neither is blamed on it") {
+  small_pool p;
+  p.book.worker_joined(a1, 1);
+  p.submit();
+  p.die(p.lease(), 0, row_at::begun, job_death::unrelated);
+  CHECK(std::tuple(p.book.last_losses().jobs, p.book.last_losses().again) == std::tuple(1U, 0U));
+  p.book.worker_joined(a2, 1);
+  p.die(p.lease(), 0, row_at::begun, job_death::unrelated);
+  CHECK(std::tuple(p.book.last_losses().jobs, p.book.last_losses().again) == std::tuple(1U, 1U));
+}
+
 TEST_CASE("each death after the first loses a job again, but the one that poisons it costs no further run") {
   small_pool p;
   const bool lost_before = GENERATE(false, true);
