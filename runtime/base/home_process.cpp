@@ -13,23 +13,24 @@ namespace {
 
 static_assert(std::atomic<pid_t>::is_always_lock_free);
 
-/// Throws std::bad_alloc without memory for a page.
-std::atomic<pid_t>& mark_of_this_process() {
-  static std::atomic<pid_t>* const mark = [] {
+/// Null if the kernel has no memory or no MADV_WIPEONFORK for it.
+std::atomic<pid_t>* mark_of_this_process() noexcept {
+  static std::atomic<pid_t>* const mark = []() -> std::atomic<pid_t>* {
     const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     void* const page = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED || ::madvise(page, bytes, MADV_WIPEONFORK) != 0) throw std::bad_alloc();
-    return new (page) std::atomic<pid_t>(0);
+    if (page == MAP_FAILED) return nullptr;
+    if (::madvise(page, bytes, MADV_WIPEONFORK) == 0) return new (page) std::atomic<pid_t>(0);
+    ::munmap(page, bytes);
+    return nullptr;
   }();
-  return *mark;
+  return mark;
 }
 
 }  // namespace
 
-home_process::home_process() : pid_(::getpid()) {
-  std::atomic<pid_t>& mark = mark_of_this_process();
-  mark.store(pid_, std::memory_order_relaxed);
-  here_ = &mark;
+home_process::home_process() noexcept : pid_(::getpid()), here_(mark_of_this_process()) {
+  // In a child, the kernel has cleared the mark.
+  if (std::atomic<pid_t>* const mark = mark_of_this_process()) mark->store(pid_, std::memory_order_relaxed);
 }
 
 void home_process::refuse(std::string_view what) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <string_view>
@@ -11,14 +12,13 @@
 namespace penstock {
 
 /// A query costs one load: the process keeps its id in a page that the kernel clears in each child
-/// (MADV_WIPEONFORK). Children of clone() are recognised, too; pthread_atfork would miss them. A child that shares
-/// its parent's memory (vfork) counts as the parent.
+/// (MADV_WIPEONFORK). Without that page, a query is a getpid. Children of clone() are recognised, too; pthread_atfork
+/// would miss them. A child that shares its parent's memory (vfork) counts as the parent.
 class home_process {
  public:
-  /// Throws std::bad_alloc.
-  home_process();
+  home_process() noexcept;
 
-  [[nodiscard]] bool left() const noexcept { return here_->load(std::memory_order_relaxed) != pid_; }
+  [[nodiscard]] bool left() const noexcept { return (here_ != nullptr ? here_->load(std::memory_order_relaxed) : ::getpid()) != pid_; }
   /// Throws error (errc::usage) in a forked child. `what`: the kind of object, for the message.
   void require(std::string_view what) const {
     if (left()) refuse(what);
@@ -28,7 +28,7 @@ class home_process {
   [[noreturn]] void refuse(std::string_view what) const;
 
   pid_t pid_;
-  const std::atomic<pid_t>* here_;  // the id of the process that reads it; 0 in a child that has made no home_process yet
+  const std::atomic<pid_t>* here_;  // null without the page; its value is 0 in a child that has made no home_process yet
 };
 
 }  // namespace penstock
