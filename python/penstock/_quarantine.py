@@ -144,8 +144,9 @@ class BadSamples:
         self.quarantined(sample, causes)
         self._leave_out(sample, {"causes": causes})
         more = "penstock deaths" if sample.number is None else f"penstock describe sample/{sample.number}"
+        tries = "1 attempt" if len(causes) == 1 else f"{len(causes)} attempts"
         self._core.warn(
-            f"{sample} is {self._left_out} after {len(causes)} attempts ({causes_in_words(causes)}), because on_bad_sample={self.policy!r}; "
+            f"{sample} is {self._left_out} after {tries} ({causes_in_words(causes)}), because on_bad_sample={self.policy!r}; "
             f"the run continues. What happened: `{more}`, with --last after the end"
         )
 
