@@ -2,6 +2,10 @@
 
 import gc
 import os
+import signal
+import subprocess
+import sys
+import textwrap
 import threading
 
 import penstock
@@ -52,6 +56,42 @@ class LoaderEndTest(LoaderCase):
             print(next(loader).item())
             """, timeout=100)
         self.assertEqual(out.strip(), "0")
+
+    BUSY = """
+        import signal, sys, time, torch
+        from penstock.torch import DataLoader
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+        class Slow(torch.utils.data.Dataset):
+            def __len__(self): return 1000
+            def __getitem__(self, index):
+                if index > 2: time.sleep(600)
+                return index
+        for batch in DataLoader(Slow(), num_workers=2, name="busy"):
+            print("got", batch.item(), flush=True)
+            if sys.argv[1] == "break" and batch.item() == 2: break
+        """
+
+    def deaths_of_ended(self):
+        head, row = self.penstock("sessions", "--ended")[1].splitlines()[:2]
+        self.assertTrue(head.endswith(" DEATHS") and row.startswith("busy@"), row)
+        return int(row.split()[-1])
+
+    def test_workers_that_are_busy_at_a_break_are_no_deaths(self):
+        self.ran(self.BUSY, "break")
+        self.assertEqual(self.deaths_of_ended(), 0)
+
+    def test_ctrl_c_ends_a_program_with_one_traceback_and_no_deaths(self):
+        process = subprocess.Popen([sys.executable, "-B", "-c", textwrap.dedent(self.BUSY), "wait"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, env=self.environment, cwd=self.folder, start_new_session=True)
+        self._running.append(process)
+        while self.said(process, "got") != "2":
+            pass
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGINT, err)
+        self.assertEqual([line for line in err.splitlines() if not line.startswith(" ")],
+                         ["Traceback (most recent call last):", "KeyboardInterrupt"], err)
+        self.assertEqual(self.deaths_of_ended(), 0)
 
     def test_a_loader_whose_pool_was_stopped_raises_at_most_once_for_each_batch_and_then_ends(self):
         loader = DataLoader(Values(int, 40), batch_size=4, num_workers=1)
