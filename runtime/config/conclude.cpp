@@ -103,8 +103,9 @@ void adopt_rank(applied& made, const environment_list& environment, severity lev
 }
 
 void complain_of_contradictions(const applied& made, const source& main, config_purpose purpose,
-                                severity level_of_warnings, complaints& found) {
+                                bool complete, severity level_of_warnings, complaints& found) {
   for (const contradiction& rule : contradictions_of(made.values, purpose)) {
+    if (rule.until_complete && !complete) continue;
     if (lacks_mixture(made) && (is_of_dataset(rule.key) || is_of_dataset(rule.other))) continue;
     if (is_broken(made, rule.key) || (!rule.other.empty() && is_broken(made, rule.other))) continue;
     const auto key = place_of(made, rule.key);

@@ -21,9 +21,9 @@ config_purpose purpose_of(const applied& made);
 void complain_of_pool(const applied& made, const source& main, complaints& found);
 
 /// Reports each broken rule at the key that breaks it, except for keys whose value is already wrong. `main`:
-/// the source to blame for a missing key if its table is missing too.
+/// the source to blame for a missing key if its table is missing too. `complete`: no program sets more keys.
 void complain_of_contradictions(const applied& made, const source& main, config_purpose purpose,
-                                severity level_of_warnings, complaints& found);
+                                bool complete, severity level_of_warnings, complaints& found);
 
 /// Reports values that were set, differ from the default, and have no effect with the rest of the config.
 void complain_of_unused(const applied& made, severity level_of_warnings, complaints& found);

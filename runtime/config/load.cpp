@@ -57,7 +57,7 @@ tl::expected<loaded_config, rejection> load(const source_request& request) {
     if (request.purpose == config_purpose::stream && written_for == config_purpose::jobs)
       complain_of_pool(made, stack.sources.front(), found);
     else
-      complain_of_contradictions(made, stack.sources.front(), request.purpose.value_or(written_for), level_of_warnings, found);
+      complain_of_contradictions(made, stack.sources.front(), request.purpose.value_or(written_for), request.complete, level_of_warnings, found);
     complain_of_unused(made, level_of_warnings, found);
   }
 

@@ -40,6 +40,7 @@ struct source_request {
   /// Absolute. `file` and relative paths on the command line and in the environment are relative to it.
   std::filesystem::path working_folder;
   bool strict = false;  ///< warnings become errors
+  bool complete = false;  ///< no program sets more keys after loading
   /// Empty: a file with [jobs] and without [dataset] configures a pool, any other a stream.
   std::optional<config_purpose> purpose{};
 };

@@ -91,6 +91,18 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
   }
 }
 
+/// penstock's own worker program knows no custom dataset.
+void check_program(const penstock::config& values, found_list& found) {
+  if (values.dataset.type != dataset_type::custom || values.loader.command != loader_config().command) return;
+  found.push_back({.key = "loader.command",
+                   .other = "dataset.type",
+                   .message = "'command' in [loader] names no worker program of yours: only that can read a dataset of type \"custom\"",
+                   .label = "needs your worker program",
+                   .help = "set 'command' in [loader] to your program, as in command = [\"build/my-worker\"]",
+                   .missing = true,
+                   .until_complete = true});
+}
+
 void check_range(std::string_view key, const range_2d& range, found_list& found) {
   if (range[0] <= range[1]) return;
   found.push_back(
@@ -301,10 +313,12 @@ void check_group(const group_config& group, const gpu_config& gpu, const schedul
 std::vector<contradiction> contradictions_of(const penstock::config& values, config_purpose purpose) {
   found_list found;
   if (purpose == config_purpose::stream) {
-    if (values.datasets.empty())
+    if (values.datasets.empty()) {
       check_dataset(values.dataset, found);
-    else
+      check_program(values, found);
+    } else {
       check_mixture(values, check_dataset, found);
+    }
     check_range("scale", values.image.scale, found);
     check_range("ratio", values.image.ratio, found);
     check_normalisation(values, found);

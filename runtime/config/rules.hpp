@@ -19,6 +19,7 @@ struct contradiction {
   std::string help = {};
   bool missing = false;   ///< `key` is required and missing
   bool doubtful = false;  ///< allowed, but probably not intended: a warning
+  bool until_complete = false;  ///< allowed in a file if a program sets more keys after loading it
 };
 
 /// What a config is for: a stream of batches, or a pool of jobs, which ignores [dataset], [image] and

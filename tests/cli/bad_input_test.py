@@ -280,6 +280,15 @@ class BadSurroundingsTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED)
         self.assertIn("[loader] command: " + missing, err)
 
+    def test_a_custom_dataset_without_a_worker_program_is_refused_before_a_worker_starts(self):
+        config = self.write("own.toml", '[dataset]\ntype = "custom"\npath = "."\n[gpu]\ndevice = "host"\n')
+        for verb in (["check-config"], ["run"], ["run", "--dry-run"]):
+            code, _, err = self.penstock(*verb, config)
+            self.assertEqual(code, EXIT_CONFIG, err)
+            self.assertIn("own.toml:2:8", err)
+            self.assertIn("'command' in [loader] names no worker program of yours", err)
+            self.assertIn("set 'command' in [loader] to your program", err)
+
     def test_wrong_usage_has_exit_code_2(self):
         for arguments in ([], ["run"], ["run", "a.toml", "--no-such-option"], ["dance"], ["run", "s.toml", "--sink", "npy"]):
             self.write("s.toml", synthetic())

@@ -59,6 +59,7 @@ tl::expected<config_file::loaded_config, config_file::rejection> load(const conf
   request.environment = config_file::process_environment();
   request.working_folder = std::filesystem::current_path();
   request.strict = source.strict;
+  request.complete = true;
   request.purpose = source.purpose;
   return config_file::load(request);
 }

@@ -39,6 +39,12 @@ TEST_CASE("load_config reads a file with the process's environment and folder") 
   CHECK(overridden.quarantine.file == (std::filesystem::current_path() / "bad.json").string());
 }
 
+TEST_CASE("load_config accepts a custom dataset without a worker program, which the program may set afterwards") {
+  const temporary_folder folder;
+  const config values = load_config(folder.write("own.toml", "[dataset]\ntype = \"custom\"\n"));
+  CHECK(values.loader.command == loader_config().command);
+}
+
 TEST_CASE("load_config throws all mistakes in one error, rendered without colour") {
   const temporary_folder folder;
   const auto file =

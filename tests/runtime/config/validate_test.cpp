@@ -140,7 +140,11 @@ TEST_CASE("for each type of dataset, the missing keys are named") {
   CHECK(with_type(dataset_type::tar, "") == keys{"dataset.path"});
   CHECK(with_type(dataset_type::tar, "x").empty());
   CHECK(with_type(dataset_type::tokens, "") == keys{"dataset.path"});
-  CHECK(with_type(dataset_type::custom, "").empty());
+  CHECK(with_type(dataset_type::custom, "") == keys{"loader.command"});
+  CHECK(keys_after([](auto& c) {
+          c.dataset.type = dataset_type::custom;
+          c.loader.command = {"my-worker"};
+        }).empty());
   CHECK(with_type(dataset_type::image_folder, "x").empty());
 }
 
