@@ -545,7 +545,8 @@ class ControlTest(PenstockTest):
             self.assertIn("there is no worker/77; available: worker/0 to worker/2\n", self.penstock(verb, "worker/77")[2], verb)
         for verb in ("status", "why"):
             self.assertIn("'host/alpha' is a loader host: only describe, drain and scale take one, as in `penstock describe host/alpha`", self.penstock(verb, "host/alpha")[2])
-        self.assertIn("scheduler, host/NAME, host/NAME/worker/N, all", self.penstock("describe", "nobody")[2])
+            self.assertIn("targets are: worker/N, workers, gpu, scheduler, host/NAME/worker/N, all\n", self.penstock(verb, "nobody")[2])
+        self.assertIn("host/NAME/worker/N, all, sample/N, host/NAME\n", self.penstock("describe", "nobody")[2])
 
     def test_only_its_user_can_use_the_socket(self):
         self.live()

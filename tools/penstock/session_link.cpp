@@ -61,7 +61,7 @@ int no_such_worker(const session_choice& choice, const std::string& target, cons
   return no_such_target(choice, fmt::format("there is no {}{}", printable(target), other_workers(ids)));
 }
 
-std::string not_a_target(const std::string& word) {
+std::string not_a_target(const std::string& word, std::string_view more) {
   if (word.starts_with("host/"))
     return fmt::format("'{0}' is a loader host: only describe, drain and scale take one, as in `penstock describe {0}`", printable(word));
   if (word.starts_with("sample/"))
@@ -71,7 +71,7 @@ std::string not_a_target(const std::string& word) {
       return fmt::format("'{}' is a session, not a target: write --session {}", printable(word),
                          printable(word));
   }
-  return fmt::format("'{}' is not a target; targets are: {}", printable(word), targets_text);
+  return fmt::format("'{}' is not a target; targets are: {}{}", printable(word), targets_text, more);
 }
 
 namespace {

@@ -53,8 +53,8 @@ int refuse_ambiguous(const session_choice& choice, const std::vector<live_group>
 int no_such_target(const session_choice& choice, const std::string& why);
 /// no_such_target for a worker that is not in this list, of workers or of their ids.
 int no_such_worker(const session_choice& choice, const std::string& target, const nlohmann::ordered_json& workers);
-/// The reason for no_such_target: "'x' is not a target; targets are: ...".
-[[nodiscard]] std::string not_a_target(const std::string& word);
+/// The reason for no_such_target: "'x' is not a target; targets are: ...". `more`: what the verb takes in addition to targets_text.
+[[nodiscard]] std::string not_a_target(const std::string& word, std::string_view more = "");
 
 /// Reports that a session cannot be reached, or did not answer in time; returns the exit code.
 int refuse_unreached(const session_choice& choice, const failure& why);

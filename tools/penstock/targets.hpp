@@ -26,6 +26,7 @@ struct target {
 /// Empty for text that is not a target.
 [[nodiscard]] std::optional<target> parse_target(std::string_view text);
 
-inline constexpr std::string_view targets_text = "worker/N, workers, sample/N, gpu, scheduler, host/NAME, host/NAME/worker/N, all";
+/// What `status`, `why` and `describe` take.
+inline constexpr std::string_view targets_text = "worker/N, workers, gpu, scheduler, host/NAME/worker/N, all";
 
 }  // namespace penstock::cli

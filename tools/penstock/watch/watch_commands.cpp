@@ -243,7 +243,7 @@ int describe_target(describe_options o) {
   if (of_host) return describe_host(o, host->host);
   if (const int no = name_worker(o.choice, o.target); no != exit_ok) return no;
   const auto meant = parse_target(o.target);
-  if (!meant) return no_such_target(o.choice, not_a_target(o.target));
+  if (!meant) return no_such_target(o.choice, not_a_target(o.target, ", sample/N, host/NAME"));
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return describe_group(o, *group.group, *meant);
