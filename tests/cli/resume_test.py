@@ -187,7 +187,7 @@ class ResumeTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("epoch 0, 0 samples delivered", err)
 
-    def test_a_run_ended_by_a_signal_reports_that_its_position_is_lost(self):
+    def test_a_run_ended_by_a_signal_reports_where_its_position_is_or_that_it_is_lost(self):
         config = self.write("slow.toml", synthetic(samples=40000, batch=8, epochs=1, dataset='wait = "2ms"'))
         for options, is_lost in (((), True), (("--state", os.path.join(self.folder, "state")), False)):
             process = self.start("run", config, *options)
@@ -196,6 +196,7 @@ class ResumeTest(PenstockTest):
             _, err = process.communicate(timeout=30)
             self.assertEqual(process.returncode, EXIT_INTERRUPTED)
             self.assertEqual("its position is lost; `penstock run --state FILE` keeps it next time\n" in err.decode(), is_lost, err)
+            self.assertEqual("/state' holds the position: epoch 0, " in err.decode(), not is_lost, err)
 
     def test_epochs_acknowledged_in_one_message_have_their_own_times(self):
         # The next batch is always ready, so deliveries are reported up to 16 in a message: here all 12 of the 6 epochs in one.

@@ -300,6 +300,7 @@ int run(run_options o) {
         return refuse_with(exit_failed, ok.error(), o.json);
     }
     const int code = tell_end(o, settings.quarantine.file, report, signals.received());
+    if (signals.received() != 0 && !o.quiet && !o.state.empty() && report.outcome == run_outcome::stopped) say(state.file()->left_behind());
     if (!o.quiet && !resumed.empty() && report.outcome == run_outcome::finished && report.batches == 0)
       say(state.next_after_the_end());
     return code;
