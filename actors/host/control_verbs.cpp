@@ -102,6 +102,7 @@ json as_json(const session_status& status, const session_controls& controls) {
   j["stopping_seconds"] = stops ? or_null(controls.stopping_for()) : json();
   j["killed_in_seconds"] = stops ? or_null(controls.killed_in(some_work)) : json();
   j["paused_by"] = paused_by(status, controls);
+  if (has_left_out(status)) j["quarantined_before"] = quarantined_before(controls.quarantine());
   j["files"] = controls.files;
   j["id"] = controls.id;
   return j;
@@ -135,9 +136,7 @@ json why(const session_controls& controls) {
   j["of"] = words_for(controls.work).name;
   j["now"] = awaited_now(controls, status);
   j["stalled"] = telemetry::as_json(status).at("stalled");
-  json ids = json::array();
-  for (const worker_status& w : status.workers) ids.push_back(w.id);
-  j["workers"]["ids"] = std::move(ids);
+  j["workers"]["ids"] = ids_of(status.workers);
   return j;
 }
 

@@ -91,6 +91,14 @@ void add_rates(json& workers, const std::map<std::uint32_t, double>& rates) {
   }
 }
 
+bool has_left_out(const session_status& status) {
+  return status.jobs && status.jobs->of_batches && status.samples_done > status.samples_delivered;
+}
+
+std::size_t quarantined_before(const std::vector<quarantine_report>& all) {
+  return static_cast<std::size_t>(std::ranges::count_if(all, [](const quarantine_report& q) { return q.known && !q.lifted; }));
+}
+
 json pipeline_as_json(const supervision::progress_facts& facts, double waited_seconds, steady_time now) {
   const telemetry::pipeline_counts counts = telemetry::count_pipeline(facts.under_way);
   const supervision::awaited who = supervision::find_blocker(facts);

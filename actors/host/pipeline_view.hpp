@@ -24,6 +24,11 @@ namespace penstock::host {
 /// Adds each worker's `rate` to the workers of a status: board::worker_rates().
 void add_rates(nlohmann::ordered_json& workers, const std::map<std::uint32_t, double>& rates);
 
+/// Whether a data loader has left samples out of its batches.
+[[nodiscard]] bool has_left_out(const session_status& status);
+/// How many samples earlier runs have quarantined. A data loader's `quarantined` does not count these.
+[[nodiscard]] std::size_t quarantined_before(const std::vector<quarantine_report>& all);
+
 /// The answer to "pipeline": where batches are and what they wait for.
 [[nodiscard]] nlohmann::ordered_json pipeline_as_json(const supervision::progress_facts& facts,
                                                       double waited_seconds, steady_time now);

@@ -185,10 +185,12 @@ std::string lost_for_people(const json& status) {
   const work_kind kind = kind_of(status);
   const auto failed = status.at("failed").get<std::uint64_t>();
   const auto quarantined = status.at("quarantined").get<std::uint64_t>();
+  const auto before = status.value("quarantined_before", std::uint64_t{0});
   const auto left_out = kind == work_kind::batches ? status.value("samples_done", std::uint64_t{0}) - status.value("samples_delivered", std::uint64_t{0}) : 0;
-  if (kind == work_kind::jobs || failed + quarantined + left_out == 0) return "";
+  if (kind == work_kind::jobs || failed + quarantined + before + left_out == 0) return "";
   std::string text = fmt::format("{}, {} quarantined", counted(failed, "sample failure"), counted(quarantined, "sample"));
-  if (quarantined > 0) text += " (`penstock quarantine list`)";
+  if (before > 0) text += fmt::format(" and {} by earlier runs", before);
+  if (quarantined + before > 0) text += " (`penstock quarantine list`)";
   if (left_out > 0) text += fmt::format("; samples were left out of batches {}", counted(left_out, "time"));
   if (const json last = status.value("last_failure", json()); last.is_object()) text += "; the last failure: " + failure_for_people(last);
   return text;
