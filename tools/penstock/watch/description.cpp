@@ -45,6 +45,7 @@ json description_of(const json& pipeline, const target& meant) {
   if (meant.means(target_kind::scheduler)) about["stalled"] = s.value("stalled", json());
   if (meant.means(target_kind::scheduler) && pool) {
     about["jobs"] = s.at("jobs");
+    about["waits_for"] = pipeline.value("waits_for", json());
     if (kind_of(s) == work_kind::batches) {
       for (const char* key : {"epoch", "batches_delivered"}) about[key] = s.value(key, json());
       about["slowest_samples"] = pipeline.value("slowest_samples", json::array());
@@ -216,8 +217,9 @@ void add_jobs(fields& f, const json& about, const json& jobs) {
   f.add("progress", jobs_for_people(about));
   f.add("retried", counted(jobs.at("retried").get<std::uint64_t>(), words.item, words.items));
   if (kind == work_kind::jobs) f.add("arguments", bytes_for_people(jobs.at("argument_bytes").get<std::uint64_t>()));
-  f.add(kind == work_kind::jobs ? "results kept" : "batches kept",
-        bytes_for_people(jobs.at("result_bytes").get<std::uint64_t>()) + fmt::format(" by {}, in addition to the slots", kind == work_kind::jobs ? "callers" : "the program"));
+  if (const auto kept = jobs.at("result_bytes").get<std::uint64_t>(); kept > 0)
+    f.add("memory", fmt::format("{} of {} still holds", bytes_for_people(kept), kind == work_kind::jobs ? "results that the caller" : "batches that the program"));
+  f.add(kind == work_kind::jobs ? "the pool waits" : "the loader waits", "for " + text_of(about.value("waits_for", json())));
   add_slow_samples(f, about);
   for (const json& one : functions_shown(jobs)) {
     f.add(("  " + text_of(one.at("name"))).c_str(),
