@@ -126,8 +126,11 @@ class LoaderBadSamplesTest(LoaderCase):
         said = self.penstock("deaths", "--last", "--stacks")[1]
         self.assertRegex(said, r"\nworker/\d+ incarnation \d+, worker/64 \(sacrificial\) incarnation \d+, each SIGABRT:\n  __getitem__ at <string>:7\n")
         stacks = said[said.index(" incarnation "):]
-        self.assertIn("\n  in native code (--json also has the interpreter's frames):\n", stacks)
-        self.assertNotRegex(stacks, r"(?m)^    .*/(lib)?python[\d.]+[^/]*\+0x")
+        self.assertIn("\n  in native code (--all-frames also shows the interpreter's frames):\n", stacks)
+        of_interpreter = r"(?m)^    .*/(lib)?python[\d.]+[^/]*\+0x"
+        self.assertNotRegex(stacks, of_interpreter)
+        whole = self.penstock("deaths", "--last", "--stacks", "--all-frames")[1]
+        self.assertIn("\n  in native code:\n", whole)
 
     def test_the_lines_that_raised_can_be_found_after_the_end(self):
         self.log_of(PROGRAM)

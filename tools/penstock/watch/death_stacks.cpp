@@ -35,18 +35,18 @@ struct shared_stack {
   }
 };
 
-shared_stack stack_of(const json& d) {
+shared_stack stack_of(const json& d, frames_shown which) {
   shared_stack s{ending_of(d), d.at("wait_channel").is_null() ? "" : text_of(d.at("wait_channel")), python_frames_in(text_of(d.at("last_output"))),
                  d.at("stack").get<std::vector<std::string>>()};
-  if (!s.of_python.empty()) s.native = frames_before_interpreter(std::move(s.native));
+  if (!s.of_python.empty() && which != frames_shown::all) s.native = frames_before_interpreter(std::move(s.native));
   return s;
 }
 
-std::vector<shared_stack> stacks_of(const json& deaths) {
+std::vector<shared_stack> stacks_of(const json& deaths, frames_shown which) {
   std::vector<shared_stack> all;
   for (const json& d : deaths) {
     if (!d.contains("worker")) continue;  // owners write no stacks
-    shared_stack one = stack_of(d);
+    shared_stack one = stack_of(d, which);
     auto same = std::ranges::find_if(all, [&](const shared_stack& known) { return known.is_same(one); });
     if (same == all.end()) same = all.insert(all.end(), std::move(one));
     same->workers.push_back(fmt::format("{} incarnation {}", worker_name(d), d.at("incarnation").dump()));
@@ -127,7 +127,7 @@ std::vector<std::string> lines_of(const shared_stack& s, const std::map<std::str
   const std::string package = package_in(s.of_python);
   const auto below = [&package](const std::string& frame) { return is_python_below_user(frame, package); };
   std::vector<std::string> lines = folded(s.of_python, shown_of(s.of_python, which, below), "penstock and Python");
-  if (!s.of_python.empty() && !s.native.empty()) lines.emplace_back("in native code (--json also has the interpreter's frames):");
+  if (!s.of_python.empty() && !s.native.empty()) lines.emplace_back(which == frames_shown::all ? "in native code:" : "in native code (--all-frames also shows the interpreter's frames):");
   std::vector<std::string> native;
   for (const std::string& frame : s.native) native.push_back(names.contains(frame) ? names.at(frame) : frame);
   for (const std::string& line : folded(native, shown_of(s.native, which, is_frame_below_user), "penstock and system libraries"))
@@ -158,12 +158,12 @@ bool is_frame_below_user(const std::string& frame) {
 }
 
 std::vector<std::string> stack_lines(const json& death, const frame_namer& name, frames_shown which) {
-  const shared_stack s = stack_of(death);
+  const shared_stack s = stack_of(death, which);
   return lines_of(s, names_in({s}, name, which), which);
 }
 
 json stacks_by_attempt(const json& deaths, const frame_namer& name, frames_shown which) {
-  const std::vector<shared_stack> stacks = stacks_of(deaths);
+  const std::vector<shared_stack> stacks = stacks_of(deaths, which);
   const std::map<std::string, std::string> names = names_in(stacks, name, which);
   json all = json::array();
   for (const shared_stack& s : stacks) {
@@ -173,7 +173,7 @@ json stacks_by_attempt(const json& deaths, const frame_namer& name, frames_shown
 }
 
 std::string stacks_for_people(const json& deaths, const frame_namer& name, frames_shown which) {
-  const std::vector<shared_stack> stacks = stacks_of(deaths);
+  const std::vector<shared_stack> stacks = stacks_of(deaths, which);
   const std::map<std::string, std::string> names = names_in(stacks, name, which);
   std::string out;
   for (const shared_stack& s : stacks) {

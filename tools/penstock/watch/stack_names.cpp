@@ -50,6 +50,10 @@ std::string output_of(const std::string& program, std::vector<std::string> argum
 
 }  // namespace
 
+std::string without_discriminator(const std::string& place) {
+  return place.substr(0, place.find(" (discriminator "));
+}
+
 std::vector<std::string> name_frames(const std::vector<std::string>& frames) {
   std::vector<std::string> named = frames;
   const auto tool = process::find_program("addr2line");
@@ -74,7 +78,7 @@ std::vector<std::string> name_frames(const std::vector<std::string>& frames) {
       if (!std::getline(lines, function) || !std::getline(lines, place)) break;
       // Without debug information, addr2line names the nearest exported function, however far away it is.
       if (function == "??" || place.starts_with("??")) continue;
-      named[i] = fmt::format("{} at {}", function, place);
+      named[i] = fmt::format("{} at {}", function, without_discriminator(place));
     }
   }
   return named;

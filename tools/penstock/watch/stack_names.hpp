@@ -11,4 +11,7 @@ namespace penstock::cli {
 /// One entry per frame; a frame without a name stays unchanged.
 [[nodiscard]] std::vector<std::string> name_frames(const std::vector<std::string>& frames);
 
+/// "abort.c:79 (discriminator 21)" without the number, which only tells a compiler's blocks of one line apart.
+[[nodiscard]] std::string without_discriminator(const std::string& place);
+
 }  // namespace penstock::cli
