@@ -128,6 +128,20 @@ TEST_CASE("top shows what limits a running session, in the words of `why`") {
   CHECK_FALSE(shows());  // the line above says what the stream waits for
 }
 
+TEST_CASE("a long limit is wrapped if lines are free below the workers, and cut if workers need them") {
+  const std::string advice = "Use more workers, or do less work for each sample.";
+  const auto shows = [&](std::size_t workers) {
+    json now = look(10, 100, workers);
+    now.at("status")["verdict"] = "Decoding limits you: 2 workers used a core for 98 % of their time. " + advice;
+    const auto screen = top_screen({now, now, now}, "", {110, 24}, 0, false);
+    CHECK(screen.size() == 24);
+    CHECK(workers_of(screen).size() == workers);
+    return has(screen, "for each sample.");
+  };
+  CHECK(shows(rows_for_workers({110, 24}) - 1));
+  CHECK_FALSE(shows(rows_for_workers({110, 24})));
+}
+
 TEST_CASE("the progress of a resumed stream counts what was delivered before") {
   json now = look(1, 50, 1);
   now.at("status")["samples_expected"] = 100;

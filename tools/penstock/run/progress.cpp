@@ -45,8 +45,8 @@ std::string progress_bar(double share, std::size_t cells) {
 
 std::string time_left(double left, double rate) {
   if (rate <= 0 || left <= 0) return "";
-  return "  " + duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(std::ceil(left / rate)))) +
-         " left";
+  if (left < rate) return "  less than 1 s left";
+  return "  " + duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(std::ceil(left / rate)))) + " left";
 }
 
 std::string rate_for_people(double per_second, std::string_view noun) {

@@ -72,7 +72,7 @@ std::string progress_for_people(const json& s) {
     parts.push_back(counted(static_cast<std::uint64_t>(std::llround(number("rate").get<double>())),
                             words.item, words.items) +
                     "/s");
-  if (const auto left = seconds_left(s)) parts.push_back(seconds_in_words(*left) + " left" + (of_batches ? " in it" : ""));
+  if (const std::string left = time_left_of(s, seconds_in_words); !left.empty()) parts.push_back(left + (of_batches ? " in it" : ""));
   if (number("uptime_seconds").is_number() && number("uptime_seconds") > 0) {
     const bool over = s.value("outcome", "running") != "running";
     const double seconds = number("uptime_seconds").get<double>();

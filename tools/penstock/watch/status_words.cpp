@@ -105,6 +105,12 @@ std::optional<double> seconds_left(const json& status) {
   return left.is_number() && is_moving(status) ? std::optional(left.get<double>()) : std::nullopt;
 }
 
+std::string time_left_of(const json& status, std::string (*in_words)(double)) {
+  const auto left = seconds_left(status);
+  if (!left) return "";
+  return (*left > 0 && *left <= 1 ? "less than 1 s" : in_words(*left)) + " left";  // eta_seconds is rounded up
+}
+
 bool is_pool(const json& status) {
   return kind_of(status) != work_kind::samples;
 }

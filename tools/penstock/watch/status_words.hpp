@@ -35,6 +35,8 @@ namespace penstock::cli {
 [[nodiscard]] bool is_moving(const nlohmann::ordered_json& status);
 /// Empty while unknown, and unless is_moving().
 [[nodiscard]] std::optional<double> seconds_left(const nlohmann::ordered_json& status);
+/// "8 s left", "less than 1 s left"; empty while unknown. `in_words`: writes a longer time.
+[[nodiscard]] std::string time_left_of(const nlohmann::ordered_json& status, std::string (*in_words)(double seconds));
 /// "34 %": the progress of the whole stream, from a status in which it is known.
 [[nodiscard]] std::string percent_of(const nlohmann::ordered_json& status);
 /// Rounded down: only a complete stream shows 100 %.

@@ -110,7 +110,7 @@ std::string progress_text(const json& status, std::size_t width) {
   const double done = number_in(status, of_batches ? "batches_done" : "samples_done");
   const double part = std::min(1.0, (before + done) / (before + expected));
   std::string text = fmt::format("{} {:>5}{}", bar(part, width >= 120 ? 40 : 16), percent_of(part), of_batches ? " of this epoch" : "");
-  if (const auto left = seconds_left(status)) text += "  " + time_text(*left) + " left";
+  if (const std::string left = time_left_of(status, time_text); !left.empty()) text += "  " + left;
   return text;
 }
 
@@ -121,12 +121,16 @@ std::string awaited_line(const json& now, std::size_t width, bool colours) {
   return colours ? "\x1b[31;1m" + line + "\x1b[0m" : line;
 }
 
-/// What `penstock why` says first. Empty while the stream is stalled, paused or stopping, which other lines say.
-std::string limit_line(const json& s) {
+/// What `penstock why` says first, on several lines if `rows` has room below the workers. An empty line while the stream is
+/// stalled, paused or stopping, which other lines say.
+std::vector<std::string> limit_lines(const json& s, std::size_t width, std::size_t rows, std::size_t workers) {
   const std::string state = s.at("state");
   const std::string verdict = s.value("verdict", "");
   const bool is_other = s.value("stalled", json()).is_object() || state == "paused" || state == "stopping";
-  return is_other || verdict.empty() ? "" : "limit    " + verdict;
+  if (is_other || verdict.empty()) return {""};
+  const std::string label = "limit    ";
+  std::vector<std::string> lines = lines_in(wrapped(label + verdict, width, label.size()));
+  return lines.size() + workers <= rows + 1 ? lines : std::vector{label + verdict};
 }
 
 /// Adds six lines below the head.
@@ -246,14 +250,14 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
     case work_kind::jobs: add_pool(lines, s, r, mean, awaited, width); break;
     case work_kind::batches: add_loader(lines, s, r, mean, awaited, width); break;
   }
-  add(limit_line(s));
+  const std::vector<json> workers = workers_in_order_of_interest(now);
+  const std::size_t host_lines = lines_for_hosts(now, size);
+  for (const std::string& line : limit_lines(s, width, rows_for_workers(size, host_lines), workers.size())) add(line);
   add("");
   const std::vector<std::string> hosts = hosts_of(now, size);
   for (const std::string& line : hosts) add(line);
   if (!hosts.empty()) add("");
-  const std::size_t host_lines = lines_for_hosts(now, size);
 
-  const std::vector<json> workers = workers_in_order_of_interest(now);
   const std::vector<std::string> table = worker_lines(looks, workers, kind_of(s), width);
   const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size, host_lines));
   const std::size_t end = std::min(workers.size(), first + rows_for_workers(size, host_lines));
