@@ -7,12 +7,14 @@
 #include "tools/penstock/group/group_tables.hpp"
 #include "tools/penstock/watch/death_stacks.hpp"
 #include "tools/penstock/watch/description.hpp"
+#include "tools/penstock/watch/stack_names.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 #include "tools/penstock/watch/why_text.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <sstream>
 
 using namespace penstock;
@@ -579,6 +581,41 @@ TEST_CASE("a session's age is rounded alike in status and in the list of session
   CHECK(text.find("5 s left") != std::string::npos);
 }
 
+TEST_CASE("of a remaining time below a second no figure is shown") {
+  session_status s = status_with(std::nullopt);
+  s.eta_seconds = 0.03;
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("less than 1 s left") != std::string::npos);
+  s.eta_seconds = 1.1;
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("2 s left") != std::string::npos);
+}
+
+TEST_CASE("a table with a worker that was replaced says that its samples are those of the latest process") {
+  session_status s = status_with(std::nullopt);
+  worker_status w;
+  w.state = child_state::ready;
+  s.workers = {w};
+  const std::string note = "\nsamples: those of each worker's latest process\n";
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(note) == std::string::npos);
+  s.workers[0].restarts = 1;
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(note) != std::string::npos);
+}
+
+TEST_CASE("the description of a loader says what it waits for, and what its program holds if that is anything") {
+  session_status s = status_with(std::nullopt);
+  s.jobs.emplace();
+  s.jobs->of_batches = true;
+  const auto described = [&] { return cli::description_for_people(cli::description_of({{"status", telemetry::as_json(s)}, {"waits_for", "the consumer"}}, {}), 0); };
+  CHECK(described().find("  the loader waits  for the consumer\n") != std::string::npos);
+  CHECK(described().find("still holds") == std::string::npos);
+  s.jobs->result_bytes = 4096;
+  CHECK(described().find("4.00 KiB of batches that the program still holds\n") != std::string::npos);
+}
+
+TEST_CASE("a frame's line shows no discriminator") {
+  CHECK(cli::without_discriminator("abort.c:79 (discriminator 21)") == "abort.c:79");
+  CHECK(cli::without_discriminator("abort.c:79") == "abort.c:79");
+}
+
 TEST_CASE("rate and remaining time are shown only while the stream makes progress") {
   session_status s = status_with(std::nullopt);
   s.rate = 62;
@@ -745,6 +782,20 @@ TEST_CASE("Python's frames are found in a worker's last output, and the interpre
   CHECK(cli::frames_before_interpreter({crashed, "/lib/libpython3.12.so.1.0+0x3"}) == std::vector<std::string>{crashed});
   CHECK(cli::frames_before_interpreter({crashed}) == std::vector<std::string>{crashed});
   CHECK(cli::frames_before_interpreter({}).empty());
+}
+
+TEST_CASE("all frames of a Python stack include the interpreter's native ones") {
+  death_report d = killed_over(5, "");
+  d.last_output = of_a_loader;
+  d.stack = {"/lib/libc.so.6+0x1 in strlen", "/usr/bin/python3.11+0x2"};
+  const auto same = [](const std::vector<std::string>& frames) { return frames; };
+  const auto has = [&](cli::frames_shown which, const std::string& line) {
+    return std::ranges::count(cli::stack_lines(telemetry::as_json(d), same, which), line) == 1;
+  };
+  CHECK(has(cli::frames_shown::all, "in native code:"));
+  CHECK(has(cli::frames_shown::all, "  /usr/bin/python3.11+0x2"));
+  CHECK(has(cli::frames_shown::of_user, "in native code (--all-frames also shows the interpreter's frames):"));
+  CHECK_FALSE(has(cli::frames_shown::of_user, "  /usr/bin/python3.11+0x2"));
 }
 
 TEST_CASE("the description of a worker has the stack of its death instead of the raw lines that it wrote") {

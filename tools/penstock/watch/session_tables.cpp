@@ -183,10 +183,12 @@ void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
   const work_kind kind = kind_of(s);
   const bool pool = kind != work_kind::samples;
   bool starred = false;
+  bool replaced = false;
   std::vector<std::vector<std::string>> rows;
   for (const json& w : s.at("workers")) {
     if (all && is_not_needed(w)) continue;
     starred |= w.value("sacrificial", false);
+    replaced |= w.at("restarts") != 0;
     rows.push_back({worker_cell(w), state_of(w), text_of(w.at("pid")), text_of(w.at("restarts")),
                     text_of(w.at("samples")), bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()),
                     last_death_of(w, kind)});
@@ -202,6 +204,7 @@ void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
                                     {.title = "last death", .wraps = true}};
   if (pool) columns.push_back({.title = words_for(kind).doing, .wraps = true});
   out += text_table(columns, rows, width);
+  if (replaced) out += wrapped(fmt::format("{}: those of each worker's latest process", words_for(kind).items), width, 2) + "\n";
   if (starred) out += wrapped(star_explained, width, 2) + "\n";
 }
 
