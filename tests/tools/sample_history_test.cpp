@@ -64,6 +64,14 @@ TEST_CASE("deaths in a sample's history are those blamed on it") {
   CHECK(deaths_in_history(about) == json::array({json{{"attempt", 2}}}));
 }
 
+TEST_CASE("status counts what earlier runs quarantined apart from what this one did") {
+  json status{{"jobs", {{"of_batches", true}}}, {"failed", 4}, {"quarantined", 0}, {"samples_done", 10}, {"samples_delivered", 8}};
+  CHECK(lost_for_people(status) == "4 sample failures, 0 samples quarantined; samples were left out of batches 2 times");
+  status["quarantined_before"] = 1;
+  CHECK(lost_for_people(status) ==
+        "4 sample failures, 0 samples quarantined and 1 by earlier runs (`penstock quarantine list`); samples were left out of batches 2 times");
+}
+
 TEST_CASE("a sample quarantined by an earlier run has no events") {
   const json listed{{"sample", 7}, {"path", "cats/tom.jpg"}, {"causes", {"SIGABRT", "SIGABRT"}}, {"known", true}};
   CHECK(history_for_people({{"events", json::array()}, {"quarantine", listed}}, 0) ==
