@@ -31,10 +31,12 @@ class Failures:
     def index_at(self, planned: Planned, place: int) -> Any:
         return planned.index[place] if self._collated else planned.index
 
-    def refuse_quarantined(self, planned: Planned) -> None:
+    def refuse_quarantined(self, planned: Planned, epoch: int) -> None:
         """Raises sample_error if the batch has a sample that may be neither loaded nor left out."""
         if planned.bad and self.bad.policy == "raise":
-            self.bad.refuse(self._sample_at(planned, planned.bad[0], 0))
+            sample = self._sample_at(planned, planned.bad[0], epoch)
+            self._lost(planned)
+            self.bad.refuse(sample)
 
     def note_left_out(self, planned: Planned, epoch: int, raised: Any) -> None:
         """Records samples that were not tried, and samples that the worker left out, with their tracebacks."""
@@ -43,19 +45,20 @@ class Failures:
         for place, text in raised:
             self.bad.raised(self._sample_at(planned, place, epoch), text)
 
-    def note_exception(self, planned: Planned, job: int, epoch: int, wrapped: Any) -> None:
-        """The program gets an exception in place of the batch: reports the sample that raised it, and names the sample in a note on the
-        exception."""
+    def note_exception(self, planned: Planned, job: int, epoch: int, wrapped: Any, left_out: int) -> None:
+        """The program gets an exception in place of the batch: counts the batch, reports the sample that raised it, and names the sample in a
+        note on the exception. `left_out`: how many other samples of the batch raised and were left out."""
         place = self._marks.place_of(job)
+        where, sample = self._place_of_death(planned, job, epoch)
+        self._lost(planned, left_out)
         if place is None or place == _loading.Marks.PLACE_OF_SETUP:
             return
-        where, _ = self._place_of_death(planned, job, epoch)
         raised = raised_in(wrapped.exc_msg)
         wrapped.note = f"penstock: raised by {where}"
         if raised.where:
             wrapped.note += f", at {raised.where}"
-        if place < _loading.Marks.PLACE_OF_SETUP:
-            self.bad.failed(self._sample_at(planned, place, epoch), raised)
+        if sample is not None:
+            self.bad.failed(sample, raised, self._batch_in_words(planned))
             if self.bad.policy == "raise" and self.leaves_out:
                 wrapped.note += '; on_bad_sample="skip" leaves such samples out'
 
@@ -76,23 +79,33 @@ class Failures:
 
     def error_of(self, planned: Planned, job: int, epoch: int, status: str, rest: list[Any]) -> BaseException:
         """What the caller gets instead of the batch."""
-        samples = len(planned.index) if self._collated else 1
         if status == "timed_out":
             where, _ = self._place_of_death(planned, job, epoch)
-            self._pool.batch_lost(samples)
+            self._lost(planned)
             return RuntimeError(f"DataLoader timed out after {self._timeout} seconds, {TRIES} times, at {where}")
         if status == "exception" and rest[0] == b"penstock::error" and rest[1].startswith(b"it loaded CUDA"):
+            self._lost(planned)
             return _mistakes.cuda_in_a_worker(planned.index)
         failed = error_of(status, *rest)
         if status == "poisoned" and isinstance(failed, job_failed_error):
             where, sample = self._place_of_death(planned, job, epoch)
             causes = list(failed.causes)
-            self._pool.batch_lost(samples - self._quarantine(sample, causes))
+            killed = f"{deaths_over(where, causes)}: {causes_in_words(causes)}"
+            self._lost(planned, self._quarantine(sample, causes))
             advice = f". Stacks and output: {self._where_output_is(job)}"
             if sample is not None and self.leaves_out:
                 advice = '. on_bad_sample="skip" leaves such samples out' + advice
-            return error_of_sample(f"{deaths_over(where, causes)}: {causes_in_words(causes)}{advice}", None if sample is None else sample.index, causes)
+            return error_of_sample(killed + advice, None if sample is None else sample.index, causes)
+        self._lost(planned)
         return failed
+
+    def _lost(self, planned: Planned, counted: int = 0) -> None:
+        """The program gets an exception instead of the batch. `counted`: how many of its samples are counted elsewhere."""
+        samples = len(planned.index) if self._collated else 1
+        self._pool.batch_lost(samples - len(planned.bad) - counted)
+
+    def _batch_in_words(self, planned: Planned) -> str:
+        return _loading.with_samples("the batch", planned.index if self._collated else [planned.index]) + ","
 
     leaves_out = True  # whether on_bad_sample applies
 
@@ -159,6 +172,9 @@ class FailuresOfShards(Failures):
 
     def _in_words(self, sample: Sample) -> str:
         return sample.name  # its number is a position in the shard
+
+    def _batch_in_words(self, planned: Planned) -> str:
+        return f"batch {planned.first} of shard {planned.shard}"
 
     def _collation(self, planned: Planned) -> str:
         return f"collate_fn, at batch {planned.first} of shard {planned.shard}"

@@ -261,7 +261,7 @@ class Pass(Ahead):
         """The batch from its worker (_loading.Loaded). Retries if the book says so."""
         if planned.loaded is not None:
             return planned.loaded
-        self._jobs.failures.refuse_quarantined(planned)
+        self._jobs.failures.refuse_quarantined(planned, self._progress.epoch)
         if planned not in self._jobs.of:  # submitting it raised
             self._load(planned)
         while (loaded := self._jobs.result(planned, self._book, self._progress.epoch, self._patience(), self._look_around)) is None:

@@ -147,7 +147,7 @@ class LoaderBadSamplesTest(LoaderCase):
                          ("penstock.describe/1", 3, ["sample_failed"] * 2, None))
         code, _, err = self.penstock("describe", "sample/5", "--last")
         self.assertEqual(code, 4, err)
-        self.assertRegex(err, r"\A'\S+' finished .* ago.*\nerror: nothing happened to sample 5")
+        self.assertRegex(err, r"\A'\S+' finished .* ago.*\nerror: nothing is recorded of sample 5")
 
     def test_a_report_has_the_frames_of_an_exception_that_reached_the_program(self):
         def read(index):

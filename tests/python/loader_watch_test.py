@@ -204,7 +204,41 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual(process.returncode, 0, err)
         costs = [json.loads(self.penstock("deaths", "--session", each["id"], "--last", "--json")[1])["cost"] for each in self.asked("sessions", "--ended")["ended"]]
         self.assertEqual(sorted((cost["quarantined"], cost["lost"]) for cost in costs), [(1, 3), (1, 7)])
-        self.assertIn("deaths cost 8 samples, of batches that raised an exception (1 is quarantined)", self.penstock("deaths", "--last")[1])
+        self.assertIn("deaths cost 1 sample, which is quarantined; ", self.penstock("deaths", "--last")[1])
+        self.assertIn("7 samples were lost with batches that raised an exception", " ".join(self.penstock("deaths", "--last")[1].split()))
+
+    def test_a_batch_that_the_loop_gets_as_an_exception_is_counted_and_named_whether_its_sample_raised_or_crashed(self):
+        for failing, counts in ("raise ValueError('no line')", (0, 8, 1)), ("os.abort()", (1, 7, 0)):
+            process = self.program("""
+                import os, torch
+                from penstock.torch import DataLoader
+                class Numbers(torch.utils.data.Dataset):
+                    def __len__(self): return 100
+                    def __getitem__(self, index):
+                        if index == 61: %s
+                        return index
+                batches, arrived = iter(DataLoader(Numbers(), batch_size=8, num_workers=2, name="loader")), 0
+                while True:
+                    try: arrived += len(next(batches))
+                    except StopIteration: break
+                    except Exception: pass
+                print(arrived)
+                """ % failing)
+            self.assertEqual(process.communicate(timeout=100)[0].split(), ["92"])
+            status = self.asked("status", "--last")
+            cost = status["deaths_cost"]
+            self.assertEqual((cost["quarantined"], cost["lost"], cost["failed"]), counts)
+            for verb in "status", "deaths":
+                self.assertIn("%d samples were lost with batches that raised an exception" % counts[1], " ".join(self.penstock(verb, "--last")[1].split()))
+            events = [json.loads(line) for line in self.penstock("events", "--last", "--json")[1].splitlines()]
+            if failing.startswith("raise"):
+                (failed,) = [e for e in events if e["kind"] == "sample_failed"]
+                self.assertEqual((failed["sample"], failed["epoch"]), (61, 0))
+                self.assertRegex(failed["text"], r"^sample 61 .* failed: ValueError: no line .*; the batch, with the samples \[56, .*, 63\], is lost$")
+                self.assertIn("the batch, with the samples [56, ", self.penstock("describe", "sample/61", "--last")[1])
+            code, _, err = self.penstock("describe", "sample/60", "--last")
+            self.assertEqual(code, 4)
+            self.assertIn("%d samples were lost with batches that raised an exception" % counts[1], err)
 
     def test_slow_samples_are_named_with_their_times(self):
         self.loader(sample="time.sleep(0.5 if index in (13, 38) else 0.001)")

@@ -331,7 +331,7 @@ class PENSTOCK_API Pool {
   /// A sample is not tried again, because it killed workers or took too long. `known`: an earlier run had
   /// quarantined it.
   void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
-  /// The program gets an exception instead of a batch, because it killed its workers or took too
+  /// The program gets an exception instead of a batch: a sample raised, killed its workers or took too
   /// long. `samples`: the number of samples that the program does not get, without quarantined ones.
   void batch_lost(std::uint64_t samples) noexcept;
   /// The program has got a batch with slow samples. Call it after batch_came(), if the program waited for that batch.
