@@ -161,3 +161,11 @@ TEST_CASE("after a death over a sample its history says that another worker load
   about = history_of("51", status, {failed, epoch_done}, no_quarantine);
   CHECK(history_for_people(about, 0).ends_with("  delivered         batch 3 of epoch 0, without it\n"));
 }
+
+TEST_CASE("where nothing is recorded of a sample, samples lost with batches are mentioned if there are any") {
+  json status = status_while_loading();
+  CHECK(nothing_recorded_of("60", status).ends_with("Single samples that were delivered are not recorded"));
+  status["deaths_cost"] = {{"lost", 8}};
+  CHECK(nothing_recorded_of("60", status).ends_with("Single samples that were delivered, or lost with their batch, are not recorded; "
+                                                    "8 samples were lost with batches that raised an exception (`penstock events`)"));
+}

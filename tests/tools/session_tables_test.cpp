@@ -869,11 +869,13 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
   CHECK(cli::cost_of_deaths({{"quarantined", 2}, {"repeated", 1}, {"waited_seconds", nullptr}}, work_kind::jobs) ==
         "deaths cost 2 jobs, which are poisoned; 1 job was run again");
   CHECK(cli::cost_of_deaths({{"quarantined", 1}, {"lost", 7}, {"repeated", 2}, {"waited_seconds", nullptr}}, work_kind::batches) ==
-        "deaths cost 8 samples, of batches that raised an exception (1 is quarantined); 2 batches were loaded again");
+        "deaths cost 1 sample, which is quarantined; 2 batches were loaded again");
   CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"lost", 8}, {"repeated", 2}, {"waited_seconds", nullptr}}, work_kind::batches) ==
-        "deaths cost 8 samples, of batches that raised an exception; 2 batches were loaded again");
-  CHECK(cli::failures_without_death({{"failed", 2}}) == "2 sample failures without a death (`penstock events`)");
-  CHECK(cli::failures_without_death({{"quarantined", 1}}).empty());  // an older version does not say
+        "2 batches were loaded again");
+  CHECK(cli::losses_in_words({{"failed", 2}}) == "2 sample failures without a death (`penstock events`)");
+  CHECK(cli::losses_in_words({{"failed", 1}, {"lost", 8}}) ==
+        "8 samples were lost with batches that raised an exception; 1 sample failure without a death (`penstock events`)");
+  CHECK(cli::losses_in_words({{"quarantined", 1}}).empty());  // an older version does not say
   CHECK(cli::cost_of_deaths(json(), work_kind::samples).empty());  // a session of an older version
   session_status s = status_with(std::nullopt);
   s.workers_ended_unexpectedly = 1;
@@ -882,6 +884,8 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(cost + "\n") != std::string::npos);
   s.workers_ended_unexpectedly = 0;
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("deaths cost") == std::string::npos);
+  s.deaths_cost.lost = 1;
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("1 sample was lost with batches that raised an exception") != std::string::npos);
   death_report d;
   d.held = 2;
   CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again");

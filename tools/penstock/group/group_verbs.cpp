@@ -209,6 +209,8 @@ int deaths_of_group(const session_choice& choice, const live_group& group) {
             deaths_for_people(deaths, kind_of_answer(*a.result), terminal_width(STDOUT_FILENO));
     if (const std::string cost = cost_of_deaths(a.result->value("cost", json()), kind_of_answer(*a.result)); !cost.empty())
       text += wrapped(cost, terminal_width(STDOUT_FILENO), 2) + "\n";
+    if (const std::string losses = losses_in_words(a.result->value("cost", json())); !losses.empty())
+      text += wrapped(losses, terminal_width(STDOUT_FILENO), 2) + "\n";
   }
   if (choice.as_json) {
     print_json(all);

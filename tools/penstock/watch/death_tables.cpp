@@ -11,7 +11,7 @@
 
 #include <penstock/report.hpp>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -72,34 +72,37 @@ std::string cost_of_deaths(const json& cost, work_kind kind) {
   if (!cost.is_object()) return "";
   const bool of_jobs = kind == work_kind::jobs;
   const auto quarantined = cost.at("quarantined").get<std::uint64_t>();
-  const auto of_batches = cost.value("lost", std::uint64_t{0});
   const auto repeated = cost.at("repeated").get<std::uint64_t>();
   const auto repetitions = cost.value("repetitions", repeated);
   const json& waited = cost.at("waited_seconds");
   const bool has_waited = waited.is_number() && waited.get<double>() >= 0.001;
-  std::string text = "deaths cost ";
-  if (of_batches > 0) {
-    text += counted(quarantined + of_batches, "sample") + ", of batches that raised an exception";
-    if (quarantined > 0) text += fmt::format(" ({} quarantined)", counted(quarantined, "is", "are"));
-  } else {
-    text += quarantined == 0 ? (of_jobs ? "no job" : "no sample")
-                             : of_jobs ? counted(quarantined, "job, which is poisoned", "jobs, which are poisoned")
-                                       : counted(quarantined, "sample, which is quarantined", "samples, which are quarantined");
-  }
+  std::vector<std::string> parts;
+  if (quarantined > 0)
+    parts.push_back("deaths cost " + (of_jobs ? counted(quarantined, "job, which is poisoned", "jobs, which are poisoned")
+                                              : counted(quarantined, "sample, which is quarantined", "samples, which are quarantined")));
+  else if (lost_with_batches(cost).empty())  // otherwise deaths may have cost these samples
+    parts.emplace_back(of_jobs ? "deaths cost no job" : "deaths cost no sample");
   if (repeated > 0)
-    text += of_jobs ? fmt::format("; {} again", counted(repeated, "job was run", "jobs were run"))
-                    : fmt::format("; {} again{}", counted(repeated, "batch was loaded", "batches were loaded"),
-                                  repetitions == repeated ? "" : fmt::format(", {} times in all", repetitions));
+    parts.push_back(of_jobs ? fmt::format("{} again", counted(repeated, "job was run", "jobs were run"))
+                            : fmt::format("{} again{}", counted(repeated, "batch was loaded", "batches were loaded"),
+                                          repetitions == repeated ? "" : fmt::format(", {} times in all", repetitions)));
   if (waited.is_number())
-    text += has_waited ? fmt::format("; the stream waited {} because of them",
-                                     duration_for_people(nanoseconds(static_cast<std::int64_t>(waited.get<double>() * 1e9))))
-                       : "; the stream did not wait";
-  return text;
+    parts.push_back(has_waited ? fmt::format("the stream waited {} because of them",
+                                             duration_for_people(nanoseconds(static_cast<std::int64_t>(waited.get<double>() * 1e9))))
+                               : "the stream did not wait");
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-std::string failures_without_death(const json& cost) {
+std::string lost_with_batches(const json& cost) {
+  const auto lost = cost.is_object() ? cost.value("lost", std::uint64_t{0}) : 0;
+  return lost == 0 ? "" : counted(lost, "sample was", "samples were") + " lost with batches that raised an exception";
+}
+
+std::string losses_in_words(const json& cost) {
   const auto failed = cost.is_object() ? cost.value("failed", std::uint64_t{0}) : 0;
-  return failed == 0 ? "" : counted(failed, "sample failure") + " without a death (`penstock events`)";
+  std::string text = lost_with_batches(cost);
+  if (failed > 0) text += (text.empty() ? "" : "; ") + counted(failed, "sample failure") + " without a death";
+  return text.empty() ? "" : text + " (`penstock events`)";
 }
 
 /// Suggests the stacks if the worker wrote its own, otherwise `logs`, or `describe` if the process wrote nothing, as after SIGKILL.

@@ -47,8 +47,10 @@ namespace penstock::cli {
 /// "deaths cost no sample; 8 batches were loaded again, 10 times in all; the stream waited 1.2 s because of them", from `deaths_cost` in
 /// status or `cost` in deaths; empty: an older version does not say.
 [[nodiscard]] std::string cost_of_deaths(const nlohmann::ordered_json& cost, work_kind kind);
-/// "2 sample failures without a death", from the same object; empty if none did.
-[[nodiscard]] std::string failures_without_death(const nlohmann::ordered_json& cost);
+/// "8 samples were lost with batches that raised an exception", from the same object; empty if none were.
+[[nodiscard]] std::string lost_with_batches(const nlohmann::ordered_json& cost);
+/// That, and "2 sample failures without a death (`penstock events`)"; empty if there are none of either.
+[[nodiscard]] std::string losses_in_words(const nlohmann::ordered_json& cost);
 
 /// Whether Python wrote this line as a part of a crashed worker's stack.
 [[nodiscard]] bool is_python_stack_line(std::string_view line);

@@ -1,6 +1,5 @@
 #include "tools/penstock/watch/describe_sample.hpp"
 
-#include "runtime/base/text.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/watch/death_stacks.hpp"
 #include "tools/penstock/watch/event_reader.hpp"
@@ -46,9 +45,7 @@ int describe_sample(const session_choice& choice, const std::string& sample, boo
   if (refused != exit_ok) return refused;
   json about = history_of(sample, status.result, events, list.result);
   if (about.at("loading").empty() && about.at("events").empty() && about.at("quarantine").is_null()) {
-    return no_such_target(choice, fmt::format("nothing happened to sample {}: it neither failed nor killed a worker, is not in quarantine, and "
-                                              "no worker is loading it now",
-                                              printable(sample)));
+    return no_such_target(choice, nothing_recorded_of(sample, status.result));
   }
   if (json& batch = about["batch"]; batch.is_object() && batch.at("delivered") == false) batch["delivered"] = is_released(socket.path, batch);
   if (!choice.as_json) {

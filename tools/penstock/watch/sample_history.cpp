@@ -6,9 +6,11 @@
 #include "runtime/base/number.hpp"
 #include "runtime/base/one_line.hpp"
 #include "runtime/base/sample_name.hpp"
+#include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/base/work_kind.hpp"
 #include "tools/penstock/text_table.hpp"
+#include "tools/penstock/watch/death_tables.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 
 #include <fmt/core.h>
@@ -181,17 +183,26 @@ std::string history_for_people(const json& about, std::size_t width) {
   return out;
 }
 
+std::string nothing_recorded_of(const std::string& sample, const json& status) {
+  const std::string lost = lost_with_batches(status.value("deaths_cost", json()));
+  return fmt::format("nothing is recorded of sample {}: no event says that it failed or killed a worker, it is not in quarantine, and no worker is loading it "
+                     "now. Single samples that were delivered{} are not recorded{}",
+                     printable(sample), lost.empty() ? "" : ", or lost with their batch,", lost.empty() ? "" : fmt::format("; {} (`penstock events`)", lost));
+}
+
 std::string lost_for_people(const json& status) {
   const work_kind kind = kind_of(status);
   const auto failed = status.at("failed").get<std::uint64_t>();
   const auto quarantined = status.at("quarantined").get<std::uint64_t>();
   const auto before = status.value("quarantined_before", std::uint64_t{0});
   const auto left_out = kind == work_kind::batches ? status.value("samples_done", std::uint64_t{0}) - status.value("samples_delivered", std::uint64_t{0}) : 0;
-  if (kind == work_kind::jobs || failed + quarantined + before + left_out == 0) return "";
+  const std::string with_batches = lost_with_batches(status.value("deaths_cost", json()));
+  if (kind == work_kind::jobs || (failed + quarantined + left_out == 0 && with_batches.empty())) return "";
   std::string text = fmt::format("{}, {} quarantined", counted(failed, "sample failure"), counted(quarantined, "sample"));
   if (before > 0) text += fmt::format(" and {} by earlier runs", before);
   if (quarantined + before > 0) text += " (`penstock quarantine list`)";
   if (left_out > 0) text += fmt::format("; samples were left out of batches {}", counted(left_out, "time"));
+  if (!with_batches.empty()) text += "; " + with_batches;
   if (const json last = status.value("last_failure", json()); last.is_object()) text += "; the last failure: " + failure_for_people(last);
   return text;
 }

@@ -36,8 +36,11 @@ namespace penstock::cli {
 /// `about`: history_of(), and `stacks` from stacks_by_attempt() if they are to be shown. `width`: columns of the terminal; 0 for no limit.
 [[nodiscard]] std::string history_for_people(const nlohmann::ordered_json& about, std::size_t width);
 
-/// From a status: "2 sample failures, 1 sample quarantined; the last failure: ..."; for a data loader also how many samples its batches lack. Empty
-/// if there are none, and for a pool.
+/// Why there is nothing to describe of a sample. Claims no more than the status and the events know.
+[[nodiscard]] std::string nothing_recorded_of(const std::string& sample, const nlohmann::ordered_json& status);
+
+/// From a status: "2 sample failures, 1 sample quarantined; the last failure: ..."; for a data loader also how many samples its batches lack, and
+/// how many were lost with their batches. Empty if there are none, and for a pool.
 [[nodiscard]] std::string lost_for_people(const nlohmann::ordered_json& status);
 
 }  // namespace penstock::cli

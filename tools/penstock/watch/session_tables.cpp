@@ -218,7 +218,7 @@ void add_hangs_and_deaths(std::string& out, const json& s, std::size_t width) {
     out += wrapped(s.at("state") == "ended" ? without_way_out(hung_for_people(hung[i], kind_of(s))) : hung_for_people(hung[i], kind_of(s)), width, 2) + "\n";
   const json cost = s.value("deaths_cost", json());
   const bool some = s.value("workers_ended_unexpectedly", std::uint64_t{0}) + s.at("gpu").value("ended_unexpectedly", std::uint64_t{0}) > 0;
-  if (some && cost.is_object()) out += wrapped(cost_of_deaths(cost, kind_of(s)), width, 2) + "\n";
+  if (const std::string text = some ? cost_of_deaths(cost, kind_of(s)) : ""; !text.empty()) out += wrapped(text, width, 2) + "\n";
 }
 
 }  // namespace

@@ -91,13 +91,14 @@ int deaths(const status_options& o) {
   if (group.group) return deaths_of_group(o.choice, *group.group);
   return ask_session(o.choice, "penstock.deaths/1", {{"verb", "deaths"}}, answer_deadline, [&](const json& result) {
     const json all = all_deaths(result);
-    const std::string failed = failures_without_death(result.value("cost", json()));
+    const std::string losses = losses_in_words(result.value("cost", json()));
     if (all.empty()) {
-      return say("no worker or GPU owner has died" + (failed.empty() ? "" : "; " + failed));
+      return say("no worker or GPU owner has died" + (losses.empty() ? "" : "; " + losses));
     }
     print_raw(deaths_for_people(all, kind_of_answer(result), terminal_width(1)));
-    if (const std::string cost = cost_of_deaths(result.value("cost", json()), kind_of_answer(result)); !cost.empty())
-      print_raw(wrapped(cost + (failed.empty() ? "" : "; " + failed), terminal_width(1), 2) + "\n");
+    const std::string cost = cost_of_deaths(result.value("cost", json()), kind_of_answer(result));
+    if (const std::string sum = cost + (cost.empty() || losses.empty() ? "" : "; ") + losses; !sum.empty())
+      print_raw(wrapped(sum, terminal_width(1), 2) + "\n");
     if (o.stacks) print_raw(stacks_for_people(all, name_frames, o.all_frames ? frames_shown::all : frames_shown::of_user));  // named here, because the session must not wait for addr2line
     if (const std::string next = hint_after_deaths(all, o.stacks); !next.empty()) say("next: " + next + choice_in_words(o.choice));
   });
