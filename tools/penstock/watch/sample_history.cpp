@@ -197,7 +197,7 @@ std::string lost_for_people(const json& status) {
   const auto before = status.value("quarantined_before", std::uint64_t{0});
   const auto left_out = kind == work_kind::batches ? status.value("samples_done", std::uint64_t{0}) - status.value("samples_delivered", std::uint64_t{0}) : 0;
   const std::string with_batches = lost_with_batches(status.value("deaths_cost", json()));
-  if (kind == work_kind::jobs || (failed + quarantined + left_out == 0 && with_batches.empty())) return "";
+  if (kind == work_kind::jobs || (failed + quarantined + before + left_out == 0 && with_batches.empty())) return "";
   std::string text = fmt::format("{}, {} quarantined", counted(failed, "sample failure"), counted(quarantined, "sample"));
   if (before > 0) text += fmt::format(" and {} by earlier runs", before);
   if (quarantined + before > 0) text += " (`penstock quarantine list`)";
