@@ -91,9 +91,11 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
   }
 }
 
-/// penstock's own worker program knows no custom dataset.
+/// penstock's own worker program knows no custom dataset. Loader hosts may have another program.
 void check_program(const penstock::config& values, found_list& found) {
-  if (values.dataset.type != dataset_type::custom || values.loader.command != loader_config().command) return;
+  const auto& hosts = values.loader.hosts;
+  if (values.dataset.type != dataset_type::custom || !hosts.listen.empty() || !hosts.connect.empty()) return;
+  if (values.loader.command != loader_config().command) return;
   found.push_back({.key = "loader.command",
                    .other = "dataset.type",
                    .message = "'command' in [loader] names no worker program of yours: only that can read a dataset of type \"custom\"",

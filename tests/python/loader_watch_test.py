@@ -229,7 +229,8 @@ class LoaderWatchTest(PackageTest):
             cost = status["deaths_cost"]
             self.assertEqual((cost["quarantined"], cost["lost"], cost["failed"]), counts)
             for verb in "status", "deaths":
-                self.assertIn("%d samples were lost with batches that raised an exception" % counts[1], " ".join(self.penstock(verb, "--last")[1].split()))
+                _, out, err = self.penstock(verb, "--last")
+                self.assertIn("%d samples were lost with batches that raised an exception" % counts[1], " ".join((out + err).split()))
             events = [json.loads(line) for line in self.penstock("events", "--last", "--json")[1].splitlines()]
             if failing.startswith("raise"):
                 (failed,) = [e for e in events if e["kind"] == "sample_failed"]
