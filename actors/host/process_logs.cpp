@@ -18,10 +18,6 @@ void tell_dropped(const std::string& source, std::uint64_t lines) {
     log::info(source, "dropped {}; `penstock logs {}` shows the latest ones", counted(lines, "line"), source);
 }
 
-void tell(const std::string& source, std::string_view line) {
-  log::info(source, "{}", shortened(printable(line), passed_line_max));
-}
-
 std::int64_t unix_ms_now() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -30,20 +26,25 @@ std::int64_t unix_ms_now() {
 
 }  // namespace
 
+void process_logs::tell(const std::string& source, const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    const auto passage = book_.pass(source, std::chrono::steady_clock::now());
+    if (!passage.pass) continue;
+    tell_dropped(source, passage.dropped);
+    log::info(source, "{}", shortened(printable(line), passed_line_max));
+  }
+}
+
 void process_logs::wrote(const std::string& source, std::uint32_t incarnation, std::string_view line) {
-  const bool of_stack = process::is_stack_line(line);
-  const auto passage = book_.wrote(source, incarnation, of_stack ? process::readable_stack_line(line) : line,
-                                   std::chrono::steady_clock::now(), unix_ms_now());
-  if (!passage.pass) return;
-  tell_dropped(source, passage.dropped);
+  book_.wrote(source, incarnation, process::is_stack_line(line) ? process::readable_stack_line(line) : line, unix_ms_now());
   const std::lock_guard hold(mutex_);
-  for (const std::string& passed : filters_[source].pass(line.substr(0, passed_line_max))) tell(source, passed);
+  tell(source, filters_[source].pass(line.substr(0, passed_line_max)));
 }
 
 void process_logs::ended(const std::string& source) {
   {
     const std::lock_guard hold(mutex_);
-    for (const std::string& passed : filters_[source].rest()) tell(source, passed);
+    tell(source, filters_[source].rest());
   }
   tell_dropped(source, book_.ended(source));
 }

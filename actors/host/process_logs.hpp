@@ -9,6 +9,8 @@
 
 #include <map>
 #include <mutex>
+#include <string>
+#include <vector>
 
 namespace penstock::host {
 
@@ -23,6 +25,8 @@ class process_logs final : public supervisor::output_listener {
   [[nodiscard]] const process::log_store& book() const noexcept { return book_; }
 
  private:
+  void tell(const std::string& source, const std::vector<std::string>& lines);
+
   process::log_store book_;
   std::mutex mutex_;
   std::map<std::string, process::stack_filter> filters_;  // by source

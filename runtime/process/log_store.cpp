@@ -25,8 +25,7 @@ void log_store::begin(const std::string& source, std::uint32_t) {
   p.running = true;
 }
 
-log_store::passage log_store::wrote(const std::string& source, std::uint32_t incarnation, std::string_view text,
-                                  steady_time now, std::int64_t unix_ms) {
+void log_store::wrote(const std::string& source, std::uint32_t incarnation, std::string_view text, std::int64_t unix_ms) {
   const std::lock_guard hold(mutex_);
   place& p = places_[source];
   pages& to = p.running ? p.current : p.previous;
@@ -36,6 +35,11 @@ log_store::passage log_store::wrote(const std::string& source, std::uint32_t inc
     to.bytes -= to.lines.front().text.size() + line_cost;
     to.lines.pop_front();
   }
+}
+
+log_store::passage log_store::pass(const std::string& source, steady_time now) {
+  const std::lock_guard hold(mutex_);
+  place& p = places_[source];
   const double seconds = std::chrono::duration<double>(now - p.allowance_at).count();
   p.allowance = std::min(passed_burst, p.allowance + std::max(0.0, seconds) * passed_per_second);
   p.allowance_at = now;

@@ -56,8 +56,9 @@ class log_store {
 
   /// A process starts in this place, so its predecessor's lines become `previous`.
   void begin(const std::string& source, std::uint32_t incarnation);
-  passage wrote(const std::string& source, std::uint32_t incarnation, std::string_view text, steady_time now,
-                std::int64_t unix_ms);
+  void wrote(const std::string& source, std::uint32_t incarnation, std::string_view text, std::int64_t unix_ms);
+  /// Whether the next line of this source goes to the session's own log. Call only for lines that are meant for it.
+  passage pass(const std::string& source, steady_time now);
   /// The process is gone, so its lines become `previous`. Returns how many of its last lines did not go to the
   /// session's log.
   std::uint64_t ended(const std::string& source);

@@ -2,7 +2,7 @@
 // `penstock logs` show the frames. One for each process; used by the session's process_logs. Pure.
 //
 // A worker that runs Python writes Python's frames just before the native ones. The same text without native frames after it is a dump that
-// the program asked for (faulthandler.dump_traceback), and passes.
+// the program asked for (faulthandler.dump_traceback), and passes, before the process's next line or at its end.
 #pragma once
 
 #include "runtime/process/crash_notes.hpp"

@@ -15,7 +15,7 @@ const process::log_store& some_log() {
   static const auto book = [] {
     auto made = std::make_unique<process::log_store>();
     made->begin("worker/0", 1);
-    made->wrote("worker/0", 1, "hello \xff", {}, 1);
+    made->wrote("worker/0", 1, "hello \xff", 1);
     return made;
   }();
   return *book;

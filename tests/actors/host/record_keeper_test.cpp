@@ -59,7 +59,7 @@ struct made_up {
   }
   void tell(const std::string& text) { journal->note(host::event_of(event_kind::scaled, text)); }
   void write(const std::string& text) {
-    logs.wrote("worker/0", 1, text, std::chrono::steady_clock::now(), 0);
+    logs.wrote("worker/0", 1, text, 0);
   }
 
   /// The lines of one kind.
