@@ -61,6 +61,16 @@ TEST_CASE("gaps between the first and the last batch are named, and those before
   CHECK(journal_check(cut).missing(extent) == std::vector<missing_batches>{{0, 2, 3}, {1, 0, 1}});
 }
 
+TEST_CASE("a run of batches goes on across epochs, and ends at a gap") {
+  const auto extent = [](std::uint64_t) { return epoch_extent{0, 2}; };
+  const std::vector<delivered_batch> lines{{0, 0, {}, 0, 1}, {0, 1, {}, 0, 1}, {1, 0, {}, 0, 1}, {1, 1, {}, 0, 1},
+                                           {3, 0, {}, 0, 1}, {4, 0, {}, 0, 1}};
+  const journal_check check(lines);
+  CHECK(check.end_of_run(0, extent) == 4);
+  CHECK(check.end_of_run(4, extent) == 5);
+  CHECK(check.end_of_run(5, extent) == 6);
+}
+
 TEST_CASE("an epoch that a group entered midway has no gap before its first batch") {
   const std::vector<delivered_batch> lines{{0, 3, {}, 0, 1}, {1, 2, {}, 0, 1}};
   const journal_check check(lines);

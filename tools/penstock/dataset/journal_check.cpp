@@ -41,25 +41,39 @@ journal_check::journal_check(std::span<const delivered_batch> lines) {
   }
 }
 
-std::vector<missing_batches> journal_check::missing(
-    const std::function<epoch_extent(std::uint64_t)>& extent_of) const {
-  std::vector<missing_batches> gaps;
+void journal_check::add_gaps(std::vector<missing_batches>& gaps, std::size_t before_this,
+                             const std::function<epoch_extent(std::uint64_t)>& extent_of) const {
+  const delivered_batch& before = batches_[before_this - 1];
+  const delivered_batch& after = batches_[before_this];
   const auto note = [&](std::uint64_t epoch, std::uint64_t first, std::uint64_t end) {
     if (first < end) gaps.push_back({epoch, first, end - 1});
   };
-  for (std::size_t i = 1; i < batches_.size() && gaps.size() < gaps_max; ++i) {
-    const delivered_batch& before = batches_[i - 1];
-    const delivered_batch& after = batches_[i];
-    if (before.epoch == after.epoch) {
-      note(before.epoch, before.sequence + 1, after.sequence);
-      continue;
-    }
-    note(before.epoch, before.sequence + 1, extent_of(before.epoch).end);
-    for (std::uint64_t epoch = before.epoch + 1; epoch < after.epoch && gaps.size() < gaps_max; ++epoch)
-      note(epoch, extent_of(epoch).first, extent_of(epoch).end);
-    note(after.epoch, extent_of(after.epoch).first, after.sequence);
+  if (before.epoch == after.epoch) {
+    note(before.epoch, before.sequence + 1, after.sequence);
+    return;
   }
+  note(before.epoch, before.sequence + 1, extent_of(before.epoch).end);
+  for (std::uint64_t epoch = before.epoch + 1; epoch < after.epoch && gaps.size() < gaps_max; ++epoch)
+    note(epoch, extent_of(epoch).first, extent_of(epoch).end);
+  note(after.epoch, extent_of(after.epoch).first, after.sequence);
+}
+
+std::vector<missing_batches> journal_check::missing(
+    const std::function<epoch_extent(std::uint64_t)>& extent_of) const {
+  std::vector<missing_batches> gaps;
+  for (std::size_t i = 1; i < batches_.size() && gaps.size() < gaps_max; ++i) add_gaps(gaps, i, extent_of);
   return gaps;
+}
+
+std::size_t journal_check::end_of_run(std::size_t begin,
+                                      const std::function<epoch_extent(std::uint64_t)>& extent_of) const {
+  std::vector<missing_batches> gaps;
+  std::size_t end = begin + 1;
+  for (; end < batches_.size(); ++end) {
+    add_gaps(gaps, end, extent_of);
+    if (!gaps.empty()) break;
+  }
+  return end;
 }
 
 void journal_check::take(std::size_t which, const batch_today& today) {

@@ -55,6 +55,10 @@ class journal_check {
   /// the future.
   [[nodiscard]] std::vector<missing_batches> missing(const std::function<epoch_extent(std::uint64_t)>& extent_of) const;
 
+  /// The end of the longest run of batches from `begin` that follow one another in the stream, also across epochs: an index into
+  /// batches().
+  [[nodiscard]] std::size_t end_of_run(std::size_t begin, const std::function<epoch_extent(std::uint64_t)>& extent_of) const;
+
   /// Takes batch `which` of batches() as it loads today.
   void take(std::size_t which, const batch_today& today);
 
@@ -64,6 +68,10 @@ class journal_check {
   [[nodiscard]] std::set<std::uint64_t> suspects() const;
 
  private:
+  /// Adds what is missing between a batch and the one before it.
+  void add_gaps(std::vector<missing_batches>& gaps, std::size_t before_this,
+                const std::function<epoch_extent(std::uint64_t)>& extent_of) const;
+
   std::vector<delivered_batch> batches_;
   std::uint64_t repeated_ = 0;
   std::vector<delivered_batch> contradictory_;

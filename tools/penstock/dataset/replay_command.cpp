@@ -3,29 +3,21 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/config/spelling.hpp"
-#include "runtime/dataset/file_reader.hpp"
 #include "runtime/device/decoder_choice.hpp"
-#include "tools/penstock/chaos/batch_journal.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/dataset/batch_picture.hpp"
-#include "tools/penstock/dataset/journal_check.hpp"
 #include "tools/penstock/dataset/planned_stream.hpp"
+#include "tools/penstock/dataset/replayed_stream.hpp"
+#include "tools/penstock/dataset/verify_journal.hpp"
 #include "tools/penstock/output.hpp"
 #include "tools/penstock/state_file.hpp"
 #include "tools/penstock/verb_table.hpp"
 
-#include <penstock/session.hpp>
-
-#include <algorithm>
 #include <memory>
 #include <optional>
 
 namespace penstock::cli {
 namespace {
-
-using json = nlohmann::ordered_json;
-
-constexpr std::uint64_t journal_bytes_max = std::uint64_t{1} << 36U;
 
 struct replay_options {
   place_options place;
@@ -45,41 +37,6 @@ result<std::optional<schedule::stream_state>> state_in(const std::string& path) 
   return std::optional(std::move(*state));
 }
 
-/// Loads consecutive batches as the run did, and hands them to this program.
-class replayed_stream {
- public:
-  /// Throws error, as its members do.
-  replayed_stream(config settings, const planned_batch& first, std::uint64_t batches)
-      : begin_(schedule::serialise(first.before)),
-        session_(within(std::move(settings), first, batches), options_of(begin_, batches)) {}
-
-  std::optional<Batch> next() { return session_.next(); }
-  [[nodiscard]] std::string device() const { return session_.status().gpu.name; }
-
- private:
-  static config within(config settings, const planned_batch& first, std::uint64_t batches) {
-    settings.metrics.listen.clear();
-    if (batches == 1) settings.loader.workers = 1;
-    settings.loader.limits.min = 1;
-    settings.gpu.placement = placement_rule::embedded;
-    settings.scheduler.order = order_rule::strict;
-    settings.group.communicator = communicator_kind::none;
-    // A run may have had more epochs (--epochs) than the file says.
-    settings.sampler.epochs = std::max(settings.sampler.epochs, first.before.epoch + 1);
-    return settings;
-  }
-  static session_options options_of(const std::vector<std::byte>& begin, std::uint64_t batches) {
-    session_options options;
-    options.control_socket = false;
-    options.batches = batches;
-    options.state = begin;
-    return options;
-  }
-
-  std::vector<std::byte> begin_;
-  Session session_;
-};
-
 // ---- one batch --------------------------------------------------------------------------------------------
 
 struct replayed {
@@ -91,7 +48,7 @@ struct replayed {
 result<replayed> replay_batch(const replay_options& o, const config& settings, const planned_stream& stream,
                               const planned_batch& planned) {
   try {
-    replayed_stream run(settings, planned, 1);
+    replayed_stream run(settings, planned, 1, planned.before.epoch);
     const auto batch = run.next();
     if (!batch) return refuse(errc::sample, "the batch could not be loaded");
     replayed found{batch->rows(), batch->digest(), {}};
@@ -137,147 +94,6 @@ int replay(const replay_options& o, const config& settings, const planned_stream
   return exit_ok;
 }
 
-// ---- a journal --------------------------------------------------------------------------------------------
-
-result<planned_batch> batch_of_journal(const planned_stream& stream, const delivered_batch& one) {
-  if (auto found = stream.batch(one.epoch, one.sequence)) return found;
-  const epoch_extent has = stream.batches_of(one.epoch);
-  return refuse(errc::dataset,
-                "the journal has batch {} of epoch {}, but this config and dataset do not: that epoch has {}, "
-                "counted from {}. The journal belongs to another dataset, batch size or number of ranks",
-                one.sequence, one.epoch, counted(has.end - has.first, "batch", "batches"), has.first);
-}
-
-/// Loads all batches of the journal, with one session for each run of consecutive batches.
-result<void> compare(journal_check& check, const config& settings, const planned_stream& stream) {
-  const auto& batches = check.batches();
-  for (std::size_t at = 0; at < batches.size();) {
-    const auto first = batch_of_journal(stream, batches[at]);
-    if (!first) return tl::unexpected(first.error());
-    std::size_t end = at + 1;
-    while (end < batches.size() && batches[end].epoch == batches[at].epoch &&
-           batches[end].sequence == batches[end - 1].sequence + 1)
-      ++end;
-    // If the last batch of a run exists, the batches before it do, too.
-    if (const auto last = batch_of_journal(stream, batches[end - 1]); !last)
-      return tl::unexpected(last.error());
-    try {
-      replayed_stream run(settings, *first, end - at);
-      for (; at < end; ++at) {
-        const auto batch = run.next();
-        if (!batch)
-          return refuse(errc::sample, "batch {} of epoch {} could not be loaded", batches[at].sequence,
-                        batches[at].epoch);
-        check.take(at, {{batch->samples().begin(), batch->samples().end()}, batch->digest()});
-      }
-    } catch (const error& e) {
-      return tl::unexpected(e.as_failure());
-    }
-  }
-  return {};
-}
-
-json facts_of(const journal_check& check, const std::vector<missing_batches>& gaps, const planned_stream& stream) {
-  const auto named = [&](const auto& samples) {
-    json list = json::array();
-    for (const std::uint64_t sample : samples)
-      list.push_back({{"sample", sample}, {"name", stream.name_of(sample)}});
-    return list;
-  };
-  json changed = json::array();
-  for (const changed_batch& one : check.changed()) {
-    changed.push_back({{"epoch", one.epoch},
-                       {"seq", one.sequence},
-                       {"was", fmt::format("{:016x}", one.was)},
-                       {"is", fmt::format("{:016x}", one.is)},
-                       {"samples", one.samples},
-                       {"gone", named(one.gone)},
-                       {"come", named(one.come)}});
-  }
-  json contradictory = json::array();
-  for (const delivered_batch& one : check.contradictory())
-    contradictory.push_back({{"epoch", one.epoch}, {"seq", one.sequence}});
-  json missing = json::array();
-  for (const missing_batches& gap : gaps)
-    missing.push_back({{"epoch", gap.epoch}, {"first", gap.first}, {"last", gap.last}});
-  return {{"batches", check.batches().size()},
-          {"changed", std::move(changed)},
-          {"suspects", named(check.suspects())},
-          {"repeated", check.repeated()},
-          {"contradictory", check.contradictory().size()},
-          {"contradictory_batches", std::move(contradictory)},
-          {"missing", std::move(missing)}};
-}
-
-void tell_gaps(const journal_check& check, const std::vector<missing_batches>& gaps) {
-  for (const missing_batches& gap : gaps)
-    print(gap.first == gap.last
-              ? fmt::format("batch {} of epoch {} is missing", gap.first, gap.epoch)
-              : fmt::format("batches {} to {} of epoch {} are missing", gap.first, gap.last, gap.epoch));
-  if (!gaps.empty() || check.batches().empty()) return;
-  const delivered_batch& first = check.batches().front();
-  const delivered_batch& last = check.batches().back();
-  say(fmt::format("no batch is missing from batch {} of epoch {} to batch {} of epoch {}", first.sequence,
-                  first.epoch, last.sequence, last.epoch));
-}
-
-void tell(const journal_check& check, const std::vector<missing_batches>& gaps, const planned_stream& stream) {
-  const auto list = [&](std::string_view what, const auto& samples) {
-    for (const std::uint64_t sample : samples)
-      print(fmt::format("  {}: {}\t{}", what, sample, stream.name_of(sample)));
-  };
-  const std::set<std::uint64_t> suspects = check.suspects();
-  for (const changed_batch& one : check.changed()) {
-    print(fmt::format("epoch {}, batch {}: {:016x} in the journal, {:016x} today", one.epoch, one.sequence,
-                      one.was, one.is));
-    list("gone", one.gone);
-    list("come", one.come);
-    std::vector<std::uint64_t> here;
-    for (const std::uint64_t sample : one.samples)
-      if (suspects.contains(sample)) here.push_back(sample);
-    list("may have changed", here);
-  }
-  for (const delivered_batch& one : check.contradictory())
-    print(fmt::format("epoch {}, batch {}: the journal has it twice, with different samples or digests",
-                      one.epoch, one.sequence));
-  tell_gaps(check, gaps);
-  say(fmt::format("{} of {} as in the journal", check.batches().size() - check.changed().size(),
-                  counted(check.batches().size(), "batch", "batches")));
-  if (check.changed().size() == check.batches().size() && check.changed().size() > 1)
-    say("none is: the journal may belong to another dataset or seed");
-  const std::uint64_t equal = check.repeated() - check.contradictory().size();
-  if (equal > 0)
-    say(fmt::format("{} in the journal more than once, with equal samples and digests; a run that was killed and resumed repeats some",
-                    counted(equal, "batch is", "batches are")));
-}
-
-int verify(const replay_options& o, const config& settings, const planned_stream& stream) {
-  const bool as_json = o.place.as_json;
-  file_reader file;
-  const auto refused = [&](const failure& why) {
-    return refuse_with(exit_failed,
-                       {why.code, fmt::format("'{}' {}", printable(o.journal), why.message), why.os_code},
-                       as_json);
-  };
-  const auto bytes = file.read(o.journal, journal_bytes_max);
-  if (!bytes) return refused(bytes.error());
-  auto journal = read_journal({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
-  if (!journal) {
-    journal.error().message = "cannot be used: " + journal.error().message;
-    return refused(journal.error());
-  }
-  if (journal->batches.empty())
-    return refused({errc::io, "has no batches to compare; `penstock run --sink journal:FILE` writes them", 0});
-  journal_check check(journal->batches);
-  if (auto ok = compare(check, settings, stream); !ok) return refuse_with(exit_failed, ok.error(), as_json);
-  const std::vector<missing_batches> gaps = check.missing([&](std::uint64_t epoch) { return stream.batches_of(epoch); });
-  if (as_json)
-    print_json("penstock.replay-verify/1", facts_of(check, gaps, stream));
-  else
-    tell(check, gaps, stream);
-  return check.changed().empty() && check.contradictory().empty() && gaps.empty() ? exit_ok : exit_failed;
-}
-
 // ---- the decoder ------------------------------------------------------------------------------------------
 
 /// Pixels that a GPU decodes depend on its model and on nvJPEG's version (rule S43). Configs and journals contain
@@ -306,7 +122,7 @@ int replay_or_verify(const replay_options& o, const config& settings) {
   if (!saved) return refuse_with(code_of(saved.error()), saved.error(), as_json);
   const auto stream = planned_stream::create(settings, *saved);
   if (!stream) return refuse_with(code_of(stream.error()), stream.error(), as_json);
-  return o.journal.empty() ? replay(o, settings, *stream) : verify(o, settings, *stream);
+  return o.journal.empty() ? replay(o, settings, *stream) : verify_journal(o.journal, settings, *stream, as_json);
 }
 
 }  // namespace
