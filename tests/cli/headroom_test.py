@@ -25,6 +25,15 @@ class HeadroomTest(PenstockTest):
         self.assertGreater(r["ratio"], 0.75)
         self.assertEqual(r["limit"], "consumer")
 
+    def test_both_rates_are_of_full_batches_if_the_dataset_has_any(self):
+        # 6 samples: batches of 4 and 2. The program works on each for 40 ms and never waits.
+        for batch, rows in ((4, 4), (8, 6)):
+            path = self.write("small.toml", synthetic(samples=6, batch=batch))
+            code, out, err = self.penstock("headroom", path, "--workers", 1, "--seconds", "2s", "--step", "40ms", "--json")
+            self.assertEqual(code, EXIT_OK, err)
+            feed = json.loads(out)["feed"]
+            self.assertAlmostEqual(feed["samples_per_second"] / feed["batches_per_second"], rows)
+
     def test_the_text_for_people_has_both_rates_and_the_limit(self):
         path = self.write("headroom.toml", synthetic(dataset='wait = "5ms"'))
         code, out, err = self.penstock("headroom", path, "--workers", 1, "--seconds", 1)

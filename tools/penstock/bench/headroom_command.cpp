@@ -20,6 +20,7 @@
 
 #include <memory>
 #include <thread>
+#include <utility>
 
 namespace penstock::cli {
 namespace {
@@ -133,13 +134,38 @@ void set_paused(Session& session, bool paused) {
   if (answer.is_null()) paused ? session.pause() : session.resume();
 }
 
+struct open_session {
+  std::unique_ptr<Session> session;
+  Batch first;
+};
+
+open_session open_with(const config& settings) {
+  auto session = std::make_unique<Session>(settings, session_options());
+  Batch first = next_of(*session);
+  return {std::move(session), std::move(first)};
+}
+
+/// A step takes as long for a small last batch as for a full one, so that the two rates are comparable only if all batches are full.
+open_session open_with_full_batches(config settings) {
+  const bool as_configured = std::exchange(settings.sampler.drop_last, true);
+  try {
+    return open_with(settings);
+  } catch (const error& e) {
+    // The dataset may be smaller than a batch.
+    if (as_configured || e.code() != errc::config) throw;
+    settings.sampler.drop_last = false;
+    return open_with(settings);
+  }
+}
+
 json measure(const headroom_options& o, config settings, nanoseconds time, nanoseconds step) {
   settings.name = name_for_headroom(settings.name);
   settings.gpu.placement = placement_rule::embedded;
   settings.sampler.epochs = epochs_max;
   settings.quarantine.file.clear();
-  Session session(settings, session_options());
-  Batch batch = next_of(session);
+  open_session opened = open_with_full_batches(settings);
+  Session& session = *opened.session;
+  Batch& batch = opened.first;
   program_around program(o, settings, step);
   program.work_on(batch);  // warms up
   set_paused(session, true);
