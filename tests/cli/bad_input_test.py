@@ -248,6 +248,7 @@ class BadSurroundingsTest(PenstockTest):
                                ('type = "tar"\npath = "shards"', "no shards (*.tar, *.tar.zst) in '%s/shards'"),
                                ('type = "tar"\npath = "a-{000..002}.tar"', "1 of 3 shards does not exist on this machine: '%s/a-002.tar'"),
                                ('type = "tar"\npath = "g.tar.gz"', "'%s/g.tar.gz' is named as if compressed with gzip: only zstd is read"),
+                               ('type = "npy"\npath = "tokens"\nmembers = { features = "y.npy" }', "'%s/tokens/y.npy' cannot be opened"),
                                ('type = "tokens"\nsequence_length = 8\npath = "tokens"', "in '%s/tokens'")):
             config = self.write("odd.toml", "[dataset]\n%s\n" % dataset)
             code, _, err = self.penstock("check-config", config)

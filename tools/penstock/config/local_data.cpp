@@ -64,6 +64,12 @@ std::optional<std::string> trouble_with_shards(const std::string& path) {
                      printable(first), missing > 1 ? " and others" : "");
 }
 
+/// Whether listing the arrays may read and inflate all of their values.
+bool may_be_deflated(const dataset_config& dataset) {
+  std::error_code fault;
+  return !fs::is_directory(dataset.path, fault);
+}
+
 std::optional<std::string> message_of(const auto& found) {
   return found ? std::nullopt : std::optional(found.error().message);
 }
@@ -81,7 +87,9 @@ std::optional<std::string> trouble_with_files(const config& settings) {
     case dataset_type::tar: return is_list ? std::nullopt : trouble_with_shards(dataset.path);
     case dataset_type::tokens: return is_list ? std::nullopt : message_of(list_token_files(dataset, {}));
     case dataset_type::raw:
-    case dataset_type::npy: return is_list || has_several_arrays(dataset) ? std::nullopt : message_of(list_dataset(settings));
+    case dataset_type::npy:
+      if (has_several_arrays(dataset)) return may_be_deflated(dataset) ? std::nullopt : message_of(seal_array_index(dataset));
+      return is_list ? std::nullopt : message_of(list_dataset(settings));
     default: return std::nullopt;
   }
 }
