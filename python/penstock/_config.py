@@ -8,7 +8,7 @@ from typing import Any, Union
 
 from penstock import _core
 from penstock._arguments import check_config
-from penstock._errors import usage_error
+from penstock._errors import config_error, usage_error
 
 __all__ = ["Config", "load_config", "dry_run"]
 
@@ -81,6 +81,14 @@ def dry_run(config: Config) -> dict[str, Any]:
 def assignments(overrides: Mapping[str, Any]) -> Iterator[str]:
     """Converts {"loader": {"workers": 8}} to "loader.workers=8", the form of --set."""
     return _assignments("", overrides)
+
+
+def check_worker_count(overrides: Mapping[str, Any], number: int, argument: str) -> None:
+    """Raises config_error if the overrides set another number of workers than the argument of that name."""
+    for each in assignments(overrides):
+        key, _, value = each.partition("=")
+        if key == "loader.workers" and value != str(number):
+            raise config_error(f"{argument} is {number}, but {key} is {value}: leave out {key}, because {argument} sets it")
 
 
 def _assignments(prefix: str, table: Mapping[str, Any]) -> Iterator[str]:

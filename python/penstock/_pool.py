@@ -7,7 +7,7 @@ from typing import Any, Optional, TypeVar, overload
 
 from penstock import _core, _hosts, _parts
 from penstock._arguments import LARGEST, check_seconds, whole_number
-from penstock._config import Path, load_config
+from penstock._config import Path, check_worker_count, load_config
 from penstock._control import Control
 from penstock._errors import usage_error, workers_exhausted_error
 from penstock._future import Future
@@ -83,6 +83,8 @@ class Pool(Control, Mapping):
     ) -> None:
         max_workers = _number_of_workers(max_workers, 1 if hosts is None else 0)
         _check(initializer, initargs, overrides)
+        if max_workers is not None:
+            check_worker_count(overrides, max_workers, "max_workers")
         timeout = check_seconds(timeout, "timeout")
         setup = Setup(initializer, tuple(initargs))
         own_name: Optional[Name] = None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 from penstock._arguments import LARGEST, whole_number
+from penstock._config import check_worker_count
 from penstock._errors import config_error
 from penstock._quarantine import BadSampleList, Quarantine, check_place, warn_if_shared
 from penstock._supervised import OwnGenerator, SupervisedLoader
@@ -211,6 +212,7 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
     ) -> None:
         _check(on_bad_sample, seeding, pool)
         num_workers = _number_of_workers(num_workers)
+        check_worker_count(pool or {}, num_workers, "num_workers")
         _check_seed(seed)
         _check_hosts(hosts, hosts_secret_file)
         if hosts is not None and isinstance(dataset, torch.utils.data.IterableDataset):

@@ -212,6 +212,8 @@ class LoaderTest(LoaderCase):
             DataLoader(Squares(), seeding="never")
         with self.assertRaisesRegex(TypeError, "pool is 4: a loader has its own workers; pass a dict of their options"):
             DataLoader(Squares(), pool=4)
+        with self.assertRaisesRegex(penstock.config_error, "^num_workers is 2, but loader.workers is 5: leave out loader.workers"):
+            DataLoader(Squares(), num_workers=2, pool={"loader": {"workers": 5}})
 
     def test_without_workers_samples_are_loaded_in_the_program(self):
         self.assertEqual(list(DataLoader(Values(pid_of_worker, 2), batch_size=None)), [os.getpid()] * 2)

@@ -422,6 +422,11 @@ class PoolTest(PackageTest):
             with self.assertRaisesRegex(TypeError, r"^Pool\(\) has no %s: the number of worker processes is the first argument, Pool\(2\)" % name):
                 penstock.Pool(**{name: 2})
 
+    def test_a_second_number_of_workers_is_refused(self):
+        for options in ({"loader": {"workers": 5}}, {"loader.workers": "auto"}):
+            with self.assertRaisesRegex(penstock.config_error, r"^max_workers is 2, but loader.workers is (5|\"auto\"): leave out loader.workers"):
+                penstock.Pool(2, **options)
+
     # ---- deaths ---------------------------------------------------------------------------------------------------
 
     def guilty(self, function, signal_or_code):
