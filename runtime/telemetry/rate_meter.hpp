@@ -14,11 +14,12 @@ class rate_meter {
  public:
   static constexpr nanoseconds span = std::chrono::seconds(10);
 
-  /// The first interval begins here, with a total of 0.
+  /// The first interval begins here, or at the last reading with a total of 0: the time until the first sample is no part of the rate.
   explicit rate_meter(steady_time begun) : points_{{begun, 0}} {}
 
   /// `total` never falls.
   void add(steady_time now, std::uint64_t total) {
+    if (total == 0) points_.clear();
     points_.push_back({now, total});
     // Keep one point that is at least a whole span old.
     while (points_.size() > 2 && now - points_[1].at >= span) points_.pop_front();
@@ -31,7 +32,7 @@ class rate_meter {
       p.total += total - last.total;
     }
   }
-  /// Empty until the first reading.
+  /// Empty until the first sample.
   [[nodiscard]] std::optional<double> per_second() const {
     const std::chrono::duration<double> time = points_.back().at - points_.front().at;
     if (time.count() <= 0) return std::nullopt;
