@@ -31,9 +31,10 @@ struct stream_identity {
   bool shuffle = true;
   bool drop_last = false;
   std::string fingerprint;  ///< fingerprint of the dataset; empty: not known yet when the state was taken
-  /// The other settings that determine the bytes of a batch, one "key=value" per line in a fixed order. Empty
-  /// in states of version 1.
+  /// The other settings that determine the bytes of a batch or the order of samples, one "key=value" per line in a fixed order. Empty if
+  /// all of them have no effect or their defaults.
   std::string settings{};
+  bool has_settings = true;  ///< false: a state of version 1, which does not say them
   /// How uneven ranks are handled. With one rank it has no effect and stays `allow`, as in states of earlier
   /// versions.
   uneven_rule uneven = uneven_rule::allow;

@@ -148,6 +148,7 @@ void token_index_writer::add_fingerprint(const token_file_list& list, const data
   hash.add_number(dataset.sequence_length);
   hash.add_number(static_cast<std::uint64_t>(dataset.boundaries));
   if (dataset.boundaries != boundary_rule::ignore) hash.add_number(dataset.eos ? *dataset.eos + 1ULL : 0);
+  if (gives_int64(dataset)) hash.add_text("int64");
   hash.add_number(list.files.size());
   for (const token_file& file : list.files) {
     hash.add_text(file.name);

@@ -1,6 +1,7 @@
-// Maps the dtype of token files to a C++ type. Used by the tokens dataset.
+// The types of tokens in files and in tensors. Used by the tokens dataset.
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/tensor.hpp>
 
 #include <cstdint>
@@ -21,6 +22,14 @@ decltype(auto) with_token_type(dtype type, Use&& use) {
     case dtype::int64: return use.template operator()<std::int64_t>();
     default: return use.template operator()<std::uint8_t>();
   }
+}
+
+/// Ids below this fit in int32.
+inline constexpr std::uint64_t int32_ids = std::uint64_t{1} << 31U;
+
+/// Whether the tensors of ids are int64.
+inline bool gives_int64(const dataset_config& dataset) noexcept {
+  return dataset.vocab && *dataset.vocab > int32_ids;
 }
 
 inline bool can_hold(dtype type, std::uint32_t id) {

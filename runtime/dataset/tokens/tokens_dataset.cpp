@@ -14,12 +14,6 @@
 namespace penstock {
 namespace {
 
-constexpr std::uint64_t int32_ids = std::uint64_t{1} << 31U;
-
-bool needs_int64(const dataset_config& settings) noexcept {
-  return settings.vocab && *settings.vocab > int32_ids;
-}
-
 /// The id as an unsigned number; negative ids become very large.
 template <class Token>
 std::uint64_t as_id(Token token) noexcept {
@@ -50,7 +44,7 @@ tokens_dataset::tokens_dataset(token_index index, const dataset_config& settings
       files_(folder_of_token_files(settings.path), std::move(store)) {}
 
 dataset_description tokens_dataset::describe(const token_index& index, const dataset_config& settings) {
-  const dtype id = needs_int64(settings) ? dtype::int64 : dtype::int32;
+  const dtype id = gives_int64(settings) ? dtype::int64 : dtype::int32;
   const std::uint32_t length = settings.sequence_length;
   dataset_description described{"tokens",
                                 index.samples(),
@@ -216,7 +210,7 @@ void tokens_dataset::load_packed(std::uint64_t sample, const sample_slot& slot) 
 void tokens_dataset::load(const sample_request& request, const sample_slot& slot) {
   const stage_range range("read");
   with_token_type(index_.element(), [&]<class Token>() {
-    if (needs_int64(settings_))
+    if (gives_int64(settings_))
       load_as<Token, std::int64_t>(request.index, slot);
     else
       load_as<Token, std::int32_t>(request.index, slot);

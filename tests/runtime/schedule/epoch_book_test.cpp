@@ -417,6 +417,21 @@ TEST_CASE("another dataset is named first, and then up to four of many differenc
   CHECK(no.error().message.find("tensor.a") == std::string::npos);
 }
 
+TEST_CASE("a state without settings belongs to another stream than one that has a kind of order") {
+  stream_identity saved = ours;
+  saved.settings.clear();
+  stream_identity now = saved;
+  CHECK(check_same_stream(saved, now));
+  now.settings = "order=window 8192";
+  const auto no = check_same_stream(saved, now);
+  REQUIRE_FALSE(no);
+  CHECK(no.error().message == "the saved state belongs to another stream: order was unset and is window 8192");
+  saved.has_settings = false;  // version 1
+  CHECK_FALSE(check_same_stream(saved, now));
+  now.settings = "image.size=9x9";
+  CHECK(check_same_stream(saved, now));
+}
+
 TEST_CASE("a state taken before the dataset was described resumes with any dataset of the same plan") {
   stream_identity early = ours;
   early.fingerprint.clear();

@@ -239,7 +239,10 @@ TEST_CASE("ids beyond the vocabulary fail their sequence by name, and large voca
   const auto bounded = make_dataset(all, prepared->index.get());
   CHECK(testing::load_error(**bounded, 1) == "token 3 of 'a.bin' has the id 4000000000: ids are below vocab = 7");
   all.dataset.vocab = 4'100'000'000;
-  const auto wide = make_dataset(all, prepared->index.get());
+  const auto as_int64 = prepare_dataset(all);
+  REQUIRE(as_int64);
+  CHECK(as_int64->description.fingerprint != prepared->description.fingerprint);
+  const auto wide = make_dataset(all, as_int64->index.get());
   CHECK((*wide)->describe().tensors[0].type == dtype::int64);
   CHECK(testing::load_error(**wide, 1).empty());
 }
