@@ -27,7 +27,15 @@ bool is_success(int status) noexcept {
   return status == 200 || status == 206;
 }
 
-/// "bytes 0-9/1234": 1234.
+/// "bytes 8-9/1234": 8.
+std::optional<std::uint64_t> begin_of(std::string_view content_range) {
+  constexpr std::string_view unit = "bytes ";
+  if (!content_range.starts_with(unit)) return std::nullopt;
+  content_range.remove_prefix(unit.size());
+  return whole_number<std::uint64_t>(content_range.substr(0, content_range.find('-')));
+}
+
+/// "bytes 8-9/1234": 1234.
 std::optional<std::uint64_t> whole_of(std::string_view content_range) {
   const std::size_t slash = content_range.rfind('/');
   if (slash == std::string_view::npos) return std::nullopt;
@@ -221,6 +229,9 @@ outcome attempt::body_outcome() const {
   if (too_long_ || body_.size() != request_.range->bytes) {
     return failed(kind::transient, "answers with {} bytes instead of {}", body_.size(), request_.range->bytes);
   }
+  if (begin_of(content_range_) != request_.range->at)
+    return failed(kind::transient, "answers with another range than the requested one, which begins at byte {} (Content-Range '{}')",
+                  request_.range->at, printable(shortened(content_range_, 60)));
   return {kind::done};
 }
 

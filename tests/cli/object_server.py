@@ -112,6 +112,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"x" * count)
         self.close_connection = True
 
+    def another_range(self):
+        """Answers with as many bytes as requested, which begin one byte later, and says so."""
+        begin, end = (int(number) for number in re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
+        file = os.path.join(self.server.owner.folder, urllib.parse.unquote(self.path.partition("?")[0]).lstrip("/"))
+        with open(file, "rb") as contents:
+            contents.seek(begin + 1)
+            body = contents.read(end - begin + 1).ljust(end - begin + 1, b"x")
+        self.answer(206, {"Content-Range": "bytes %d-%d/%d" % (begin + 1, end + 1, os.path.getsize(file)),
+                          "ETag": self.server.owner.tag_of(file)}.items(), body)
+
     def do_GET(self):
         owner = self.server.owner
         path, _, query = self.path.partition("?")

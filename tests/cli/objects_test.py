@@ -319,6 +319,23 @@ class ArraysTest(ObjectsTest):
         server.ranges = False
         self.assertIn("does not support range requests", self.refused(self.config("s3://bucket/data/a-{000,001}.npy")))
 
+    def test_another_range_than_the_requested_one_is_requested_again_and_never_delivered(self):
+        server = self.serve()
+        self.arrays(files=2)
+        expected = self.digests(self.config(self.data, name="local.toml"))
+        answered = []
+
+        def fault(request):
+            path, begin, end, number = request
+            if end is None or number % 5 != 0:
+                return None
+            answered.append(number)
+            return lambda handler: handler.another_range()
+
+        server.fault = fault
+        self.assertEqual(self.digests(self.config("s3://bucket/data")), expected)
+        self.assertTrue(answered)
+
     def test_the_samples_of_an_array_that_changes_under_the_reader_fail_and_are_named(self):
         server = self.serve()
         self.arrays(files=1)
