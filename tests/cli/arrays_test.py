@@ -51,6 +51,18 @@ class ArraysTest(PenstockTest):
                 save(self.path("pairs.npz"), **self.arrays)
                 self.check_rows(self.config("pairs.npz"), self.arrays)
 
+    def test_inspect_finds_a_flipped_bit_in_a_stored_member(self):
+        numpy.savez(self.path("pairs.npz"), **self.arrays)
+        self.assertEqual(self.penstock("inspect", self.config("pairs.npz"))[0], EXIT_OK)
+        with open(self.path("pairs.npz"), "r+b") as file:
+            contents = bytearray(file.read())
+            at = contents.index(self.arrays["features"].tobytes()) + 100
+            file.seek(at)
+            file.write(bytes([contents[at] ^ 1]))
+        code, _, err = self.penstock("inspect", self.config("pairs.npz"))
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("pairs.npz' has a member 'features.npy' whose contents do not match its checksum", err)
+
     def test_members_select_arrays_and_rename_them(self):
         numpy.savez_compressed(self.path("pairs.npz"), **self.arrays)
         config = self.config("pairs.npz", 'members = { x = "features", y = "label.npy" }')

@@ -60,11 +60,6 @@ constexpr std::array<char, 8> array_magic{'P', 'N', 'S', 'T', 'K', 'A', 'R', 'R'
 constexpr std::uint32_t array_version = 2;
 constexpr std::size_t arrays_max = 256;
 
-bool is_npz(std::string_view path) {
-  constexpr std::string_view end = ".npz";
-  return path.size() > end.size() && path.ends_with(end);
-}
-
 /// The files of a dataset, and the versions of objects.
 struct opened_files {
   std::vector<std::shared_ptr<readable>> files;
@@ -330,6 +325,11 @@ std::string path_of_array(const std::string& path, std::string_view file) {
   return file.empty() ? path : fmt::format("{}{}{}", path, path.ends_with('/') ? "" : "/", file);
 }
 
+bool is_npz(std::string_view path) {
+  constexpr std::string_view end = ".npz";
+  return path.size() > end.size() && path.ends_with(end);
+}
+
 bool has_several_arrays(const dataset_config& dataset) {
   return dataset.type == dataset_type::npy && (!dataset.members.empty() || is_npz(dataset.path));
 }
@@ -350,6 +350,25 @@ result<unique_fd> seal_array_index(const dataset_config& dataset, const store_op
   writer.add(*arrays);
   writer.place(*arrays);
   return writer.write(*arrays, *opened->files.front());
+}
+
+result<void> check_members(const std::string& path) {
+  const auto check = [](readable& file) -> result<void> {
+    const archive_reader read = archive_of(file);
+    const auto members = read_zip_directory(read, file.bytes());
+    if (!members) return tl::unexpected(members.error());
+    for (const zip_member& member : *members) {
+      if (member.deflated) continue;
+      const auto contents = contents_of(member, read, file.bytes());
+      if (!contents) return tl::unexpected(contents.error());
+      if (auto ok = check_stored(member, *contents, read); !ok) return ok;
+    }
+    return {};
+  };
+  const auto file = local_file::open(path);
+  auto sound = file ? check(**file) : result<void>(tl::unexpected(file.error()));
+  if (!sound) return tl::unexpected(about(fmt::format("'{}'", printable(path)), std::move(sound.error())));
+  return sound;
 }
 
 result<array_index> array_index::map(int fd) {

@@ -33,6 +33,13 @@ std::string path_of_array(const std::string& path, std::string_view file);
 /// that no tensor can have; and deflated arrays that would take more than half of the machine's memory.
 result<unique_fd> seal_array_index(const dataset_config& dataset, const store_options& options = {});
 
+/// Reads all stored members of a .npz file, and refuses contents with another checksum. seal_array_index checks deflated members only,
+/// because workers read single rows of the others.
+result<void> check_members(const std::string& path);
+
+/// Whether it is the path of an archive of arrays.
+[[nodiscard]] bool is_npz(std::string_view path);
+
 struct indexed_array {
   std::string_view tensor;
   std::string_view file;  ///< relative to [dataset] path; empty: that path itself

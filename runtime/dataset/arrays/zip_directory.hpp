@@ -42,4 +42,7 @@ inline constexpr std::size_t inflate_piece = 256UL * 1024;
 result<void> inflate(const zip_member& member, std::uint64_t contents_at, const archive_reader& read,
                      const std::function<result<bool>(std::span<const std::byte>)>& take);
 
+/// Reads all of a stored member, and refuses contents with another checksum.
+result<void> check_stored(const zip_member& member, std::uint64_t contents_at, const archive_reader& read);
+
 }  // namespace penstock

@@ -2,6 +2,7 @@
 
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/base/layout.hpp"
+#include "runtime/base/remote_path.hpp"
 #include "runtime/dataset/arrays/array_index.hpp"
 #include "runtime/dataset/factory.hpp"
 #include "runtime/dataset/file_reader.hpp"
@@ -250,6 +251,9 @@ result<inspection> look_at(const config& settings, unsigned threads, const progr
     config harmless = settings;
     harmless.dataset.faults.clear();
     harmless.dataset.work = harmless.dataset.wait = {};
+    if (is_npz(harmless.dataset.path) && !is_url(harmless.dataset.path)) {
+      if (auto ok = check_members(harmless.dataset.path); !ok) return tl::unexpected(std::move(ok.error()));
+    }
     auto prepared = prepare_dataset(harmless);
     if (!prepared) return tl::unexpected(std::move(prepared.error()));
     all.notices = std::move(prepared->notices);
