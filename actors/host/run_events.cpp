@@ -120,7 +120,7 @@ event event_of_loader(event_kind kind, const loader_sample& which, std::string t
 event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence) {
   event e =
       event_of(event_kind::batch_recovered,
-               fmt::format("batch {} of epoch {} was loaded by another worker, because the first one died",
+               fmt::format("batch {} of epoch {} was loaded by another worker, because the first one's process ended",
                            sequence, epoch));
   e.epoch = epoch;
   e.sequence = sequence;

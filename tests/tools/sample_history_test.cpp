@@ -98,7 +98,7 @@ json death_over_51() {
 
 json recovery_of(int seq) {
   return {{"time", "2026-11-27T09:12:45.123456Z"}, {"kind", "batch_recovered"}, {"sample", nullptr}, {"path", nullptr},
-          {"epoch", 0}, {"seq", seq}, {"text", "batch 3 of epoch 0 was loaded by another worker, because the first one died"}};
+          {"epoch", 0}, {"seq", seq}, {"text", "batch 3 of epoch 0 was loaded by another worker, because the first one's process ended"}};
 }
 
 }  // namespace
@@ -151,7 +151,7 @@ TEST_CASE("after a death over a sample its history says that another worker load
   CHECK(history_for_people(about, 0).find("delivered") == std::string::npos);
   status["epoch"] = 1;
   about = history_of("51", status, events, no_quarantine);
-  CHECK(history_for_people(about, 0).ends_with("was loaded by another worker, because the first one died\n"
+  CHECK(history_for_people(about, 0).ends_with("was loaded by another worker, because the first one's process ended\n"
                                                "  delivered         batch 3 of epoch 0, with it\n"));
   json failed = failed_event();
   failed["epoch"] = 0;

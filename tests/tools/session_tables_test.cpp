@@ -596,7 +596,7 @@ TEST_CASE("a table with a worker that was replaced says that its samples are tho
   s.workers = {w};
   const std::string note = "\nsamples: those of each worker's latest process\n";
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(note) == std::string::npos);
-  s.workers[0].restarts = 1;
+  s.workers[0].incarnation = 2;
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(note) != std::string::npos);
 }
 

@@ -188,7 +188,7 @@ void add_workers(std::string& out, const json& s, bool all, std::size_t width) {
   for (const json& w : s.at("workers")) {
     if (all && is_not_needed(w)) continue;
     starred |= w.value("sacrificial", false);
-    replaced |= w.at("restarts") != 0;
+    replaced |= w.value("incarnation", 1) > 1;
     rows.push_back({worker_cell(w), state_of(w), text_of(w.at("pid")), text_of(w.at("restarts")),
                     text_of(w.at("samples")), bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()),
                     last_death_of(w, kind)});
