@@ -300,7 +300,8 @@ control::answer answer_request(const json& request, bool last_call, const sessio
   if (verb == "logs") return answer_logs(request, last_call, *controls.logs);
   if (verb == "events") return events_after(request, last_call, controls);
   if (verb == "stop") {
-    controls.stop(request.value("now", json()) == true);
+    const json from = request.value("from", json());
+    controls.stop(request.value("now", json()) == true, from.is_string() ? from.get<std::string>() : std::string());
     return control::good_answer({{"stopping", true}, {"ends", controls.ends()}, {"files", controls.files}});
   }
   if (verb == "pause" || verb == "resume") {

@@ -50,7 +50,7 @@ struct session_controls {
   /// Lifts a sample's quarantine; with `for_good`, also removes it from the quarantine file. False: the
   /// sample is not quarantined.
   std::function<bool(std::uint64_t sample, bool for_good)> lift_quarantine;
-  std::function<void(bool at_once)> stop;
+  std::function<void(bool at_once, const std::string& from)> stop;  ///< `from`: the process that ran `penstock stop`; may be empty
   std::function<bool(bool paused, pauser by)> pause;     ///< false: it was in that state already
   std::function<std::optional<pauser>()> paused_by{};    ///< empty: it is not paused
   std::function<void(std::optional<std::uint32_t> workers)> scale;  ///< none: tune the number

@@ -233,9 +233,9 @@ session_controls run::controls() {
   c.owner_deaths = [this] { return board_.report({}, now()).owner_deaths; };
   c.quarantine = [this] { return board_.report({}, now()).quarantine; };
   c.lift_quarantine = [](std::uint64_t, bool) { return false; };
-  c.stop = [this](bool at_once) {
-    if (at_once) return stop(std::chrono::milliseconds(0), "`penstock stop --now`");
-    stop(std::nullopt, "`penstock stop`");
+  c.stop = [this](bool at_once, const std::string& from) {
+    const std::string by = fmt::format("`penstock stop{}`{}", at_once ? " --now" : "", from.empty() ? "" : " from " + shortened(printable(from), 80));
+    stop(at_once ? std::optional(std::chrono::milliseconds(0)) : std::nullopt, by);
   };
   c.pause = [this](bool paused, pauser by) { return pause(paused, by); };
   c.paused_by = [this] { return board_.paused_by(); };

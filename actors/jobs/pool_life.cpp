@@ -124,7 +124,7 @@ void Pool::body::stop(std::optional<std::chrono::milliseconds> at_most, std::str
   // cancelled job.
   const nanoseconds allowed = at_most ? nanoseconds(*at_most) : settings_.supervisor.shutdown;
   ending_.stop(std::min<nanoseconds>(allowed, end_of_cancelled));
-  cancel_everything({errc::stopped, fmt::format("the {} was stopped", words_for(kind_.work).run), 0});
+  cancel_everything({errc::stopped, fmt::format("the {} was stopped by {}", words_for(kind_.work).run, ending_.who_asked()), 0});
   close_workers(ending_.shares().items);
 }
 
@@ -152,7 +152,7 @@ void Pool::body::close() noexcept {
   const std::lock_guard one_at_a_time(close_mutex_);
   if (!ending_.stopped()) ending_.stop(host::end_of_dropped);
   ending_.close();
-  cancel_everything({errc::stopped, "the pool was closed", 0});
+  cancel_everything({errc::stopped, fmt::format("the {} was closed", words_for(kind_.work).run), 0});
   engine* e = nullptr;
   {
     const std::lock_guard hold(mutex_);

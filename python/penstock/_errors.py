@@ -189,7 +189,7 @@ class sink_error(error):
 
 
 class stopped_error(error):
-    """The session was stopped."""
+    """The pool or loader was stopped: the message says by whom."""
 
     code = "stopped"
 

@@ -292,12 +292,14 @@ class PastTest(PenstockTest):
             return [e["text"] for e in self.lines("events", "--last", "--session", name) if e["kind"] in ("stopping", "ended")]
         self.live("told")
         self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
-        self.assertEqual(last_of("told"), ["the session was asked to stop by `penstock stop`", "stopped: it was stopped by `penstock stop`"])
-        self.assertIn("    0 of 10000000 samples; it was stopped by `penstock stop`\n", re.sub(r"\d+ of", "0 of", self.penstock("sessions", "--ended")[1]))
+        us = "process %d (%s)" % (os.getpid(), name_of(os.getpid()))
+        who = "`penstock stop` from " + us
+        self.assertEqual(last_of("told"), ["the session was asked to stop by " + who, "stopped: it was stopped by " + who])
+        self.assertIn("    0 of 10000000 samples; it was stopped by %s\n" % who, re.sub(r"\d+ of", "0 of", self.penstock("sessions", "--ended")[1]))
         process = self.live("signalled")
         process.terminate()
         process.wait(timeout=30)
-        who = "SIGTERM from process %d (%s)" % (os.getpid(), name_of(os.getpid()))
+        who = "SIGTERM from " + us
         self.assertEqual(last_of("signalled"), ["the session was asked to stop by " + who, "stopped: it was stopped by " + who])
         self.assertEqual(self.penstock("run", "signalled.toml", "--batches", 3, "--quiet")[0], EXIT_OK)
         self.assertEqual(last_of("signalled"), ["stopped: 3 batches were delivered, as requested"])
@@ -305,7 +307,7 @@ class PastTest(PenstockTest):
         self.assertEqual(self.penstock("wait", "--session", "jobs", "--timeout", "30s")[0], EXIT_OK)
         self.assertEqual(self.penstock("stop", "--now", "--wait")[0], EXIT_OK)
         jobs.communicate(timeout=30)
-        self.assertEqual(last_of("jobs"), ["the pool was asked to stop by `penstock stop --now`", "stopped: it was stopped by `penstock stop --now`"])
+        self.assertEqual(last_of("jobs"), ["the pool was asked to stop by `penstock stop --now` from " + us, "stopped: it was stopped by `penstock stop --now` from " + us])
 
     def test_the_records_of_all_ranks_of_a_group_are_read_together(self):
         config = self.write("stamps.toml", synthetic(samples=400, epochs=1))

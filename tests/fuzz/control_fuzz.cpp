@@ -41,7 +41,7 @@ host::session_controls controls() {
   c.quarantine = [] { return std::vector<quarantine_report>(1); };
   c.lift_quarantine = [](std::uint64_t sample, bool) { return sample == 1; };
   c.events = [](std::uint64_t, std::size_t) { return telemetry::event_reading(); };
-  c.stop = [](bool) {};
+  c.stop = [](bool, const std::string&) {};
   c.pause = [](bool, pauser) { return true; };
   c.scale = [](std::optional<std::uint32_t> workers) { must(!workers || (*workers >= 1 && *workers <= workers_max)); };
   c.restart = [](std::uint32_t worker, bool /*at_once*/) { must(worker < 2); };

@@ -111,7 +111,8 @@ class LoaderEndTest(LoaderCase):
         self.assertEqual(delivered + raised, 10)
 
     def test_a_consumer_that_waits_for_a_batch_gets_stopped_error_when_the_loader_is_stopped(self):
-        for length in (2, 40):  # all batches are in progress, or only some
+        us = "process %d \\(" % os.getpid()
+        for length, who in ((2, "the program$"), (40, "`penstock stop` from " + us)):  # all batches are in progress, or only some
             begun = os.path.join(self.folder, "begun-%d" % length)
 
             def wait(index):
@@ -119,16 +120,16 @@ class LoaderEndTest(LoaderCase):
                     open(begun, "w").close()
                     threading.Event().wait()
                 return index
-            loader = DataLoader(Values(wait, length), batch_size=None, num_workers=1)
+            loader = DataLoader(Values(wait, length), batch_size=None, num_workers=1, name="waits-%d" % length)
             batches = iter(loader)
             self.assertEqual(next(batches), 0)
 
             def stop():
                 self.wait_until(lambda: os.path.exists(begun), "the sample that waits")
-                loader._workers.pool._core.stop(0.5)
+                loader._workers.pool._core.stop(0.5) if length == 2 else self.penstock("stop", "--session", "waits-40")
             stopper = threading.Thread(target=stop)
             stopper.start()
-            with self.assertRaisesRegex(penstock.stopped_error, "^the loader was stopped$") as caught:
+            with self.assertRaisesRegex(penstock.stopped_error, "^the loader was stopped by " + who) as caught:
                 next(batches)
             stopper.join()
             self.assertIsNone(caught.exception.__context__)

@@ -39,9 +39,7 @@ void say_if_read(const std::string& line) {
 std::string in_words(const siginfo_t& from) {
   const std::string name = process::signal_name(from.si_signo);
   if (from.si_code != SI_USER || from.si_pid <= 0 || from.si_pid == ::getpid()) return name;
-  std::string program;
-  std::getline(std::ifstream(fmt::format("/proc/{}/comm", from.si_pid)), program);
-  return fmt::format("{} from process {}{}", name, from.si_pid, program.empty() ? "" : fmt::format(" ({})", printable(program)));
+  return fmt::format("{} from {}", name, process_in_words(from.si_pid));
 }
 
 sigset_t watched() {
@@ -55,6 +53,12 @@ sigset_t watched() {
 }
 
 }  // namespace
+
+std::string process_in_words(pid_t pid) {
+  std::string program;
+  std::getline(std::ifstream(fmt::format("/proc/{}/comm", pid)), program);
+  return fmt::format("process {}{}", pid, program.empty() ? "" : fmt::format(" ({})", printable(program)));
+}
 
 stop_signals::stop_signals(std::chrono::milliseconds patience) : patience_(patience) {
   const sigset_t set = watched();

@@ -2,6 +2,8 @@
 // shutdown, the second for a quick one. After the third the program ends at once if it can, and is given up if it cannot.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -23,6 +25,9 @@ struct stop_words {
 
 /// Blocks SIGINT, SIGTERM and SIGHUP (unless ignored, as under nohup) in the calling thread and in all
 /// threads that it starts later; create it first. Ignores SIGPIPE.
+/// "process 4711 (systemd)"
+[[nodiscard]] std::string process_in_words(pid_t pid);
+
 class stop_signals {
  public:
   explicit stop_signals(std::chrono::milliseconds patience = given_up_after);

@@ -131,7 +131,7 @@ int stop(const request_options& o) {
   session_end end(socket.path);
   written_files files;
   const auto to_answer = std::min(longest->value_or(answer_deadline), answer_deadline);
-  const session_answer answer = request(o.choice, socket.path, {{"verb", "stop"}, {"now", o.now}}, to_answer);
+  const session_answer answer = request(o.choice, socket.path, request_to_stop(o.now), to_answer);
   if (answer.refused != exit_ok) return answer.refused;
   end.says(answer.result);
   files.are(answer.result);

@@ -9,6 +9,7 @@
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/past/past_session.hpp"
 #include "tools/penstock/session_link.hpp"
+#include "tools/penstock/stop_signals.hpp"
 
 #include <nlohmann/json.hpp>
 #include <poll.h>
@@ -57,6 +58,10 @@ result<std::optional<std::chrono::milliseconds>> parse_timeout(const std::string
   const auto time = parse_duration(text);
   if (!time) return refuse(errc::usage, "--timeout: {}", time.error().message);
   return std::chrono::ceil<std::chrono::milliseconds>(*time);
+}
+
+nlohmann::ordered_json request_to_stop(bool now) {
+  return {{"verb", "stop"}, {"now", now}, {"from", process_in_words(::getppid())}};
 }
 
 session_end::session_end(std::filesystem::path socket) : socket_(std::move(socket)) {

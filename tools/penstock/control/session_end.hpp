@@ -21,6 +21,9 @@ inline constexpr std::chrono::milliseconds longest_wait = std::chrono::hours(24 
 /// Parses --timeout; empty: no limit.
 [[nodiscard]] result<std::optional<std::chrono::milliseconds>> parse_timeout(const std::string& text);
 
+/// The request that ends a session. It names the process that runs this command.
+[[nodiscard]] nlohmann::ordered_json request_to_stop(bool now);
+
 class session_end {
  public:
   /// Construct before the request that ends the session: the process still exists then, so its pid is

@@ -70,7 +70,7 @@ int order_group(const session_choice& choice, const live_group& group, const jso
 
 int stop_group(const session_choice& choice, const live_group& group, bool now, bool wait,
                std::optional<std::chrono::milliseconds> longest) {
-  const json question{{"verb", "stop"}, {"now", now}};
+  const json question = request_to_stop(now);
   if (!wait) return order_group(choice, group, question, "told to stop:");
   std::vector<session_end> ends;
   for (const live_rank& r : group.ranks) ends.emplace_back(r.session.socket);
