@@ -52,7 +52,7 @@ control::answer wait_for(const std::string& what, bool last_call, const session_
   if (!over && !last_call) return std::nullopt;
   json no = control::refusal(
       exit_codes::not_met, "not_met",
-      fmt::format("the session ended in the state '{}', not {}", name_of(s.outcome), what));
+      fmt::format("the {} ended in the state '{}', not {}", words_for(kind_of_work(s.jobs)).run, name_of(s.outcome), what));
   no.at("error")["ends"] = ends;
   return no;
 }
@@ -308,7 +308,7 @@ control::answer answer_request(const json& request, bool last_call, const sessio
     const json by = request.value("by", json());
     const auto who = by.is_string() ? pauser_of(by.get_ref<const std::string&>()) : std::nullopt;
     const bool changed = controls.pause(verb == "pause", who.value_or(pauser::operator_));
-    return control::good_answer({{"paused", verb == "pause"}, {"changed", changed}, {"drained", workers_drained(controls.status())}});
+    return control::good_answer({{"paused", verb == "pause"}, {"changed", changed}, {"drained", workers_drained(controls.status())}, {"of", words_for(controls.work).name}});
   }
   if (verb == "scale") return scale(request, controls);
   if (verb == "restart" && request.value("gpu", json()) == true) {

@@ -117,7 +117,7 @@ void run::measure_limits(engine& e) {
     const auto stood = standstill->look();
     board_.looked(now(), stood.value_or(nanoseconds(0)));
     if (stood) {
-      event told = event_of_standstill(*stood, std::chrono::system_clock::now());
+      event told = event_of_standstill(*stood, std::chrono::system_clock::now(), kind_.work);
       log::warn("session", "{}", told.text);
       tell(std::move(told));
     }

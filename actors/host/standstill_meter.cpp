@@ -32,12 +32,12 @@ std::string time_of_day(std::chrono::system_clock::time_point when) {
 
 }  // namespace
 
-event event_of_standstill(nanoseconds stood, std::chrono::system_clock::time_point ended) {
+event event_of_standstill(nanoseconds stood, std::chrono::system_clock::time_point ended, work_kind kind) {
   const auto began = ended - std::chrono::duration_cast<std::chrono::system_clock::duration>(stood);
   event e = event_of(event_kind::suspended,
-                     fmt::format("the session's process was suspended for {}, from {} to {} UTC (SIGSTOP, a debugger, a frozen "
+                     fmt::format("the {}'s process was suspended for {}, from {} to {} UTC (SIGSTOP, a debugger, a frozen "
                                  "container, or the machine slept)",
-                                 duration_for_people(stood), time_of_day(began), time_of_day(ended)));
+                                 words_for(kind).run, duration_for_people(stood), time_of_day(began), time_of_day(ended)));
   e.time = ended;
   e.pid = ::getpid();
   return e;

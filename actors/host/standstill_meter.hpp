@@ -1,6 +1,7 @@
 // Measures how long this process was suspended, and describes it (rule W26). Used on the io thread.
 #pragma once
 
+#include "runtime/base/work_kind.hpp"
 #include "runtime/supervision/standstill_watch.hpp"
 
 #include <penstock/event.hpp>
@@ -11,7 +12,7 @@
 namespace penstock::host {
 
 /// "the session's process was suspended for 12.3 s, from .. to ..": `ended` is the time at which it continued.
-[[nodiscard]] event event_of_standstill(nanoseconds stood, std::chrono::system_clock::time_point ended);
+[[nodiscard]] event event_of_standstill(nanoseconds stood, std::chrono::system_clock::time_point ended, work_kind kind);
 
 class standstill_meter {
  public:

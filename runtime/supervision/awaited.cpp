@@ -234,10 +234,10 @@ awaited workers_of(const progress_facts& f) {
           gone.empty() ? "a worker, but there is none" : "a worker, but none is left (" + gone + ")"};
 }
 
-awaited end_of_pause(const progress_facts& f, std::string_view what) {
+awaited end_of_pause(const progress_facts& f) {
   const pauser by = f.paused_by.value_or(pauser::operator_);
   const std::string who = by == pauser::operator_ ? "an operator, who" : fmt::format("{}, which", words_of(by));
-  return {stall_kind::operator_, fmt::format("{} paused the {}; `penstock resume` ends the pause", who, what)};
+  return {stall_kind::operator_, fmt::format("{} paused the {}; `penstock resume` ends the pause", who, words_for(kind_of_work(f.status.jobs)).run)};
 }
 
 bool runs(const worker_status& w, std::uint64_t job) {
@@ -273,7 +273,7 @@ awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
     }
     if (busiest == nullptr || w.current_sample_seconds.value_or(0) > busiest->current_sample_seconds.value_or(0)) busiest = &w;
   }
-  if (f.status.state == session_state::paused) return end_of_pause(f, "loader");
+  if (f.status.state == session_state::paused) return end_of_pause(f);
   if (auto r = probation_of(f)) return *r;
   if (busiest == nullptr) return workers_of(f);
   return {stall_kind::worker,
@@ -300,7 +300,7 @@ awaited workers_or_callers_of(const progress_facts& f, const pool_statistics& jo
                         bytes_for_people(jobs.memory_bytes), words_for(kind_of_work(f.status.jobs)).item)};
   }
   if (jobs.waiting == 0) return {stall_kind::consumer, "jobs to be submitted"};
-  if (f.status.state == session_state::paused) return end_of_pause(f, words_for(kind_of_work(f.status.jobs)).run);
+  if (f.status.state == session_state::paused) return end_of_pause(f);
   if (auto r = probation_of(f)) return *r;
   return workers_of(f);
 }
@@ -328,7 +328,7 @@ awaited find_blocker(const progress_facts& f) {
   if (auto r = frozen_owner_of(f)) return *r;
   if (auto r = consumer_of(f, batches)) return *r;
   if (auto r = owner_of(f, batches)) return *r;
-  if (f.status.state == session_state::paused) return end_of_pause(f, "session");
+  if (f.status.state == session_state::paused) return end_of_pause(f);
   if (auto r = loading_of(f, batches)) return *r;
   if (auto r = probation_of(f)) return *r;
   return workers_of(f);

@@ -350,8 +350,8 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual(process.returncode, -signal.SIGTERM)
         ended = json.loads(self.penstock("sessions", "--ended", "--json")[1])["ended"][0]
         self.assertEqual((ended["outcome"], ended["reason"]), (
-            "died", "the program ended without closing the session: it was killed, crashed, or exited without cleanup"))
-        self.assertIn("without closing the session", self.penstock("status", "--last")[1].splitlines()[0])
+            "died", "the program ended without closing the loader: it was killed, crashed, or exited without cleanup"))
+        self.assertIn("without closing the loader", self.penstock("status", "--last")[1].splitlines()[0])
 
     def test_metrics_of_a_loader_show_how_long_its_consumer_waits(self):
         self.loader(sample="time.sleep(0.05)")

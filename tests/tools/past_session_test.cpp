@@ -275,6 +275,9 @@ TEST_CASE("the last event says how the session ended, and why") {
   CHECK(of_rank.summary().at("reason") == "the program ended without closing the session: SIGTERM");
   of_rank.machine_has_stopped();  // later
   CHECK(of_rank.summary().at("reason") == "the program ended without closing the session: SIGTERM");
+  json of_loader = json::parse(header);
+  of_loader["record"]["of"] = "batches";
+  CHECK(cli::past_session({of_loader.dump()}, "later").summary().at("reason").get<std::string>().starts_with("the program ended without closing the loader: "));
   killed.machine_has_stopped();
   CHECK(killed.summary().at("reason") == "the machine stopped or was restarted before the program closed the session");
 }

@@ -975,6 +975,9 @@ TEST_CASE("status and why say who paused a session, and how long a stop has last
   why["state"] = "paused";
   why["paused_by"] = "`penstock pause`";
   CHECK(cli::why_for_people(why, 0, " --session a") == "An operator has paused the session.\n  `penstock resume --session a` ends the pause.\n");
+  why["of"] = "batches";
+  CHECK(cli::why_for_people(why, 0).starts_with("An operator has paused the loader.\n"));
+  why["of"] = "samples";
   for (const pauser one : {pauser::program, pauser::headroom, pauser::group}) CHECK(pauser_of(words_of(one)) == one);
   why["paused_by"] = "a part of a later version";
   CHECK(cli::why_for_people(why, 0).starts_with("The session was paused by a part of a later version.\n"));

@@ -13,6 +13,7 @@
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 namespace penstock::cli {
 namespace {
@@ -183,7 +184,7 @@ std::string workers_or_host(const std::string& text) {
   return trouble;
 }
 
-/// `unchanged`, `none_changed`: why there was nothing to do, for a session and for a group.
+/// `unchanged`, `none_changed`: why there was nothing to do, for a session (without its name) and for a group.
 std::function<int(const request_options&)> simple(const char* verb, const char* told, const char* unchanged, const char* none_changed) {
   return [=](const request_options& o) {
     const meant_group group = group_meant(o.choice);
@@ -191,7 +192,7 @@ std::function<int(const request_options&)> simple(const char* verb, const char* 
     if (group.group) return order_group(o.choice, *group.group, {{"verb", verb}}, told, fmt::format("{}: {}", group.group->name, none_changed));
     return ask_session(o.choice, "penstock.order/1", {{"verb", verb}}, answer_deadline, [&](const json& result) {
       const bool drained = result.value("drained", 0) > 0;
-      say(fmt::format("{}{}", result.value("changed", true) ? told : unchanged,
+      say(fmt::format("{}{}", result.value("changed", true) ? told : fmt::format("the {} {}", words_for(kind_of_answer(result)).run, unchanged),
                       drained ? fmt::format("; all workers are drained: `penstock restart workers{}` brings them back", choice_in_words(o.choice)) : ""));
     });
   };
@@ -254,11 +255,11 @@ void add_stream_verbs(verb_table& verbs) {
        "stop handing out work",
        "Batches that are already loaded are still delivered; then everything waits for resume.",
        {{"penstock pause", "free the machine for a while"}}},
-      simple("pause", "paused", "the session was already paused", "all ranks were already paused"));
+      simple("pause", "paused", "was already paused", "all ranks were already paused"));
   add_group_choice(pause_verb, pause_options->choice);
   const auto [resume_verb, resume_options] = add_session_verb<request_options>(
       verbs, {"resume", verb_group::operate, "hand out work again", "", {{"penstock resume", "end a pause"}}},
-      simple("resume", "resumed", "the session was not paused", "no rank was paused"));
+      simple("resume", "resumed", "was not paused", "no rank was paused"));
   add_group_choice(resume_verb, resume_options->choice);
   const auto [stop_verb, stop_options] = add_session_verb<request_options>(
       verbs,

@@ -57,8 +57,8 @@ std::vector<awaited_end> awaited_ends(const json& status) {
   const json group = status.value("group", json());
   if (group.is_object() && group.value("waits_for", json()).is_string())
     return {{"group", "the other ranks: " + printable(group.at("waits_for").get<std::string>())}};
-  return {{"program", fmt::format("its program (pid {}), which has not noticed the stop: it asks for no batch, and has not closed the session",
-                                  text_of(status.value("pid", json())))}};
+  return {{"program", fmt::format("its program (pid {}), which has not noticed the stop: it asks for no {}, and has not closed the {}",
+                                  text_of(status.value("pid", json())), kind_of(status) == work_kind::jobs ? "job" : "batch", words_for(kind_of(status)).run)}};
 }
 
 std::string held_up_by(const json& status) {

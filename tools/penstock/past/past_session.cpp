@@ -184,10 +184,11 @@ std::uint64_t past_session::deaths_of(bool workers) const {
 
 /// How it ended, in the words of the last event about that.
 std::string past_session::reason() const {
-  if (died_ && machine_stopped_ && process_end_.empty()) return "the machine stopped or was restarted before the program closed the session";
+  const char* const run = words_for(kind_of_answer(header_)).run;
+  if (died_ && machine_stopped_ && process_end_.empty()) return fmt::format("the machine stopped or was restarted before the program closed the {}", run);
   if (died_) {
-    return "the program ended without closing the session: " +
-           (process_end_.empty() ? "it was killed, crashed, or exited without cleanup" : process_end_);
+    return fmt::format("the program ended without closing the {}: {}", run,
+                       process_end_.empty() ? "it was killed, crashed, or exited without cleanup" : process_end_);
   }
   for (auto e = events_.rbegin(); e != events_.rend(); ++e) {
     const std::string kind = text_in(*e, "kind");
@@ -307,7 +308,7 @@ json past_session::answer(const json& question) const {
     return control::good_answer(
         {{"status", status()},
          {"batches", {{"loading", 0}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}}},
-         {"waits_for", suspended_ ? "nothing: the session is suspended" : "nothing: the session has ended"},
+         {"waits_for", fmt::format("nothing: the {} {}", words_for(kind_of_answer(header_)).run, suspended_ ? "is suspended" : "has ended")},
          {"waits_for_worker", nullptr},
          {"device_waited_seconds", nullptr}});
   }

@@ -163,7 +163,8 @@ std::string why_for_people(const json& why, std::size_t width, const std::string
   const std::size_t columns = std::min(width, widest_text);
   if (why.at("state") == "paused") {
     const bool by_operator = is_paused_by_operator(why);
-    const std::string who = by_operator ? "An operator has paused the session." : fmt::format("The session was paused by {}.", text_of(why.at("paused_by")));
+    const char* const run = words_for(kind_of_answer(why)).run;
+    const std::string who = by_operator ? fmt::format("An operator has paused the {}.", run) : fmt::format("The {} was paused by {}.", run, text_of(why.at("paused_by")));
     const std::string way_out = by_operator ? "`penstock resume` ends the pause." : "`penstock resume` would end the pause, too.";
     return wrapped(who, columns, 0) + paragraph_below(with_choice(way_out, choice), columns) + "\n";
   }
