@@ -62,10 +62,10 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 /// Empty: nothing is known.
 [[nodiscard]] std::string blame_text(const death_report& death, work_kind kind);
 
-/// ", for 40 s; that had hung 2 times before: ...; 2 batches are loaded again": what else is known. Empty: nothing.
+/// ", for 40 s; that had hung 2 times before: ...; 2 batches to load again": what else is known. Empty: nothing.
 [[nodiscard]] std::string history_text(const death_report& death, work_kind kind);
 
-/// The event's text: "worker 3 (pid 17) ended: SIGSEGV, while loading sample 7; 2 batches are loaded again".
+/// The event's text: "worker 3 (pid 17) ended: SIGSEGV, while loading sample 7; 2 batches to load again".
 [[nodiscard]] std::string death_text(const death_report& death, work_kind kind);
 
 /// What follows that in the log: "; a replacement starts in 2 s; stack: `penstock deaths --stacks`, with --last after the end".

@@ -77,10 +77,10 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
   return fmt::format("{} died while {} {}", counted(deaths, "worker"), kind == work_kind::jobs ? "running" : "loading", it);
 }
 
-/// "4 batches are loaded again (2 of them had been lost before)", "1 job runs again".
+/// "4 batches to load again (2 of them had been lost before)", "1 job to run again". Without a tense: it is also read after the end.
 [[nodiscard]] inline std::string repeated_in_words(std::uint64_t held, std::uint64_t again, work_kind kind) {
-  if (kind == work_kind::jobs) return counted(held, "job runs again", "jobs run again");
-  const std::string repeated = counted(held, "batch is loaded again", "batches are loaded again");
+  if (kind == work_kind::jobs) return counted(held, "job", "jobs") + " to run again";
+  const std::string repeated = counted(held, "batch", "batches") + " to load again";
   if (again == 0) return repeated;
   if (again < held) return fmt::format("{} ({} of them had been lost before)", repeated, again);
   return repeated + (held == 1 ? " (it had been lost before)" : " (all had been lost before)");

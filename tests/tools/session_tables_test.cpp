@@ -232,7 +232,7 @@ TEST_CASE("the tables about a data loader show batches and samples, and use no w
   nlohmann::ordered_json worker = status.at("workers")[0];
   worker["current_work_seconds"] = 0.25;
   CHECK(cli::work_since(worker, work_kind::batches) == "sample 37 for 250 ms");
-  CHECK(text.find("1 batch is loaded again") != std::string::npos);
+  CHECK(text.find("1 batch to load again") != std::string::npos);
   CHECK_FALSE(has_words_of_pools(text));
   text = cli::deaths_for_people(nlohmann::ordered_json::array({status.at("workers")[0].at("last_death")}), work_kind::batches, 0);
   CHECK(text.find("attempt  while loading\n") != std::string::npos);
@@ -888,13 +888,13 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("1 sample was lost with batches that raised an exception") != std::string::npos);
   death_report d;
   d.held = 2;
-  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again");
+  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches to load again");
   d.held_again = 1;
-  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again (1 of them had been lost before)");
+  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches to load again (1 of them had been lost before)");
   d.held_again = 2;
-  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches are loaded again (all had been lost before)");
+  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "2 batches to load again (all had been lost before)");
   d.held = d.held_again = 1;
-  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "1 batch is loaded again (it had been lost before)");
+  CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples) == "1 batch to load again (it had been lost before)");
   d.held = 0;
   CHECK(cli::cost_of_death(telemetry::as_json(d), work_kind::samples).empty());
 }

@@ -60,7 +60,7 @@ TEST_CASE("the text about a death in a data loader names the sample and no job")
   const std::string text = supervisor::end_text(d) + supervisor::blame_text(d, work_kind::batches) + supervisor::history_text(d, work_kind::batches);
   CHECK(text.starts_with("was killed on request, while loading sample 1237, for 40 s; that had hung 1 time before: "));
   CHECK(text.find("DataLoader(timeout=60") != std::string::npos);
-  CHECK(text.ends_with("; 2 batches are loaded again"));
+  CHECK(text.ends_with("; 2 batches to load again"));
   CHECK(text.find("job") == std::string::npos);
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("the log's line about a death says what happens next and which command
   w.stack = {"/lib/libc.so.6+0x167ad8"};
   const death_report d = as_report(w, ending, decision, work_kind::batches, start);
   CHECK(supervisor::death_text(d, work_kind::batches) + supervisor::next_text(d, {0, 1, child_state::backoff, 0, start}, start) ==
-        "worker 0 (pid 4711) ended: SIGSEGV, while loading sample 37; 2 batches are loaded again; a replacement starts; stack: `penstock deaths "
+        "worker 0 (pid 4711) ended: SIGSEGV, while loading sample 37; 2 batches to load again; a replacement starts; stack: `penstock deaths "
         "--stacks`, with --last after the end");
   w.stack.clear();
   const death_report without = as_report(w, ending, decision, work_kind::batches, start);
@@ -123,11 +123,11 @@ TEST_CASE("a worker that an operator kills is reported with its work and how lon
   CHECK(d.cause == death_cause::stopped);
   CHECK(std::tuple(d.path, d.attempt, d.worked_seconds) == std::tuple("cat.jpg", 0U, 40.0));
   CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::samples) + supervisor::history_text(d, work_kind::samples) ==
-        "was killed on request, while working on 'cat.jpg', for 40 s; 2 batches are loaded again");
+        "was killed on request, while working on 'cat.jpg', for 40 s; 2 batches to load again");
   d.hung_before = 1;
   CHECK(supervisor::history_text(d, work_kind::samples).find("; that had hung 1 time before: restarting a worker does not help") != std::string::npos);
   d.ignored_stop_seconds = 10;  // the session stops, so nothing is tried again
-  CHECK(supervisor::history_text(d, work_kind::samples) == "; that had hung 1 time before; 2 batches are loaded again");
+  CHECK(supervisor::history_text(d, work_kind::samples) == "; that had hung 1 time before; 2 batches to load again");
   w.last_flight.state.at = arena::phase::idle;
   d = as_report(w, ending, {}, work_kind::samples, start + 40s);
   CHECK_FALSE(d.path);

@@ -42,7 +42,7 @@ namespace penstock::cli {
 /// The same for one death.
 [[nodiscard]] std::string look_into(const nlohmann::ordered_json& death);
 
-/// "2 batches are loaded again": the cost of one death; empty if it cost nothing.
+/// "2 batches to load again": the cost of one death; empty if it cost nothing.
 [[nodiscard]] std::string cost_of_death(const nlohmann::ordered_json& death, work_kind kind);
 /// "deaths cost no sample; 8 batches were loaded again, 10 times in all; the stream waited 1.2 s because of them", from `deaths_cost` in
 /// status or `cost` in deaths; empty: an older version does not say.
