@@ -585,7 +585,7 @@ class LifeTest(MapTest):
         code, out, err = self.penstock("events")
         self.assertRegex(out, r"ended: SIGSEGV, while running job 2 \(.*script\.sh die\)")
         code, out, err = self.penstock("quarantine")
-        self.assertRegex(out, r"job +attempts +causes +work\n +2 +3 +3 x SIGSEGV +\S*script\.sh die")
+        self.assertRegex(out, r"job +attempts +ended by +work\n +2 +3 +3 x SIGSEGV +\S*script\.sh die")
         code, _, err = self.penstock("quarantine", "retry", "2")
         self.assertNotEqual(code, EXIT_OK)
         self.assertIn("a poisoned job cannot be retried", err)

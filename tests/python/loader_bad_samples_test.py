@@ -306,7 +306,7 @@ class LoaderBadSamplesTest(LoaderCase):
         self.assertEqual([line for line in out.splitlines() if line.endswith("True")], ["0 7 True", "1 7 True"])
         (listed,) = json.loads(self.penstock("quarantine", "list", "--last", "--json")[1])["quarantine"]
         self.assertEqual((listed["sample"], listed["known"]), (7, True))
-        self.assertIn("in an earlier run", self.penstock("quarantine", "list", "--last")[1])
+        self.assertRegex(self.penstock("quarantine", "list", "--last")[1], r"\Asample +attempts +ended by\nsample 7 +2 +\S.* \(in an earlier run\)\n\Z")
         self.assertIn("4 sample failures, 0 samples quarantined and 1 by earlier runs (`penstock quarantine list`); samples were left out of batches 6 times", self.penstock("status", "--last")[1])
 
     def test_the_error_about_a_quarantined_sample_says_how_to_release_it(self):

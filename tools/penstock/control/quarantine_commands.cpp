@@ -29,6 +29,7 @@ struct quarantine_options {
 
 void tell(const json& all, work_kind kind = work_kind::samples) {
   const bool of_jobs = kind == work_kind::jobs;
+  const bool of_batches = kind == work_kind::batches;
   if (all.empty()) return say(of_jobs ? "no job is poisoned" : "no sample is quarantined");
   std::vector<std::vector<std::string>> rows;
   const char* const number = of_jobs ? "job" : "sample";
@@ -36,14 +37,15 @@ void tell(const json& all, work_kind kind = work_kind::samples) {
   for (const json& q : all) {
     const json& called = q.at(q.contains(name) ? name : "path");  // an older version sends only the path
     const bool known = kind != work_kind::samples && q.value("known", false);
-    rows.push_back({q.at(q.contains(number) ? number : "sample").dump(), q.at("attempts").dump(), causes_in_words(q.at("causes")) + (known ? " (in an earlier run)" : ""),
-                    called.is_null() ? "-" : called.get<std::string>()});
+    const std::string work = called.is_null() ? "-" : called.get<std::string>();
+    rows.push_back({of_batches ? work : q.at(q.contains(number) ? number : "sample").dump(), q.at("attempts").dump(),
+                    causes_in_words(q.at("causes")) + (known ? " (in an earlier run)" : ""), work});
   }
-  const bool of_batches = kind == work_kind::batches;
-  print_raw(text_table({{.title = number, .side = column_side::right, .shown = !of_batches},  // users of a DataLoader see no job numbers
+  // Users of a DataLoader see no job numbers: its samples are known by their names.
+  print_raw(text_table({{number, of_batches ? column_side::left : column_side::right},
                         {"attempts", column_side::right},
-                        {"causes"},
-                        {of_batches ? "while loading" : name, column_side::left, true}},
+                        {"ended by"},
+                        {.title = name, .gives_way = true, .shown = !of_batches}},
                        rows, terminal_width(1)));
 }
 
@@ -132,7 +134,7 @@ void add_quarantine_commands(verb_table& verbs) {
        "With retry, the live session may load the sample again from its current position on; the entry in "
        "the quarantine file stays. release also removes the entry. With --file no session is needed. For a "
        "pool of jobs, list shows the poisoned jobs.",
-       {{"penstock quarantine list", "sample, attempts, causes, path"},
+       {{"penstock quarantine list", "sample, attempts, what ended each, path"},
         {"penstock quarantine list --last", "the samples of the run that ended last"},
         {"penstock quarantine retry 17", "once its file has been repaired"},
         {"penstock quarantine release 17 --file bad.jsonl", "so that the next run loads it"}}},
