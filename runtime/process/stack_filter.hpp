@@ -1,5 +1,5 @@
-// Keeps the stack of a dying process out of the session's own log: a death is one line there, and `penstock deaths --stacks` and
-// `penstock logs` show the frames. One for each process; used by the session's process_logs. Pure.
+// Keeps the stack of a dying process out of the session's own log and out of `penstock logs`: a death is one line there, and
+// `penstock deaths --stacks` shows the frames. One for each process; used by the session's process_logs and by folded_stacks. Pure.
 //
 // A worker that runs Python writes Python's frames just before the native ones. The same text without native frames after it is a dump that
 // the program asked for (faulthandler.dump_traceback), and passes, before the process's next line or at its end.

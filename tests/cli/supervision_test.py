@@ -67,7 +67,7 @@ class SupervisionTest(PenstockTest):
         self.live(text=ENDLESS)
         signal_process(self.workers_when_ready("live")[0], signal.SIGSEGV)
         self.wait_until(lambda: self.status_of("live")["workers"][0]["incarnation"] == 2, "a successor")
-        self.wait_until(lambda: "penstock-stack: signal 11" in self.penstock("logs", "worker/0")[1], "the stack of its predecessor")
+        self.wait_until(lambda: self.penstock("logs", "worker/0")[1] == "(its stack: `penstock deaths --stacks`)\n", "the output of its predecessor")
         code, _, err = self.penstock("logs", "worker/0")
         self.assertEqual(code, EXIT_OK)
         self.assertEqual(err, "no output yet from the current process; its predecessor's last lines (penstock logs worker/0 --previous):\n")

@@ -332,6 +332,9 @@ class LoaderWatchTest(PackageTest):
     def test_a_crash_at_each_attempt_shows_one_stack_of_the_users_code(self):
         process = self.loader(sample="__import__('ctypes').string_at(0) if index == 9 else None")
         process.communicate(timeout=100)
+        logs = self.penstock("logs", "workers", "--last")[1]
+        self.assertEqual(logs.count("(its stack: `penstock deaths --stacks --last`)"), 3, logs)
+        self.assertNotIn("string_at", logs)
         stacks = self.penstock("deaths", "--last", "--stacks")[1]
         self.assertRegex(stacks, r"(?s)\n  string_at at \S+:\d+\n  __getitem__ at <string>:\d+\n  \(\d+ frames of penstock and Python\)\n")
         self.assertNotIn("_loading.py", stacks)

@@ -9,12 +9,15 @@
 #include "tools/penstock/past/choose_past.hpp"
 #include "tools/penstock/session_verb.hpp"
 #include "tools/penstock/targets.hpp"
+#include "tools/penstock/watch/folded_stacks.hpp"
 
 #include <atomic>
 #include <limits>
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace penstock::cli {
 namespace {
@@ -34,52 +37,69 @@ struct log_options {
 struct log_style {
   bool as_json = false;
   bool with_source = false;
+  std::string stacks_are = {};  // the line that replaces a worker's stack
   std::optional<std::uint32_t> rank{};  // in a group
 };
 
-/// For each source, the process whose line was printed last.
-using last_processes = std::map<std::string, std::uint64_t>;
+class log_printer {
+ public:
+  explicit log_printer(log_style how) : how_(std::move(how)), prefix_(how_.rank ? fmt::format("[rank{}] ", *how_.rank) : std::string()) {}
 
-/// Prints a mark where the output of a new process in the same place begins.
-void mark_new_process(const json& line, const std::string& prefix, last_processes& last) {
-  const auto source = line.at("source").get<std::string>();
-  const auto incarnation = line.value("incarnation", std::uint64_t{0});
-  const auto [known, is_first] = last.emplace(source, incarnation);
-  if (is_first || known->second == incarnation) return;
-  known->second = incarnation;
-  print(fmt::format("{}-- {}: a new process, incarnation {} --", prefix, source, incarnation));
-}
-
-void tell(const json& line, const log_style& how, last_processes& last) {
-  if (how.as_json && !how.rank) return print_json("penstock.log/1", line);
-  if (how.as_json) {
-    json with_rank{{"rank", *how.rank}};
-    with_rank.update(line);
-    return print_json("penstock.log/1", with_rank);
+  void tell(const json& line) {
+    if (how_.as_json) return print_json("penstock.log/1", of_rank(line));
+    const auto source = line.at("source").get<std::string>();
+    output& of = of_process(source, line.value("incarnation", std::uint64_t{0}));
+    if (line.contains("dropped"))
+      print(fmt::format("{}({} of {} dropped)", prefix_, counted(line.at("dropped").get<std::uint64_t>(), "line", "lines"), source));
+    const auto text = line.at("text").get<std::string>();
+    show(source, source == "gpu" ? std::vector{text} : of.stacks.pass(text));  // `deaths` has no stacks of owners
   }
-  const std::string prefix = how.rank ? fmt::format("[rank{}] ", *how.rank) : std::string();
-  mark_new_process(line, prefix, last);
-  if (line.contains("dropped"))
-    print(fmt::format("{}({} of {} dropped)", prefix,
-                      counted(line.at("dropped").get<std::uint64_t>(), "line", "lines"),
-                      line.at("source").get<std::string>()));
-  const auto text = line.at("text").get<std::string>();
-  print(prefix +
-        (how.with_source ? fmt::format("{}  {}", line.at("source").get<std::string>(), text) : text));
-}
+  /// No further lines follow.
+  void end() {
+    for (auto& [source, of] : sources_) show(source, of.stacks.rest());
+  }
+
+ private:
+  struct output {
+    std::uint64_t incarnation;
+    folded_stacks stacks;
+  };
+
+  [[nodiscard]] json of_rank(const json& line) const {
+    json with_rank = how_.rank ? json{{"rank", *how_.rank}} : json::object();
+    with_rank.update(line);
+    return with_rank;
+  }
+  /// Prints a mark where the output of a new process in the same place begins.
+  output& of_process(const std::string& source, std::uint64_t incarnation) {
+    const auto [known, is_first] = sources_.try_emplace(source, output{incarnation, folded_stacks(how_.stacks_are)});
+    output& of = known->second;
+    if (is_first || of.incarnation == incarnation) return of;
+    show(source, of.stacks.rest());
+    of = {incarnation, folded_stacks(how_.stacks_are)};
+    print(fmt::format("{}-- {}: a new process, incarnation {} --", prefix_, source, incarnation));
+    return of;
+  }
+  void show(const std::string& source, const std::vector<std::string>& lines) const {
+    for (const std::string& text : lines) print(prefix_ + (how_.with_source ? fmt::format("{}  {}", source, text) : text));
+  }
+
+  log_style how_;
+  std::string prefix_;
+  std::map<std::string, output> sources_;  // the process of each place whose line was printed last
+};
 
 /// Follows the logs until the session ends.
-int follow(const std::filesystem::path& socket, json question, json seen, const log_style& how,
-           last_processes& last) {
+void follow(const std::filesystem::path& socket, json question, json seen, log_printer& printer) {
   question["follow"] = true;
   question.erase("tail");
   while (true) {
     question["after"] = seen;
     const auto answer = ask(socket, question, std::nullopt);
-    if (!answer || !answer->value("ok", false)) return exit_ok;  // the session has ended
+    if (!answer || !answer->value("ok", false)) return;  // the session has ended
     const json& result = answer->at("result");
-    for (const json& line : result.at("lines")) tell(line, how, last);
-    if (result.at("seen") == seen && result.at("lines").empty()) return exit_ok;
+    for (const json& line : result.at("lines")) printer.tell(line);
+    if (result.at("seen") == seen && result.at("lines").empty()) return;
     seen = result.at("seen");
   }
 }
@@ -97,8 +117,9 @@ bool show_predecessor(const log_options& o, const std::filesystem::path& socket,
   if (lines.empty()) return false;
   say(fmt::format("no output yet from the current process; its predecessor's last lines (penstock logs {} --previous{}):",
                   printable(o.target), choice_in_words(o.choice)));
-  last_processes last;
-  for (const json& line : lines) tell(line, how, last);
+  log_printer printer(how);
+  for (const json& line : lines) printer.tell(line);
+  printer.end();
   return true;
 }
 
@@ -107,9 +128,11 @@ int logs_of(const log_options& o, const std::filesystem::path& socket, const jso
             const log_style& how) {
   const session_answer first = request(o.choice, socket, question);
   if (first.refused != exit_ok) return first.refused;
-  last_processes last;
-  for (const json& line : first.result.at("lines")) tell(line, how, last);
-  if (o.follow) return follow(socket, question, first.result.at("seen"), how, last);
+  log_printer printer(how);
+  for (const json& line : first.result.at("lines")) printer.tell(line);
+  if (o.follow) follow(socket, question, first.result.at("seen"), printer);
+  printer.end();
+  if (o.follow) return exit_ok;
   if (first.result.at("lines").empty() && !o.choice.as_json && !how.rank && !(!o.previous && show_predecessor(o, socket, question, how)))
     say(o.previous                   ? "no output from an earlier process of this target"
         : control::is_record(socket) ? "no output was kept"
@@ -143,8 +166,8 @@ int logs(log_options o) {
   }
   json question{{"verb", "logs"}, {"target", o.target}, {"previous", o.previous}};
   if (o.tail) question["tail"] = *o.tail;
-  const log_style how{o.choice.as_json,
-                      meant->kind == target_kind::all || meant->kind == target_kind::workers};
+  const log_style how{o.choice.as_json, meant->kind == target_kind::all || meant->kind == target_kind::workers,
+                      fmt::format("(its stack: `penstock deaths --stacks{}`)", choice_in_words(o.choice))};
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return logs_of_group(o, *group.group, question, how);
@@ -162,7 +185,8 @@ void add_log_commands(verb_table& verbs) {
        verb_group::operate,
        "show the output of a session's processes",
        "The last 64 KiB of stdout and stderr of each process, and of its predecessor in the same place. A mark shows where the output of a "
-       "new process begins. With --json, one object per line, with the incarnation.",
+       "new process begins. One line replaces each stack of a dying worker: `penstock deaths --stacks` shows them. With --json, one object per "
+       "line, with the incarnation and with all stacks.",
        {{"penstock logs worker/3 --previous", "the last output of the process that died there"},
         {"penstock logs workers -f", "all workers, as they write"},
         {"penstock logs gpu --group photos", "the GPU owner of each rank"},
