@@ -160,6 +160,7 @@ json pipeline(const session_controls& controls) {
   add_rates(j.at("status").at("workers"), controls.worker_rates());
   const limits_told told = controls.limits();
   j["slowest_samples"] = telemetry::slowest_as_json(told.reading, told.context);
+  j["waited"] = telemetry::waited_as_json(told.reading);
   return control::good_answer(std::move(j));
 }
 
@@ -273,13 +274,6 @@ json drain_host(const json& request, const session_controls& controls) {
   if (!controls.drain_host || !controls.drain_host(meant.name))
     return control::refusal(exit_codes::no_target, "no_target", fmt::format("host/{} is gone", meant.name));
   return control::good_answer({{"drain", "host/" + meant.name}});
-}
-
-/// How many workers an operator has drained, or 0 if any other worker is left.
-std::size_t workers_drained(const session_status& status) {
-  const auto drained = std::ranges::count(status.workers, vacancy::drained, &worker_status::why_stopped);
-  const bool some_run = std::ranges::any_of(status.workers, [](const worker_status& w) { return w.state != child_state::stopped && w.state != child_state::failed; });
-  return some_run ? 0 : static_cast<std::size_t>(drained);
 }
 
 control::answer answer_request(const json& request, bool last_call, const session_controls& controls) {

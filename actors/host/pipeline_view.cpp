@@ -99,6 +99,12 @@ std::size_t quarantined_before(const std::vector<quarantine_report>& all) {
   return static_cast<std::size_t>(std::ranges::count_if(all, [](const quarantine_report& q) { return q.known && !q.lifted; }));
 }
 
+std::size_t workers_drained(const session_status& status) {
+  const auto drained = std::ranges::count(status.workers, vacancy::drained, &worker_status::why_stopped);
+  const bool some_run = std::ranges::any_of(status.workers, [](const worker_status& w) { return w.state != child_state::stopped && w.state != child_state::failed; });
+  return some_run ? 0 : static_cast<std::size_t>(drained);
+}
+
 json pipeline_as_json(const supervision::progress_facts& facts, double waited_seconds, steady_time now) {
   const telemetry::pipeline_counts counts = telemetry::count_pipeline(facts.under_way);
   const supervision::awaited who = supervision::find_blocker(facts);

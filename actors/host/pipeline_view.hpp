@@ -29,6 +29,9 @@ void add_rates(nlohmann::ordered_json& workers, const std::map<std::uint32_t, do
 /// How many samples earlier runs have quarantined. A data loader's `quarantined` does not count these.
 [[nodiscard]] std::size_t quarantined_before(const std::vector<quarantine_report>& all);
 
+/// How many workers an operator has drained, or 0 if any other worker is left.
+[[nodiscard]] std::size_t workers_drained(const session_status& status);
+
 /// The answer to "pipeline": where batches are and what they wait for.
 [[nodiscard]] nlohmann::ordered_json pipeline_as_json(const supervision::progress_facts& facts,
                                                       double waited_seconds, steady_time now);

@@ -616,6 +616,12 @@ json number_or_null(std::uint64_t sample) {
 
 }  // namespace
 
+json waited_as_json(const limit_reading& reading) {
+  const limit_reading r = reading.after_beginning().value_or(reading);
+  const double waited = r.waited();
+  return waited + r.of(limit::consumer) > 0 ? json(std::round(std::min(waited, 1.0) * 1e4) / 1e4) : json();
+}
+
 json slowest_as_json(const limit_reading& reading, const limit_context& context) {
   const nanoseconds usual(static_cast<std::int64_t>(usual_seconds(reading).value_or(0) * 1e9));
   json all = json::array();

@@ -55,6 +55,8 @@ struct limit_advice {
 [[nodiscard]] limits_status limits_of(const limit_reading& reading, const limit_advice& advice);
 /// The answer to "why", schema penstock.why/1.
 [[nodiscard]] nlohmann::ordered_json why_as_json(const limit_reading& reading, const limit_advice& advice, const limit_context& context = {});
+/// The share of the time in which the consumer waited, as the sentence of the advice has it; null if nothing was measured.
+[[nodiscard]] nlohmann::ordered_json waited_as_json(const limit_reading& reading);
 /// The samples of limit_context::slowest that are slow (rule W32), for "why" and "describe".
 [[nodiscard]] nlohmann::ordered_json slowest_as_json(const limit_reading& reading, const limit_context& context);
 

@@ -516,6 +516,8 @@ TEST_CASE(
   const limit_advice advice = advise(r, on_cores(16), {});
   CHECK(advice.what == limit::consumer);
   CHECK(contains(advice.sentence, "it worked on its batches 92 % of the time and waited 8 %"));
+  CHECK(waited_as_json(r) == 0.0833);
+  CHECK(waited_as_json({}).is_null());
   CHECK(advice.more.back() ==
         "This describes the time after the first batch. The first batch took 2 s of 5 s in total. Of these 2 s, starting the workers and "
         "the device took 2 s; [loader] start = \"eager\" starts them before the first demand.");

@@ -23,13 +23,6 @@ double jobs_ended(const json& status) {
   return jobs.is_object() ? number_in(jobs, "ok") + number_in(jobs, "failed") + jobs.value("cancelled", 0.0) : 0.0;
 }
 
-std::optional<double> waited_in(const json& status) {
-  const json limits = status.value("limits", json::object());
-  double waited = 0;
-  for (const char* const what : {"storage", "decode", "order", "wire", "convert", "start"}) waited += number_in(limits, what);
-  return waited + number_in(limits, "consumer") > 0 ? std::optional(std::min(waited, 1.0)) : std::nullopt;
-}
-
 }  // namespace
 
 double number_in(const json& from, const char* key) {
@@ -52,7 +45,6 @@ top_rates rates_between(const json& before, const json& now) {
   r.batches = per_second("batches_delivered");
   r.bytes = per_second("bytes_uploaded");
   r.jobs = std::max(0.0, jobs_ended(b) - jobs_ended(a)) / r.seconds;
-  r.waited = std::clamp((number_in(now, "device_waited_seconds") - number_in(before, "device_waited_seconds")) / r.seconds, 0.0, 1.0);
   return r;
 }
 
@@ -68,7 +60,6 @@ top_rates rates_reported(const json& status) {
   r.samples = in_proportion("samples_delivered");
   r.batches = in_proportion("batches_delivered");
   r.bytes = in_proportion("bytes_uploaded");
-  r.waited = waited_in(status);
   return r;
 }
 

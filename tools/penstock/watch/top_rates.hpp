@@ -3,19 +3,17 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <optional>
 #include <string>
 
 namespace penstock::cli {
 
 struct top_rates {
-  bool known = false;  ///< the others but `waited` are set
+  bool known = false;  ///< the others are set
   double seconds = 0;  ///< the time that they cover
   double samples = 0;
   double batches = 0;
   double bytes = 0;
-  double jobs = 0;                 ///< for a pool
-  std::optional<double> waited{};  ///< share of the time in which the consumer waited
+  double jobs = 0;  ///< for a pool
 };
 
 /// 0 unless it is a number.

@@ -143,7 +143,8 @@ void add_stream(std::vector<std::string>& lines, const json& now, const top_rate
                   text_of_rate(mean, mean.samples)));
   const json& gpu = s.at("gpu");
   const bool paused = s.at("state") == "paused";
-  const std::string waited = r.waited ? fmt::format("; the consumer waited {:.0f} % of the time", *r.waited * 100) : "";
+  const json share = now.value("waited", json());  // the same figure as in the sentence about the limit
+  const std::string waited = share.is_number() ? fmt::format("; the consumer waited {:.0f} % of the time", share.get<double>() * 100) : "";
   add(fmt::format("device   {} ({}){}", text_of(gpu.at("state")), text_of(gpu.at("name")), paused ? "; the stream is paused" : waited));
   lines.push_back(awaited);
   const json& b = now.at("batches");
