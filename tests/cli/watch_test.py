@@ -255,6 +255,7 @@ class WatchTest(PenstockTest):
         self.start_top(100, 30)
         self.kill_a_worker(process)
         self.wait_until(lambda: any(re.match(r"worker/\d +ready +\d+ +1 ", line) for line in self.screen()), "the restart")
+        self.assertTrue(any(re.match(r"event    \d+ s ago: worker \d \(pid \d+\) ended: SIGKILL", line) for line in self.screen()), self.screen())
         self.tmux("send-keys", "p")
         self.wait_until(lambda: "paused" in self.screen()[0], "paused")
         self.tmux("send-keys", "p")
@@ -290,11 +291,17 @@ class WatchTest(PenstockTest):
         self.assertTrue(all(len(line) <= 80 for line in self.lines_on_a_terminal("top", "--once")), out)
         self.assertIn("waits_for", self.answer("top", "--once"))
 
+    def test_top_shows_the_latest_of_many_events(self):
+        process = self.live(synthetic(samples=8, batch=8, epochs=1000000, dataset='wait = "1ms"'))
+        self.wait_until(lambda: len(self.penstock("events", "--all")[1].splitlines()) > 600, "more events than one answer has", seconds=60)
+        victim = self.kill_a_worker(process)
+        self.assertRegex(self.penstock("top", "--once")[1], r"(?m)^event    \d+ s ago: worker \d \(pid %d\) ended: SIGKILL" % victim)
+
     def test_top_ends_when_the_session_does(self):
         process = self.live()
         self.start_top(80, 24)
         process.send_signal(signal.SIGINT)
-        self.wait_until(lambda: not self.showing() and any("session is over" in line for line in self.screen()), "the end")
+        self.wait_until(lambda: not self.showing() and any(re.match(r"'live' stopped \d+ s ago: it was stopped by SIGINT", line) for line in self.screen()), "the end")
 
 
 class StuckTest(PenstockTest):

@@ -1,6 +1,9 @@
 // The screen of `penstock top`, from made-up answers of a session.
 #include "tools/penstock/watch/top_screen.hpp"
 
+#include "tools/penstock/watch/event_times.hpp"
+#include "tools/penstock/watch/latest_event.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 
@@ -106,6 +109,34 @@ TEST_CASE("top says once for how much of the time the consumer waited, whatever 
   }
   now["waited"] = nullptr;
   CHECK_FALSE(has(top_screen({then, then, now}, "", {100, 24}, 0, false), "the consumer waited"));
+}
+
+TEST_CASE("the latest event has its age, and a death is not hidden by its replacement") {
+  latest_event events;
+  const auto time = [](const char* seconds) { return std::string("2026-11-28T11:20:") + seconds; };
+  const auto now = *time_of_utc(time("58.5Z"));
+  CHECK(events.in_words(now).empty());
+  const std::string died = "worker 0 (pid 17) ended: SIGKILL, while loading sample 603769";
+  events.hear({{"kind", "worker_died"}, {"time", time("46.138Z")}, {"text", died}});
+  for (const char* const kind : {"worker_restarted", "worker_ready", "batch_recovered", "epoch_done"})
+    events.hear({{"kind", kind}, {"time", time("47Z")}, {"text", "later"}});
+  CHECK(events.in_words(now) == "event    12 s ago: " + died);
+
+  events.hear({{"kind", "paused"}, {"time", time("57.9Z")}, {"text", "no new work is handed out"}});
+  CHECK(events.in_words(now) == "event    1 s ago: no new work is handed out");
+}
+
+TEST_CASE("the latest event is shown to its end if lines are free, and cut if workers need them") {
+  const std::string event = "event    12 s ago: worker 0 (pid 17) ended: SIGKILL (sent by another process or by its own code), while loading sample 7";
+  const json one = look(10, 0, 1);
+  const auto screen = top_screen({one, one, one}, event, {80, 24}, 0, false);
+  REQUIRE(screen.size() == 24);
+  CHECK(screen[21].starts_with("event    12 s ago: worker 0"));
+  CHECK(screen[22].ends_with("while loading sample 7"));
+  const json many = look(10, 0, 40);
+  const auto full = top_screen({many, many, many}, event, {80, 24}, 0, false);
+  REQUIRE(full.size() == 24);
+  CHECK((full[22].starts_with("event    12 s ago: worker 0") && full[22].ends_with("..")));
 }
 
 TEST_CASE("a paused stream does not count as one whose consumer waits") {

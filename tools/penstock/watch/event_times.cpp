@@ -45,10 +45,10 @@ result<std::string> since_of(const std::string& text, std::chrono::system_clock:
                 printable(text));
 }
 
-std::string time_since(const std::string& utc) {
+std::string time_since(const std::string& utc, std::chrono::system_clock::time_point now) {
   const auto when = time_of_utc(utc);
   if (!when) return "-";
-  const auto passed = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now() - *when);
+  const auto passed = std::chrono::floor<std::chrono::seconds>(now - *when);
   return duration_for_people(std::max(passed, std::chrono::seconds(1)));
 }
 

@@ -17,6 +17,6 @@ result<std::string> since_of(const std::string& text, std::chrono::system_clock:
 [[nodiscard]] std::optional<std::chrono::system_clock::time_point> time_of_utc(const std::string& text);
 
 /// The time since then, at least a second: "8 h 3 m"; "-" if the text is not a time.
-[[nodiscard]] std::string time_since(const std::string& utc);
+[[nodiscard]] std::string time_since(const std::string& utc, std::chrono::system_clock::time_point now = std::chrono::system_clock::now());
 
 }  // namespace penstock::cli

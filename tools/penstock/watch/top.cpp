@@ -3,9 +3,12 @@
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
+#include "runtime/control/socket_place.hpp"
 #include "tools/penstock/group/group_verbs.hpp"
+#include "tools/penstock/past/choose_past.hpp"
+#include "tools/penstock/text_table.hpp"
 #include "tools/penstock/watch/full_screen.hpp"
-#include "tools/penstock/watch/session_tables.hpp"
+#include "tools/penstock/watch/latest_event.hpp"
 #include "tools/penstock/watch/top_screen.hpp"
 
 #include <unistd.h>
@@ -25,7 +28,7 @@ constexpr auto rates_over = 3s;     // long enough to be steady, short enough to
 constexpr auto mean_over = 10s;     // for comparing runs
 constexpr std::chrono::milliseconds screen_deadline = 2s;
 
-/// Polls the session; keeps the samples for rates and the last event.
+/// Polls the session; keeps the samples for rates, and the latest event.
 class watcher {
  public:
   watcher(std::filesystem::path socket, json first) : socket_(std::move(socket)) { take(std::move(first)); }
@@ -50,25 +53,34 @@ class watcher {
   void order(const char* verb) { static_cast<void>(control::ask(socket_, {{"verb", verb}}, screen_deadline)); }
   [[nodiscard]] const json& newest() const { return seen_.back(); }
   [[nodiscard]] std::vector<std::string> screen(screen_size size, std::size_t first_worker, bool colours) const {
-    return top_screen({seen_.front(), seen_[recent_], seen_.back()}, last_event_, size, first_worker, colours);
+    return top_screen({seen_.front(), seen_[recent_], seen_.back()}, event_.in_words(std::chrono::system_clock::now()), size, first_worker, colours);
   }
 
  private:
   void read_events() {
-    const auto answer = control::ask(socket_, {{"verb", "events"}, {"after", event_}}, screen_deadline);
-    if (!answer || !answer->value("ok", false)) return;
-    const json& all = answer->at("result").at("events");
-    if (all.empty()) return;
-    event_ = all.back().at("number").get<std::uint64_t>();
-    last_event_ = event_for_people(all.back(), 0);
+    while (true) {  // an answer has at most 500 events
+      const auto answer = control::ask(socket_, {{"verb", "events"}, {"after", heard_}}, screen_deadline);
+      if (!answer || !answer->value("ok", false)) return;
+      const json& all = answer->at("result").at("events");
+      if (all.empty()) return;
+      for (const json& e : all) event_.hear(e);
+      heard_ = all.back().at("number").get<std::uint64_t>();
+    }
   }
 
   std::filesystem::path socket_;
   std::deque<json> seen_;
   std::size_t recent_ = 0;  // start of the period for rates; the mean starts at the front
-  std::uint64_t event_ = 0;
-  std::string last_event_;
+  std::uint64_t heard_ = 0;  // the number of the last event
+  latest_event event_;
 };
+
+/// How the session that listened here ended. `pid`: its process; 0: unknown.
+std::string end_behind(const std::filesystem::path& socket, int pid) {
+  const auto record = record_of(socket, pid);
+  const std::string how = record ? end_with_reason(*record) : "";
+  return how.empty() ? "the session is over" : fmt::format("'{}' {}\n{}", printable(socket.stem().string()), how, files_of_ended(*record));
+}
 
 int print_screen(const watcher& watch) {
   const screen_size size{terminal_width(STDOUT_FILENO), 1000};
@@ -114,6 +126,7 @@ std::optional<std::size_t> scrolled(std::size_t first, char key, const json& now
 
 int watch_live(watcher& watch, const std::filesystem::path& socket, std::chrono::milliseconds every) {
   int code = exit_ok;
+  const int pid = control::process_behind(socket);
   std::string last_words;
   {
     auto screen = full_screen::take();
@@ -142,13 +155,13 @@ int watch_live(watcher& watch, const std::filesystem::path& socket, std::chrono:
       if (got.key != 'p' && std::chrono::steady_clock::now() < next_look) continue;
       if (auto ok = watch.look(); !ok) {
         last_words = suspension_of(socket);
-        if (last_words.empty()) last_words = ok.error().code == errc::timed_out ? "the session does not answer" : "the session is over";
+        if (last_words.empty()) last_words = ok.error().code == errc::timed_out ? "the session does not answer" : end_behind(socket, pid);
         break;
       }
       next_look = std::chrono::steady_clock::now() + every;
     }
   }
-  if (!last_words.empty()) say(last_words);
+  for (const std::string& line : lines_in(last_words)) say(wrapped(line, terminal_width(STDERR_FILENO), 2));
   return code;
 }
 

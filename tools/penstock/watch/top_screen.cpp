@@ -24,6 +24,7 @@ using json = nlohmann::ordered_json;
 constexpr std::size_t lines_around_workers = 9 + 1 + 3;
 constexpr std::size_t functions_listed = 3;  // for a pool
 constexpr std::ptrdiff_t memory_column = 5;
+constexpr std::size_t label_columns = 9;              // "limit    "
 constexpr std::size_t narrowest_with_memory = 100;  // columns of the terminal
 
 std::string time_text(double seconds) {
@@ -129,7 +130,7 @@ std::vector<std::string> limit_lines(const json& s, std::size_t width, std::size
   const bool is_other = s.value("stalled", json()).is_object() || state == "paused" || state == "stopping";
   if (is_other || verdict.empty()) return {""};
   const std::string label = "limit    ";
-  std::vector<std::string> lines = lines_in(wrapped(label + verdict, width, label.size()));
+  std::vector<std::string> lines = lines_in(wrapped(label + verdict, width, label_columns));
   return lines.size() + workers <= rows + 1 ? lines : std::vector{label + verdict};
 }
 
@@ -273,9 +274,11 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
   }
   if (end - first < workers.size())
     add(fmt::format("workers {} to {} of {}: j and k scroll", first + 1, end, workers.size()));
-  while (lines.size() + 2 < size.rows) lines.emplace_back();
+  std::vector<std::string> last = lines_in(wrapped(event, width, label_columns));
+  if (last.empty() || lines.size() + last.size() + 1 > size.rows) last = {fitted(event, width)};
+  while (lines.size() + last.size() + 1 < size.rows) lines.emplace_back();
   if (lines.size() + 2 > size.rows) lines.resize(size.rows > 2 ? size.rows - 2 : 0);
-  lines.push_back(fitted(event, width));
+  lines.insert(lines.end(), last.begin(), last.end());
   const bool starred =
       std::ranges::any_of(workers, [](const json& w) { return w.value("sacrificial", false); });
   lines.push_back(

@@ -22,7 +22,7 @@ struct top_looks {
   const nlohmann::ordered_json& now;
 };
 
-/// `event`: the last event; `first_worker`: how many workers are scrolled off at the top. The worker that the
+/// `event`: latest_event::in_words(), wrapped if lines are free; `first_worker`: how many workers are scrolled off at the top. The worker that the
 /// device waits for always comes first. Never exceeds the lines and columns of the screen, not counting
 /// escape sequences.
 [[nodiscard]] std::vector<std::string> top_screen(const top_looks& looks, const std::string& event,
