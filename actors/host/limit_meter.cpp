@@ -69,6 +69,7 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
     facts.jobs->any_ended = jobs->ok + jobs->failed + jobs->cancelled > 0;
     if (jobs->of_batches) facts.jobs->consumer_waited = waited;
     facts.jobs->slow_loads = std::move(run.slow_loads);
+    facts.jobs->lost_waits = std::move(run.lost_waits);
   } else if (times != nullptr) {
     // Read the released ones last: a batch that was in flight a moment ago may be among them.
     facts.passages = std::move(run.under_way);

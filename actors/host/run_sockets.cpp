@@ -43,6 +43,7 @@ void run::close_sockets(engine& e) {
     e.server.reset();
     e.metrics.reset();
     e.progress.reset();
+    if (e.limits) e.limits->call();  // includes what happened after the last look
     e.limits.reset();
     board_.stalled(std::nullopt);  // nothing is due any more
     closed.set_value();

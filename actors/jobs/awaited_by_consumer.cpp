@@ -9,6 +9,7 @@ namespace penstock::jobs {
 namespace {
 
 constexpr std::size_t slow_loads_kept = 64;  // more than are delivered between two looks if their samples are really slow
+constexpr std::size_t lost_waits_kept = 64;  // more than end between two looks: each follows the start of a process
 
 }  // namespace
 
@@ -19,14 +20,21 @@ bool awaited_by_consumer::wait(std::uint64_t job, batch_mark doing, steady_time 
   std::optional<steady_time> since;
   if (known) since = batch_->doing.number == doing.number ? batch_->since : std::optional(now);
   batch_ = {job, std::move(doing), since};
-  if (!waited || last_.job != job) last_ = {job, now, now};
+  last_ = {job, waited ? last_.from : now, now};
   return !waited;
 }
 
 bool awaited_by_consumer::came(steady_time now) {
   const std::lock_guard hold(mutex_);
+  if (!batch_) return false;
+  batch_.reset();
   last_.to = now;
-  return std::exchange(batch_, std::nullopt).has_value();
+  if (const auto part = losses_.part_of_wait(last_.job, last_.from, now)) {
+    lost_.push_back(*part);
+    lost_.back().number = ++lost_so_far_;
+  }
+  if (lost_.size() > lost_waits_kept) lost_.pop_front();
+  return true;
 }
 
 std::optional<supervision::awaited_batch> awaited_by_consumer::now() const {
@@ -51,6 +59,29 @@ void awaited_by_consumer::was_slow(const slow_batch& batch) {
 std::vector<slow_load> awaited_by_consumer::slow_loads() const {
   const std::lock_guard hold(mutex_);
   return {slow_.begin(), slow_.end()};
+}
+
+void awaited_by_consumer::lost(std::uint64_t job, steady_time leased) {
+  const std::lock_guard hold(mutex_);
+  losses_.lost(job, leased);
+}
+
+void awaited_by_consumer::leased(std::uint64_t job, steady_time now) {
+  const std::lock_guard hold(mutex_);
+  losses_.leased(job, now);
+}
+
+void awaited_by_consumer::repeats(std::uint64_t job, std::uint64_t former) {
+  const std::lock_guard hold(mutex_);
+  losses_.repeats(job, former);
+}
+
+std::vector<lost_wait> awaited_by_consumer::lost_waits(steady_time now) const {
+  const std::lock_guard hold(mutex_);
+  std::vector<lost_wait> all(lost_.begin(), lost_.end());
+  if (!batch_ || !batch_->doing.in_order) return all;
+  if (const auto part = losses_.part_of_wait(last_.job, last_.from, now)) all.push_back(*part);
+  return all;
 }
 
 }  // namespace penstock::jobs

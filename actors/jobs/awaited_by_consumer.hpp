@@ -1,7 +1,8 @@
-// The batch that the consumer of a data loader waits for, as the program reports it. Thread-safe: the consumer's thread writes, the io
-// thread reads.
+// The batch that the consumer of a data loader waits for, as the program reports it. Thread-safe: the consumer's thread and the job
+// scheduler write, the io thread reads.
 #pragma once
 
+#include "runtime/schedule/lost_batches.hpp"
 #include "runtime/supervision/awaited.hpp"
 
 #include <penstock/pool.hpp>
@@ -25,6 +26,13 @@ class awaited_by_consumer {
   void was_slow(const slow_batch& batch);
   /// The latest batches with slow samples.
   [[nodiscard]] std::vector<slow_load> slow_loads() const;
+  // As schedule::lost_batches.
+  void lost(std::uint64_t job, steady_time leased);
+  void leased(std::uint64_t job, steady_time now);
+  void repeats(std::uint64_t job, std::uint64_t former);
+  /// The latest waits for batches whose workers died, then the one in progress. If batches are not taken in order, only the end of a wait
+  /// tells for which batch it was.
+  [[nodiscard]] std::vector<lost_wait> lost_waits(steady_time now) const;
 
  private:
   mutable std::mutex mutex_;
@@ -37,6 +45,9 @@ class awaited_by_consumer {
   wait_for_batch last_;  // the wait in progress, or the last one
   std::deque<slow_load> slow_;
   std::uint64_t slow_so_far_ = 0;
+  schedule::lost_batches losses_;
+  std::deque<lost_wait> lost_;
+  std::uint64_t lost_so_far_ = 0;
 };
 
 }  // namespace penstock::jobs

@@ -19,6 +19,7 @@ void succeed_job(scheduler_state& s, const std::shared_ptr<job_record>& record,
 
 struct carry_out {
   self_pointer self;
+  steady_time now;
   scheduler_state& s = self->state;
   std::uint64_t begun = 0;
 
@@ -32,6 +33,7 @@ struct carry_out {
       open_job& job = s.jobs.at(row.job);
       job_record& record = *job.record;
       jobs.push_back({&record, job.function, row.attempt});
+      if (!row.first || record.rules().again) s.deps.listener->leased_again(row.job, now);
       if (!std::exchange(job.leased, true)) {
         ++begun;
         --s.functions.counts[job.function].waiting;
@@ -245,8 +247,8 @@ void notify_callers(scheduler_state& s) {
 void act(self_pointer self, notify callers) {
   scheduler_state& s = self->state;
   s.decision.due = false;
-  carry_out orders{self};
   const steady_time now = self->clock().now();
+  carry_out orders{self, now};
   const admission::room room = s.deps.meter->room_now();
   s.book->set_memory(room.kept, room.results, s.deps.meter->memory());
   for (schedule::job_command& c : s.book->advance(now)) std::visit(orders, c);

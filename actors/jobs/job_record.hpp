@@ -54,6 +54,7 @@ struct job_rules {
   std::uint32_t program = job_upload::no_program;
   std::optional<std::uint64_t> known_as{};
   bool again = false;
+  std::optional<std::uint64_t> former{};
   bool lost_before = false;  ///< job_request::lost_before
   std::uint32_t attempts_before = 0;
   std::uint32_t inputs = 1;

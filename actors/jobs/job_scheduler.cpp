@@ -74,6 +74,7 @@ void forget(scheduler_state& s, worker_ref who) {
 std::optional<schedule::blame> settle(scheduler_state& s, worker_ref who, schedule::job_death how,
                                       const std::string& cause, const std::string& work, steady_time now) {
   const auto blamed = s.book->worker_died(who, last_readings(s, who), cause, how, now);
+  s.deps.listener->leases_lost(s.book->last_losses().leases);
   if (!blamed) return std::nullopt;
   ++s.tally.retried;
   std::uint32_t attempt = blamed->attempt;

@@ -22,6 +22,7 @@
 #include "actors/protocol/local/actors.hpp"
 #include "actors/protocol/local/lease_counts.hpp"
 #include "runtime/arena/geometry.hpp"
+#include "runtime/schedule/job_book.hpp"
 
 #include <penstock/pool.hpp>
 
@@ -68,6 +69,10 @@ class job_listener {
   /// Only for failures worth an event: poisoned, timed_out, worker_lost.
   /// `inputs`: job_options::inputs.
   virtual void job_failed(std::uint64_t job, const std::string& work, const job_failure& why, std::uint32_t inputs) = 0;
+  /// A worker died that held these jobs. Called before they are leased again or end.
+  virtual void leases_lost(std::span<const schedule::lost_lease> leases) = 0;
+  /// A worker gets a job that another one has had, or that repeats an ended job (job_options::again).
+  virtual void leased_again(std::uint64_t job, steady_time now) = 0;
   /// Jobs on the device wait for callers. Called once per wait.
   virtual void waits_for_callers(const std::string& what) = 0;
 

@@ -89,6 +89,8 @@ class Pool::body final : public host::run,
   void functions_named(const std::vector<std::string>& names) override;
   void callers_notified(std::uint64_t jobs) override;
   void job_failed(std::uint64_t job, const std::string& work, const job_failure& why, std::uint32_t inputs) override;
+  void leases_lost(std::span<const schedule::lost_lease> leases) override;
+  void leased_again(std::uint64_t job, steady_time now) override;
   void waits_for_callers(const std::string& what) override;
 
   void job_raised(std::uint64_t job, const std::string& work, const job_failure& why);

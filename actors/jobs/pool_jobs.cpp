@@ -40,6 +40,7 @@ jobs::job_rules Pool::body::rules_of(const job_options& options) const {
   rules.urgent = options.urgent;
   rules.known_as = options.known_as;
   rules.again = options.again;
+  rules.former = options.former;
   rules.lost_before = options.lost_before;
   rules.attempts_before = options.attempts_before;
   rules.inputs = options.inputs;
@@ -83,6 +84,7 @@ Job Pool::body::enter(std::string_view function, Argument argument, jobs::job_ru
     const std::lock_guard in_order(submit_mutex_);  // jobs reach the scheduler in the order of their numbers
     record = std::make_shared<jobs::job_record>(rules.again ? counts_.submit_again(function) : counts_.submit(), std::string(function),
                                                 std::move(argument), rules, weak_from_this(), process());
+    if (rules.former) awaited_.repeats(record->number(), *rules.former);
     first = submissions_->add(record);
   }
   if (first) announce_submissions();

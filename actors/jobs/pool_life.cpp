@@ -184,6 +184,16 @@ void Pool::body::batch_came() noexcept {
   if (awaited_.came(now())) board_.wait_ends(now());
 }
 
+void Pool::body::leases_lost(std::span<const schedule::lost_lease> leases) {
+  for (const schedule::lost_lease& one : leases) {
+    if (of_batches_) awaited_.lost(one.job, one.leased);
+  }
+}
+
+void Pool::body::leased_again(std::uint64_t job, steady_time now) {
+  if (of_batches_) awaited_.leased(job, now);
+}
+
 void Pool::body::batch_was_slow(const slow_batch& batch) noexcept {
   awaited_.was_slow(batch);
   for (const slow_batch::sample& one : batch.slowest)
@@ -216,6 +226,7 @@ void Pool::body::add_to_progress(supervision::progress_facts& facts, const run::
   facts.slow_loads = awaited_.slow_loads();
   facts.consumer_waits = facts.batch.has_value();
   facts.now = now();
+  facts.lost_waits = awaited_.lost_waits(facts.now);
   if (facts.batch) facts.standing = host::standing_of(facts.status, first_remote_place_of(settings_.loader), *e.flights);
 }
 

@@ -197,12 +197,13 @@ class pool_handle {
 
   Job submit(const std::vector<nb::object>& parts, std::optional<double> timeout,
              std::optional<bool> idempotent, std::optional<bool> fresh, nb::object when_done,
-             std::optional<std::uint32_t> worker, bool on_device, bool again, bool lost_before,
-             std::uint32_t attempts_before, std::uint32_t inputs) {
+             std::optional<std::uint32_t> worker, bool on_device, bool again,
+             std::optional<std::uint64_t> former, bool lost_before, std::uint32_t attempts_before, std::uint32_t inputs) {
     const Argument argument = joined(parts);
     job_options options{as_nanoseconds(timeout), idempotent, fresh, worker};
     options.on_device = on_device;
     options.again = again;
+    options.former = former;
     options.lost_before = lost_before;
     options.attempts_before = attempts_before;
     options.inputs = inputs;
@@ -279,17 +280,17 @@ void bind_pools(nb::module_& m) {
           "withdraw", [](pool_handle& p, std::uint64_t number) { p.pool().withdraw(number); }, nb::arg("number"))
       .def("submit", &pool_handle::submit, nb::arg("parts"), nb::arg("timeout").none(),
            nb::arg("idempotent").none(), nb::arg("fresh").none(), nb::arg("when_done").none(),
-           nb::arg("worker").none() = nb::none(), nb::arg("on_device") = false, nb::arg("again") = false, nb::arg("lost_before") = false, nb::arg("attempts_before") = 0,
+           nb::arg("worker").none() = nb::none(), nb::arg("on_device") = false, nb::arg("again") = false, nb::arg("former").none() = nb::none(), nb::arg("lost_before") = false, nb::arg("attempts_before") = 0,
            nb::arg("inputs") = 1)
       .def("finish", &pool_handle::finish)
       .def("stop", &pool_handle::stop, nb::arg("seconds").none(), nb::arg("by") = "", nb::arg("fails") = false)
       .def(
           "await_batch",
-          [](pool_handle& p, std::uint64_t job, std::uint32_t step, std::uint64_t mark, std::string sample) {
+          [](pool_handle& p, std::uint64_t job, std::uint32_t step, std::uint64_t mark, std::string sample, bool in_order) {
             const auto known = step <= static_cast<std::uint32_t>(batch_step::collation) ? static_cast<batch_step>(step) : batch_step::unknown;
-            p.pool().await_batch(job, {known, mark, std::move(sample)});
+            p.pool().await_batch(job, {known, mark, std::move(sample), in_order});
           },
-          nb::arg("job"), nb::arg("step") = 0, nb::arg("mark") = 0, nb::arg("sample") = "")
+          nb::arg("job"), nb::arg("step") = 0, nb::arg("mark") = 0, nb::arg("sample") = "", nb::arg("in_order") = true)
       .def("batch_came", [](pool_handle& p) { p.pool().batch_came(); })
       .def(
           "pass_is_at", [](pool_handle& p, std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) { p.pool().pass_is_at(epoch, done, expected); },

@@ -38,7 +38,8 @@ class BatchJobs:
 
     def submit(self, planned: Planned, batch: _loading.Batch) -> None:
         timeout = self._timeout if self._timeout > 0 else None
-        self.of[planned] = self._workers.submit(batch, timeout, planned.worker, planned.again, planned.lost_before, planned.attempts)
+        former = self.of[planned].number if planned.again else None
+        self.of[planned] = self._workers.submit(batch, timeout, planned.worker, former, planned.lost_before, planned.attempts)
         planned.lost_before |= planned.again
         planned.again = False
 
@@ -56,11 +57,13 @@ class BatchJobs:
         """The first batch that has ended; `planned` is the next one in order."""
         try:
             while not self.of[planned].wait(0.002):
-                self._tell_of_wait(planned)
+                self._tell_of_wait(planned, in_order=False)
                 look_around()
                 # A shard's batches end in order. Later batches are checked first: if one has ended, so have those before it, and the earliest is returned.
                 ended = [other for other in reversed(under_way) if other not in self.of or self.of[other].done()]
                 if ended:
+                    if ended[-1] in self.of:
+                        self._tell_of_wait(ended[-1], in_order=False)  # it is the batch that the wait was for
                     return ended[-1]
         finally:
             self._workers.pool._core.batch_came()
@@ -101,7 +104,7 @@ class BatchJobs:
         finally:
             core.batch_came()
 
-    def _tell_of_wait(self, planned: Planned) -> None:
+    def _tell_of_wait(self, planned: Planned, in_order: bool = True) -> None:
         """Reports which sample the awaited batch's worker is loading, so that a stall names it."""
         job = self.of[planned].number
-        self._workers.pool._core.await_batch(job, *self.failures.doing(planned, job))
+        self._workers.pool._core.await_batch(job, *self.failures.doing(planned, job), in_order)

@@ -65,12 +65,17 @@ class Workers:
         self.have_begun = False  # a worker has answered
         weakref.finalize(self, _end, self.pid, self.pool, marks, gate, self.announced).atexit = False
 
-    def submit(self, batch: _loading.Batch, timeout: Optional[float], worker: Optional[int], again: bool, lost_before: bool, attempts_before: int) -> _core.Job:
-        """`again`: because of a death; `lost_before`: an earlier death had lost the batch, too; `attempts_before`: of earlier jobs with
-        the same samples."""
+    def submit(
+        self, batch: _loading.Batch, timeout: Optional[float], worker: Optional[int], former: Optional[int], lost_before: bool, attempts_before: int
+    ) -> _core.Job:
+        """`former`: the batch's last job, if the batch is loaded again because of a death; `lost_before`: an earlier death had lost the batch, too;
+        `attempts_before`: of earlier jobs with the same samples."""
         argument = [_tensors.pickled((None, (tuple(batch),), {}))]
         try:
-            return self.pool._core.submit(argument, timeout, True, False, None, worker, again=again, lost_before=lost_before, attempts_before=attempts_before)
+            return self.pool._core.submit(
+                argument, timeout, True, False, None, worker,
+                again=former is not None, former=former, lost_before=lost_before, attempts_before=attempts_before,
+            )
         except workers_exhausted_error as broken:
             told = self.explained(broken)
             raise told from told.__cause__

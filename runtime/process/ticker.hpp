@@ -17,6 +17,8 @@ namespace penstock::process {
 class ticker {
  public:
   ticker(io_thread& io, nanoseconds every, std::function<void()> what);
+  /// Calls `what` once more, before the ticker is destroyed. On the io thread.
+  void call() const { what_(); }
 
  private:
   void arm();

@@ -378,6 +378,7 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
   const bool begun = at_work || lost.at == row_state::begun;
   if (begun && lost.at != row_state::begun) ++e.runs;
   if (e.ending) return settle(e, {.how = job_end::cancelled});
+  last_losses_.leases.push_back({e.request.job, e.leased});
   const bool blamed = at_work && words.how != job_death::unrelated;
   // That the job was late proves nothing, because all processes may have been suspended.
   // The kill proves nothing either, because the next job may have begun before it.

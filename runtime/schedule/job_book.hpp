@@ -217,10 +217,17 @@ struct job_blame {
   bool alone = false;  ///< it ran in the sacrificial worker
 };
 
+/// A lease that a death ended, of one job.
+struct lost_lease {
+  job_id job = 0;
+  steady_time leased{};
+};
+
 /// The jobs that a death lost and that run again.
 struct job_losses {
   std::uint32_t jobs = 0;   ///< those that had begun: the others run only once
   std::uint32_t again = 0;  ///< of these, those that an earlier death had lost, too
+  std::vector<lost_lease> leases{};  ///< of all jobs that the worker had, begun or not, unless the program has cancelled them
 };
 
 /// A lease with rows that are not settled.
@@ -341,6 +348,7 @@ class job_book {
     steady_time blamed_at{};
     std::uint32_t runs = 0;
     // While it is leased:
+    steady_time leased{};
     std::uint32_t worker = 0;
     std::uint32_t slot = 0;
     std::uint32_t row = 0;
@@ -507,6 +515,7 @@ class job_book {
   scratch scratch_;
   memory_state memory_;
   std::vector<job_command> outbox_;
+  steady_time now_{};  // of the last advance()
   std::optional<steady_time> next_look_;
   job_losses last_losses_;
   job_id last_job_ = 0;

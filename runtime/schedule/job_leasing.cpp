@@ -34,6 +34,7 @@ bool is_loader(const auto& worker) {
 
 std::vector<job_command> job_book::advance(steady_time now) {
   ++round_;
+  now_ = now;
   next_look_.reset();
   memory_.lacking = 0;
   if (paused_) {
@@ -105,6 +106,7 @@ void job_book::give(std::uint32_t index) {
     const std::uint32_t attempt = e->blamed ? suspicion_.attempt_of({0, job}) : 1;
     order.rows.push_back({job, attempt, !std::exchange(e->leased_before, true)});
     e->where = whereabouts::leased;
+    e->leased = now_;
     e->worker = index;
     e->slot = lease.slot;
     e->row = static_cast<std::uint32_t>(to.rows.size());

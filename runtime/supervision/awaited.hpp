@@ -4,6 +4,7 @@
 
 #include "runtime/base/batch_times.hpp"
 #include "runtime/base/clock.hpp"
+#include "runtime/base/lost_wait.hpp"
 #include "runtime/base/pauser.hpp"
 
 #include <penstock/pool.hpp>
@@ -47,6 +48,7 @@ struct progress_facts {
   bool owner_is_frozen = false;                   ///< whether the owner's process is suspended
   std::optional<awaited_batch> batch{};           ///< only while the consumer of a data loader waits
   std::vector<slow_load> slow_loads{};            ///< of a data loader: the latest slow loads
+  std::vector<lost_wait> lost_waits{};            ///< of a data loader: the latest, then the one in progress
   steady_time now{};                              ///< when these facts were collected
   std::map<std::uint32_t, loading_now> loading;   ///< by worker: only of those that are loading a batch
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits

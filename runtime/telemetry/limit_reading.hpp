@@ -24,7 +24,7 @@ struct limit_reading {
   double beginning = 0;  ///< share of the time before the first batch (in a pool, before the first job ended)
   std::array<double, limit_count> share_of_beginning{};  ///< the part of `share` that falls into that time
   /// Total time so far, including the wait in progress, in which the stream waited for
-  /// batches that a worker held when it died, and for dead owners. Empty for a pool.
+  /// batches that a worker held when it died, and for dead owners. Empty for a pool, unless it loads batches.
   std::optional<double> lost_seconds{};
   std::uint64_t slow_batches = 0;  ///< total number of batches with slow samples so far
   double slow_seconds = 0;         ///< total time so far, without the wait in progress, that the stream waited for slow samples

@@ -42,6 +42,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   if (!facts.jobs) note_lost(now, facts);
   workers_.look(now, looked_, facts.workers, {.is_paused = facts.is_paused, .owner_is_away = owner_is_away});
   if (facts.jobs) {
+    add_lost_waits(facts.jobs->lost_waits);
     sample_jobs(now, facts);
     if (facts.jobs->any_ended) buckets_.end_beginning(now);
   } else {
@@ -53,7 +54,10 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   looked_ = now;
   limit_reading found = read(now, facts);
   // If a run is stopped while it is stuck, it has waited for a batch that never arrives, so that wait is never settled.
-  if (facts.is_over && !found.largest()) return last_;
+  if (facts.is_over && !found.largest()) {
+    last_.lost_seconds = found.lost_seconds;
+    return last_;
+  }
   return last_ = std::move(found);
 }
 
@@ -414,6 +418,15 @@ void stream_limits::add_slow_loads(const std::vector<slow_load>& latest) {
   }
 }
 
+/// For a data loader: its pool reports the part of each wait that lies before the last lease of a lost batch.
+void stream_limits::add_lost_waits(const std::vector<lost_wait>& latest) {
+  for (const lost_wait& one : latest) {
+    if (one.number > 0 && one.number <= lost_waits_seen_) continue;
+    (one.number > 0 ? lost_seconds_ : lost_now_) += cost_of(ns_of(one.first_leased), ns_of(one.from), ns_of(one.to));
+    lost_waits_seen_ = std::max(lost_waits_seen_, one.number);
+  }
+}
+
 /// Seconds that a worker usually needs for a sample. If it has loaded too little so far, the seconds of all workers.
 std::optional<double> stream_limits::typical_of(std::uint32_t worker) const {
   if (const auto own = workers_.pace_of(worker); own && own->batches >= known_from) return own->seconds_a_sample;
@@ -454,7 +467,8 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   } else {
     r.slow.reset();
   }
-  if (!facts.jobs) r.lost_seconds = std::max(last_.lost_seconds.value_or(0), lost_seconds_ + lost_now_);
+  if (const auto most = facts.jobs ? facts.jobs->consumer_waited : std::optional(nanoseconds::max()))
+    r.lost_seconds = std::max(last_.lost_seconds.value_or(0), std::min(lost_seconds_ + lost_now_, seconds_of(most->count())));
   r.slow_batches = slow_batches_;
   const worker_measures::time_spent workers = workers_.time();
   r.working = workers.busy / r.seconds;

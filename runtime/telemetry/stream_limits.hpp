@@ -19,6 +19,7 @@
 
 #include "runtime/base/batch_times.hpp"
 #include "runtime/base/clock.hpp"
+#include "runtime/base/lost_wait.hpp"
 #include "runtime/base/worker_look.hpp"
 #include "runtime/telemetry/limit_buckets.hpp"
 #include "runtime/telemetry/limit_reading.hpp"
@@ -40,6 +41,7 @@ struct limited_jobs {
   std::optional<nanoseconds> consumer_waited{};
   bool any_ended = false;  ///< whether a job has ended
   std::vector<slow_load> slow_loads{};  ///< of a data loader: the latest slow loads, including those of earlier looks
+  std::vector<lost_wait> lost_waits{};  ///< of a data loader: the same for its waits, and the one in progress
 };
 
 /// The run at one moment.
@@ -100,6 +102,7 @@ class stream_limits {
   void sample_jobs(std::int64_t now, const limit_facts& facts);
   void sample_batches(std::int64_t now, const limit_facts& facts, std::optional<nanoseconds> waited_before);
   void add_slow_loads(const std::vector<slow_load>& latest);
+  void add_lost_waits(const std::vector<lost_wait>& latest);
   [[nodiscard]] std::optional<double> typical_of(std::uint32_t worker) const;
   [[nodiscard]] bool others_are_ready(const batch_passage& head, std::int64_t when,
                                       const limit_facts& facts) const;
@@ -112,6 +115,7 @@ class stream_limits {
   worker_measures workers_;
   std::optional<nanoseconds> consumer_waited_;  // as of the last look; only for a data loader
   std::uint64_t slow_loads_seen_ = 0;           // the last one's number; only for a data loader
+  std::uint64_t lost_waits_seen_ = 0;           // the same
   bool paused_ = false;           // at the last look
   std::int64_t taken_ = 0;     // when the consumer took its last batch; 0: it has taken none
   std::int64_t released_ = 0;  // when the consumer released that batch; 0: it has not

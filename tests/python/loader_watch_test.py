@@ -185,6 +185,67 @@ class LoaderWatchTest(PackageTest):
         for cost in self.asked("deaths", "--last")["cost"], self.asked("status", "--last")["deaths_cost"]:
             self.assertEqual((cost["repeated"], cost["repetitions"]), (len(again), sum(again)))
 
+    def waits_of_a_loop(self, arguments, sample, step="pass"):
+        """Runs a loader to its end. Returns for how long its loop waited for batches, and for how much of that because of deaths."""
+        process = self.program("""
+            import os, signal, time, torch
+            from penstock.torch import DataLoader
+            def dies_once(seconds):
+                if os.path.exists("died"): return
+                time.sleep(seconds)
+                open("died", "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            class Numbers(torch.utils.data.Dataset):
+                def __len__(self): return 64
+                def __getitem__(self, index):
+                    %s
+                    open("loaded-%%d" %% index, "w").close()
+                    return index
+            def all_loaded(): return all(os.path.exists("loaded-%%d" %% index) for index in range(64))
+            batches, waited, samples = iter(DataLoader(Numbers(), batch_size=4, name="loader", %s)), 0.0, 0
+            for number in range(16):
+                begun = time.monotonic()
+                samples += len(next(batches))
+                waited += time.monotonic() - begun
+                %s
+            assert samples in (63, 64) and next(batches, None) is None
+            print(waited)
+            """ % (sample, arguments, step))
+        out, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 0, err)
+        cost = self.asked("deaths", "--last")["cost"]
+        self.assertEqual(cost, self.asked("status", "--last")["deaths_cost"])
+        self.assertEqual(cost["repeated"], 1)
+        return float(out), cost["waited_seconds"]
+
+    def test_the_cost_of_deaths_is_the_time_that_the_loop_waits_until_another_worker_gets_the_batch(self):
+        waited, cost = self.waits_of_a_loop("num_workers=1", sample="dies_once(1) if index == 61 else None")  # in the last batch
+        self.assertGreater(cost, 0.9)  # the first attempt counts
+        self.assertLess(cost, waited)
+        self.assertIn("1 batch was loaded again; the loop waited ", " ".join(self.penstock("deaths", "--last")[1].split()))
+
+    def test_a_wait_that_ends_just_before_the_end_of_the_program_is_counted(self):
+        waited, cost = self.waits_of_a_loop("num_workers=1", sample="dies_once(0.02) if index == 61 else None")
+        self.assertGreater(cost, 0.02)
+        self.assertLess(cost, waited)
+
+    def test_a_death_costs_no_wait_if_the_batch_is_loaded_again_before_its_turn(self):
+        step = "while not all_loaded(): time.sleep(0.01)"
+        waited, cost = self.waits_of_a_loop("num_workers=2, prefetch_factor=8", sample="dies_once(0) if index == 13 else None", step=step)
+        self.assertGreater(waited, 0)  # for the first batch
+        self.assertEqual(cost, 0)
+        self.assertIn("the loop did not wait", " ".join(self.penstock("deaths", "--last")[1].split()))
+
+    def test_the_cost_of_deaths_includes_the_wait_for_a_batch_that_is_loaded_without_the_sample_that_killed_its_workers(self):
+        waited, cost = self.waits_of_a_loop("num_workers=1, timeout=1, on_bad_sample='skip'", sample="time.sleep(600 if index == 61 else 0)")
+        self.assertGreater(cost, 2.9)  # three attempts, each a job of its own
+        self.assertLess(cost, waited)
+
+    def test_a_death_also_costs_a_loop_that_takes_batches_as_they_come_the_wait_for_the_only_one_that_is_left(self):
+        waited, cost = self.waits_of_a_loop("num_workers=1, in_order=False", sample="dies_once(1) if index == 61 else None")
+        self.assertGreater(cost, 0.9)
+        self.assertLess(cost, waited)
+
     def test_the_cost_of_deaths_counts_all_samples_of_a_batch_that_the_loop_does_not_get(self):
         process = self.program("""
             import os, torch, penstock

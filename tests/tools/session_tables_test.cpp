@@ -872,6 +872,10 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
         "deaths cost 1 sample, which is quarantined; 2 batches were loaded again");
   CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"lost", 8}, {"repeated", 2}, {"waited_seconds", nullptr}}, work_kind::batches) ==
         "2 batches were loaded again");
+  CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 2}, {"waited_seconds", 1.25}}, work_kind::batches) ==
+        "deaths cost no sample; 2 batches were loaded again; the loop waited 1.25 s because of them");
+  CHECK(cli::cost_of_deaths({{"quarantined", 0}, {"repeated", 2}, {"waited_seconds", 0}}, work_kind::batches) ==
+        "deaths cost no sample; 2 batches were loaded again; the loop did not wait");
   CHECK(cli::losses_in_words({{"failed", 2}}) == "2 sample failures without a death (`penstock events`)");
   CHECK(cli::losses_in_words({{"failed", 1}, {"lost", 8}}) ==
         "8 samples were lost with batches that raised an exception; 1 sample failure without a death (`penstock events`)");

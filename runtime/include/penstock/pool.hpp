@@ -113,6 +113,8 @@ struct job_options {
   /// not decided about the ended job, the two count as one. In a pool that loads batches (of_batches), the batch
   /// counts as repeated because of a death.
   bool again = false;
+  /// With `again`, in a pool that loads batches: the ended job, whose batch this one loads.
+  std::optional<std::uint64_t> former{};
   /// With `again`, in a pool that loads batches: an earlier death has lost the batch, too, so it counts as repeated already.
   bool lost_before = false;
   /// How many attempts earlier jobs have made at the same work: a death during this job is counted from there.
@@ -234,6 +236,7 @@ struct batch_mark {
   batch_step step = batch_step::unknown;
   std::uint64_t number = 0;  ///< changes with each step: the batch's next sample, or its collation
   std::string sample{};      ///< the name of that sample: "sample 1237"
+  bool in_order = true;      ///< false: the program takes whichever batch is loaded first
 };
 
 /// A sample of a data loader's dataset, as its sampler names it.
@@ -316,7 +319,7 @@ class PENSTOCK_API Pool {
   // The following members are only for pool_options::of_batches. Call them on the thread that takes batches.
 
   /// The program now waits for the batch that this job loads. While it waits, it may call again with what the worker is now
-  /// doing. If nothing changes for 5 s, the pool is stalled (rule W28).
+  /// doing. The last call before batch_came() names the batch for which the whole wait counts. If nothing changes for 5 s, the pool is stalled (rule W28).
   void await_batch(std::uint64_t job, batch_mark doing = {}) noexcept;
   /// The program no longer waits for a batch.
   void batch_came() noexcept;

@@ -40,6 +40,47 @@ TEST_CASE("a slow sample that nobody waited for is not charged with the wait for
   CHECK(waits.slow_loads()[0].from == waits.slow_loads()[0].to);
 }
 
+TEST_CASE("a wait for a batch whose worker died is told while it lasts, and with a number once it is over") {
+  jobs::awaited_by_consumer waits;
+  waits.wait(5, {}, start);
+  CHECK(waits.lost_waits(start + 1s).empty());
+  waits.lost(5, start - 1s);
+  const auto now = waits.lost_waits(start + 2s);
+  REQUIRE(now.size() == 1);
+  CHECK(now[0].number == 0);
+  CHECK(now[0].from == start);
+  CHECK(now[0].to == start + 2s);
+  waits.leased(5, start + 3s);
+  waits.wait(5, {}, start + 4s);
+  waits.came(start + 5s);
+  const auto then = waits.lost_waits(start + 6s);
+  REQUIRE(then.size() == 1);
+  CHECK(then[0].number == 1);
+  CHECK(then[0].from == start);
+  CHECK(then[0].to == start + 3s);
+  waits.came(start + 7s);
+  CHECK(waits.lost_waits(start + 8s).size() == 1);
+}
+
+TEST_CASE("if batches are taken as they come, a wait belongs to the batch that ends it, and until then to none") {
+  jobs::awaited_by_consumer waits;
+  batch_mark any;
+  any.in_order = false;
+  waits.lost(5, start - 1s);
+  waits.wait(5, any, start);
+  CHECK(waits.lost_waits(start + 1s).empty());
+  waits.wait(6, any, start + 2s);
+  waits.came(start + 2s);
+  CHECK(waits.lost_waits(start + 2s).empty());
+  waits.wait(7, any, start + 3s);
+  waits.leased(5, start + 4s);
+  waits.wait(5, any, start + 5s);
+  waits.came(start + 5s);
+  REQUIRE(waits.lost_waits(start + 5s).size() == 1);
+  CHECK(waits.lost_waits(start + 5s)[0].from == start + 3s);
+  CHECK(waits.lost_waits(start + 5s)[0].to == start + 4s);
+}
+
 TEST_CASE("the latest batches with slow samples are kept together with their numbers") {
   jobs::awaited_by_consumer waits;
   for (std::uint64_t i = 0; i < 1000; ++i) waits.was_slow(batch_of(i));

@@ -47,6 +47,27 @@ TEST_CASE("a death costs another run of the job that had begun, and none of thos
   CHECK(p.book.last_losses().jobs == 0);
 }
 
+TEST_CASE("a death tells when its worker got each job that it loses, begun or not, but not those that had ended or were cancelled") {
+  small_pool p;
+  const steady_time leased = p.now;
+  const lease_jobs order = bundle_of(p, 4);
+  p.book.cancel(order.rows[3].job);
+  p.now += 5s;
+  (void)p.go();
+  p.die(order, 1, row_at::begun);
+  std::vector<job_id> lost;
+  for (const lost_lease& one : p.book.last_losses().leases) {
+    lost.push_back(one.job);
+    CHECK(one.leased == leased);
+  }
+  CHECK(lost == jobs{order.rows[1].job, order.rows[2].job});
+  p.book.worker_joined(a2, 1);
+  const lease_jobs again = p.lease();
+  p.die(again, 0, row_at::begun);
+  REQUIRE_FALSE(p.book.last_losses().leases.empty());
+  CHECK(p.book.last_losses().leases[0].leased == leased + 5s);
+}
+
 TEST_CASE("a job that two unrelated deaths lose is lost again the second time, though neither is blamed on it") {
   small_pool p;
   p.book.worker_joined(a1, 1);

@@ -426,6 +426,45 @@ TEST_CASE("after a seek the cost of deaths keeps growing, although the wait befo
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(13).margin(0.21));
 }
 
+TEST_CASE("the waits of a loader's consumer for batches whose workers died are the cost of deaths: without pauses, and no more than it waited") {
+  limit_facts f;
+  f.begun = made_up_pipeline::start();
+  f.workers = {{0, 1, true, false, true, false, {}, {}}};
+  f.jobs = {{.running = 2, .consumer_waited = 0ns}};
+  stream_limits limits;
+  limit_reading r;
+  nanoseconds t = 0s;
+  const auto at = [&](nanoseconds since) { return f.begun + since; };
+  const auto look_until = [&](nanoseconds until, bool waits) {
+    for (; t <= until; t += 200ms) {
+      if (waits && !f.is_paused) *f.jobs->consumer_waited += 200ms;
+      if (waits) f.jobs->lost_waits = {{0, at(1s), at(2s), at(t)}};
+      r = limits.look(at(t), f);
+    }
+  };
+  look_until(2s, false);
+  CHECK(r.lost_seconds == 0.0);
+  look_until(5s, true);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3).margin(0.01));
+  f.is_paused = true;
+  look_until(10s, true);
+  f.is_paused = false;
+  look_until(12s, true);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(5).margin(0.41));
+  f.jobs->lost_waits = {{1, at(1s), at(2s), at(12s)}};
+  look_until(14s, false);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(5).margin(0.41));
+  f.jobs->lost_waits.push_back({2, at(15s), at(14s), at(16s)});  // its first lease was later than the wait
+  *f.jobs->consumer_waited += 2s;
+  look_until(16s, false);
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(6).margin(0.41));
+  f.jobs->lost_waits.push_back({3, at(17s), at(17s), at(18s)});
+  f.is_over = true;
+  look_until(18s, false);  // the first look after the end
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(7).margin(0.41));
+  CHECK(r.lost_seconds.value_or(0) <= std::chrono::duration<double>(*f.jobs->consumer_waited).count());
+}
+
 TEST_CASE("deaths of a worker and of the owner at the same time cost no more than the wait") {
   limit_facts f;
   f.begun = made_up_pipeline::start();

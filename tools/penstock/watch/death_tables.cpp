@@ -71,6 +71,7 @@ std::string cost_of_death(const json& d, work_kind kind) {
 std::string cost_of_deaths(const json& cost, work_kind kind) {
   if (!cost.is_object()) return "";
   const bool of_jobs = kind == work_kind::jobs;
+  const std::string_view who = kind == work_kind::batches ? "loop" : "stream";
   const auto quarantined = cost.at("quarantined").get<std::uint64_t>();
   const auto repeated = cost.at("repeated").get<std::uint64_t>();
   const auto repetitions = cost.value("repetitions", repeated);
@@ -87,9 +88,9 @@ std::string cost_of_deaths(const json& cost, work_kind kind) {
                             : fmt::format("{} again{}", counted(repeated, "batch was loaded", "batches were loaded"),
                                           repetitions == repeated ? "" : fmt::format(", {} times in all", repetitions)));
   if (waited.is_number())
-    parts.push_back(has_waited ? fmt::format("the stream waited {} because of them",
+    parts.push_back(has_waited ? fmt::format("the {} waited {} because of them", who,
                                              duration_for_people(nanoseconds(static_cast<std::int64_t>(waited.get<double>() * 1e9))))
-                               : "the stream did not wait");
+                               : fmt::format("the {} did not wait", who));
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
