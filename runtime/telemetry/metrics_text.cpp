@@ -1,6 +1,7 @@
 #include "runtime/telemetry/metrics_text.hpp"
 
 #include "runtime/base/death_words.hpp"
+#include "runtime/base/last_death.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/telemetry/metrics_page.hpp"
@@ -62,17 +63,10 @@ std::string reason_in(const std::string& words) {
   return shortened(printable(words.substr(words.rfind('\n') + 1)), reason_bytes);
 }
 
-/// The last death of a worker that was not asked to stop. Null if there is none.
-template <class Death>
-const Death* last_death(const std::vector<Death>& deaths) {
-  const auto counts = [](const Death& d) { return d.cause != death_cause::stopped && d.cause != death_cause::cancelled &&
-                                      d.cause != death_cause::host; };
-  const auto found = std::find_if(deaths.rbegin(), deaths.rend(), counts);
-  return found == deaths.rend() ? nullptr : &*found;
-}
+constexpr auto word_of_cause = [](const auto& death) { return penstock::name_of(death.cause); };
 
 void add_last_death(metrics_page& p, const metrics_facts& f) {
-  const death_report* const d = last_death(f.totals.deaths);
+  const death_report* const d = last_death(f.totals.deaths, word_of_cause);
   p.begin("penstock_last_death_info", "gauge", "1; the labels say which worker died last, how, and why.");
   if (d != nullptr) {
     metric_labels labels{{"worker", std::to_string(d->worker)},
@@ -95,7 +89,7 @@ void add_last_death(metrics_page& p, const metrics_facts& f) {
 }
 
 void add_last_owner_death(metrics_page& p, const metrics_facts& f) {
-  const owner_death_report* const d = last_death(f.totals.owner_deaths);
+  const owner_death_report* const d = last_death(f.totals.owner_deaths, word_of_cause);
   p.begin("penstock_gpu_owner_last_death_info", "gauge", "1; the labels say how the GPU owner last died, and at which batch.");
   if (d != nullptr)
     p.value({{"pid", std::to_string(d->pid)},

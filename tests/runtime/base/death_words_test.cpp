@@ -1,5 +1,6 @@
 // Who is said to have caused a death: the work in hand, or the sender of a signal.
 #include "runtime/base/death_words.hpp"
+#include "runtime/base/last_death.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -10,6 +11,20 @@ TEST_CASE("the sender of a signal is named without the details of the reason") {
   CHECK(sender_in(true, "sent by process 4711") == "sent by process 4711");
   CHECK(sender_in(true, "").empty());
   CHECK(sender_in(false, "no heartbeat for 10 s").empty());
+}
+
+TEST_CASE("the last death is the last end that was not asked for, and was not the loss of a host") {
+  const auto last = [](std::vector<std::string_view> causes) {
+    const std::string_view* const found = last_death(causes, [](std::string_view cause) { return cause; });
+    return std::string(found == nullptr ? "none" : *found);
+  };
+  CHECK(last({}) == "none");
+  CHECK(last({"stopped", "cancelled", "host"}) == "none");
+  CHECK(last({"oom", "signal", "host", "stopped", "cancelled"}) == "signal");
+  for (const death_cause dies : {death_cause::signal, death_cause::exit, death_cause::hang, death_cause::heartbeat, death_cause::memory, death_cause::oom,
+                                 death_cause::protocol, death_cause::unknown})
+    CHECK(counts_as_death(name_of(dies)));
+  CHECK(last({"exit", "of a newer version"}) == "of a newer version");
 }
 
 TEST_CASE("equal causes of death in a row are written once, with their number") {

@@ -1,4 +1,5 @@
 // metrics: the metrics of all sessions of this user, running or recently ended, as one page for Prometheus.
+#include "runtime/base/last_death.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/control/control_client.hpp"
@@ -42,12 +43,10 @@ struct metrics_options {
   bool as_json = false;
 };
 
-/// The last death; null if there is none, not counting processes that were asked to stop.
+/// Null if there is none.
 json last_of(const json& deaths) {
-  for (auto d = deaths.rbegin(); d != deaths.rend(); ++d) {
-    if (const json cause = d->value("cause", json()); cause != "stopped" && cause != "cancelled" && cause != "host") return *d;
-  }
-  return nullptr;
+  const json* const last = last_death(deaths, [](const json& d) { return d.value("cause", std::string()); });
+  return last == nullptr ? json() : *last;
 }
 
 /// What page_of_ended() needs.
