@@ -236,9 +236,10 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual(cost, 0)
         self.assertIn("the loop did not wait", " ".join(self.penstock("deaths", "--last")[1].split()))
 
-    def test_the_cost_of_deaths_includes_the_wait_for_a_batch_that_is_loaded_without_the_sample_that_killed_its_workers(self):
-        waited, cost = self.waits_of_a_loop("num_workers=1, timeout=1, on_bad_sample='skip'", sample="time.sleep(600 if index == 61 else 0)")
-        self.assertGreater(cost, 2.9)  # three attempts, each a job of its own
+    def test_the_cost_of_deaths_includes_the_wait_for_a_batch_that_is_loaded_again_after_those_that_were_ahead_of_it(self):
+        sample = "time.sleep(600 if index == 5 else 0.15 if 8 <= index < 36 else 0)"
+        waited, cost = self.waits_of_a_loop("num_workers=1, prefetch_factor=8, timeout=2, on_bad_sample='skip'", sample=sample)
+        self.assertGreater(cost, 9.5)  # three attempts at sample 5, each a job of its own, and 7 other batches after the first of them
         self.assertLess(cost, waited)
 
     def test_a_death_also_costs_a_loop_that_takes_batches_as_they_come_the_wait_for_the_only_one_that_is_left(self):
