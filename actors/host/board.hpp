@@ -68,7 +68,7 @@ class board {
   void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
   /// A data loader's program loads a batch again, because of a death. `lost_before`: an earlier death had lost it, too.
   void batch_repeated(bool lost_before);
-  /// As Pool::batch_lost().
+  /// A data loader's program does not get a batch. `samples`: how many of its samples are not in quarantine.
   void batch_lost(std::uint64_t samples);
   /// Records that a data loader's consumer has taken a batch. `samples` is 0 if all samples of the batch were left out.
   void loader_batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out, steady_time taken);

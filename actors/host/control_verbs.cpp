@@ -173,10 +173,7 @@ control::answer events_after(const json& request, bool last_call, const session_
   const telemetry::event_reading found = controls.events(number.get<std::uint64_t>(), events_in_an_answer);
   if (found.events.empty() && request.value("follow", json()) == true && !last_call) return std::nullopt;
   json all = json::array();
-  for (const event& e : found.events) {
-    all.push_back(telemetry::as_json(e));
-    if (e.kind == event_kind::job_failed) all.back()["of"] = words_for(controls.work).name;
-  }
+  for (const event& e : found.events) all.push_back(telemetry::as_json(e));
   return control::good_answer({{"events", std::move(all)}, {"lost", found.lost}, {"last", found.last}});
 }
 

@@ -14,6 +14,8 @@
 namespace penstock::host {
 namespace {
 
+constexpr std::size_t samples_listed = 1024;  // of a lost batch; the journal keeps thousands of events
+
 event event_of_lost(event_kind kind, const scheduler::lost_sample& lost, std::string text) {
   event e = event_of(kind, std::move(text));
   e.sample = lost.sample;
@@ -114,6 +116,17 @@ event event_of_loader(event_kind kind, const loader_sample& which, std::string t
   e.sample = which.index;
   if (!which.index) e.path = which.name;
   e.epoch = which.epoch;
+  return e;
+}
+
+event event_of(lost_batch lost) {
+  event e = event_of(event_kind::batch_lost, std::move(lost.text));
+  e.epoch = lost.epoch;
+  e.sequence = lost.sequence;
+  e.sample = lost.blamed;
+  e.samples = std::move(lost.numbers);
+  if (e.samples.size() > samples_listed) e.samples.resize(samples_listed);
+  e.samples_unlisted = lost.samples - e.samples.size();
   return e;
 }
 

@@ -48,8 +48,8 @@ void Pool::batch_came() noexcept {
 void Pool::pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept {
   if (!body_->process().left()) body_->pass_is_at(epoch, done, expected);
 }
-void Pool::batch_lost(std::uint64_t samples) noexcept {
-  if (!body_->process().left()) body_->batch_lost(samples);
+void Pool::batch_lost(lost_batch lost) noexcept {
+  if (!body_->process().left()) body_->batch_lost(std::move(lost));
 }
 void Pool::batch_was_slow(const slow_batch& batch) noexcept {
   if (!body_->process().left()) body_->batch_was_slow(batch);

@@ -51,7 +51,7 @@ class Pool::body final : public host::run,
   void batch_came() noexcept;
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept { board_.loader_pass(epoch, done, expected); }
   void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept;
-  void batch_lost(std::uint64_t samples) noexcept { board_.batch_lost(samples); }
+  void batch_lost(lost_batch lost) noexcept;
   void batch_was_slow(const slow_batch& batch) noexcept;
   void judge(std::string_view function, job_verdict verdict) noexcept { counts_.judge(function, verdict); }
   void sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback) noexcept;

@@ -204,6 +204,11 @@ void Pool::body::batch_taken(std::uint64_t epoch, std::uint64_t samples, std::ui
   board_.loader_batch_taken(epoch, samples, left_out, now());
 }
 
+void Pool::body::batch_lost(lost_batch lost) noexcept {
+  board_.batch_lost(lost.samples - lost.quarantined);
+  tell_after_deaths(host::event_of(std::move(lost)));
+}
+
 void Pool::body::sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback) noexcept {
   event failed = host::event_of_loader(event_kind::sample_failed, which, std::move(text));
   failed.exception = raised_from(error, traceback);

@@ -132,9 +132,9 @@ void Pool::body::job_failed(std::uint64_t job, const std::string& work, const jo
   if (!of_batches_ && inputs == 1 && why.status == job_status::poisoned && poisoned_++ < poisoned_jobs_kept)
     board_.sample_quarantined({0, 0, job, work, why.text, why.attempts, why.causes});
   const std::string text = jobs::text_of_failure(job, work, why, kind_.work);
-  // A data loader tells what becomes of the samples; a program that judges its jobs reports their failures.
+  // A data loader tells what becomes of the batch and its samples; a program that judges its jobs reports their failures.
   log::write(judged_ || of_batches_ ? log::level::debug : log::level::warn, log_part(), text);
-  tell_after_deaths(host::event_of(event_kind::job_failed, text));
+  if (!of_batches_) tell_after_deaths(host::event_of(event_kind::job_failed, text));
 }
 
 void Pool::body::job_raised(std::uint64_t job, const std::string& work, const job_failure& why) {

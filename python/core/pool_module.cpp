@@ -300,7 +300,13 @@ void bind_pools(nb::module_& m) {
           [](pool_handle& p, std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) { p.pool().batch_taken(epoch, samples, left_out); },
           nb::arg("epoch"), nb::arg("samples"), nb::arg("left_out") = 0)
       .def(
-          "batch_lost", [](pool_handle& p, std::uint64_t samples) { p.pool().batch_lost(samples); }, nb::arg("samples"))
+          "batch_lost",
+          [](pool_handle& p, std::uint64_t epoch, std::optional<std::uint64_t> sequence, std::optional<std::uint64_t> blamed, std::uint64_t samples,
+             std::uint64_t quarantined, std::vector<std::uint64_t> numbers, std::string text) {
+            p.pool().batch_lost({epoch, sequence, blamed, samples, quarantined, std::move(numbers), std::move(text)});
+          },
+          nb::arg("epoch"), nb::arg("sequence").none(), nb::arg("blamed").none(), nb::arg("samples"), nb::arg("quarantined"), nb::arg("numbers"),
+          nb::arg("text"))
       .def(
           "batch_was_slow",
           [](pool_handle& p, std::uint64_t job, std::uint32_t worker, double busy, double slow,

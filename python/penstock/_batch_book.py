@@ -16,6 +16,7 @@ class Progress(Protocol):
     """The progress of the epoch, recorded by the book (implemented by _progress.Progress)."""
 
     samples: int
+    batches: int
     shards: Optional[dict[str, Any]]
     finished: bool
 
@@ -27,7 +28,8 @@ class Planned:
 
     Attributes:
         shard: for an iterable dataset, the worker that must load it; otherwise 0.
-        first: the position of its first sample in the epoch; for an iterable dataset the batch's number in its shard.
+        number: the batch's number in the epoch; for an iterable dataset in its shard.
+        first: the position of its first sample in the epoch; for an iterable dataset the batch's number.
         index: what the sampler yielded.
         bad: places in the batch to leave out.
         known: the places in `bad` that are left out without a try.
@@ -39,10 +41,10 @@ class Planned:
         worker: the worker that it was sent to; None: any.
     """
 
-    __slots__ = ("shard", "first", "index", "bad", "known", "timeouts", "again", "lost_before", "attempts", "loaded", "worker")
+    __slots__ = ("shard", "number", "first", "index", "bad", "known", "timeouts", "again", "lost_before", "attempts", "loaded", "worker")
 
-    def __init__(self, shard: int, first: int, index: Any, bad: tuple[int, ...]) -> None:
-        self.shard, self.first, self.index, self.bad, self.known = shard, first, index, bad, bad
+    def __init__(self, shard: int, number: int, first: int, index: Any, bad: tuple[int, ...]) -> None:
+        self.shard, self.number, self.first, self.index, self.bad, self.known = shard, number, first, index, bad, bad
         self.timeouts = self.attempts = 0
         self.again = self.lost_before = False
         self.loaded: Any = None
@@ -101,22 +103,24 @@ class BatchBook:
         self._progress, self._collated = progress, collated
         self._leaves_out = leaves_out and shards is None
         self._exhausted = False
-        self._position = progress.samples  # the position of the sampler's next sample
+        self._position, self._number = progress.samples, progress.batches  # of the sampler's next sample and batch
 
     # ---- what to load ---------------------------------------------------------------------------------------------
 
     def plan(self, index: Any, bad: tuple[int, ...] = ()) -> Optional[Planned]:
         """The next batch to load, after all batches under way; None if all shards have ended."""
-        shard, first = 0, self._position
+        shard, number, first = 0, self._number, self._position
         if self.shards is None:
+            self._number += 1
             self._position += self._samples(index)
         else:
             turn = self.shards.plan()
             if turn is None:
                 self.exhaust()
                 return None
-            shard, first = turn
-        planned = Planned(shard, first, index, bad)
+            shard, number = turn
+            first = number
+        planned = Planned(shard, number, first, index, bad)
         self.under_way.append(planned)
         return planned
 

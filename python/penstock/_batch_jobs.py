@@ -82,7 +82,7 @@ class BatchJobs:
                 self._workers.pool._core.batch_was_slow(job.number, *loaded[5])
             self.failures.note_left_out(planned, epoch, loaded[1])
             if isinstance(loaded[0], ExceptionWrapper):
-                self.failures.note_exception(planned, job.number, epoch, loaded[0], len(loaded[1]))
+                self.failures.note_exception(planned, job.number, epoch, loaded[0], loaded[1])
             return loaded
         # "cancelled": by the pool's end, which refuses each later job with the reason
         if status != "cancelled" and not self.failures.is_tried_again(book, planned, job.number, epoch, status, rest):

@@ -1,6 +1,7 @@
 """Decides what to do with batches whose jobs fail, and which sample to blame. Used by _loader.py."""
 
 import json
+from collections.abc import Collection
 from typing import Any, Optional
 
 from penstock import _loading, _mistakes
@@ -35,7 +36,7 @@ class Failures:
         """Raises sample_error if the batch has a sample that may be neither loaded nor left out."""
         if planned.bad and self.bad.policy == "raise":
             sample = self._sample_at(planned, planned.bad[0], epoch)
-            self._lost(planned)
+            self._lost(planned, epoch, f"{sample.name} is in quarantine", sample, quarantined=len(planned.bad))
             self.bad.refuse(sample)
 
     def note_left_out(self, planned: Planned, epoch: int, raised: Any) -> None:
@@ -45,22 +46,22 @@ class Failures:
         for place, text in raised:
             self.bad.raised(self._sample_at(planned, place, epoch), text)
 
-    def note_exception(self, planned: Planned, job: int, epoch: int, wrapped: Any, left_out: int) -> None:
-        """The program gets an exception in place of the batch: counts the batch, reports the sample that raised it, and names the sample in a
-        note on the exception. `left_out`: how many other samples of the batch raised and were left out."""
+    def note_exception(self, planned: Planned, job: int, epoch: int, wrapped: Any, left_out: Any) -> None:
+        """The program gets an exception in place of the batch: reports the batch and the sample that raised it, and names the sample in a
+        note on the exception. `left_out`: other samples of the batch that raised and were left out, as in note_left_out()."""
         place = self._marks.place_of(job)
         where, sample = self._place_of_death(planned, job, epoch)
-        self._lost(planned, left_out)
+        raised = raised_in(wrapped.exc_msg)
+        if sample is not None:
+            self.bad.failed(sample, raised)
+        self._lost(planned, epoch, f"{_in_short(where, sample)} raised {raised}", sample, [at for at, _ in left_out])
         if place is None or place == _loading.Marks.PLACE_OF_SETUP:
             return
-        raised = raised_in(wrapped.exc_msg)
         wrapped.note = f"penstock: raised by {where}"
         if raised.where:
             wrapped.note += f", at {raised.where}"
-        if sample is not None:
-            self.bad.failed(sample, raised, self._batch_in_words(planned))
-            if self.bad.policy == "raise" and self.leaves_out:
-                wrapped.note += '; on_bad_sample="skip" leaves such samples out'
+        if sample is not None and self.bad.policy == "raise" and self.leaves_out:
+            wrapped.note += '; on_bad_sample="skip" leaves such samples out'
 
     def is_tried_again(self, book: BatchBook, planned: Planned, job: int, epoch: int, status: str, rest: list[Any]) -> bool:
         """Asks the book; records the sample if it is left out from now on."""
@@ -80,32 +81,48 @@ class Failures:
     def error_of(self, planned: Planned, job: int, epoch: int, status: str, rest: list[Any]) -> BaseException:
         """What the caller gets instead of the batch."""
         if status == "timed_out":
-            where, _ = self._place_of_death(planned, job, epoch)
-            self._lost(planned)
+            where, sample = self._place_of_death(planned, job, epoch)
+            self._lost(planned, epoch, f"{_in_short(where, sample)} took longer than {self._timeout} s, {TRIES} times", sample)
             return RuntimeError(f"DataLoader timed out after {self._timeout} seconds, {TRIES} times, at {where}")
         if status == "exception" and rest[0] == b"penstock::error" and rest[1].startswith(b"it loaded CUDA"):
-            self._lost(planned)
+            self._lost(planned, epoch, "its worker loaded CUDA")
             return _mistakes.cuda_in_a_worker(planned.index)
         failed = error_of(status, *rest)
         if status == "poisoned" and isinstance(failed, job_failed_error):
             where, sample = self._place_of_death(planned, job, epoch)
             causes = list(failed.causes)
-            killed = f"{deaths_over(where, causes)}: {causes_in_words(causes)}"
-            self._lost(planned, self._quarantine(sample, causes))
+            killed = f"{deaths_over(_in_short(where, sample), causes)}: {causes_in_words(causes)}"
+            self._lost(planned, epoch, killed, sample, quarantined=self._quarantine(sample, causes))
             advice = f". Stacks and output: {self._where_output_is(job)}"
             if sample is not None and self.leaves_out:
                 advice = '. on_bad_sample="skip" leaves such samples out' + advice
-            return error_of_sample(killed + advice, None if sample is None else sample.index, causes)
-        self._lost(planned)
+            return error_of_sample(f"{deaths_over(where, causes)}: {causes_in_words(causes)}{advice}", None if sample is None else sample.index, causes)
+        self._lost(planned, epoch, f"it failed: {failed}")
         return failed
 
-    def _lost(self, planned: Planned, counted: int = 0) -> None:
-        """The program gets an exception instead of the batch. `counted`: how many of its samples are counted elsewhere."""
-        samples = len(planned.index) if self._collated else 1
-        self._pool.batch_lost(samples - len(planned.bad) - counted)
+    def _lost(
+        self, planned: Planned, epoch: int, why: str, blamed: Optional[Sample] = None, left_out: Collection[int] = (), quarantined: int = 0
+    ) -> None:
+        """Reports that the program gets an exception instead of the batch.
+
+        Args:
+            left_out: places of samples that raised and were left out.
+            quarantined: how many of its samples are counted as quarantined.
+        """
+        known = () if self.bad.policy == "raise" else planned.bad
+        places = [place for place in range(len(planned.index) if self._collated else 1) if place not in known and place not in left_out]
+        samples = "1 sample is" if len(places) == 1 else f"{len(places)} samples are"
+        text = f"{samples} lost with {self._batch_in_words(planned)} of epoch {epoch}, because {why}".encode("utf-8", "backslashreplace").decode()
+        sequence, numbers = self._numbers_of(planned, places)
+        self._pool.batch_lost(epoch, sequence, None if blamed is None else blamed.number, len(places), quarantined, numbers, text)
 
     def _batch_in_words(self, planned: Planned) -> str:
-        return _loading.with_samples("the batch", planned.index if self._collated else [planned.index]) + ","
+        return f"batch {planned.number}"
+
+    def _numbers_of(self, planned: Planned, places: list[int]) -> tuple[Optional[int], list[int]]:
+        """The number of the batch in its epoch, and those of its samples at these places, as far as they have one."""
+        numbers = (self._sample_at(planned, place, 0).number for place in places)
+        return planned.number, [number for number in numbers if number is not None]
 
     leaves_out = True  # whether on_bad_sample applies
 
@@ -156,6 +173,10 @@ class Failures:
         return 1
 
 
+def _in_short(where: str, sample: Optional[Sample]) -> str:
+    return where if sample is None else sample.name
+
+
 class FailuresOfShards(Failures):
     """The failures of an iterable dataset, whose samples have no index and cannot be left out."""
 
@@ -174,10 +195,13 @@ class FailuresOfShards(Failures):
         return sample.name  # its number is a position in the shard
 
     def _batch_in_words(self, planned: Planned) -> str:
-        return f"batch {planned.first} of shard {planned.shard}"
+        return f"batch {planned.number} of shard {planned.shard}"
+
+    def _numbers_of(self, planned: Planned, places: list[int]) -> tuple[Optional[int], list[int]]:
+        return None, []  # they count in the shard
 
     def _collation(self, planned: Planned) -> str:
-        return f"collate_fn, at batch {planned.first} of shard {planned.shard}"
+        return f"collate_fn, at {self._batch_in_words(planned)}"
 
     def _quarantine(self, sample: Optional[Sample], causes: list[str]) -> int:
         return 0

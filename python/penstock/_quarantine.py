@@ -126,10 +126,9 @@ class BadSamples:
     def _left_out(self) -> str:
         return "replaced by another sample of its batch" if self.policy == "replace" else "left out of its batch"
 
-    def failed(self, sample: Sample, raised: Raised, lost: str = "") -> None:
-        """Reports a sample that raised: it is left out, or the program gets the exception instead of its batch, which `lost` names."""
-        text = f"{sample} failed: {raised}" + (f"; {lost} is lost".encode("utf-8", "backslashreplace").decode() if lost else "")
-        self._core.sample_failed(sample.number, sample.name, sample.epoch, raised.what, text, raised.traceback)
+    def failed(self, sample: Sample, raised: Raised) -> None:
+        """Reports a sample that raised: the program gets the exception, or the sample is left out."""
+        self._core.sample_failed(sample.number, sample.name, sample.epoch, raised.what, f"{sample} failed: {raised}", raised.traceback)
 
     def raised(self, sample: Sample, traceback: str) -> None:
         """Records a sample that raised, and that its worker left out."""

@@ -45,6 +45,7 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::host_refused: return "host_refused";
     case event_kind::job_failed: return "job_failed";
     case event_kind::job_raised: return "job_raised";
+    case event_kind::batch_lost: return "batch_lost";
     case event_kind::run_failed: break;
   }
   return "run_failed";

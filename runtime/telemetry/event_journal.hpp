@@ -18,7 +18,7 @@ namespace penstock::telemetry {
 
 /// At the highest rate of restarts (50 a second, with three events each: died, restarted, ready), this many events cover
 /// the last 27 s. Memory: events_kept x (sizeof(event) + its text); a death adds its report, with at most 64 KiB of
-/// output.
+/// output, and a lost batch the numbers of its samples, at most 8 KiB.
 inline constexpr std::size_t events_kept = 4096;
 
 struct event_reading {

@@ -451,6 +451,10 @@ json as_json(const event& e) {
   j["death"] = e.death ? as_json(*e.death) : e.owner_death ? as_json(*e.owner_death) : json(nullptr);
   if (e.host) j["host"] = *e.host;
   if (e.exception) j["exception"] = as_json(*e.exception);
+  if (e.kind == event_kind::batch_lost) {
+    j["samples"] = e.samples;
+    j["samples_unlisted"] = e.samples_unlisted;
+  }
   j["text"] = e.text;
   return j;
 }

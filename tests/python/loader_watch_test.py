@@ -2,6 +2,7 @@
 
 import collections
 import datetime
+import itertools
 import json
 import os
 import re
@@ -38,6 +39,11 @@ class LoaderWatchTest(PackageTest):
         """The JSON of a verb; None while no session answers."""
         code, out, _ = self.penstock(*verb, "--json")
         return json.loads(out) if code in (0, 3) and out else None
+
+    def events(self, session=None):
+        """Those of an ended session, by default the last one."""
+        which = ("--last",) if session is None else ("--session", session)
+        return [json.loads(line) for line in self.penstock("events", *which, "--json")[1].splitlines()]
 
     def stalled(self):
         status = self.asked("status")
@@ -293,15 +299,89 @@ class LoaderWatchTest(PackageTest):
             for verb in "status", "deaths":
                 _, out, err = self.penstock(verb, "--last")
                 self.assertIn("%d samples were lost with batches that raised an exception" % counts[1], " ".join((out + err).split()))
-            events = [json.loads(line) for line in self.penstock("events", "--last", "--json")[1].splitlines()]
-            if failing.startswith("raise"):
-                (failed,) = [e for e in events if e["kind"] == "sample_failed"]
-                self.assertEqual((failed["sample"], failed["epoch"]), (61, 0))
-                self.assertRegex(failed["text"], r"^sample 61 .* failed: ValueError: no line .*; the batch, with the samples \[56, .*, 63\], is lost$")
-                self.assertIn("the batch, with the samples [56, ", self.penstock("describe", "sample/61", "--last")[1])
-            code, _, err = self.penstock("describe", "sample/60", "--last")
+            events = self.events()
+            self.assertEqual([e["text"] for e in events if e["kind"] == "job_failed"], [])
+            self.assertEqual([e["sample"] for e in events if e["kind"] == "sample_failed"], [61] * counts[2])
+            (lost,) = [e for e in events if e["kind"] == "batch_lost"]
+            self.assertEqual((lost["epoch"], lost["seq"], lost["sample"], lost["samples"], lost["samples_unlisted"]), (0, 7, 61, list(range(56, 64)), 0))
+            self.assertRegex(lost["text"], r"^8 samples are lost with batch 7 of epoch 0, because sample 61 (raised ValueError: no line \(|killed 3 workers: 3 x SIGABRT$)")
+            for sample in 60, 61:
+                code, out, err = self.penstock("describe", "sample/%d" % sample, "--last")
+                self.assertEqual(code, 0, err)
+                self.assertTrue(out.startswith("sample %d\n" % sample), out)
+                self.assertIn(lost["text"], " ".join(out.split()))
+                self.assertNotIn("delivered", out)
+            code, _, err = self.penstock("describe", "sample/5", "--last")
             self.assertEqual(code, 4)
-            self.assertIn("%d samples were lost with batches that raised an exception" % counts[1], err)
+            self.assertIn("Single samples that were delivered are not recorded", err)
+
+    def test_a_lost_batch_whose_exception_ends_the_program_is_recorded_before_the_end(self):
+        process = self.loader(sample="if index == 57: raise ValueError('no line 57')")
+        self.assertIn("ValueError: no line 57", process.communicate(timeout=100)[1])
+        code, out, err = self.penstock("describe", "sample/59", "--last")
+        self.assertEqual(code, 0, err)
+        self.assertRegex(" ".join(out.split()), r"^sample 59 \S+ \S+ 4 samples are lost with batch 14 of epoch 0, because sample 57 raised ValueError: no line 57 \(")
+
+    def test_each_batch_that_the_loop_gets_as_an_exception_is_an_event_with_its_samples_and_the_reason(self):
+        process = self.program("""
+            import os, sys, time, torch
+            from penstock.torch import DataLoader
+            class Numbers(torch.utils.data.Dataset):
+                def __len__(self): return 16
+                def __getitem__(self, index):
+                    if index == 2: os.abort()
+                    if index == 9: raise ValueError("no line")
+                    if index == 13: time.sleep(600)
+                    return index
+            class Names(Numbers):
+                def __getitem__(self, index): raise KeyError(index)
+            class Shards(torch.utils.data.IterableDataset):
+                def __iter__(self): yield from [0, 1, 2, 3]
+            def broken(samples):
+                if 5 in samples: raise TypeError("no tensor")
+                return samples
+            def failing(samples): raise TypeError("no tensor")
+            usual = {"batch_size": 4, "num_workers": 1}
+            for number, (dataset, options) in enumerate((
+                (Numbers(), {"collate_fn": broken, "timeout": 3, "quarantine": "bad"}),
+                (Numbers(), {"collate_fn": broken, "quarantine": "bad", "on_bad_sample": "skip", "sampler": range(12)}),
+                (Numbers(), {"quarantine": "bad", "sampler": [2], "batch_size": None}),
+                (Names(), {"batch_sampler": [["cat", "dog"]], "batch_size": 1}),
+                (Shards(), {"collate_fn": failing}),
+            )):
+                batches = iter(DataLoader(dataset, name=f"loader-{number}", **{**usual, **options}))
+                while True:
+                    try: next(batches)
+                    except StopIteration: break
+                    except Exception: pass
+                del batches
+            """)
+        _, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 0, err)
+        ended = sorted(self.asked("sessions", "--ended")["ended"], key=lambda session: session["session"])
+        lost = [[e for e in self.events(each["id"]) if e["kind"] == "batch_lost"] for each in ended]
+        facts = [[(e["seq"], e["sample"], e["samples"], e["samples_unlisted"]) for e in of_a_loader] for of_a_loader in lost]
+        self.assertEqual(facts, [
+            [(0, 2, [0, 1, 2, 3], 0), (1, None, [4, 5, 6, 7], 0), (2, 9, [8, 9, 10, 11], 0), (3, 13, [12, 13, 14, 15], 0)],
+            [(1, None, [4, 5, 6, 7], 0)],  # the others are delivered without the samples to blame
+            [(0, 2, [2], 0)],
+            [(0, None, [], 2)],
+            [(None, None, [], 4)],
+        ])
+        collation = r"collate_fn, with the samples \[4, 5, 6, 7\] raised TypeError: no tensor \(.*\)"
+        for e, because in zip(itertools.chain(*lost), (
+            r"4 samples are lost with batch 0 of epoch 0, because sample 2 killed 3 workers: 3 x SIGABRT",
+            r"4 samples are lost with batch 1 of epoch 0, because " + collation,
+            r"4 samples are lost with batch 2 of epoch 0, because sample 9 raised ValueError: no line \(.*\)",
+            r"4 samples are lost with batch 3 of epoch 0, because sample 13 took longer than 3 s, 3 times",
+            r"4 samples are lost with batch 1 of epoch 0, because " + collation,
+            r"1 sample is lost with batch 0 of epoch 0, because sample 2 is in quarantine",
+            r"2 samples are lost with batch 0 of epoch 0, because sample cat raised KeyError: 'cat' \(.*\)",
+            r"4 samples are lost with batch 0 of shard 0 of epoch 0, because collate_fn, at batch 0 of shard 0 raised TypeError: no tensor \(.*\)",
+        )):
+            self.assertRegex(e["text"], "^" + because + "$")
+        costs = [self.asked("status", "--session", each["id"])["deaths_cost"] for each in ended]
+        self.assertEqual([(cost["lost"], cost["quarantined"]) for cost in costs], [(15, 1), (4, 0), (0, 0), (2, 0), (4, 0)])
 
     def test_slow_samples_are_named_with_their_times(self):
         self.loader(sample="time.sleep(0.5 if index in (13, 38) else 0.001)")

@@ -162,10 +162,27 @@ TEST_CASE("after a death over a sample its history says that another worker load
   CHECK(history_for_people(about, 0).ends_with("  delivered         batch 3 of epoch 0, without it\n"));
 }
 
-TEST_CASE("where nothing is recorded of a sample, samples lost with batches are mentioned if there are any") {
+TEST_CASE("the history of a sample that was lost with its batch says which batch that was, and which sample is to blame") {
+  const json lost{{"time", "2026-11-27T09:12:44.123456Z"}, {"kind", "batch_lost"}, {"sample", 61}, {"path", nullptr}, {"epoch", 0}, {"seq", 20},
+                  {"samples", {60, 61, 62}}, {"samples_unlisted", 0}, {"text", "3 samples are lost with batch 20 of epoch 0, because sample 61 raised ValueError"}};
+  const json events = json::array({lost});
   json status = status_while_loading();
-  CHECK(nothing_recorded_of("60", status).ends_with("Single samples that were delivered are not recorded"));
-  status["deaths_cost"] = {{"lost", 8}};
-  CHECK(nothing_recorded_of("60", status).ends_with("Single samples that were delivered, or lost with their batch, are not recorded; "
-                                                    "8 samples were lost with batches that raised an exception (`penstock events`)"));
+  status["workers"] = json::array();
+  status["outcome"] = "finished";
+  const std::string line = "  11-27 09:12:44    3 samples are lost with batch 20 of epoch 0, because sample 61 raised ValueError\n";
+  for (const char* const sample : {"60", "61"}) {
+    const json about = history_of(sample, status, events, no_quarantine);
+    CHECK(history_for_people(about, 0) == "sample " + std::string(sample) + "\n" + line);  // and not that the batch was delivered
+  }
+  CHECK(history_of("59", status, events, no_quarantine).at("events").empty());
+  CHECK(history_of("cat", status, events, no_quarantine).at("events").empty());
+}
+
+TEST_CASE("where nothing is recorded of a sample, samples lost with a batch are mentioned if events do not list them") {
+  const json status = status_while_loading();
+  const json listed{{"kind", "batch_lost"}, {"samples", {5, 6}}, {"samples_unlisted", 0}};
+  const json longer{{"kind", "batch_lost"}, {"samples", {5, 6}}, {"samples_unlisted", 7}};
+  CHECK(nothing_recorded_of("60", status, json::array({listed})).ends_with("Single samples that were delivered are not recorded"));
+  CHECK(nothing_recorded_of("60", status, json::array({listed, longer, longer}))
+            .ends_with("Single samples that were delivered are not recorded; 14 samples were lost with a batch without being listed (`penstock events`)"));
 }

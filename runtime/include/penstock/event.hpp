@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace penstock {
 
@@ -59,6 +60,8 @@ enum class event_kind : std::uint8_t {
   host_lost,       ///< host; text: why
   host_refused,    ///< host; text: what differs, with both values
   job_raised,      ///< in a pool: a job's function raised `exception`; only the first 100 times
+  batch_lost,      ///< in a data loader: the program got an exception instead of a batch: epoch, sequence, `samples`; sample: the
+                   ///< one to blame, if any; text: why
 };
 /// The spelling in JSON: "worker_died".
 PENSTOCK_API const char* name_of(event_kind kind) noexcept;
@@ -82,6 +85,8 @@ struct event {
       0;  ///< only in callbacks: events lost before this one because the callback was too slow
   std::optional<std::string> host{};  ///< the name of a loader host
   std::shared_ptr<const raised_exception> exception{};  ///< set for job_raised, and for a data loader's sample_failed
+  std::vector<std::uint64_t> samples{};  ///< of batch_lost: the samples that the program did not get, at most 1024 of those with a number
+  std::uint64_t samples_unlisted = 0;    ///< of batch_lost: how many others it did not get
 };
 
 /// Called on a separate thread, one event at a time, in order. It may be slow: nothing waits for it. Events

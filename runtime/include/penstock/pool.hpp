@@ -246,6 +246,17 @@ struct loader_sample {
   std::uint64_t epoch = 0;
 };
 
+/// A batch of a data loader that the program does not get.
+struct lost_batch {
+  std::uint64_t epoch = 0;
+  std::optional<std::uint64_t> sequence{};  ///< its number within the epoch, if known
+  std::optional<std::uint64_t> blamed{};    ///< the sample that raised, or killed its workers
+  std::uint64_t samples = 0;                ///< how many the program does not get
+  std::uint64_t quarantined = 0;            ///< how many of them are in quarantine
+  std::vector<std::uint64_t> numbers{};     ///< of those that have one
+  std::string text{};                       ///< for the event
+};
+
 /// A batch of a data loader with samples that took much longer than usual (rule W32).
 struct slow_batch {
   struct sample {
@@ -335,8 +346,8 @@ class PENSTOCK_API Pool {
   /// quarantined it.
   void sample_quarantined(const loader_sample& which, std::vector<std::string> causes, bool known) noexcept;
   /// The program gets an exception instead of a batch: a sample raised, killed its workers or took too
-  /// long. `samples`: the number of samples that the program does not get, without quarantined ones.
-  void batch_lost(std::uint64_t samples) noexcept;
+  /// long. Recorded as event_kind::batch_lost. Report failed and quarantined samples first.
+  void batch_lost(lost_batch lost) noexcept;
   /// The program has got a batch with slow samples. Call it after batch_came(), if the program waited for that batch.
   void batch_was_slow(const slow_batch& batch) noexcept;
   /// Writes a warning to the pool's log.

@@ -45,7 +45,7 @@ int describe_sample(const session_choice& choice, const std::string& sample, boo
   if (refused != exit_ok) return refused;
   json about = history_of(sample, status.result, events, list.result);
   if (about.at("loading").empty() && about.at("events").empty() && about.at("quarantine").is_null()) {
-    return no_such_target(choice, nothing_recorded_of(sample, status.result));
+    return no_such_target(choice, nothing_recorded_of(sample, status.result, events));
   }
   if (json& batch = about["batch"]; batch.is_object() && batch.at("delivered") == false) batch["delivered"] = is_released(socket.path, batch);
   if (!choice.as_json) {

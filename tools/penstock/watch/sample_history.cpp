@@ -55,6 +55,12 @@ bool is_about_sample(const json& what, const std::string& sample) {
   return path.is_string() && (path == sample || path == "sample " + sample);
 }
 
+bool is_lost_with_batch(const json& what, const std::string& sample) {
+  const auto number = whole_number<std::uint64_t>(sample);
+  const json lost = what.value("samples", json::array());
+  return number && std::ranges::find(lost, json(*number)) != lost.end();
+}
+
 bool is_same_batch(const json& one, const json& other) {
   const json seq = one.value("seq", json());
   return seq.is_number() && one.value("epoch", json()) == other.value("epoch", json()) && seq == other.value("seq", json());
@@ -98,8 +104,8 @@ json history_of(const std::string& sample, const json& status, const json& all_e
   for (const json& e : all_events) {
     const bool its_own = is_about_sample(e, sample);
     const bool recovers = e.at("kind") == "batch_recovered" && batch.is_object() && is_same_batch(e, batch);
-    if (its_own || recovers) events.push_back(e);
-    if (its_own && e.value("seq", json()).is_number() && e.value("epoch", json()).is_number())
+    if (its_own || recovers || is_lost_with_batch(e, sample)) events.push_back(e);
+    if (its_own && e.at("kind") != "batch_lost" && e.value("seq", json()).is_number() && e.value("epoch", json()).is_number())
       batch = {{"epoch", e.at("epoch")}, {"seq", e.at("seq")}, {"with_it", e.at("kind") == "worker_died"}};
   }
   if (batch.is_object()) batch["delivered"] = is_past(batch.at("epoch"), status, all_events);
@@ -153,8 +159,10 @@ std::string history_for_people(const json& about, std::size_t width) {
   const json& quarantine = about.at("quarantine");
   const json loading = about.value("loading", json::array());
   const json& known = !events.empty() ? events.front() : quarantine.is_object() ? quarantine : loading.front();
-  const json path = known.value("path", json());
-  const json number = known.value("sample", json());
+  const json asked = about.value("sample", json());
+  const bool of_another = asked.is_number() && known.value("sample", json()) != asked;  // whose batch it was lost with
+  const json path = of_another ? json() : known.value("path", json());
+  const json number = of_another ? asked : known.value("sample", json());
   const std::string name = path.is_string() ? path.get<std::string>() : std::string();
   const std::string title = number.is_number() ? sample_for_people(number.get<std::uint64_t>(), name) : sample_for_people(name);
   std::string out = fitted(title, width) + "\n";
@@ -183,11 +191,12 @@ std::string history_for_people(const json& about, std::size_t width) {
   return out;
 }
 
-std::string nothing_recorded_of(const std::string& sample, const json& status) {
-  const std::string lost = lost_with_batches(status.value("deaths_cost", json()));
-  return fmt::format("nothing is recorded of sample {}: no event says that it failed or killed a worker, it is not in quarantine, and no worker is loading it "
-                     "now. Single samples that were delivered{} are not recorded{}",
-                     printable(sample), lost.empty() ? "" : ", or lost with their batch,", lost.empty() ? "" : fmt::format("; {} (`penstock events`)", lost));
+std::string nothing_recorded_of(const std::string& sample, const json& status, const json& all_events) {
+  std::uint64_t unlisted = 0;
+  for (const json& e : all_events) unlisted += e.value("samples_unlisted", std::uint64_t{0});
+  return fmt::format("nothing is recorded of sample {}: no event says that it failed, killed a worker or was lost with its batch, it is not in quarantine, and no "
+                     "worker is loading it now. Single samples that were delivered are not recorded{}",
+                     printable(sample), unlisted == 0 ? "" : fmt::format("; {} lost with a batch without being listed (`penstock events`)", counted(unlisted, "sample was", "samples were")));
 }
 
 std::string lost_for_people(const json& status) {

@@ -16,12 +16,15 @@ namespace penstock::cli {
 /// Whether the event, or an entry of `quarantine list`, is about this sample.
 [[nodiscard]] bool is_about_sample(const nlohmann::ordered_json& what, const std::string& sample);
 
+/// Whether the event says that the sample was lost with its batch.
+[[nodiscard]] bool is_lost_with_batch(const nlohmann::ordered_json& what, const std::string& sample);
+
 /// The workers that are loading the sample, from a status: [{"sample", "path", "worker", "pid", "attempt", "seconds", "batch_seconds", "seen",
 /// "stalled_seconds"}]. `attempt` is null in a data loader; `seconds` is null if only the time since its batch was begun is known. `seen`: when
 /// that was so, if the status is from a record; else null. `stalled_seconds`: for how long the stream has waited for it; null if it does not.
 [[nodiscard]] nlohmann::ordered_json loading_now(const nlohmann::ordered_json& status, const std::string& sample);
 
-/// {"sample", "loading": loading_now(), "events", "batch", "quarantine": null or its entry}. `events` also has the recovery of its batch.
+/// {"sample", "loading": loading_now(), "events", "batch", "quarantine": null or its entry}. `events` also has the recovery and the loss of its batch.
 /// `batch`: {"epoch", "seq", "with_it", "delivered"} of the last event; null if no event names a batch. `delivered` is false if the status
 /// and the events do not say.
 [[nodiscard]] nlohmann::ordered_json history_of(const std::string& sample, const nlohmann::ordered_json& status,
@@ -37,7 +40,8 @@ namespace penstock::cli {
 [[nodiscard]] std::string history_for_people(const nlohmann::ordered_json& about, std::size_t width);
 
 /// Why there is nothing to describe of a sample. Claims no more than the status and the events know.
-[[nodiscard]] std::string nothing_recorded_of(const std::string& sample, const nlohmann::ordered_json& status);
+[[nodiscard]] std::string nothing_recorded_of(const std::string& sample, const nlohmann::ordered_json& status,
+                                              const nlohmann::ordered_json& all_events);
 
 /// From a status: "2 sample failures, 1 sample quarantined; the last failure: ..."; for a data loader also how many samples its batches lack, and
 /// how many were lost with their batches. Empty if there are none, and for a pool.

@@ -274,8 +274,7 @@ std::string event_for_people(const json& e, std::size_t width) {
   const std::string whole_time = utc_for_people(e.at("time"));
   const std::string time = width == 0 || width >= usual ? whole_time : without_year(whole_time);
   const std::string who = e.at("worker").is_number() ? "worker/" + text_of(e.at("worker")) : "session";
-  const bool of_batch = e.at("kind") == "job_failed" && kind_of_answer(e) == work_kind::batches;
-  const std::string facts = fmt::format("{}  {:<10} {:<19} ", time, who, of_batch ? "batch_failed" : text_of(e.at("kind")));
+  const std::string facts = fmt::format("{}  {:<10} {:<19} ", time, who, text_of(e.at("kind")));
   return facts + hanging(one_line(text_of(e.at("text"))), width, columns_of(facts));
 }
 
