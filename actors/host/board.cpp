@@ -202,6 +202,11 @@ void board::planned(std::uint64_t samples_before, std::uint64_t samples_expected
   status_.slots_per_worker = slots;
 }
 
+void board::dataset_has(std::uint64_t samples) {
+  const std::lock_guard hold(mutex_);
+  status_.dataset_samples = samples;
+}
+
 void board::has_slots(std::uint32_t of_a_worker) {
   const std::lock_guard hold(mutex_);
   status_.slots_per_worker = of_a_worker;

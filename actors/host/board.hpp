@@ -61,6 +61,7 @@ class board {
   // Written by the session.
   void configured(std::uint32_t workers);
   void planned(std::uint64_t samples_before, std::uint64_t samples_expected, std::uint32_t slots);
+  void dataset_has(std::uint64_t samples);
   void has_slots(std::uint32_t of_a_worker);
   void begun(steady_time now);
   void batch_taken(steady_time taken);

@@ -48,6 +48,9 @@ void Pool::batch_came() noexcept {
 void Pool::pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept {
   if (!body_->process().left()) body_->pass_is_at(epoch, done, expected);
 }
+void Pool::dataset_has(std::uint64_t samples) noexcept {
+  if (!body_->process().left()) body_->dataset_has(samples);
+}
 void Pool::batch_lost(lost_batch lost) noexcept {
   if (!body_->process().left()) body_->batch_lost(std::move(lost));
 }

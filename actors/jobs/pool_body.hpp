@@ -51,6 +51,7 @@ class Pool::body final : public host::run,
   void batch_came() noexcept;
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept { board_.loader_pass(epoch, done, expected); }
   void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) noexcept;
+  void dataset_has(std::uint64_t samples) noexcept { board_.dataset_has(samples); }
   void batch_lost(lost_batch lost) noexcept;
   void batch_was_slow(const slow_batch& batch) noexcept;
   void judge(std::string_view function, job_verdict verdict) noexcept { counts_.judge(function, verdict); }

@@ -88,7 +88,7 @@ struct partition_orders {
     if (!known) return tl::unexpected(std::move(known.error()));
     deps.listener->quarantine_known(*known);
     if (resumed) deps.listener->quarantine_known(only_in_state(*resumed, *known));
-    deps.listener->planned(stream->order, stream->transfer, stream->range, stream->fingerprint, stream->slots);
+    deps.listener->planned(dataset.samples, stream->order, stream->transfer, stream->range, stream->fingerprint, stream->slots);
     // From here on scale() checks the memory itself; this check is for what it has asked for until now.
     if (deps.workers_wanted() > workers) {
       if (auto ok = check_memory_for(deps, stream->shape); !ok) return ok;

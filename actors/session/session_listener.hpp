@@ -104,7 +104,7 @@ class Session::body::session_listener final : public host::owner_reports,
 
   // ---- from the session actor -----------------------------------------------------------------------------
 
-  void planned(std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
+  void planned(std::uint64_t samples, std::shared_ptr<const plan> order, std::shared_ptr<const device::transfer_plan> transfer,
                schedule::stream_range range, const std::string& fingerprint, std::uint32_t slots) override {
     if (session_.group_) {
       session_.group_->delivered = range.first;
@@ -113,6 +113,7 @@ class Session::body::session_listener final : public host::owner_reports,
                    group::stream_described{session::facts_of(fingerprint, *order, range), range.first});
     }
     const std::uint64_t rest = session::samples_in(*order, range);
+    board_.dataset_has(samples);
     board_.planned(session::samples_in(*order, {0, range.end}) - rest, rest, slots);
     session_.tell(host::event_of(
         event_kind::stream_opened,

@@ -300,6 +300,8 @@ void bind_pools(nb::module_& m) {
           [](pool_handle& p, std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out) { p.pool().batch_taken(epoch, samples, left_out); },
           nb::arg("epoch"), nb::arg("samples"), nb::arg("left_out") = 0)
       .def(
+          "dataset_has", [](pool_handle& p, std::uint64_t samples) { p.pool().dataset_has(samples); }, nb::arg("samples"))
+      .def(
           "batch_lost",
           [](pool_handle& p, std::uint64_t epoch, std::optional<std::uint64_t> sequence, std::optional<std::uint64_t> blamed, std::uint64_t samples,
              std::uint64_t quarantined, std::vector<std::uint64_t> numbers, std::string text) {

@@ -83,6 +83,9 @@ class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._book = self._begun(loader)
         progress.expected = self._length(loader)
         self._tell_position()
+        samples = _progress.facts_of(loader)["length"]
+        if samples is not None:
+            self._pool.pool._core.dataset_has(samples)
         self._prefetch = loader.prefetch_factor or 2
         for _ in range(self._prefetch * self._width()):
             self._load_next()

@@ -381,6 +381,7 @@ json as_json(const session_status& s) {
          {"samples_expected", s.samples_expected},
          {"samples_done", s.samples_done},
          {"samples_before", s.samples_before},
+         {"dataset_samples", or_null(s.dataset_samples)},
          {"bytes_uploaded", s.bytes_uploaded},
          {"slots_per_worker", s.slots_per_worker},
          {"started", s.started ? json(as_utc(*s.started)) : json(nullptr)},

@@ -377,6 +377,17 @@ class ControlTest(PenstockTest):
         self.assertEqual(code, EXIT_NO_TARGET)
         self.assertIn("is not in quarantine, and no worker is loading it now", err)
 
+    def test_a_number_that_no_sample_of_the_dataset_has_is_refused_during_the_run_and_after_it(self):
+        self.live(text=synthetic(samples=100, batch=1, epochs=1, dataset='wait = "1s"'), options=("--set", "sampler.shuffle=false"))
+        self.wait_until(lambda: self.status()["dataset_samples"] == 100, "the length of the dataset")
+        for after_end in (), ("--last",):
+            if after_end:
+                self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
+            code, _, err = self.penstock("describe", "sample/100", *after_end)
+            self.assertEqual(code, EXIT_NO_TARGET)
+            self.assertIn("error: there is no sample 100: the dataset has 100 samples (0 to 99)\n", err)
+            self.assertIn("nothing is recorded of sample 99", self.penstock("describe", "sample/99", *after_end)[2])
+
     def test_the_description_of_a_sample_that_killed_a_worker_once_says_that_its_batch_was_delivered(self):
         text = synthetic(samples=100000, epochs=1, dataset='wait = "2ms"\nfaults = [{sample = 7, kind = "segv", times = 1}]')
         self.live(text=text, options=("--set", "sampler.shuffle=false"))

@@ -383,6 +383,27 @@ class LoaderWatchTest(PackageTest):
         costs = [self.asked("status", "--session", each["id"])["deaths_cost"] for each in ended]
         self.assertEqual([(cost["lost"], cost["quarantined"]) for cost in costs], [(15, 1), (4, 0), (0, 0), (2, 0), (4, 0)])
 
+    def test_a_number_that_no_sample_of_a_loaders_dataset_has_is_refused_unless_the_dataset_has_no_length(self):
+        self.loader(step="time.sleep(600)")
+        self.wait_until(lambda: (status := self.asked("status")) and status["dataset_samples"] == 64, "the length of the dataset", seconds=60)
+        code, _, err = self.penstock("describe", "sample/5000")
+        self.assertEqual(code, 4)
+        self.assertIn("error: there is no sample 5000: the dataset has 64 samples (0 to 63)\n", err)
+        self.assertIn("nothing is recorded of sample 63", self.penstock("describe", "sample/63")[2])
+        process = self.program("""
+            import torch
+            from penstock.torch import DataLoader
+            class Shards(torch.utils.data.IterableDataset):
+                def __len__(self): return 4
+                def __iter__(self): yield from range(4)
+            list(DataLoader(Shards(), num_workers=1, name="unknown"))
+            """)
+        _, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 0, err)
+        (ended,) = self.asked("sessions", "--ended")["ended"]
+        self.assertIsNone(self.asked("status", "--session", ended["id"])["dataset_samples"])
+        self.assertIn("nothing is recorded of sample 5000", self.penstock("describe", "sample/5000", "--session", ended["id"])[2])
+
     def test_slow_samples_are_named_with_their_times(self):
         self.loader(sample="time.sleep(0.5 if index in (13, 38) else 0.001)")
         is_told = lambda w: w and len(w["slow_samples"]) == 2 and "low samples limit you" in w["verdict"]  # at first, starting may be the limit

@@ -186,3 +186,17 @@ TEST_CASE("where nothing is recorded of a sample, samples lost with a batch are 
   CHECK(nothing_recorded_of("60", status, json::array({listed, longer, longer}))
             .ends_with("Single samples that were delivered are not recorded; 14 samples were lost with a batch without being listed (`penstock events`)"));
 }
+
+TEST_CASE("a number that no sample of the dataset has is refused, if the dataset has a length") {
+  json status = status_while_loading();
+  const json none = json::array();
+  CHECK(nothing_recorded_of("5000", status, none).starts_with("nothing is recorded of sample 5000"));  // an older session does not say
+  status["dataset_samples"] = nullptr;
+  CHECK(nothing_recorded_of("5000", status, none).starts_with("nothing is recorded of sample 5000"));
+  status["dataset_samples"] = 640;
+  CHECK(nothing_recorded_of("640", status, none) == "there is no sample 640: the dataset has 640 samples (0 to 639)");
+  CHECK(nothing_recorded_of("639", status, none).starts_with("nothing is recorded of sample 639"));
+  CHECK(nothing_recorded_of("cats/tom.jpg", status, none).starts_with("nothing is recorded of sample cats/tom.jpg"));
+  status["dataset_samples"] = 1;
+  CHECK(nothing_recorded_of("1", status, none) == "there is no sample 1: the dataset has 1 sample");
+}

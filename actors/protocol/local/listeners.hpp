@@ -221,8 +221,8 @@ namespace penstock::session {
 /// Reported by the session actor.
 class stream_listener {
  public:
-  /// How the stream divides into batches. `slots`: batches that a worker may hold.
-  virtual void planned(std::shared_ptr<const plan> order,
+  /// How the stream divides into batches. `samples`: of the dataset. `slots`: batches that a worker may hold.
+  virtual void planned(std::uint64_t samples, std::shared_ptr<const plan> order,
                        std::shared_ptr<const device::transfer_plan> transfer, schedule::stream_range range,
                        const std::string& fingerprint, std::uint32_t slots) = 0;
   /// Quarantined samples from earlier runs.

@@ -337,6 +337,8 @@ class PENSTOCK_API Pool {
   /// Reports how far the program's pass over this epoch is: `done` of `expected` batches (0: unknown) are delivered or left out.
   /// Call it when the pass begins, and when a batch is left out.
   void pass_is_at(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected) noexcept;
+  /// How many samples the dataset has. Call it when a pass begins, unless the dataset has no length.
+  void dataset_has(std::uint64_t samples) noexcept;
   /// The program has taken a batch of this epoch. `samples` is 0 if all samples were left out, or if the batch raised. `left_out`:
   /// samples missing from it.
   void batch_taken(std::uint64_t epoch, std::uint64_t samples, std::uint64_t left_out = 0) noexcept;

@@ -474,6 +474,8 @@ struct session_status {
   std::uint64_t samples_done = 0;
   /// Samples before the position where this run began: not 0 if it was resumed, or is a restarted rank.
   std::uint64_t samples_before = 0;
+  /// Samples of the dataset: their numbers are smaller than this. Empty: unknown, or it has no length.
+  std::optional<std::uint64_t> dataset_samples{};
   std::uint64_t batches_expected = 0;  ///< in a data loader: batches of its current pass; 0: unknown
   std::uint64_t batches_done = 0;      ///< in a data loader: batches delivered or left out so far in that pass
   std::uint64_t bytes_uploaded = 0;  ///< tensor bytes copied to the device

@@ -62,6 +62,13 @@ TEST_CASE("a program that failed is recorded as failed, with its reason, unless 
   CHECK(whole.status().outcome == run_outcome::finished);
 }
 
+TEST_CASE("a status has the number of the dataset's samples as soon as it is known") {
+  host::board board("loader", "embedded");
+  CHECK_FALSE(board.status().dataset_samples);
+  board.dataset_has(640);
+  CHECK(board.status().dataset_samples == 640);
+}
+
 TEST_CASE("a data loader that knows the length of its pass shows its progress and when the pass will end") {
   host::board board("loader", "embedded");
   board.begun(start);

@@ -48,7 +48,7 @@ class stage final : session::stream_listener {
   std::vector<gpu_owner::attach_partition> attached;
 
  private:
-  void planned(std::shared_ptr<const plan>, std::shared_ptr<const device::transfer_plan>, schedule::stream_range,
+  void planned(std::uint64_t, std::shared_ptr<const plan>, std::shared_ptr<const device::transfer_plan>, schedule::stream_range,
                const std::string&, std::uint32_t) override {
     both_described_.get_future().wait();
   }

@@ -192,6 +192,11 @@ std::string history_for_people(const json& about, std::size_t width) {
 }
 
 std::string nothing_recorded_of(const std::string& sample, const json& status, const json& all_events) {
+  const json in_dataset = status.value("dataset_samples", json());
+  if (const auto number = whole_number<std::uint64_t>(sample); number && in_dataset.is_number() && *number >= in_dataset.get<std::uint64_t>()) {
+    const auto samples = in_dataset.get<std::uint64_t>();
+    return fmt::format("there is no sample {}: the dataset has {}{}", *number, counted(samples, "sample"), samples < 2 ? "" : fmt::format(" (0 to {})", samples - 1));
+  }
   std::uint64_t unlisted = 0;
   for (const json& e : all_events) unlisted += e.value("samples_unlisted", std::uint64_t{0});
   return fmt::format("nothing is recorded of sample {}: no event says that it failed, killed a worker or was lost with its batch, it is not in quarantine, and no "
