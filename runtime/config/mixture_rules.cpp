@@ -81,7 +81,7 @@ bool check_weights(const penstock::config& values, std::size_t which, found_list
     return refuse(fmt::format("'weight' of {} is negative: {}", called(values, which), *negative),
                   "must be at least 0");
   if (std::ranges::all_of(weights, [](double weight) { return weight == 0; })) {
-    return refuse(fmt::format("'weight' of {} is 0: it would never be used", called(values, which)),
+    return refuse(fmt::format("'weight' of {} is 0: the dataset would never be used", called(values, which)),
                   "must be above 0, or leave the dataset out");
   }
   if (weights.size() > values.sampler.epochs) {
@@ -127,7 +127,7 @@ void check_own_sampler(const penstock::config& values, std::size_t which, found_
                      .message = fmt::format("sampler \"balanced\" of {} needs each sample's class "
                                             "before loading it, but a dataset of type \"{}\" cannot provide it",
                                             called(values, which), spelling(one.dataset.type)),
-                     .label = "only an image-folder and tar can"});
+                     .label = "only image-folder and tar can"});
   }
 }
 

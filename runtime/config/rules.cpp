@@ -34,7 +34,7 @@ void check_members(const string_map& members, found_list& found) {
 
 void check_tokens(const dataset_config& dataset, found_list& found) {
   using enum dtype;
-  // uint8 is the default, and files that state their type need no other.
+  // uint8 passes, because it is the default: files that state their own type need no 'dtype'.
   if (const dtype given = dataset.dtype;
       given != uint8 && given != uint16 && given != uint32 && given != int32 && given != int64) {
     found.push_back(
@@ -98,7 +98,7 @@ void check_program(const penstock::config& values, found_list& found) {
   if (values.loader.command != loader_config().command) return;
   found.push_back({.key = "loader.command",
                    .other = "dataset.type",
-                   .message = "'command' in [loader] names no worker program of yours: only that can read a dataset of type \"custom\"",
+                   .message = "'command' in [loader] names no worker program of yours: only your program can read a dataset of type \"custom\"",
                    .label = "needs your worker program",
                    .help = "set 'command' in [loader] to your program, as in command = [\"build/my-worker\"]",
                    .missing = true,
@@ -158,7 +158,7 @@ void check_kind(const sampler_config& sampler, const dataset_config& dataset, fo
          .message = fmt::format("kind \"balanced\" in [sampler] needs each sample's class before "
                                 "loading it, but a dataset of type \"{}\" cannot provide it",
                                 spelling(dataset.type)),
-         .label = "only an image-folder and tar can",
+         .label = "only image-folder and tar can",
          .help = "give each sample the weight 1 / (samples of its class) with kind = \"weighted\""});
   }
 }

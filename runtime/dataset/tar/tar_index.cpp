@@ -357,7 +357,7 @@ result<void> tar_index::read_all(const std::function<void(std::uint64_t sample, 
 result<void> tar_index::read(std::uint64_t sample, indexed_sample& to) const {
   const auto damaged = [] {
     return refuse(errc::dataset,
-                  "cannot be found: the index of shards is damaged; remove it, and it is built again");
+                  "cannot be found: the index of shards is damaged; remove the index to have it built again");
   };
   to.shard = shard_of(sample);
   to.members.clear();
