@@ -23,8 +23,8 @@ result<void> check_page_size() {
                 page);
 }
 
-/// Makes this thread's allocations prefer a memory node for as long as it exists. Best effort: containers may forbid
-/// it.
+/// While an object of this class exists, the thread's allocations prefer a memory node. Best effort: containers may
+/// forbid the system call.
 class node_preference {
  public:
   explicit node_preference(std::optional<int> node) {

@@ -22,7 +22,7 @@ struct flight_page {
   std::atomic<std::uint64_t> rss_bytes{0};
   std::atomic<std::int32_t> thread{0};
   // Written before the release store to `word`, so a reader that sees the word also sees its name. While the worker
-  // lives, a reader may see the next name half written; it is used only in messages.
+  // lives, a reader may see a half-written name. That is acceptable, because names are used only in messages.
   std::atomic<std::int64_t> since_ns{0};  // steady clock, shared by all processes
   std::atomic<std::int64_t> limit_ns{0};
   std::atomic<std::int64_t> waited_ns{0};       // excludes the wait in progress
@@ -84,8 +84,9 @@ result<flight_recorders> flight_recorders::create(std::uint32_t workers) {
 
 namespace {
 
-/// The time limit of the work in `word`. Returns 0 if the worker has moved on, because that work then stayed
-/// within its limit. A reader that loads the next work's limit also sees that the word has changed (publish).
+/// The time limit of the work that `seen` shows. Returns 0 if the worker has moved on: that work can no
+/// longer exceed its limit. If the limit read here belongs to the next work, the word has changed, too (see
+/// publish).
 nanoseconds limit_of(const flight_page& p, const flight_reading& seen) {
   if (seen.state.at != phase::loading) return nanoseconds(0);
   const nanoseconds limit(p.limit_ns.load(std::memory_order_acquire));
@@ -170,8 +171,8 @@ flight_page& flight_writer::page() const noexcept {
 void flight_writer::publish(const flight_state& state, std::string_view sample_name, nanoseconds limit,
                             steady_time since, std::optional<steady_time> named_since) noexcept {
   flight_page& p = page();
-  // While the limit changes, the word must not be `loading`. The release order makes that visible before the new limit:
-  // see limit_of().
+  // The word must not be `loading` while the limit changes. The release order makes the changed word visible before the
+  // new limit: see limit_of().
   if (unpack(p.word.load(std::memory_order_relaxed)).at == phase::loading) publish(phase::checking);
   p.limit_ns.store(limit.count(), std::memory_order_release);
   const std::size_t bytes = std::min(sample_name.size(), flight_page::name_max);

@@ -23,8 +23,8 @@ using phase = work_phase;
 /// dataset". Empty for other phases.
 [[nodiscard]] std::string_view preparation_in_words(phase p) noexcept;
 
-/// Which row of which lease, and in which phase. Fits one 64-bit word: 4 bits phase, 10 slot, 22 row, 28
-/// generation.
+/// The row and lease that a worker works on, and its phase. Fits one 64-bit word: 4 bits phase, 10 slot, 22
+/// row, 28 generation.
 struct flight_state {
   phase at = phase::idle;
   std::uint32_t slot = 0;        ///< below 2^10
@@ -45,7 +45,7 @@ struct flight_sample {
 
 /// A copy of a worker's page at one moment.
 struct flight_reading {
-  std::uint64_t word = 0;  ///< a change between two looks means progress
+  std::uint64_t word = 0;  ///< a change between two reads means progress
   flight_state state;
   std::uint64_t heartbeats = 0;
   std::uint64_t samples_done = 0;
@@ -61,8 +61,8 @@ struct flight_reading {
   std::optional<steady_time> waits_since{};  ///< the wait in progress
   std::optional<steady_time> reads_since{};  ///< the read from storage in progress, as of the last heartbeat
 
-  /// Includes the wait in progress. A page that is read just as that wait ends may miss it: the value is then smaller than
-  /// an earlier one.
+  /// Includes the wait in progress. A reading taken just as a wait ends may miss that wait; its value is then smaller
+  /// than that of an earlier reading.
   [[nodiscard]] nanoseconds waited_until(steady_time now) const noexcept;
 };
 

@@ -14,7 +14,7 @@
 
 namespace penstock::arena {
 
-inline constexpr std::uint64_t page_bytes = 4096;  // that of x86-64; checked against sysconf before memory is mapped
+inline constexpr std::uint64_t page_bytes = 4096;  // page size of x86-64; checked before memory is mapped
 
 struct geometry {
   std::uint64_t slot_bytes = 0;  ///< bytes that a batch may use

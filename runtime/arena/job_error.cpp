@@ -11,7 +11,7 @@ namespace {
 using length = std::uint32_t;
 constexpr std::size_t texts = 3;
 
-/// Keeps the first and the last lines of a traceback, because they say most.
+/// Keeps the first and the last lines of a traceback, because they are the most useful.
 std::string without_middle(const std::string& text, std::size_t most) {
   constexpr std::string_view mark = "\n[...]\n";
   if (text.size() <= most) return text;

@@ -43,7 +43,8 @@ constexpr auto relaxed = std::memory_order_relaxed;
 constexpr std::uint64_t header_bytes = 64;  // 2 x 4 bytes, padded to job_alignment
 constexpr std::uint64_t row_bytes = 80;     // 8 numbers of 8 bytes; 16 for state, function, attempt and flags
 
-/// A pattern that programs are unlikely to write by accident: not all zeros or ones, no text and no small number.
+/// A pattern that programs are unlikely to write by accident: not all zeros or ones, not text, not a small
+/// number.
 constexpr std::array<unsigned char, job_guard_bytes> guard_word{0xd7, 0x4b, 0xa9, 0x1e,
                                                                 0xf3, 0x86, 0x5c, 0xb2};
 

@@ -1,5 +1,5 @@
-// The order in which slots get their memory. A partition's first slots get it at once, so that its worker can begin; the
-// others follow in parts, because allocating them takes 0.3 s per GiB. Pure; used by the session actor.
+// The order in which memory is allocated to slots. A partition's first slots get memory at once, so that its worker can
+// begin. The others follow in parts, because the allocation takes 0.3 s per GiB. Pure; used by the session actor.
 #pragma once
 
 #include "runtime/arena/geometry.hpp"
@@ -35,7 +35,8 @@ class reservation {
     return first;
   }
 
-  /// The next part of the partition that began first. Empty if all partitions that began have their memory.
+  /// The next part to allocate. Partitions are completed in the order of their begin() calls. Empty if all of
+  /// them are complete.
   [[nodiscard]] std::optional<slot_range> next() {
     if (rest_.empty()) return std::nullopt;
     slot_range& rest = rest_.front();
@@ -45,7 +46,7 @@ class reservation {
     return part;
   }
 
-  /// Whether the partition has all its memory once it has this part.
+  /// Whether this is the last part of its partition.
   [[nodiscard]] bool is_last(const slot_range& part) const { return part.end == shape_.slots; }
 
  private:
