@@ -64,7 +64,7 @@ struct stage_span {
 };
 [[nodiscard]] const std::array<stage_span, 8>& stage_spans() noexcept;
 
-/// Upper bounds of histogram buckets: 10 us to 100 s in steps of about 3.
+/// Upper bounds of histogram buckets: 10 us to 100 s, each about three times the one before.
 [[nodiscard]] const std::vector<double>& stage_bounds_seconds() noexcept;
 
 /// What a worker reports about loading a batch.

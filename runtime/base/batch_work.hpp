@@ -27,8 +27,8 @@ namespace penstock {
   return fmt::format("{} {}", work.starts_with("collate_fn") ? "running" : "loading", work);
 }
 
-/// The work with the time since the worker began its batch, for when the time of the sample itself is unknown: "sample 37, in a
-/// batch begun 5 s ago".
+/// The work and how long ago the worker began its batch. Used if the time of the sample itself is unknown:
+/// "sample 37, in a batch begun 5 s ago".
 [[nodiscard]] inline std::string batch_work_since(std::string_view work, std::string_view time) {
   return work.starts_with("batch ") || work == "dataset setup" ? fmt::format("{} for {}", work, time) : fmt::format("{}, in a batch begun {} ago", work, time);
 }

@@ -1,4 +1,4 @@
-// How status, deaths, describe, why and events word deaths and hangs.
+// The words in which status, deaths, describe, why and events report deaths and hangs.
 #pragma once
 
 #include "runtime/base/counted.hpp"
@@ -18,11 +18,12 @@
 
 namespace penstock {
 
-/// Stands for a suspended process where reports name what a thread waits in: its word since the first version.
+/// Reports name the kernel function that a thread waits in. For a suspended process, they show this word
+/// instead.
 inline constexpr std::string_view suspended_channel = "stopped";
 
-/// Whether it ended by a requested restart or drain, in time or by an immediate kill. Such an end is not called
-/// a death.
+/// Whether the process ended because a restart or drain was requested: it stopped in time, or the request was
+/// to kill it at once. Such an end is not called a death.
 template <class Death>
 [[nodiscard]] bool ended_on_request(const Death& death) {
   return death.cause == death_cause::stopped && !death.ignored_stop_seconds;
@@ -33,16 +34,16 @@ template <class Death>
   return fmt::format("was killed: it had not stopped within {} of the request", duration_for_people(ignored));
 }
 
-/// Stands for the sender of a signal that the session did not send, if nothing identifies it.
+/// Shown as the sender of a signal if the session did not send it and nothing identifies the sender.
 inline constexpr std::string_view unknown_sender = "sent by another process or by its own code";
 /// The reason for a death by a signal that the session did not send. `details`: "no OOM kill was counted"; may be empty.
 [[nodiscard]] inline std::string reason_of_sent_signal(std::string_view details) {
   return fmt::format("{}, not by the session{}{}", unknown_sender, details.empty() ? "" : "; ", details);
 }
 
-/// Who sent the signal that ended a process, without details: "sent by penstock chaos". `reason`: the reason for its
-/// death. Empty if the signal was not sent, but raised by a fault. In that case the work in hand caused the death;
-/// after a sent signal, the cause is unknown.
+/// Who sent the signal that ended a process, without details: "sent by penstock chaos". `reason`: the reason for the
+/// death. Empty if nobody sent the signal because a fault raised it; the current work then caused the death. If the
+/// signal was sent, the cause is unknown.
 [[nodiscard]] inline std::string_view sender_in(bool ended_by_signal, std::string_view reason) {
   return ended_by_signal ? reason.substr(0, reason.find(", not by ")) : std::string_view();
 }
@@ -98,7 +99,8 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
                                    "the sample out after three tries";
 }
 
-/// "2 times: in worker/0 at 23:04:05 after 40 s, in worker/1 at 23:05:10 after 1 m 2 s": the last three. Times are in UTC.
+/// "2 times: in worker/0 at 23:04:05 after 40 s, in worker/1 at 23:05:10 after 1 m 2 s". Lists at most the last three.
+/// Times are in UTC.
 [[nodiscard]] inline std::string hangs_in_words(const hung_work& hung) {
   constexpr std::size_t shown = 3;
   std::string text;
@@ -111,7 +113,7 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
   return fmt::format("{}:{}", counted(hung.hangs.size(), "time"), text);
 }
 
-/// The same list, followed by advice: for work that is being tried again.
+/// The same list, followed by advice. Used for work that is being retried.
 [[nodiscard]] inline std::string hangs_and_way_out(const hung_work& hung, work_kind kind) {
   const std::string_view way_out = way_out_of_hangs(kind, std::ranges::any_of(hung.hangs, &hung_work::hang::timed_out));
   return fmt::format("{}{}{}", hangs_in_words(hung), way_out.empty() ? "" : "; ", way_out);

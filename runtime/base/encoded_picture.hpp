@@ -21,8 +21,8 @@ struct encoded_picture {
 /// The size of a row: the header, then the file. Workers decode files that do not fit.
 inline constexpr std::uint32_t encoded_row_bytes = 192U << 10U;
 inline constexpr std::uint32_t encoded_file_bytes_max = encoded_row_bytes - sizeof(encoded_picture);
-/// Workers also decode pictures beyond these limits: device memory is allocated once, for the largest picture allowed, and the device's
-/// decoders are only tried with pictures of at least one MCU of 4:2:0.
+/// Workers also decode pictures beyond these limits: device memory is allocated once, for the largest picture allowed,
+/// and the device's decoders are tested only with pictures of at least one MCU of 4:2:0.
 inline constexpr std::uint32_t encoded_side_min = 16;
 inline constexpr std::uint32_t encoded_side_max = 8192;
 inline constexpr std::uint32_t encoded_pixels_max = 8U << 20U;

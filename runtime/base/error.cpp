@@ -39,7 +39,7 @@ const char* name_of(errc code) noexcept {
 error::~error() = default;
 
 failure os_failure(errc code, int os_code, std::string_view what) {
-  // generic_category is thread-safe where strerror is not.
+  // generic_category is thread-safe, unlike strerror.
   return {code, fmt::format("{}: {}", what, std::generic_category().message(os_code)), os_code};
 }
 

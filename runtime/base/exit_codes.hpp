@@ -1,7 +1,7 @@
-// The exit codes of penstock's processes. Children of a session (penstock-worker, penstock-gpu, programs
-// that call worker_main) use the second half of the codes, which the supervisor interprets. The command line
-// uses `configuration` and its own codes (tools/penstock/output.hpp). docs: `penstock help exit-codes`,
-// docs/semantics/ (rule D20).
+// The exit codes of penstock's processes. Children of a session (penstock-worker, penstock-gpu, programs that
+// call worker_main) use the codes from `temporary` to `parent_lost`, which the supervisor interprets. The
+// command line uses `configuration` and its own codes (tools/penstock/output.hpp). docs: `penstock help
+// exit-codes`, docs/semantics/ (rule D20).
 #pragma once
 
 namespace penstock::exit_codes {

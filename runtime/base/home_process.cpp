@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::atomic<pid_t>::is_always_lock_free);
 
-/// Null if the kernel has no memory or no MADV_WIPEONFORK for it.
+/// Null if the kernel has no memory left or does not support MADV_WIPEONFORK.
 std::atomic<pid_t>* mark_of_this_process() noexcept {
   static std::atomic<pid_t>* const mark = []() -> std::atomic<pid_t>* {
     const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

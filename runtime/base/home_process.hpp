@@ -1,6 +1,6 @@
-// Tells whether an object is used in the process that made it or in a forked child, where its threads do not
-// exist and its locks may be held forever. Used by sessions, pools, groups, the handles that they give out, and
-// workers that run jobs.
+// Tells whether an object is used in the process that made it or in a forked child. In a child, the object's
+// threads do not exist and its locks may be held forever. Used by sessions, pools, groups, the handles that
+// they give out, and workers that run jobs.
 #pragma once
 
 #include <sys/types.h>
@@ -11,9 +11,9 @@
 
 namespace penstock {
 
-/// A query costs one load: the process keeps its id in a page that the kernel clears in each child
-/// (MADV_WIPEONFORK). Without that page, a query is a getpid. Children of clone() are recognised, too; pthread_atfork
-/// would miss them. A child that shares its parent's memory (vfork) counts as the parent.
+/// A query costs one load: the process keeps its id in a page that the kernel clears in each child (MADV_WIPEONFORK).
+/// Without that page, a query calls getpid. Children of clone() are recognised, too; pthread_atfork would miss them.
+/// A child that shares its parent's memory (vfork) counts as the parent.
 class home_process {
  public:
   home_process() noexcept;

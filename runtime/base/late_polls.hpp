@@ -1,6 +1,6 @@
-// By how long deadlines are postponed because the process that watches them did not run: it was stopped, or its machine
-// slept (rule W10). Messages that arrived in that time have not been read yet. Pure; used for the deadlines of child
-// processes.
+// Says by how long to postpone deadlines when the process that watches them did not run, because it was stopped or its
+// machine slept (rule W10). Messages that arrived in that time have not been read yet. Pure; used for the deadlines of
+// child processes.
 #pragma once
 
 #include "runtime/base/clock.hpp"

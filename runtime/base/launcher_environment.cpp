@@ -15,9 +15,9 @@ namespace {
 struct launcher {
   std::string name;  // for people
   std::string rank, size, local_rank, local_size, starts;
-  std::vector<std::string> job;  // the values of those that are set, joined
-  std::string also{};            // a variable that must be set, too
-  std::string each{};            // set only in each rank; without it the program may run once for all
+  std::vector<std::string> job;  // variables; the values of those that are set form launcher_place::job
+  std::string also{};            // another variable that must be set
+  std::string each{};            // a variable that ranks have and a script that runs once for all ranks lacks
   bool one_at_a_time = false;    // as in launcher_place
 };
 

@@ -35,7 +35,7 @@ struct launcher_place {
                                                     ///< starts the next
   /// False: this may be a script that runs once for all ranks and also has their variables.
   bool runs_in_each_rank = true;
-  std::string job{};                  ///< tells groups of one user apart; empty: the launcher sets nothing that does
+  std::string job{};                  ///< tells groups of one user apart; empty: the launcher has no variable for that
   std::string rank_variable{};        ///< the variable with the rank
   std::string size_variable{};        ///< the variable with the world size
   std::string local_rank_variable{};  ///< the variable that would have the local rank
@@ -48,7 +48,7 @@ result<std::optional<launcher_place>> launcher_place_in(const variable_lookup& v
 /// Like launcher_place_in(), but also refuses if there is no launcher.
 result<launcher_place> required_launcher_place(const variable_lookup& variables);
 
-/// Refuses if the launcher does not provide it.
+/// Refuses if the launcher does not provide the local rank.
 result<std::uint32_t> local_rank_of(const launcher_place& place);
 
 }  // namespace penstock

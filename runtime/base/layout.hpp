@@ -22,7 +22,7 @@ struct tensor_place {
   std::optional<std::size_t> lengths =
       std::nullopt;  ///< for a tensor with a length_rule: where its lengths are
 
-  /// Bytes of one entry along the first axis; only for tensors that have one.
+  /// Bytes of one entry along the first axis; only for tensors with at least one axis.
   [[nodiscard]] std::uint64_t entry_bytes() const noexcept { return row_bytes / spec.shape.front(); }
 };
 

@@ -13,8 +13,8 @@
 namespace penstock {
 namespace {
 
-/// The last bytes of a regular file that is open for reading. Empty for any other file, and for one with fewer
-/// bytes.
+/// The last bytes of a regular file that is open for reading. Empty for any other file, and for a file with
+/// fewer bytes.
 std::string last_bytes(int file, std::size_t count) {
   struct stat facts {};
   if (::fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode) || std::cmp_less(facts.st_size, count)) return {};

@@ -46,12 +46,13 @@ spdlog::logger& stderr_logger() {
 }
 
 // A paused terminal or an unread pipe must not stop a session: the thread that logs also reads the workers'
-// output. The first line waits this long; later lines do not wait until stderr accepts output again.
+// output. A line waits at most this long. If it cannot be written, later lines are dropped without waiting,
+// until stderr accepts output again.
 constexpr int patience_ms = 100;
 
 class stderr_gate {
  public:
-  /// Returns false if the line is dropped; it is then counted.
+  /// Returns false, and counts the line, if it must be dropped.
   bool opens() {
     pollfd out{STDERR_FILENO, POLLOUT, 0};
     const bool blocked = blocked_.load(std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 // One log for the runtime: short lines on stderr with a level and the component. A program that embeds
-// penstock can redirect the lines. Thread-safe. Logging never waits: lines that stderr does not accept (an
-// unread pipe) are dropped and counted.
+// penstock can redirect the lines. Thread-safe. Logging does not block: lines that stderr does not accept
+// within 100 ms (an unread pipe) are dropped and counted.
 #pragma once
 
 #include <fmt/core.h>

@@ -86,7 +86,7 @@ result<std::vector<member_choice>> member_choices(const string_map& members) {
   for (const auto& [tensor, extensions] : members) {
     auto choice = parse_member_choice(tensor, extensions);
     if (!choice) {
-      // Only the check of a config shows the second line separately.
+      // Joins the lines of the message: only the check of a config shows the second line separately.
       std::ranges::replace(choice.error().message, '\n', ';');
       return tl::unexpected(std::move(choice.error()));
     }

@@ -19,7 +19,7 @@
 namespace penstock {
 namespace {
 
-// Another try is needed only if another run has removed the file since the previous one.
+// A second try is needed only if another run has removed the file since the first.
 constexpr int lock_tries = 100;
 
 std::optional<pid_t> holder_of(int fd) {
@@ -47,7 +47,8 @@ bool is_still_there(const std::string& path, int fd) {
          by_path.st_dev == by_fd.st_dev;
 }
 
-/// A link and the file that it points to share a lock. Empty if no regular file can be there.
+/// A link and the file that it points to share a lock. Empty if the path belongs to something other than a
+/// regular file.
 std::string lock_file_of(const std::string& path) {
   if (path.empty()) return {};
   std::error_code unknown;

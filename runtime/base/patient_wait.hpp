@@ -11,8 +11,8 @@
 
 namespace penstock {
 
-/// Returns whether the event came within `at_most`. `wait(turn)` waits for it for at most `turn`, and returns whether it came.
-/// `now` reads the clock.
+/// Returns whether the event came within `at_most`. `wait(turn)` waits for the event for at most `turn`, and returns
+/// whether it came. `now` reads the clock.
 template <class Wait, class Now>
 [[nodiscard]] bool comes_within(nanoseconds at_most, Wait wait, Now now) {
   const nanoseconds turn = look_interval(at_most, std::chrono::milliseconds(250));

@@ -9,7 +9,7 @@ namespace penstock {
 
 struct read_part {
   std::size_t bytes = 0;  ///< fewer than requested, with error 0: the file ends there
-  int error = 0;          ///< errno of the call that failed after them; 0: no call failed
+  int error = 0;          ///< errno of the call that failed after these bytes; 0: no call failed
 };
 
 /// Reads from byte `at` of the file until `into` is full, the

@@ -1,6 +1,6 @@
 // How functions report failures: result<T> holds a value or a failure. Libraries that throw are wrapped in
-// the .cpp that calls them, so nothing inside penstock throws across a folder. Used everywhere in runtime/
-// and actors/.
+// the .cpp that calls them, so no exception passes from one folder of penstock to another. Used everywhere in
+// runtime/ and actors/.
 #pragma once
 
 #include <penstock/error.hpp>

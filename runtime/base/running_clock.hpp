@@ -15,8 +15,8 @@ class running_clock {
   constexpr running_clock(steady_time now, nanoseconds look_every)
       : counted_a_look_max_(2 * look_every), looked_(now), ran_(now) {}
 
-  /// Call on every event. Returns the running time so far. At most two intervals count
-  /// of the time since the previous call: during the rest the process was not running.
+  /// Call on every event. Returns the running time so far. Of the time since the previous call, at most two
+  /// intervals count: for the rest, the process was not running.
   constexpr steady_time look(steady_time now) {
     const nanoseconds passed = std::max<nanoseconds>(now - looked_, nanoseconds(0));
     const nanoseconds counted = std::min(passed, counted_a_look_max_);

@@ -10,7 +10,8 @@
 
 namespace penstock {
 
-/// Replaces the number of a data loader's sample whose index is not a number. Its name identifies the sample.
+/// Replaces the number of a data loader's sample whose index is not a number. The name identifies such a
+/// sample.
 inline constexpr std::uint64_t not_numbered = ~std::uint64_t{0};
 
 [[nodiscard]] inline std::string default_sample_name(std::uint64_t sample) {

@@ -6,7 +6,7 @@
 
 namespace penstock {
 
-/// Blocks all signals in the calling thread during its lifetime; threads started meanwhile inherit the
+/// Blocks all signals in the calling thread while the object exists. Threads started in that time inherit the
 /// blocked mask.
 class all_signals_blocked {
  public:

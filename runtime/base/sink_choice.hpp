@@ -1,4 +1,5 @@
-// What --sink chooses: "null", "npy", "journal:PATH" or "plugin:PATH". Used by whatever checks, opens, locks or names its file.
+// What --sink chooses: "null", "npy", "journal:PATH" or "plugin:PATH". Used by the code that checks, opens, locks or
+// names the sink's file.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@
 
 namespace penstock {
 
-/// A sample is slow if it takes this many times as long as usual, and at least that much longer.
+/// A sample is slow if it takes slow_sample_factor times as long as usual, and at least slow_sample_excess
+/// longer.
 inline constexpr std::int64_t slow_sample_factor = 5;
 inline constexpr nanoseconds slow_sample_excess = std::chrono::milliseconds(20);
 [[nodiscard]] constexpr bool is_slow_sample(nanoseconds took, nanoseconds usual) noexcept {
@@ -36,7 +37,7 @@ class sample_times {
 
   struct of_batch {
     std::vector<timed_sample> slowest;  ///< the slowest first
-    nanoseconds slow{0};                ///< how much longer than usual its slow samples took together
+    nanoseconds slow{0};                ///< by how much its slow samples together exceeded the usual time
     nanoseconds usual{0};               ///< how long a sample usually takes; 0: not computed, because none took long
   };
   /// The batch is complete. Returns what was noted since the last call. The usual time is the median of this worker's
@@ -65,7 +66,7 @@ struct slow_load {
   timed_sample sample;  ///< the slowest one
   steady_time from{};   ///< the consumer's wait while it was loaded; empty: `from` equals `to`
   steady_time to{};
-  double weight = 0;  ///< the slow samples' share of that time
+  double weight = 0;  ///< the slow samples' share of that wait
 };
 
 /// Thread-safe.

@@ -25,7 +25,7 @@ struct upload_order {
   std::uint64_t upload = 0;  ///< identifies it in acknowledgements; increasing, never reused
   std::uint64_t era = 0;     ///< how many owners had been lost when this was ordered
   std::uint64_t seek_number =
-      0;  ///< the session's seek when this was ordered: batches of earlier seeks are dropped
+      0;  ///< number of the session's last seek when this was ordered; batches from before a seek are dropped
   stream_position position = 0;  ///< the batch's position; for a job's result, the job's number
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;  ///< the batch's index within its epoch

@@ -13,7 +13,7 @@ struct remote_times {
   nanoseconds cpu{0};        ///< CPU time of its working thread
   nanoseconds core_wait{0};
   nanoseconds receiving{0};  ///< time in which its batches or results were on their way here
-  bool rests = false;        ///< whether the transfer in progress has already taken longer than loading the next batch takes
+  bool rests = false;        ///< probably idle: the transfer in progress has taken longer than loading a batch
 };
 
 /// Times are running totals of the worker's working thread; samples are those of this incarnation.

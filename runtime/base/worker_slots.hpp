@@ -13,7 +13,7 @@ namespace penstock {
 inline constexpr std::uint32_t slots_at_least = 3;
 inline constexpr std::uint32_t slots_at_most = 8;
 inline constexpr std::uint64_t automatic_slot_bytes = 8 * MiB;
-inline constexpr std::uint32_t slots_max = 1024;  // the most that fit in a flight mark
+inline constexpr std::uint32_t slots_max = 1024;  // the most that a word of the flight recorder can number
 
 /// [loader] slots_per_worker = "auto": as many as fit in 8 MiB, 3 to 8 (rule M9). Small batches load faster than messages
 /// arrive, so workers with few slots would wait. For large batches, more slots would only cost memory.

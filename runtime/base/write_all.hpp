@@ -10,7 +10,7 @@ namespace penstock {
 
 struct written_part {
   std::size_t bytes = 0;
-  int error = 0;  ///< 0: all bytes were written; else the errno of the call that failed after them
+  int error = 0;  ///< errno of the call that failed after these bytes; 0: all were written
 };
 
 /// Writes until a call fails. Blocks while there is no room, even if the descriptor is non-blocking: any

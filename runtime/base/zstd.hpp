@@ -12,7 +12,7 @@ namespace penstock {
 /// Compresses and decompresses frames of zstd. Move-only. Used by one thread.
 class zstd_codec {
  public:
-  /// Refuses (errc::config) if the library is missing; `purpose` begins the sentence ("compressing batches").
+  /// Refuses (errc::config) if the library is missing; `purpose` begins the message ("compressing batches").
   static result<zstd_codec> open(std::string_view purpose);
   ~zstd_codec();
   zstd_codec(zstd_codec&& other) noexcept;
