@@ -20,8 +20,8 @@ bool is_broken(const applied& made, const std::string& path) {
   return false;
 }
 
-/// Whether a mistake in [[datasets]] has left the config without its
-/// datasets. Rules would then ask for a [dataset] that nobody left out.
+/// Whether a mistake in [[datasets]] has left the config without its datasets. The rules would then ask for a
+/// [dataset], although the user has given datasets.
 bool lacks_mixture(const applied& made) {
   return made.broken.contains("datasets");
 }
@@ -132,7 +132,7 @@ void complain_of_contradictions(const applied& made, const source& main, config_
 }
 
 void complain_of_unused(const applied& made, severity level_of_warnings, complaints& found) {
-  if (lacks_mixture(made)) return;  // the keys that it would have used are unknown
+  if (lacks_mixture(made)) return;  // it is unknown which keys the datasets would have used
   for (const key_info& key : key_table::get().keys()) {
     if (in_array(key) || key.is_default(&made.values)) continue;
     const std::optional<unused_because> because = unused(key.use, made.values);

@@ -21,7 +21,8 @@ config_purpose purpose_of(const applied& made);
 void complain_of_pool(const applied& made, const source& main, complaints& found);
 
 /// Reports each broken rule at the key that breaks it, except for keys whose value is already wrong. `main`:
-/// the source to blame for a missing key if its table is missing too. `complete`: no program sets more keys.
+/// the source to show for a missing key if its table is missing too. `complete`: no program will set more
+/// keys.
 void complain_of_contradictions(const applied& made, const source& main, config_purpose purpose,
                                 bool complete, severity level_of_warnings, complaints& found);
 

@@ -19,8 +19,8 @@ constexpr std::size_t key_parts_max = 16;
 /// A limit, because each section requires another parse of the whole text.
 constexpr std::size_t sections_max = 8;
 
-/// Converts toml++'s tree into ours. Its positions are lines and columns of a text that starts with `shift`
-/// bytes that are not in the source.
+/// Converts toml++'s tree into ours. toml++ counts lines and columns in a text that has `shift` extra bytes
+/// before the source.
 class converter {
  public:
   converter(const source& text, const source& parsed, std::size_t begin, std::size_t shift)
@@ -58,7 +58,7 @@ class converter {
     std::vector<member> members;
     for (const auto& [name, value] : table) {
       member made{std::string(name.str()), place(name.source()), convert(value)};
-      // The place of a table with a header is that of the header, or of its last line.
+      // toml++ places a table with a header at the header or at the table's last line. Show its name instead.
       if (!inline_value(value)) made.value.at = made.key;
       members.push_back(std::move(made));
     }

@@ -45,14 +45,14 @@ struct document {
   bool complete = true;  ///< false: a syntax error ended it
 };
 
-/// Adds a syntax error (one: toml++ stops there) and every duplicate to `found`.
+/// Adds a syntax error (at most one, because toml++ stops there) and every duplicate to `found`.
 document parse_document(const source& text, complaints& found);
 
 /// Parses `text` from `begin` on as one TOML value; empty if it is not one.
 std::optional<node> parse_value(const source& text, std::size_t begin);
 
 /// The offset, within a string as it is written (quotes included), of each byte of its value and of its end.
-/// Text without quotes is taken as it is.
+/// In text without quotes, every byte stands for itself.
 std::vector<std::size_t> literal_offsets(std::string_view written);
 
 }  // namespace penstock::config_file

@@ -15,7 +15,7 @@ namespace penstock::config_file {
 /// The values of all references. Owns its data.
 struct reference_values {
   std::map<std::string, std::string> environment;
-  std::map<std::string, std::string> variables;  ///< [vars], themselves resolved
+  std::map<std::string, std::string> variables;  ///< entries of [vars], already resolved
   /// Variables whose own value is wrong. References to them are follow-up errors and are not reported.
   std::set<std::string> broken_variables;
   /// False: a file could not be parsed, so a missing variable may have been set there.

@@ -43,7 +43,7 @@ void* locate(void* root) {
 }
 
 /// One specialisation for each struct of the .def, made below: list<Root, Route...>(builder) adds the table
-/// that is reached from Root by Route, and everything in it; keys adds its contents to the table `path`.
+/// that Route reaches from Root, with everything in it. keys() adds the table's contents at `path`.
 template <class Table>
 struct rows;
 

@@ -41,7 +41,7 @@ enum class used_with : std::uint8_t {
   for_subset,
   for_image_folder,
   for_window,
-  for_window_of_shards,  ///< and dataset.type = "tar"
+  for_window_of_shards,  ///< sampler.kind = "window" and dataset.type = "tar"
   for_relaxed,           ///< scheduler.order
 };
 
@@ -116,14 +116,14 @@ inline constexpr std::string_view datasets_table = "datasets[]";
 /// Whether the key is in an array of tables, like the keys of a fault. Its root is then not the config.
 bool in_array(const key_info& key) noexcept;
 
-/// Why a key has no effect in this config: the key that it depends on, and the values that key would
-/// need.
+/// Why a key has no effect in this config: the key that it depends on, and the values required of that key.
 struct unused_because {
   std::string_view decided_by;  ///< "dataset.type"
   std::string wanted;           ///< "\"synthetic\""
 };
 std::optional<unused_because> unused(used_with use, const penstock::config& values);
-/// For the docs: the keys that decide, each with the values that it must have. Empty if the key is always used.
+/// For the docs: the keys that decide whether a key is used, each with the values that it must have. Empty if
+/// the key is always used.
 std::vector<std::pair<std::string_view, std::string>> conditions_of(used_with use);
 
 /// The complaint about an unknown key or table, with the nearest known name.

@@ -51,8 +51,8 @@ struct value_limits {
   double high = std::numeric_limits<double>::infinity();
 };
 
-/// One thing that is wrong with a value as a whole or one of its elements: "'rank' in [sampler]" + " " +
-/// predicate.
+/// A mistake in a value or in one of its elements. The message is the key, a blank and the predicate: "'rank'
+/// in [sampler] must be ...".
 struct breach {
   static constexpr std::size_t whole = static_cast<std::size_t>(-1);
   std::size_t element = whole;

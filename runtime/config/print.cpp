@@ -36,7 +36,7 @@ std::string included_text(const loaded_config& loaded) {
   return text;
 }
 
-/// Adds `comment(key path)` after each value, unless it is empty.
+/// Adds the text of comment(key path) after each value, unless that text is empty.
 template <class Comment>
 std::string print(const config& values, Comment comment) {
   const key_table& all = key_table::get();

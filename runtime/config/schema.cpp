@@ -87,7 +87,7 @@ json value_schema(const key_info& key) {
   switch (key.form.count) {
     case arity::one: return element;
     case arity::optional: {
-      json options = element["anyOf"];  // every type that may be absent has this word
+      json options = element["anyOf"];  // every optional type has an anyOf
       options.push_back({{"const", key.form.absent}});
       return {{"anyOf", std::move(options)}};
     }

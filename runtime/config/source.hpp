@@ -57,7 +57,7 @@ class source {
 
 /// Bytes [begin, end) of a source. Borrows it.
 struct span {
-  /// As the value of `begin`: the source as a whole.
+  /// If `begin` has this value, the span means the whole source.
   static constexpr std::size_t everything = static_cast<std::size_t>(-1);
   const source* in = nullptr;
   std::size_t begin = 0;

@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::array<std::string_view, 3> tables{"dataset", "image", "sampler"};
 
-/// Keys outside the tables that are compared as a whole.
+/// Keys that are compared, although the rest of their table is not.
 constexpr std::array<std::string_view, 8> more_keys{
     "loader.on_bad_sample", "gpu.layout",         "gpu.dtype",       "gpu.mean", "gpu.std",
     "group.communicator",   "group.on_lost_rank", "group.lost_after"};
 
-/// Keys that are not compared. Paths differ between hosts, and the fingerprint
-/// identifies the data, weights and lists. Each rank has its own part, a test may give
-/// a fault to one rank only, and the duration of a sample does not change the stream.
+/// Keys that are not compared. Paths differ between hosts, and the fingerprint identifies the data, weights
+/// and lists. Each rank loads its own part of the stream, a test may inject a fault into one rank only, and
+/// the duration of a sample does not change the stream.
 constexpr std::array<std::string_view, 8> not_these{"dataset.path",    "dataset.faults", "dataset.work",
                                                     "dataset.wait",    "sampler.rank",   "sampler.world_size",
                                                     "sampler.weights", "sampler.subset"};

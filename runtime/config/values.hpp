@@ -1,6 +1,6 @@
-// Reading one key's value from the tree, writing it back as TOML, and checking it against its limits - for
-// each C++ type that a key can have. The key table stores value_functions for each type; value_reader has the
-// context of a read and reports errors about the key.
+// Reads a key's value from the tree, writes it back as TOML and checks it against its limits, for each C++
+// type that a key can have. The key table stores value_functions for each type; value_reader has the context
+// of a read and reports errors about the key.
 #pragma once
 
 #include "runtime/config/document.hpp"
@@ -25,7 +25,7 @@ struct reading {
   const reference_values& references;
   complaints& found;
   reference_scope scope = reference_scope::everything;
-  /// A layer of higher precedence replaces the value, so an unset variable in it is not an error.
+  /// A layer of higher precedence replaces the value, so a reference to an unset variable is not an error.
   bool overridden = false;
 };
 
