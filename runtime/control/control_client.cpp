@@ -19,8 +19,8 @@ namespace {
 using json = nlohmann::ordered_json;
 
 // The longest answers: `logs` has the kept lines of every source, for the running process and its
-// predecessor; `deaths` has 1000 reports of workers and of owners, each with less output than that. JSON
-// takes up to 6 bytes for one ("\u001b"). Memory is allocated only as data arrives.
+// predecessor; `deaths` has up to 1000 reports of workers and of owners, each with less output than a source
+// has in `logs`. JSON takes up to 6 bytes for one byte ("\u001b"). Memory is allocated only as data arrives.
 constexpr std::size_t kept_bytes = 64 * 1024;
 constexpr std::size_t json_growth_max = 6;
 constexpr std::size_t deaths_kept = 1000;
@@ -66,7 +66,7 @@ result<json> ask(const std::filesystem::path& socket, json request,
                  std::optional<std::chrono::milliseconds> deadline) {
   answer_deadline until(deadline);
   auto connected = connect_to(socket);
-  // The backlog is full: the session is stopped or very busy.
+  // The backlog is full: the session is suspended or very busy.
   while (!connected && connected.error().code == errc::timed_out && !until.is_over()) {
     std::this_thread::sleep_for(connect_again_after);
     connected = connect_to(socket);

@@ -47,7 +47,8 @@ class session_record {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   /// Updates the file's time without writing. Readers take that time as the last one at which the session was alive.
   void touch() noexcept;
-  /// The session has ended. From now on, a copy of the descriptor in a forked child has no effect.
+  /// Call when the session ends: releases the lock. Otherwise a forked child with a copy of the descriptor
+  /// would keep the lock.
   void finish() noexcept;
 
  private:
@@ -69,15 +70,15 @@ struct found_record {
 /// Newest first.
 [[nodiscard]] std::vector<found_record> find_records();
 [[nodiscard]] bool is_record(const std::filesystem::path& path);
-/// Whether its session is still running and writes to it.
+/// Whether the record's session is still running and writes to the record.
 [[nodiscard]] bool is_written(const std::filesystem::path& record);
 
 /// The whole lines of a record.
 [[nodiscard]] result<std::vector<std::string>> read_record(const std::filesystem::path& path);
 
-/// Adds to the records of a process that has ended, how it ended: "SIGKILL", "exit code 3". For its parent, who knows.
-/// `begun`: when the process was started; records that are older belong to an earlier process with this pid. The records'
-/// times stay. Does nothing for a record that cannot be written.
+/// Adds to a process's records how the process ended: "SIGKILL", "exit code 3". Called by its parent. `begun`: when the
+/// process was started; older records belong to an earlier process with this pid. Does not change the times of the
+/// records. Skips records that cannot be written.
 void note_process_end(int pid, std::chrono::system_clock::time_point begun, std::string_view how);
 
 /// Removes the oldest records of ended sessions beyond the limits. Returns how many.

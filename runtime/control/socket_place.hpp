@@ -24,8 +24,8 @@ namespace penstock::control {
 /// could then intercept the connection between session and CLI.
 result<std::filesystem::path> make_socket_folder();
 
-/// The rank and the launch of a session, stored next to the socket in NAME.rank. The note distinguishes even
-/// a session that does not answer from a session of another launch of the same file.
+/// The rank and the launch of a session, stored next to the socket in NAME.rank. The note tells sessions of
+/// different launches of the same file apart, even if they do not answer.
 struct rank_note {
   std::string job;    ///< the launcher's name for this launch; empty: launches cannot be told apart
   std::string group;  ///< the session's name without the rank
