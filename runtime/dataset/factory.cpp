@@ -49,7 +49,8 @@ result<std::unique_ptr<Dataset>> open_records(index_view index, const config& se
   return std::make_unique<record_dataset>(std::move(index), settings.dataset.path, std::move(*store));
 }
 
-/// A new type of this kind needs a line here, its facts in runtime/base/dataset_type.hpp, and a folder.
+/// A new type of dataset whose files the session lists needs a line here, its facts in
+/// runtime/base/dataset_type.hpp, and a folder.
 constexpr std::array listed_datasets{
     listed_dataset{
         dataset_type::image_folder,
@@ -357,7 +358,7 @@ class kept_stream {
  private:
   [[nodiscard]] bool is_same(const config& other) const {
     image_config image = other.image;
-    image.decoder = settings_.image.decoder;  // compared as `by` instead
+    image.decoder = settings_.image.decoder;  // not compared here, because `by` is compared instead
     return settings_.dataset == other.dataset && settings_.datasets == other.datasets && settings_.sampler == other.sampler &&
            settings_.storage == other.storage && settings_.image == image;
   }
@@ -405,7 +406,7 @@ result<prepared_dataset> prepare_stream(const config& settings,
   for (const prepared_dataset& part : all->parts) {
     parts.push_back(part.description);
     orders.push_back(part.order);
-    orders.back().notices.clear();  // already among the notices of the part
+    orders.back().notices.clear();  // the part's notices already contain them
   }
   auto order = sampling_of_mixture(settings, parts, orders);
   if (!order) return tl::unexpected(std::move(order.error()));

@@ -45,14 +45,14 @@ result<listing> list_dataset(const config& settings, const listing_progress& pro
 
 /// For the session, once: lists the dataset and seals the index; for tar shards, finds or builds the index, and calls
 /// `told` while building it. Refuses what the listings and find_index refuse, and (errc::config) types that are not
-/// built in, such as custom, whose worker program describes itself. `by`: [image] decoder, for a session whose device
-/// can decode. Programs without a device need pixels and omit it.
+/// built in, such as custom, which only the worker program can describe. `by`: [image] decoder, for a session whose
+/// device can decode. Programs without a device need pixels and omit it.
 result<prepared_dataset> prepare_dataset(const config& settings,
                                          const std::function<void(const index_progress&)>& told = {},
                                          decoder_rule by = decoder_rule::cpu);
 
 /// Calls prepare_dataset and read_sampling, for callers that need the plan. `made`: the indexes() of another process
-/// with the same datasets; they are then not listed again, and there are no notices about their files.
+/// with the same datasets. The datasets are then not listed again, and there are no notices about their files.
 result<prepared_dataset> prepare_stream(const config& settings,
                                         const std::function<void(const index_progress&)>& told = {},
                                         decoder_rule by = decoder_rule::cpu, std::vector<unique_fd> made = {});

@@ -30,7 +30,7 @@ std::byte* recycled_buffer::take(std::size_t bytes) {
 
 void recycled_buffer::resize(std::size_t bytes) {
   // Uses mmap instead of malloc, because munmap always returns the pages to the kernel; free may not.
-  memory_ = mapping();  // free the old one first, so that both never exist at once
+  memory_ = mapping();  // free the old one first, so that the two never exist at the same time
   memory_ = map_anonymous(round_up(bytes, 4 * KiB));
   if (!memory_) throw std::bad_alloc();
 }

@@ -1,5 +1,5 @@
-// Makes the order that [sampler] kind asks for from the files that it needs: weights, a list of samples, classes. Used
-// by the session once the dataset is known, and by commands that only plan.
+// Makes the order that [sampler] kind selects. Reads the files that the order needs: weights, a list of samples,
+// classes. Used by the session once the dataset is known, and by commands that only plan.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -16,7 +16,7 @@
 namespace penstock {
 namespace {
 
-/// digits * 10^exponent, as the shortest decimal number that reads as this value.
+/// The shortest decimal number that reads back as this value: digits * 10^exponent.
 struct decimal {
   std::uint64_t digits = 0;
   int exponent = 0;
@@ -60,7 +60,7 @@ std::optional<std::vector<std::uint64_t>> exact_parts(std::span<const double> we
   uint128 common = 0;
   for (const decimal& number : numbers) {
     uint128 part = number.digits;
-    // A number has at most 17 digits, so it still fits into 128 bits with 20 more.
+    // A number has at most 17 digits, so it still fits into 128 bits with 20 more digits.
     if (part != 0 && number.exponent - lowest > 20) return std::nullopt;
     for (int i = lowest; part != 0 && i < number.exponent; ++i) part *= 10;
     wide.push_back(part);

@@ -57,7 +57,7 @@ class plan {
 
   /// The sample indices of batch `seq` in the order of its rows.
   [[nodiscard]] std::vector<std::uint64_t> batch(std::uint64_t epoch, std::uint64_t seq) const;
-  /// Writes them to the caller's memory: indices.size() == rows(epoch, seq).
+  /// Writes these indices to the caller's memory: indices.size() == rows(epoch, seq).
   void batch(std::uint64_t epoch, std::uint64_t seq, std::span<std::uint64_t> indices) const;
 
   /// The position of row `row` of batch `seq` in the epoch's order over all ranks; keys the draws of its replacements.

@@ -1,4 +1,4 @@
-// penstock::random_source and the block function below it, on Random123's Philox4x32-10.
+// penstock::random_source and its block function, on Random123's Philox4x32-10.
 #include "runtime/dataset/order/philox.hpp"
 
 #include <penstock/random.hpp>
@@ -23,7 +23,8 @@ random_source::result_type random_source::operator()() noexcept {
   if (used_ == block_.size()) {
     block_ = philox_block(counter_, key_);
     used_ = 0;
-    // Like philox_stream::block_at: 24 bits of block number, then the key counts on.
+    // Like philox_stream::block_at: increments the block number, which has 24 bits, and the key when that
+    // wraps.
     counter_[0] = (counter_[0] & 0xff000000U) | ((counter_[0] + 1) & 0xffffffU);
     if ((counter_[0] & 0xffffffU) == 0) ++key_[0];
   }

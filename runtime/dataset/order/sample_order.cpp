@@ -47,8 +47,9 @@ class listed_order final : public sample_order {
   bool shuffle_;
 };
 
-/// Position p is turn p mod classes of round p / classes. Each round has every class once, in its own order. In
-/// round r, a class of n samples gives sample r mod n of its lap r / n; each lap is a permutation of the samples.
+/// Position p is turn p mod classes of round p / classes. Each round contains every class once; the order of the
+/// classes differs from round to round. In round r, a class of n samples gives sample r mod n of its lap r / n;
+/// each lap is a permutation of the samples.
 class class_order final : public sample_order {
  public:
   class_order(std::span<const std::uint32_t> class_of, std::uint64_t positions)

@@ -32,7 +32,7 @@ class sample_order {
 result<std::shared_ptr<const sample_order>> weighted_order(std::span<const double> weights,
                                                            std::uint64_t positions);
 
-/// Every class that has samples comes equally often: in every prefix of an epoch, the counts differ by at most one.
+/// Every class that has samples occurs equally often: in every prefix of an epoch, the counts differ by at most one.
 /// Each class runs through its samples in its own order, and then starts over in a new one. `class_of[i]` is the class
 /// of sample i; a sample of no_class is never used. `positions` 0: as many as there are samples with a class. Takes 8
 /// bytes per sample. Refuses (errc::dataset) a list without any class.

@@ -8,8 +8,8 @@
 namespace penstock {
 namespace {
 
-/// A keyed hash of one half, spread evenly over [0, bound): murmur3's finaliser with a key before and
-/// between.
+/// A keyed hash of one half, spread evenly over [0, bound): murmur3's finaliser, with one half of the key
+/// added before it and the other mixed in after the first multiplication.
 std::uint64_t keyed_below(std::uint64_t half, const std::array<std::uint64_t, 2>& key,
                           std::uint64_t bound) noexcept {
   std::uint64_t x = half + key[0];

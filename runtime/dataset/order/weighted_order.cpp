@@ -57,7 +57,8 @@ class alias_order final : public sample_order {
         small.push_back(more);
       }
     }
-    // Columns that rounding leaves over get probability 1, except those of weight 0, which must never be drawn.
+    // Rounding may leave columns over. They get probability 1, except those of weight 0, which must never be
+    // drawn.
     const auto heaviest = static_cast<std::uint64_t>(std::ranges::max_element(weights) - weights.begin());
     for (const auto& rest : {small, large})
       for (const std::uint64_t i : rest)

@@ -30,9 +30,9 @@ constexpr std::uint32_t scaled_side(std::uint32_t side, unsigned denominator) no
 }
 
 /// Uses the slow, exact DCT and fancy upsampling, like Pillow; CMYK and YCCK become RGB as in Pillow's convert("RGB").
-/// Both rules give the same bits. Refuses (errc::sample) what libjpeg refuses, warnings that affect pixels (early end,
-/// bad codes, lost synchronisation), more than 500 scans, and, under window_only, a file without an end-of-image marker
-/// after the decoded part. `rows` is scratch memory. Throws only std::bad_alloc.
+/// whole_file and window_only give the same pixels. Refuses (errc::sample) what libjpeg refuses, warnings that affect
+/// pixels (early end, bad codes, lost synchronisation), more than 500 scans, and, under window_only, a file without an
+/// end-of-image marker after the decoded part. `rows` is scratch memory. Throws only std::bad_alloc.
 result<void> decode_jpeg(std::span<const std::byte> file, const jpeg_request& request, recycled_buffer& rows,
                          row_sink& sink);
 

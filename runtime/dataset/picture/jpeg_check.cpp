@@ -220,7 +220,7 @@ bool jpeg_checker::read_interval(std::uint64_t units, std::size_t bytes) noexcep
     if (bit > 8 * bytes) return false;
     std::uint64_t ahead = bits_from(data, bit);
     bool odd = false;
-    // 57 bits are enough: the first two take at most 23 and 22.
+    // 57 bits are enough for three lookups: the first two consume at most 23 and 22 bits.
 #pragma GCC unroll 3
     for (int i = 0; i < 3; ++i) {
       const entry code = table[ahead >> (64 - looked_up)];
@@ -232,7 +232,8 @@ bool jpeg_checker::read_interval(std::uint64_t units, std::size_t bytes) noexcep
       if (left == 0) break;
     }
     if (!odd) continue;
-    // If a code is too long for the table, or joint codes go beyond the block, look up one code at a time.
+    // If a code is too long for the table, or the codes of one lookup go beyond the block, look up one code
+    // at a time.
     const component& c = *of[block];
     const entry code = single(coefficient == 0 ? dc_[c.dc] : ac_[c.ac], bits_from(data, bit));
     const unsigned after = coefficient + (static_cast<unsigned>(code) >> entry_shift);

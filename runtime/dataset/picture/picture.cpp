@@ -93,7 +93,7 @@ std::optional<std::size_t> picture_loader::plain_bytes(std::span<const std::byte
   const std::uint64_t hash = checked_files::hash_of(file);
   if (checked_.holds(index, hash)) return file.size();
   const auto bytes = checker_.plain_bytes(file);
-  // Files with bytes after their picture are rare, so they are checked each time.
+  // Files with bytes after their picture are not recorded, but checked each time: they are rare.
   if (bytes == file.size()) checked_.add(index, hash);
   return bytes;
 }

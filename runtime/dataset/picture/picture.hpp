@@ -42,7 +42,7 @@ class picture_loader {
   /// encoded_row_bytes) and does not touch `out`. Otherwise marks `encoded` as empty.
   struct device_rule {
     bool may_decode = false;
-    std::uint64_t index = 0;  ///< the sample's; checked files are recorded under it
+    std::uint64_t index = 0;  ///< the sample's index; a file that passes the check is recorded under it
   };
   result<augmentation> load_or_pass_on(std::span<const std::byte> file, picture_format expected,
                                        random_source& random, std::span<std::uint8_t> out,

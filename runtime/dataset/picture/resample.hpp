@@ -24,9 +24,9 @@ struct axis_request {
 };
 
 /// The source pixels and weights of each result pixel along one side: consecutive pixels from first[i], with
-/// non-negative weights that add up to exactly 1 << shift. This is Pillow's triangle filter. It is as wide as the
-/// reduction, and at least one pixel to each side. It can extend beyond the box into the surrounding picture, but not
-/// beyond the picture's edge.
+/// non-negative weights that add up to exactly 1 << shift. This is Pillow's triangle filter. It reaches as many
+/// source pixels to each side as the reduction factor, and at least one. It can extend beyond the box into the
+/// surrounding picture, but not beyond the picture's edge.
 struct axis_weights {
   std::uint32_t taps = 0;            ///< weights stored for every pixel: a multiple of 4, padded with zeros
   unsigned shift = 0;                ///< 14 .. 22: as large as 16-bit weights allow

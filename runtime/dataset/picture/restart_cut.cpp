@@ -139,7 +139,8 @@ std::optional<restart_cutter::part> restart_cutter::cut(std::span<const std::byt
   const side_cut y = cut_side({request.stored.height, window.top, window.top + window.height,
                                std::max(mcus / row, 1U) * mcu_height, header->down, 0},
                               d);
-  // The decoder skips rows below the window anyway.
+  // Cutting saves nothing if no rows above the window and no columns can be left out: the decoder itself
+  // skips the rows below.
   if (y.first == 0 && x.end - x.first == x.all) return std::nullopt;
   const std::size_t needed = (std::size_t{y.end} - 1) * x.all + x.end;
   if (!find_intervals(file, header->scan.end, needed, std::size_t{y.all} * x.all)) return std::nullopt;

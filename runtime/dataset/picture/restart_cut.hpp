@@ -19,10 +19,10 @@ class restart_cutter {
     jpeg_request request;             ///< the window in it
   };
 
-  /// Decoding the part gives the same pixels as decoding the file. Empty if cutting saves nothing. Also empty unless the
-  /// file is sequential, 8 bits, in one scan, with markers in order, an end-of-image marker, and an interval that
-  /// covers whole rows of MCUs or divides a row evenly; the whole file is then decoded, or refused. The parts that it
-  /// skips are not checked. `request` must have the rule window_only. Throws only std::bad_alloc.
+  /// Decoding the part gives the same pixels as decoding the file. Empty if cutting saves nothing. Also empty unless
+  /// the file is sequential, 8 bits, in one scan, with markers in order, an end-of-image marker, and a restart interval
+  /// that covers whole rows of MCUs or divides a row evenly; the whole file is then decoded, or refused. The parts that
+  /// it skips are not checked. `request` must have the rule window_only. Throws only std::bad_alloc.
   std::optional<part> cut(std::span<const std::byte> file, const jpeg_request& request);
 
  private:

@@ -14,7 +14,8 @@
 
 namespace penstock {
 
-/// One tensor, `data`. What a sample's bytes are ([dataset] fill), a function of (seed, epoch, index) alone:
+/// One tensor, `data`. A sample's bytes depend only on (seed, epoch, index), in the way that [dataset] fill
+/// selects:
 ///
 ///   stamp   the index, eight times little-endian, at the beginning of each 4 KiB of the sample; else zeros
 ///   memset  every byte is the low byte of the index

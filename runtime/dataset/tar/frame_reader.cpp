@@ -91,7 +91,8 @@ frame_reader::kept_frame frame_reader::make_room(std::uint64_t bytes) {
     free = std::move(kept_.back());
     kept_.pop_back();
   }
-  // Without this, small frames would keep the memory of large ones. Every frame counts as at least a page.
+  // Do not reuse a buffer that is far too large: small frames would keep the memory of large ones. A frame
+  // counts as at least a page.
   constexpr std::uint64_t spare_max = 4;
   constexpr std::uint64_t page = 4 * KiB;
   if (free.contents.capacity() > spare_max * std::max(bytes, page)) return {};

@@ -26,7 +26,7 @@ result<std::vector<zstd_frame>> read_frames(readable& file);
 /// Caches the latest frames, up to 256 frames and 16 MiB, or a single larger frame. Not thread-safe.
 class frame_reader {
  public:
-  /// Loads libzstd. Refuses (errc::config) if it is missing. If it is not called, the first read() loads libzstd.
+  /// Loads libzstd. Refuses (errc::config) if libzstd is missing. Without this call, the first read() loads it.
   result<void> open();
   /// Fills `into` from byte `at` of the archive. The frames must cover that range. `number` identifies the file.
   /// Refuses what the file's read() refuses, and (errc::io) frames that cannot be decompressed or whose contents do not

@@ -12,7 +12,8 @@ namespace penstock {
 /// Members beyond this size are not read for the index.
 inline constexpr std::uint64_t number_text_max = 64;
 
-/// Blanks, line breaks and NULs may surround the number, and a '+' may precede it. std::errc{}: it is in `value`.
+/// Stores the number in `value` and returns std::errc{}, or an error. Blanks, line breaks and NULs may surround
+/// the number, and a '+' may precede it.
 inline std::errc number_of_text(std::string_view text, std::int64_t& value) noexcept {
   constexpr std::string_view blanks(" \t\r\n\0", 5);
   const std::size_t begin = text.find_first_not_of(blanks);
@@ -24,7 +25,8 @@ inline std::errc number_of_text(std::string_view text, std::int64_t& value) noex
   return status;
 }
 
-/// The code of a number in the index: 0 for none, and small codes for small numbers. The smallest number has no code.
+/// The code of a number in the index: 0 for none, and small codes for small numbers. The smallest 64-bit number has
+/// no code.
 constexpr std::uint64_t code_of_number(std::int64_t number) noexcept {
   const auto bits = static_cast<std::uint64_t>(number);
   return ((bits << 1U) ^ (number < 0 ? ~std::uint64_t{0} : 0)) + 1;

@@ -22,7 +22,7 @@ namespace penstock {
 
 inline constexpr std::size_t number_bytes_max = 10;
 
-/// `to` has room for number_bytes_max. Returns where the number ends.
+/// `to` must have room for number_bytes_max bytes. Returns where the number ends.
 inline char* write_number(char* to, std::uint64_t value) noexcept {
   for (; value >= 0x80; value >>= 7U) *to++ = static_cast<char>(value | 0x80U);
   *to++ = static_cast<char>(value);
@@ -46,7 +46,8 @@ inline std::optional<std::uint64_t> take_number(std::string_view& from) noexcept
 /// The kinds of members that an index distinguishes.
 enum class indexed_kind : std::uint8_t { file, link, sparse, other };
 
-/// Whether the index has the number in this member's contents, if its extension is that of a number.
+/// Whether the index stores the number that this member contains, provided that its extension is that of a
+/// number.
 constexpr bool has_number(indexed_kind kind, std::uint64_t bytes) noexcept {
   return kind == indexed_kind::file && bytes > 0 && bytes <= number_text_max;
 }

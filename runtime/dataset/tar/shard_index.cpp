@@ -38,7 +38,7 @@ indexed_kind kind_in_index(tar_kind kind) noexcept {
   return indexed_kind::other;
 }
 
-/// How many bytes a read of headers takes.
+/// How many bytes to read at once when scanning for headers.
 struct read_sizes {
   std::size_t small;   ///< used where headers are far apart
   std::size_t large;   ///< used where they are close together
@@ -158,7 +158,7 @@ class part_of_shard {
     return {};
   }
 
-  /// Bytes after the end marker, including so few that the parser takes them for padding.
+  /// Bytes after the end marker, even if there are so few that the parser takes them for padding.
   result<std::uint64_t> bytes_after_end() {
     const auto padding = parser.padding();
     if (!padding) return parser.bytes_after_end();
@@ -191,7 +191,7 @@ class part_of_shard {
   }
 
   header_reader reader_;
-  std::optional<tar_range> number_at_;  // where the latest member's number is, beyond the buffer
+  std::optional<tar_range> number_at_;  // where the latest member's number is; set if that is beyond the buffer
   std::uint64_t told_ = 0;
   file_progress progress_;
 };
@@ -428,7 +428,8 @@ std::string_view shard_grouping::first_key() const noexcept {
   return bytes ? first.substr(0, *bytes) : std::string_view(key_);
 }
 
-/// `behind` must be in order, number extensions as this one does, and have no key below the newest one.
+/// `behind` must be in order, use the same numbers for extensions, and have no key below this object's newest
+/// key.
 void shard_grouping::append_in_order(shard_grouping& behind) {
   std::string_view records = behind.records_;
   std::string_view numbers = behind.numbers_;

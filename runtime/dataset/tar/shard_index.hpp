@@ -47,7 +47,7 @@ struct shard_index {
 /// records immediately. The first key that does not ascend turns the records back into members, with a table of keys.
 class shard_grouping {
  public:
-  /// If it returns true, call number_is() with the member's contents before the next call.
+  /// Adds a member. If the result is true, call number_is() with the member's contents before anything else.
   bool add(const tar_member& member);
   /// Ignores contents that are not a number.
   void number_is(std::string_view contents) noexcept;
@@ -101,7 +101,8 @@ class shard_grouping {
   };
   std::uint64_t added_ = 0;
   bool in_order_ = true;
-  // As in shard_index. While keys ascend, it has all samples but the newest, which may get more members.
+  // The next three are as in shard_index. While keys ascend, they contain all samples but the newest, which
+  // may get more members.
   std::string records_;
   std::string numbers_;
   std::vector<std::uint32_t> offsets_;

@@ -28,8 +28,8 @@ class shard_reader {
   result<std::span<const std::span<const std::byte>>> read(std::uint64_t shard,
                                                            std::span<const indexed_member> members);
 
-  /// Loads libzstd if a shard is compressed. Refuses (errc::config) if it is missing. If it is not called, read()
-  /// refuses compressed shards.
+  /// Loads libzstd if a shard is compressed. Refuses (errc::config) if libzstd is missing. Without this call,
+  /// read() refuses compressed shards.
   result<void> prepare();
   [[nodiscard]] bool is_remote() const noexcept { return files_.is_remote(); }
   /// Starts to fetch ranges of a remote shard that read() will need. Can be called from any thread.

@@ -252,7 +252,7 @@ result<std::span<const std::span<const std::byte>>> tar_dataset::read(std::uint6
   return shards_.read(sample_.shard, members_);
 }
 
-/// load() may be running on another thread, so this uses only what does not change.
+/// load() may be running on another thread, so this function uses only constant data.
 void tar_dataset::expect(std::span<const std::uint64_t> samples) {
   if (!shards_.is_remote()) return;
   std::map<std::uint64_t, std::vector<byte_range>> by_shard;
@@ -305,7 +305,7 @@ void tar_dataset::write(const wanted_tensor& wanted, std::size_t tensor, std::sp
     }
     case member_kind::bytes: break;
   }
-  slot.set_length(tensor, contents.size());  // before copying, because it refuses more than fits in the slot
+  slot.set_length(tensor, contents.size());  // before copying, because this call refuses more than fits in the slot
   std::ranges::copy(contents, slot.bytes(tensor).begin());
 }
 

@@ -36,7 +36,8 @@ class tar_dataset final : public Dataset {
   /// "train-000.tar:folder/key".
   [[nodiscard]] std::string name_of(std::uint64_t index) const override;
 
-  /// The member of the sample that the choice means. Refuses (errc::sample) a sample without one, with two, or whose member is no file.
+  /// The sample's member that the choice selects. Refuses (errc::sample) a sample with no such member or with two, and
+  /// a member that is not a file.
   [[nodiscard]] static result<indexed_member> choose(const member_choice& choice, const indexed_sample& sample);
 
  private:

@@ -34,7 +34,7 @@ constexpr field magic_field{257, 6};
 constexpr std::string_view posix_magic("ustar\0", 6);
 constexpr field prefix_field{345, 155};
 constexpr std::size_t sparse_continues_at = 482;      // offset in the header
-constexpr std::size_t sparse_map_continues_at = 504;  // offset in each block of the map after it
+constexpr std::size_t sparse_map_continues_at = 504;  // offset in each block of the map that follows
 
 std::string_view text_of(block_view block, field f) noexcept {
   return {reinterpret_cast<const char*>(block.data()) + f.at, f.bytes};

@@ -109,7 +109,7 @@ class tar_parser {
   std::uint64_t text_bytes_ = 0;
   bool text_is_global_ = false;
   attributes global_;
-  attributes next_;  ///< from extension headers, and apply to the member that follows them
+  attributes next_;  ///< from extension headers; they apply to the next member
   std::string name_;
   tar_member unfinished_;  ///< a sparse member whose map of holes is being read; its name is in name_
 };

@@ -1,6 +1,6 @@
 // The index of a tokens dataset, as one sealed memory file: its files and, with boundaries = "pack", its documents. For
-// objects it has the documents with boundaries = "mask" too, because finding them in a remote index would take many
-// requests for each sample. Written by the session, mapped by every worker.
+// objects, boundaries = "mask" also adds the documents, because finding them in a remote index would take many requests
+// for each sample. Written by the session, mapped by every worker.
 #pragma once
 
 #include "runtime/base/fd.hpp"

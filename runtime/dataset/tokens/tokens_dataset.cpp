@@ -91,7 +91,7 @@ std::span<const Token> tokens_dataset::read(std::uint64_t first, std::size_t cou
   return {reinterpret_cast<const Token*>(raw_.data()), count};
 }
 
-/// load() may be running on another thread, so this uses only what does not change and what belongs to expect().
+/// load() may be running on another thread, so this function uses only constant data and its own data.
 void tokens_dataset::expect(std::span<const std::uint64_t> samples) {
   if (!files_.is_remote()) return;
   std::map<std::uint64_t, std::vector<byte_range>> by_file;
@@ -113,7 +113,7 @@ void tokens_dataset::expect(std::span<const std::uint64_t> samples) {
 
 template <class Token, class Id>
 void tokens_dataset::convert(std::span<const Token> read, std::span<Id> tokens, std::span<Id> targets) {
-  // With 32 or more unsigned bits, a negative id exceeds every value of a signed type.
+  // Read as an unsigned number of at least 32 bits, a negative id exceeds every valid id.
   using number = std::conditional_t<(sizeof(Token) < 4), std::conditional_t<std::is_signed_v<Token>, std::uint32_t, Token>,
                                     std::make_unsigned_t<Token>>;
   const std::uint64_t end = std::is_signed_v<Token> && sizeof(Token) <= 4 ? std::min(ids_end_, int32_ids) : ids_end_;

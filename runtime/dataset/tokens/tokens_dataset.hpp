@@ -1,4 +1,5 @@
-// The tokens dataset: sequences of token ids, each with the id that follows it. Runs in a worker; the index says which files they are in.
+// The tokens dataset: sequences of token ids, and for each id the next one as its target. Runs in a worker; the index
+// says which files contain them.
 #pragma once
 
 #include "runtime/base/result.hpp"
