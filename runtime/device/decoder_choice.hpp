@@ -15,7 +15,7 @@ struct decoder_choice {
   std::string notice;   ///< for the log: why `by` differs from the config
 };
 
-/// Whether [image] decoder lets a device decode this dataset, if the machine has one that can.
+/// Whether [image] decoder allows a capable device to decode this dataset.
 [[nodiscard]] bool may_decode_on_device(const config& settings);
 
 /// On the host device, and for datasets other than image folders, workers decode. Without nvJPEG, "hybrid" lets the

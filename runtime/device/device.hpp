@@ -67,7 +67,7 @@ class device {
   /// together: many small ones in one call are cheaper than many calls.
   virtual result<void> submit(std::span<const upload_job> jobs) = 0;
   /// Progress since the last call. An asynchronous error of a copy or kernel is reported here or by any later
-  /// call: the failed work is any that was started before that call.
+  /// call: the failed work may be any that was started before that call.
   virtual result<std::vector<progress>> poll() = 0;
   /// Whether the oldest job in flight cannot start because the consumer's stream has not reached the release of its
   /// buffer. Distinguishes a slow consumer from a copy that never ends.

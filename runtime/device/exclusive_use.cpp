@@ -13,7 +13,8 @@
 namespace penstock::device {
 namespace {
 
-/// The pid that listens on that name. Empty if it has ended or we have no access to it.
+/// The pid of the process that listens on that name. Empty if the process has ended or we have no access to
+/// it.
 std::optional<pid_t> holder_of(const abstract_address& name) {
   const unique_fd asking(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!asking || ::connect(asking.get(), name.get(), name.size()) != 0)
@@ -24,7 +25,7 @@ std::optional<pid_t> holder_of(const abstract_address& name) {
   return peer.pid;
 }
 
-/// The sessions of this process that hold a GPU, by its uuid.
+/// The sessions of this process that hold a GPU, by the GPU's uuid.
 struct holders {
   std::mutex mutex;
   std::map<std::string, std::string> sessions;

@@ -92,8 +92,8 @@ std::string compute_mode_text(int ordinal) {
   }
 }
 
-/// The processes visible to us that have a GPU open: "pid 4127 (python3)". Only for messages, because it does not ask
-/// the driver.
+/// The processes visible to us that have a GPU open: "pid 4127 (python3)". Only for messages: an open device file
+/// does not prove that the process uses the GPU.
 std::string who_has_a_gpu_open() {
   std::string holders;
   std::error_code ignored;

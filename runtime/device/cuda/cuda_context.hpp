@@ -2,11 +2,11 @@
 // threads without changing their state or disturbing the program's stream captures, and decides whether an
 // error has destroyed the context. Used by the CUDA device.
 //
-// Stream capture. A program that captures a CUDA graph in CUDA's default mode (global, PyTorch's too) forbids
-// "potentially unsafe" calls - event queries, allocations, registering memory - to every thread of the
-// process that is not in relaxed mode: the call fails with error 900 and invalidates the program's capture. So the
-// owner's thread is in relaxed mode from its first call on (see select_gpu), and the consumer's thread during
-// each of our calls. The alarm's thread makes no CUDA call.
+// Stream capture. While a program captures a CUDA graph in the default mode of CUDA and PyTorch (global),
+// "potentially unsafe" calls - event queries, allocations, registering memory - are forbidden on every thread that
+// is not in relaxed mode: such a call fails with error 900 and invalidates the program's capture. So the owner's
+// thread is in relaxed mode from its first call on (see select_gpu), and the consumer's thread during each of our
+// calls. The alarm's thread makes no CUDA call.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -73,13 +73,13 @@ class cuda_context {
     const entry_points& driver_;
   };
 
-  /// Call on one of our threads. Makes our context current on
-  /// it, and keeps captures of other threads from disturbing it.
+  /// Call on one of our threads. Makes our context current on the thread, and relaxes the thread's captures
+  /// permanently.
   void enter_for_good() const;
 
-  /// Refuses (errc::usage) if work queued on the stream now would become part of a graph, or would end a capture that
-  /// the stream is ordered with (the legacy default stream is ordered with
-  /// every blocking stream). Call within a visit. Disturbs no capture.
+  /// Refuses (errc::usage) if work queued on the stream now would become part of a graph or would invalidate a
+  /// capture. The latter happens if the stream is ordered with a captured one: the legacy default stream is ordered
+  /// with every blocking stream. Call within a visit. Disturbs no capture.
   [[nodiscard]] result<void> refuse_during_capture(cudaStream_t stream, std::string_view what) const;
 
   /// The failure for a status. Tests the device to find the kind of

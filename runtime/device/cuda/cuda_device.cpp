@@ -24,7 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Events show when copies are done, one event for a group of copies: recording one after each 64 KiB copy
-// would cost as much as launching the copy. A copy with as many bytes as a group has its own event.
+// would cost as much as launching the copy. A group ends after 8 copies, or once its copies have 512 KiB.
 constexpr std::uint64_t group_bytes = 512 * KiB;
 constexpr std::uint32_t group_jobs_max = 8;
 

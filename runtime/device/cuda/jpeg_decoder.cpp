@@ -16,7 +16,7 @@
 namespace penstock::device {
 namespace {
 
-// Room for the pictures of one part: 64 of 640 x 683 pixels, or the largest single one several times.
+// Room for the pictures of one part: 64 pictures of 640 x 683 pixels, or at least one of the largest size.
 constexpr std::uint64_t lane_bytes = 80 * MiB;
 static_assert(lane_bytes >= std::uint64_t{3} * encoded_pixels_max);
 static_assert(resize_pictures_max <= jpeg_engine::pictures_max);

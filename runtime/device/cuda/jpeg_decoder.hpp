@@ -51,8 +51,8 @@ class jpeg_decoder {
   std::uint64_t push(order what);
   [[nodiscard]] std::uint64_t begun() const noexcept { return begun_.load(std::memory_order_acquire); }
 
-  /// Stops the decoder for the lifetime of the object: the constructor waits for the order in progress. Used to
-  /// page-lock memory, which would delay nvJPEG's calls by hundreds of milliseconds.
+  /// Stops the decoder for the lifetime of the object: the constructor waits for the order in progress. Used
+  /// while memory is page-locked, because that would delay nvJPEG's calls by hundreds of milliseconds.
   class pause {
    public:
     explicit pause(jpeg_decoder& of);

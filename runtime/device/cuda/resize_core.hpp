@@ -21,7 +21,8 @@ struct resize_picture {
   std::uint32_t row = 0;  // row of the batch
 };
 
-// The most pictures of one launch: as many descriptions fit in a kernel's arguments, so nothing has to be copied first.
+// The most pictures of one launch. This many descriptions fit in a kernel's arguments, so nothing has to be copied
+// first.
 constexpr unsigned resize_pictures_max = 64;
 struct resize_batch {
   std::uint8_t* to = nullptr;  // rows of height * width * 3 bytes
@@ -33,7 +34,8 @@ struct resize_batch {
 static_assert(sizeof(resize_batch) <= 4096);
 
 /// `count` source pixels from `first` on. The weight of pixel k is 1 - |offset + k| / support. This is Pillow's
-/// triangle, as wide as the reduction; it can extend beyond the box but not beyond the picture (like axis_weights).
+/// triangle, as in axis_weights: it reaches as many source pixels to each side as the reduction factor. It can
+/// extend beyond the box but not beyond the picture.
 struct resize_axis {
   std::uint32_t first;
   std::uint32_t count;
