@@ -91,8 +91,8 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
 [[nodiscard]] constexpr std::string_view way_out_of_hangs(work_kind kind, bool timed_out) noexcept {
   if (timed_out) return {};
   if (kind == work_kind::samples) {
-    return "restarting a worker does not help; the session itself kills a worker after [loader.hang] item_timeout, and [quarantine] "
-           "max_attempts such deaths quarantine the sample";
+    return "restarting a worker does not help; the session itself kills a worker after [loader.hang] item_timeout, and "
+           "quarantines the sample after [quarantine] max_attempts such deaths";
   }
   return kind == work_kind::jobs ? "restarting a worker does not help, but a time limit does: [jobs] timeout, or that of the job"
                                  : "restarting a worker does not help, but a time limit does: DataLoader(timeout=60, on_bad_sample=\"skip\") leaves "

@@ -50,8 +50,8 @@ result<batch_layout> lay_out(std::span<const tensor_spec> tensors, std::uint32_t
     auto row = checked_row_bytes(spec);
     if (!row) return tl::unexpected(std::move(row.error()));
     if (*row > batch_bytes_max / batch_size) {
-      return refuse(errc::dataset, "a batch of {} samples of {} of tensor '{}' is larger than {}", batch_size,
-                    bytes_for_people(*row), spec.name, bytes_for_people(batch_bytes_max));
+      return refuse(errc::dataset, "a batch of {} samples, each with {} in tensor '{}', is larger than {}",
+                    batch_size, bytes_for_people(*row), spec.name, bytes_for_people(batch_bytes_max));
     }
     layout.tensors.push_back({spec, *row, 0});
   }

@@ -21,7 +21,7 @@ inline constexpr std::array pausers_in_words{
     std::pair{pauser::operator_, std::string_view("`penstock pause`")},
     std::pair{pauser::program, std::string_view("the program")},
     std::pair{pauser::headroom, std::string_view("`penstock headroom`, for its own measurement")},
-    std::pair{pauser::group, std::string_view("its group, which stops")},
+    std::pair{pauser::group, std::string_view("its group, which is stopping")},
 };
 
 /// The text of `paused_by` in status.

@@ -166,7 +166,7 @@ result<sampling> balance_shards(const sampler_config& sampler, const string_map&
   const auto without = static_cast<std::uint64_t>(std::ranges::count(class_of, no_class));
   if (without > 0) {
     const auto first = static_cast<std::uint64_t>(std::ranges::find(class_of, no_class) - class_of.begin());
-    made.notices.push_back(fmt::format("[sampler] kind = \"balanced\" never draws {} without a number in .{}: the first is '{}'",
+    made.notices.push_back(fmt::format("[sampler] kind = \"balanced\" leaves out {} without a number in .{}: the first is '{}'",
                                        counted(without, "sample"), fmt::join(choice->extensions, " or ."), name_of_sample(*index, first)));
   }
   return made;

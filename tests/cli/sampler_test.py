@@ -199,7 +199,7 @@ device = "host"
         out = os.path.join(self.folder, "out")
         code, _, err = self.penstock("run", config, "--quiet", "--sink", "npy", "--out", out)
         self.assertEqual(code, EXIT_OK, err)
-        self.assertIn("never draws 1 sample without a number in .cls: the first is 'classes.tar:0043'", err)
+        self.assertIn("leaves out 1 sample without a number in .cls: the first is 'classes.tar:0043'", err)
         labels = numpy.concatenate([numpy.load(os.path.join(out, name)) for name in sorted(os.listdir(out)) if name.endswith(".label.npy")])
         self.assertEqual(sorted(labels.tolist()), [-2] * 20 + [7] * 20 + [100000] * 20)
 

@@ -223,8 +223,8 @@ result<void> megatron_index::all_lengths(std::vector<std::uint32_t>& lengths) co
       if (!place) return tl::unexpected(place.error());
       if (*place != token || *length < 0 || static_cast<std::uint64_t>(*length) > tokens_ - token)
         return refuse(errc::dataset,
-                      "puts the {} tokens of sequence {} at token {}, but {} of all {} tokens are before it",
-                      *length, sequence, *place, token, tokens_);
+                      "says that sequence {} has {} tokens from token {} on, but it must begin at token {}, and its .bin ends at token {}",
+                      sequence, *length, *place, token, tokens_);
       token += static_cast<std::uint64_t>(*length);
     }
     if (token - begin > std::numeric_limits<std::uint32_t>::max())

@@ -318,5 +318,5 @@ TEST_CASE("an index with wrong numbers is refused, and the error gives them") {
   CHECK(open(good, 12) == "says that its last sequence has 4 tokens from byte 6 on, but its .bin ends at byte 12");
   other = good;
   other[34] = 9;
-  CHECK(open(other, 14) == "puts the 9 tokens of sequence 0 at token 0, but 0 of all 7 tokens are before it");
+  CHECK(open(other, 14) == "says that sequence 0 has 9 tokens from token 0 on, but it must begin at token 0, and its .bin ends at token 7");
 }
