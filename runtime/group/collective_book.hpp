@@ -2,9 +2,10 @@
 // operation, and its result. Pure. Used by group_book, which decides whose reports count.
 //
 // A complete result never changes: a restarted rank that enters the operation again with other bytes gets the
-// result that the others have. A restarted coordinator does not know these results; if a rank has another
-// result than the operation would give now, it ends the group. Two results are kept, because a rank can ask
-// for no older one (collective_messages.hpp); a restarted rank must continue within these.
+// result that the others have. A restarted coordinator does not know these results; if a rank's result
+// differs from the one that the operation would give now, the coordinator ends the group. The book keeps the
+// latest two results: no rank can ask for an older one (collective_messages.hpp), unless it restarted from a
+// state that is too old, which ends the group.
 #pragma once
 
 #include "runtime/group/collective_messages.hpp"

@@ -36,7 +36,8 @@ class collective_member {
     return !said_.words.empty() && said_.words.back().number > said_.done;
   }
   [[nodiscard]] std::uint64_t done() const noexcept { return said_.done; }
-  [[nodiscard]] const shared_collective_result& result() const noexcept { return result_; }  ///< the last one
+  /// Result of the last operation.
+  [[nodiscard]] const shared_collective_result& result() const noexcept { return result_; }
   [[nodiscard]] const collective_report& report() const noexcept { return said_; }
 
  private:

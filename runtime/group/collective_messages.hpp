@@ -1,11 +1,11 @@
 // Messages about collective operations of a group's programs - barriers, and small all-gathers of bytes -
-// between members and coordinator. They are attachments to the two messages in group_messages.hpp, and like these
-// they always contain the whole state. Used by collective_book (the coordinator's side), collective_member (a
-// rank's), program_group.
+// between members and coordinator. They are attachments to the two messages in group_messages.hpp. Like those
+// messages, they always contain the whole state. Used by collective_book (the coordinator's side),
+// collective_member (a rank's), program_group.
 //
-// Each rank counts its operations itself, from 1. With each report a rank sends which operation it is in, and
-// its bytes; the order brings a waiting rank its result. A rank also repeats its previous operation: a new
-// coordinator may find that another rank still waits for that one. No rank is more than one operation behind,
+// Each rank counts its operations itself, from 1. Each report states which operation the rank is in, and its
+// bytes; the order brings a waiting rank the result. A rank also repeats its previous operation: another rank
+// may still wait for that operation when a new coordinator starts. No rank is more than one operation behind,
 // because none enters an operation before all have entered the previous one.
 #pragma once
 

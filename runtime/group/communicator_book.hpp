@@ -1,8 +1,8 @@
 // One rank's communicator, from the order to make it until it is completely gone: whether a program may use
 // it, when it is aborted, and when its process must be replaced instead. Pure: no thread, no I/O, time is
 // an argument. Orders of the group and events of the library come in as calls, commands go out of
-// advance(). The group decides when a communicator is made or aborted (group_book, member_book); this
-// class handles it in the process with the GPU.
+// advance(). The group decides when a communicator is made or aborted (group_book, member_book); this class
+// carries out the decision in the process with the GPU.
 //
 //            make               made                 abort              no scope is open
 //   none ----------> making ----------> made ----------------> draining ----------------> aborting
@@ -64,13 +64,13 @@ class communicator_book {
   explicit communicator_book(communicator_limits limits) : limits_(limits) {}
 
   [[nodiscard]] std::vector<communicator_command> advance(steady_time now);
-  /// When advance() has something to do without an event. Times are those of the caller's running_clock.
+  /// When to call advance() even if no event arrives. Times are those of the caller's running_clock.
   [[nodiscard]] steady_time next_deadline() const noexcept { return due_; }
 
   // ---- orders of the group
 
-  /// Ignored unless the number is higher than any before. A remaining communicator of an earlier number is
-  /// aborted first.
+  /// Ignored unless the number is higher than all earlier ones. A remaining communicator of an earlier
+  /// number is aborted first.
   void make(std::uint64_t number, std::string id, steady_time now);
   /// Aborts this number and all before it.
   void abort(std::uint64_t number, steady_time now);

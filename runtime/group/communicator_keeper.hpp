@@ -10,8 +10,8 @@
 
 namespace penstock::group {
 
-/// Called on the keeper's thread or within its calls, while
-/// the keeper holds a lock, so it may only send a message.
+/// The keeper makes these calls on its thread or within calls to it, while it holds a lock: an
+/// implementation may only send a message.
 class communicator_listener {
  public:
   virtual void communicator_changed(const communicator_state& state) = 0;
@@ -27,7 +27,7 @@ class communicator_listener {
 class communicator_keeper {
  public:
   virtual ~communicator_keeper() = default;
-  /// Null: no more reports follow, not even those already in flight.
+  /// Null: no more reports follow, not even of events that have already happened.
   virtual void report_to(communicator_listener* listener) = 0;
   /// Creates the NCCL id of the communicator with this number. Answered with communicator_drawn().
   virtual void draw(std::uint64_t number) = 0;

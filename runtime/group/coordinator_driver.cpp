@@ -20,7 +20,6 @@ std::vector<coordinator_command> coordinator_driver::advance(steady_time now) {
     } else if (const auto* const draw = std::get_if<draw_communicator_id>(&one)) {
       outbox_.emplace_back(*draw);
     } else {
-      // The members report all other events of the group.
       auto& event = std::get<group_event>(one);
       if (event.what == kind::lost) note_loss(std::move(event), now);
       if (event.what == kind::joined || event.what == kind::back || event.what == kind::replaced)
@@ -32,8 +31,8 @@ std::vector<coordinator_command> coordinator_driver::advance(steady_time now) {
   return std::exchange(outbox_, {});
 }
 
-/// A session that fails at its start leaves before the first report arrives, even
-/// its own. Its coordinator stays for a while, because the others must learn why.
+/// A session that fails at its start may close before any rank has connected. Its coordinator stays
+/// for a while, because the other ranks must learn why the group failed.
 bool coordinator_driver::find_out_whether_it_may_go() const {
   if (!leaving_since_) return false;
   if (!links_.empty()) return book_.may_leave();
@@ -121,7 +120,7 @@ void coordinator_driver::note_loss(group_event&& event, steady_time now) {
   waiting_.push_back(std::move(loss));
 }
 
-/// Keep the order: news that follows waiting news waits, too.
+/// News keeps its order: it waits behind earlier news that waits.
 void coordinator_driver::note_waiting(steady_time now) {
   for (; !waiting_.empty() && waiting_.front().until <= now; waiting_.pop_front()) outbox_.emplace_back(std::move(waiting_.front().news));
 }

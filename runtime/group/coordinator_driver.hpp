@@ -34,7 +34,7 @@ struct coordinator_news {
   };
   kind what = kind::rank_arrived;
   std::string text{};
-  /// Whether people should see it.
+  /// Whether people should see this news.
   [[nodiscard]] bool warns() const noexcept { return what == kind::cannot_meet || what == kind::refused; }
 };
 
@@ -72,7 +72,8 @@ class coordinator_driver {
 
   // ---- from the session or program
 
-  /// From now on, the launcher reports how processes end. News of a lost process waits for that, up to `told_within`.
+  /// From now on, the launcher reports how processes end. News of a lost process waits for this report
+  /// for up to `told_within`.
   void expects_ends() noexcept { expects_ends_ = true; }
   /// May come before or after the loss is known.
   void ended(told_end end);
@@ -109,7 +110,7 @@ class coordinator_driver {
   std::map<link_id, std::uint64_t> processes_;  // links that are open, or whose process is watched
   bool address_taken_by_others_ = false;
   bool may_go_ = false;
-  std::optional<steady_time> leaving_since_;  // a time of the book's clock
+  std::optional<steady_time> leaving_since_;  // a time on the book's clock
   bool expects_ends_ = false;
   std::deque<waiting_news> waiting_;  // oldest first
   std::vector<told_end> told_;  // the last few ends of processes whose loss is not known yet

@@ -66,8 +66,8 @@ result<group_address> address_of(const launcher_place& place, const variable_loo
                                  std::uint32_t user, const std::string& session) {
   if (const auto given = variables("PENSTOCK_GROUP_ADDR")) {
     auto address = parse_address(*given);
-    // A training and a validation loader have the same variables, but separate groups. A port belongs to one
-    // group.
+    // A training and a validation loader read the same variable but need separate groups, so the session
+    // becomes part of the socket's name. A port cannot be split: it serves one group.
     if (address && address->what == group_address::kind::abstract_socket)
       address->name = socket_name(user, address->name, session);
     return address;
@@ -92,7 +92,7 @@ result<group_address> address_of(const launcher_place& place, const variable_loo
         "{} gives its jobs no name that all hosts know: set PENSTOCK_GROUP to the same name for all ranks",
         place.launcher);
   }
-  // Below the ports that the kernel assigns itself, which begin at 32768.
+  // The port lies below 32768, where the ports begin that the kernel assigns by itself.
   constexpr std::uint64_t first_port = 20'000;
   constexpr std::uint64_t ports = 12'000;
   const std::uint64_t place_of_job = fnv1a(fmt::format("{}/{}", place.job, session)) % ports;

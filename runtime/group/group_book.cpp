@@ -7,7 +7,7 @@
 namespace penstock::group {
 namespace {
 
-/// A generous bound, because the listener admits fewer connections at once.
+/// A generous bound: the listener admits fewer connections at once.
 constexpr std::size_t unknown_peers_max = 256;
 
 std::string name_of(const member_report& r) {
@@ -90,8 +90,8 @@ void group_book::learn(const group_view& known) {
   if (known.phase == group_phase::stopping) stop_wanted_ = true;
 }
 
-/// A number higher than any of this coordinator's is from another coordinator. Orders name the
-/// highest number, which no communicator of this coordinator has, so its communicators are unusable.
+/// A higher number than this coordinator has given comes from another coordinator. Orders name the highest
+/// number known, so this coordinator's own communicators become unusable.
 void group_book::learn_communicator(std::uint64_t number) {
   if (number <= view_.communicator) return;
   view_.communicator = number;
@@ -101,7 +101,7 @@ void group_book::learn_communicator(std::uint64_t number) {
 void group_book::update(place& s, const member_report& report, steady_time now) {
   if (s.ended) return refuse(report, s.why_lost);
   if (report.number <= s.latest->number) return;  // the report is late or repeated
-  // Ranks that arrived while it was away have not been compared with it.
+  // Ranks that arrived while this rank was away have not been compared with it.
   if (!s.present && !established_ && !fits(report, now)) return;
   s.latest = report;
   s.heard = now;
@@ -159,9 +159,9 @@ void group_book::claim(place& s, const member_report& report, steady_time now) {
   refuse(report, {});
 }
 
-/// Gives the place to a process that delivers the rest after the group has finished, because its predecessor
-/// ended before it had reported its last batches. The predecessor is
-/// usually gone. If it is still alive, it has delivered everything.
+/// The group has finished, but a rank's process ended before it had reported its last batches. Its
+/// replacement gets the place and delivers the rest. The earlier process is usually gone. If it is still
+/// alive, it has delivered everything.
 void group_book::claim_after_end(place& s, const member_report& report, steady_time now) {
   s.knows_end = s.knows_end || report.view.outcome != group_outcome::none;
   if (s.other && s.other->latest.card.process == report.card.process) s.other.reset();
@@ -200,7 +200,7 @@ void group_book::take(place& s, const member_report& report, steady_time now) {
   take_word(s);
 }
 
-/// The contents of a report, apart from the rank's presence.
+/// Applies the contents of a report, except that the rank is present.
 void group_book::take_word(place& s) {
   const member_report& said = *s.latest;
   learn_communicator(said.communicator.number);
@@ -220,7 +220,7 @@ bool group_book::fits(const member_report& report, steady_time now) {
     if (!established_ && !takes_over()) {
       fail(report, why);
     } else if (s.incarnation == 0 && report.incarnation != 0) {
-      // The state of the group that the survivors report counts.
+      // The survivors' reports decide the group's state: a rank that differs from them loses its place.
       s.ended = true;
       s.why_lost = why;
       s.present = false;
@@ -270,7 +270,7 @@ void group_book::lose(place& s, const std::string& why, steady_time now, bool ha
   s.why_lost = why;
   outbox_.push_back(group_event{group_event::kind::lost, rank_of(s), fmt::format("{}: {}", name_of(*s.latest), why), s.latest->card.pid, has_ended});
   communicator_.break_off();
-  // A rank that has delivered everything has nothing left to lose.
+  // Losing a rank that has delivered everything does not fail the group.
   if (settings_.waits_for_lost || s.latest->stream_over) return;
   fail(*s.latest, why);
 }

@@ -13,15 +13,15 @@
 // not matter).
 //
 // Losses. A rank is lost when its process is known to be gone, or when it has been silent for `lost_after`. A
-// rank may hand out batches only until `lost_after` after it sent the last report that was answered
-// (member_book.hpp). That is before the book can declare it lost for silence, so two processes of one rank
-// never hand out at the same time.
+// rank may hand out batches for `lost_after`, counted from when it sent the latest report that was answered
+// (member_book.hpp). This right ends before the book can declare the rank lost for silence, so two processes
+// of one rank never hand out at the same time.
 //
 // Two processes of one rank. A process that the launcher started later replaces the earlier one. Otherwise, the
 // one with the later incarnation has the rank. If the incarnations do not decide, a process that still reports
 // keeps its place, and the other waits until it is lost. If both still report well after the second one
-// arrived, and the group has not begun, the rank was started twice by mistake, and the group fails. If the time
-// to arrive ends earlier, the error names both along with the missing rank.
+// arrived, and the group has not begun, the rank was started twice by mistake, and the group fails. If
+// join_timeout passes first, the error names both processes as well as the missing rank.
 //
 // Takeover. A book that learns of an earlier coordinator takes the next generation as soon as all ranks have
 // reported, or after `lost_after`, when no rank can still be handing out with the earlier coordinator's
@@ -55,8 +55,8 @@ struct group_settings {
   std::uint64_t process = 0;  ///< the coordinator's own process, which is rank 0's
   bool waits_for_lost = false;
   bool communicator = false;
-  /// True: ranks take the steps of a stream together, so a rank that has finished
-  /// is needed until all have. False: each rank reports by itself when it has left.
+  /// True: ranks take the steps of a stream together, so a rank that has finished is needed until all have
+  /// finished. False: ranks leave at different times, and each reports that it has left.
   bool common_steps = true;
   nanoseconds join_timeout{120'000'000'000};
   nanoseconds lost_after{10'000'000'000};
@@ -120,7 +120,7 @@ class group_book {
   void heard(const member_report& report, steady_time now);
   /// This process has ended. A broken connection is not enough to call this.
   void gone(std::uint64_t process, const std::string& why, steady_time now);
-  /// Its link is closed; it may connect again.
+  /// The process's link is closed; the process may connect again.
   void link_closed(std::uint64_t process);
   /// A debugger has stopped this process, so its silence does not mean a loss.
   void held(std::uint64_t process, steady_time now);
@@ -136,7 +136,8 @@ class group_book {
   [[nodiscard]] steady_time ran() const noexcept { return clock_.ran(); }
   steady_time look(steady_time now) { return clock_.look(now); }
   /// Whether the coordinator may leave: every process that can learn how the group ended knows it, or
-  /// had `end_grace` to hear it. If the group ended before all had arrived, later arrivals count, too.
+  /// had `end_grace` to hear it. If the group ended before all ranks had arrived, this includes
+  /// ranks that arrive later.
   [[nodiscard]] bool may_leave() const noexcept { return may_leave_; }
 
  private:
@@ -145,17 +146,18 @@ class group_book {
     member_report latest;
     steady_time since{};                        // when its first report arrived
     steady_time heard{};                        // when its last report arrived
-    std::optional<steady_time> placed_heard{};  // next report of the process with the rank
+    std::optional<steady_time> placed_heard{};  // when the process that has the rank next reported
   };
   struct place {
     std::optional<member_report> latest;  // the newest report of the process that has the rank, or had it last
     std::uint32_t incarnation = 0;        // 0: not a member yet
     bool present = false;
     bool ended =
-        false;  // its process is certainly gone, or will never be admitted; later messages from it are late ones
+        false;  // its process is certainly gone, or will never be admitted: reject its messages
     bool cleared = false;           // its dataset equals the group's
-    bool knows_end = false;         // it arrived after the group's end, and has heard how the group ended
-    bool earlier_may_live = false;  // it was replaced after the group's end, and may ask how the group ended
+    bool knows_end = false;  // the process arrived after the group's end, and has heard how the group ended
+    // An earlier process was replaced after the group's end, and may still ask how the group ended.
+    bool earlier_may_live = false;
     steady_time heard{};
     nanoseconds stood_still{};  // clock_.stood_still() when `heard` was set
     bool link_closed = false;   // since `heard`
@@ -182,7 +184,7 @@ class group_book {
   void learn(const group_view& known);
   void learn_communicator(std::uint64_t number);
   [[nodiscard]] bool fits(const member_report& report, steady_time now);
-  /// An empty reason means that it must wait.
+  /// An empty reason means that the process must wait.
   void refuse(const member_report& report, std::string why);
   void lose(place& s, const std::string& why, steady_time now, bool has_ended = false);
   void fail(const member_report& whose, std::string cause);
@@ -214,7 +216,7 @@ class group_book {
 
   group_settings settings_;
   running_clock clock_;
-  steady_time since_;  // when this coordinator started; this and all other times are those of clock_
+  steady_time since_;  // when this coordinator started; all times here are on clock_
   group_view view_;
   std::vector<place> places_;  // by rank
   std::vector<unknown_peer> unknown_peers_;

@@ -12,13 +12,13 @@ bool said(const std::optional<member_report>& latest, bool member_report::*flag)
   return latest && (*latest).*flag;
 }
 
-/// Such a rank resumes at its own position, whatever the positions of the others. If no rank remembers that the group had
-/// begun, the group begins with such ranks.
+/// A rank that its launcher has restarted resumes at its own position, whatever the positions of the others.
+/// This holds even if no rank remembers that the group had begun.
 bool was_started_again(const member_report& rank) {
   return rank.card.starts > 0;
 }
 
-/// Whether `b` need not be sent at once to a rank that got `a`.
+/// Whether `b` contains nothing new for a rank that got `a`, so that it need not be sent at once.
 bool says_the_same(const group_order& a, const group_order& b) {
   return a.view == b.view && a.standing == b.standing && a.incarnation == b.incarnation && a.go == b.go &&
          a.everybody_knows == b.everybody_knows && a.lost == b.lost && a.communicator == b.communicator;
@@ -46,8 +46,8 @@ std::vector<group_command> group_book::advance(steady_time real_now) {
 void group_book::find_silent(steady_time now) {
   for (place& s : places_) {
     if (s.other && now - s.other->heard > settings_.lost_after) s.other.reset();
-    // It may be higher than when this process reported, because another
-    // rank may have passed on what an earlier coordinator told it.
+    // This number can grow without a report of this rank: another rank reports what an
+    // earlier coordinator told it.
     std::uint32_t& known = view_.incarnations[rank_of(s)];
     if (s.present && s.incarnation != 0 && s.incarnation < known) {
       if (s.latest->card.process == settings_.process) {  // no process of rank 0 is newer than this one
@@ -55,13 +55,14 @@ void group_book::find_silent(steady_time now) {
         continue;
       }
       s.ended = true;
-      s.vacant_from = now + settings_.lost_after;  // the process does not know that it was replaced, and may hand out batches for a while
+      // Unaware that it was replaced, the process may still hand out batches until then.
+      s.vacant_from = now + settings_.lost_after;
       lose(s, "was replaced before rank 0 was started again", now);
     }
     if (!s.present || now - s.heard <= settings_.lost_after) continue;
     const std::string why =
         fmt::format("nothing heard from it for {}", duration_as_config(settings_.lost_after));
-    // The reason that the other ranks gave, because they could not hear this process.
+    // The other ranks could not hear this process, so rank 0 is the first cause; they gave the same reason.
     if (missed_by(s) && !settings_.waits_for_lost && places_.front().latest)
       fail(*places_.front().latest, why);
     lose(s, why, now);
@@ -87,7 +88,8 @@ void group_book::gather(steady_time now) {
   const bool all = std::ranges::all_of(places_, &place::present);
   const bool waited = now - since_ >= settings_.lost_after;
   if (takes_over()) {
-    // Another process of the rank, earlier or later than this one, may be cut off from all others and hand out batches.
+    // A rank is uncertain if another process of it, earlier or later than this one, may be cut off from all
+    // others and still hand out batches.
     const auto uncertain = [&](const place& s) {
       return rank_of(s) != 0 && s.latest && s.latest->card.starts == 0 && !s.latest->card.one_at_a_time &&
              (s.incarnation == 0 || s.latest->lapsed);
@@ -144,7 +146,7 @@ void group_book::establish(steady_time now) {
 
 void group_book::compare_datasets() {
   if (!established_ || over()) return;
-  // A rank that joined only now has reported that the group has already begun.
+  // A rank that joined late has brought the news that the group had already begun.
   if (begun() && view_.phase == group_phase::describing) view_.phase = group_phase::running;
   const member_report* first = nullptr;
   const member_report* first_anew = nullptr;  // the first rank whose position the other ranks must share
@@ -193,8 +195,8 @@ void group_book::await_lost(steady_time now) {
   for (const place& s : places_) {
     if (s.present) continue;
     const bool whole = said(s.latest, &member_report::stream_over);
-    // Other ranks may need this rank for common steps, even if it has nothing left to deliver. If its launcher restarts
-    // it, it looks for the group.
+    // Other ranks may need this rank for common steps, even if it has nothing left to deliver. If the
+    // launcher restarts this rank, the rank looks for the group.
     const bool is_needed = settings_.communicator && settings_.common_steps && !is_through(s);
     if (whole && !is_needed && !settings_.waits_for_lost) continue;
     const nanoseconds patience = settings_.waits_for_lost ? timeout
@@ -214,7 +216,8 @@ void group_book::watch_the_end() {
   if (stop_wanted_ && !begun() && (established_ || !takes_over()))
     return end(group_outcome::stopped, std::nullopt);
   if (!established_ || !begun()) return;
-  // A lost rank is restarted. If the group ended before its return, it would find no coordinator.
+  // If lost ranks are awaited, the launcher restarts them. If the group ended first, a restarted rank
+  // would find no coordinator.
   const auto whole = [&](const place& s) {
     return said(s.latest, &member_report::stream_over) && (s.present || !settings_.waits_for_lost);
   };
@@ -238,9 +241,10 @@ void group_book::freeze() {
   const auto done = [&](const place& s) {
     return !s.present || s.latest->stream_over || s.latest->steps >= most;
   };
-  // No rank can take the remaining steps, because each of them needs all ranks.
+  // Each of the remaining steps needs all ranks and the communicator, so no rank can take them.
   const bool stuck = settings_.communicator && !communicator_.ready();
-  // Common steps are over only when all of them are agreed. Until then, a rank may go back to an earlier step.
+  // Common steps are final only once all of them are agreed. Until then, a rank may have to go
+  // back to an earlier step.
   const bool kept = !settings_.communicator || view_.agreed >= most;
   if (stuck || (kept && std::ranges::all_of(places_, done))) end(group_outcome::stopped, std::nullopt);
 }
@@ -257,7 +261,8 @@ void group_book::tend_communicator() {
     outbox_.emplace_back(draw_communicator_id{view_.communicator});
 }
 
-/// Its program has finished, and all ranks have taken its last step with it, so no rank needs its owner.
+/// This rank's program has finished, and all ranks have taken its last step with it, so no
+/// rank needs its GPU owner.
 bool group_book::is_through(const place& s) const {
   return settings_.common_steps && said(s.latest, &member_report::stream_over) &&
          s.latest->steps <= view_.agreed;
@@ -296,7 +301,7 @@ void group_book::write_orders(steady_time now) {
     outbox_.emplace_back(send_order{s.latest->card.process, std::move(order)});
   }
   for (unknown_peer& who : std::exchange(unknown_peers_, {})) {
-    // Waiting processes may now be admitted. Their next reports decide that.
+    // Waiting processes may now be admitted. Their next reports decide whether they are.
     if (over() && who.refusal.empty()) continue;
     group_order order;
     order.view = view_;
@@ -323,7 +328,7 @@ bool group_book::everybody_knows() const {
     // The rank was lost after all ranks had delivered everything. Its next process will ask for the outcome.
     if (settings_.waits_for_lost && established_ && view_.outcome == group_outcome::finished)
       return said_so || s.knows_end;
-    // A rank that has not arrived yet would look for the coordinator for all of join_timeout.
+    // A rank that has not arrived yet would look for the coordinator until join_timeout has passed.
     return established_ || s.latest || s.knows_end;
   });
 }

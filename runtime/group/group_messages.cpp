@@ -11,7 +11,7 @@ std::string name_of(const rank_card& card) {
 std::string in_words(const group_cause& cause) {
   if (!cause.host.empty())
     return fmt::format("rank {} ({}, pid {}): {}", cause.rank, cause.host, cause.pid, cause.cause);
-  // A rank that never reported.
+  // The rank has never reported, so its host is unknown.
   const std::string who = fmt::format("rank {}", cause.rank);
   return cause.cause.starts_with(who) ? cause.cause : who + ": " + cause.cause;
 }

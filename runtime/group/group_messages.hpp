@@ -60,7 +60,7 @@ enum class group_phase : std::uint8_t {
   gathering,   ///< ranks are arriving
   describing,  ///< all have arrived with equal settings; their datasets are compared next
   running,
-  stopping,  ///< ranks freeze at their next hand-over, then deliver up to a common step
+  stopping,  ///< ranks pause before the next batch that they would hand out, then deliver up to a common step
   over,
 };
 
@@ -82,7 +82,8 @@ struct group_view {
   bool operator==(const group_view&) const = default;
 };
 
-/// A communicator's number as shown to people: 1 for the first one of its coordinator, and so on, modulo 65536.
+/// A communicator's number as shown to people: each coordinator counts its
+/// communicators from 1, modulo 65536.
 [[nodiscard]] constexpr std::uint64_t communicator_ordinal(std::uint64_t communicator) noexcept {
   return communicator & 0xFFFFU;
 }
@@ -105,7 +106,7 @@ struct communicator_state {
 
 [[nodiscard]] const char* name_of(communicator_state::how at) noexcept;
 
-/// A rank whose list is full takes no further snapshot before one is agreed on.
+/// A rank whose list is full takes no further snapshot until one of them is agreed on.
 inline constexpr std::size_t held_max = 32;
 
 /// Sent by a rank to the coordinator, at once when something changes, and at least every beat.
@@ -113,18 +114,19 @@ struct member_report {
   rank_card card;
   std::uint64_t number = 0;       ///< increases with each report
   std::uint32_t incarnation = 0;  ///< assigned by the group; 0: none yet
-  bool lapsed = false;            ///< its right to hand out has ended, so another process may have its rank
-  group_view view;                ///< what it has heard from the coordinator
+  /// The process's right to hand out batches has ended, so another process may have the rank.
+  bool lapsed = false;
+  group_view view;                ///< what the rank has heard from the coordinator
   std::optional<stream_facts> facts{};
-  std::uint64_t steps = 0;  ///< delivered, counted from the stream's beginning
+  std::uint64_t steps = 0;  ///< steps delivered, counted from the stream's beginning
   bool stream_over = false;
   bool frozen = false;
   bool stop_wanted = false;
   bool left = false;                    ///< the rank leaves voluntarily, before the others
-  std::optional<group_cause> failed{};  ///< why it cannot continue, or stopped waiting for rank 0
+  std::optional<group_cause> failed{};  ///< why the rank cannot continue, or has stopped waiting for rank 0
   communicator_state communicator{};
   std::uint64_t settled = 0;          ///< steps that this rank has acknowledged and never repeats
-  std::vector<std::uint64_t> held{};  ///< steps at which it has a snapshot, ascending; at most held_max
+  std::vector<std::uint64_t> held{};  ///< steps at which the rank has a snapshot, ascending; at most held_max
 };
 
 enum class rank_standing : std::uint8_t {

@@ -42,7 +42,7 @@ inline constexpr std::size_t communicator_id_max = 1024;  // NCCL's has 128 byte
 inline constexpr std::size_t text_max = 4096;             // causes, refusals
 inline constexpr std::size_t settings_max = 1024;         // the most names and values
 inline constexpr std::size_t settings_bytes_max =
-    64 * 1024;  // total size, including two lengths of 4 bytes for each
+    64 * 1024;  // total size, including two lengths of 4 bytes for each setting
 
 inline constexpr std::size_t frame_header_bytes = 5;
 inline constexpr std::size_t hello_bytes_max = hello_magic.size() + 4 + 4 + group_name_max;
@@ -65,7 +65,7 @@ inline constexpr std::size_t hello_bytes_max = hello_magic.size() + 4 + 4 + grou
 /// Refuses (errc::config) a card or facts beyond the limits above, naming what is too large.
 result<std::string> encode(const member_report& report);
 result<std::string> encode(const group_order& order);
-/// A frame with these bytes. Send it directly after the frame of its message.
+/// An attachment as a frame. Send it directly after the frame of the message that it belongs to.
 [[nodiscard]] std::string attachment_frame(std::string_view bytes);
 
 // Read payloads. Refuse (errc::protocol) what a correct sender would not send in a group of this size.
@@ -78,7 +78,7 @@ class frame_cutter {
  public:
   struct frame {
     frame_type type = frame_type::hello;
-    std::string_view payload;  ///< valid until the next call of a member
+    std::string_view payload;  ///< valid until the next call of a member function
   };
 
   explicit frame_cutter(std::size_t payload_max) noexcept : payload_max_(payload_max) {}
@@ -86,8 +86,8 @@ class frame_cutter {
   void limit(std::size_t payload_max) noexcept { payload_max_ = payload_max; }
 
   void feed(std::string_view bytes);
-  /// Empty if more bytes are needed. Refuses (errc::protocol) a frame whose
-  /// announced size is too large or whose type is unknown; no frames follow then.
+  /// Empty if more bytes are needed. Refuses (errc::protocol) a frame whose announced size is too large or
+  /// whose type is unknown; after that, it returns no more frames.
   result<std::optional<frame>> next();
 
  private:

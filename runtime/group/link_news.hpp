@@ -18,7 +18,7 @@ using link_id = std::uint64_t;
 
 /// Why a connection did not become a link.
 enum class unknown_peer_kind : std::uint8_t {
-  other_user,     ///< on the same host
+  other_user,     ///< a process of another user, on the same host
   garbage,        ///< sends bytes that no member would send
   no_secret,      ///< a member without a secret where one is needed, or with one where none is
   wrong_secret,   ///< a member with another secret, or of another group

@@ -70,10 +70,10 @@ void member_book::follow(const group_order& order) {
   note_coordinator(order);
   told_.number = order.number;
   if (order.standing == rank_standing::refused) {
-    // A refused rank still learns how the group ended, if it is over.
+    // If the group is over, even a refused rank learns how it ended.
     if (order.view.outcome == group_outcome::none) own_end_ = mine(order.refusal);
   }
-  // Report at once, because the next coordinator must find in the reports what this one had settled.
+  // Report at once: if this coordinator dies, the next one learns from the reports what was settled.
   changed_ = changed_ || view_ != order.view;
   const group_outcome known = view_.outcome;
   const std::optional<group_cause> cause = view_.cause;
@@ -94,8 +94,8 @@ void member_book::follow(const group_order& order) {
 }
 
 void member_book::note_coordinator(const group_order& order) {
-  // After the end, a process that delivers the rest alone keeps its place despite silence; only another
-  // process takes the place.
+  // After the end, a process that delivers the rest alone keeps its place even if it is silent. It loses the
+  // place only to another process.
   const bool keeps_place = delivers_the_rest() && order.standing == rank_standing::lost;
   told_.counted = order.heard > 0 || keeps_place;
   for (const sent_report& one : sent_) {
@@ -139,7 +139,7 @@ std::optional<end_rank> member_book::find_end() {
   const bool alone = delivers_the_rest();
   if (view_.outcome != group_outcome::none && !alone) {
     const bool stays = knows_since_ && now - *knows_since_ < settings_.end_grace && !everybody_knows_;
-    // A failure needs no confirmation, because the report sent with this says that the rank knows.
+    // A failure needs no confirmation: the report sent now says that this rank knows.
     if (view_.outcome != group_outcome::failed && stays) return std::nullopt;
     return end_rank{view_.outcome, view_.cause};
   }
@@ -149,7 +149,7 @@ std::optional<end_rank> member_book::find_end() {
   if (alone) return std::nullopt;
   if (view_.generation == 0) {
     const bool hears = heard_at_ && now - *heard_at_ <= settings_.lost_after;
-    // Rank 0 names the missing ranks, so this rank gives it time to do so.
+    // Rank 0 names the missing ranks, so this rank waits until rank 0 has had time to do so.
     const nanoseconds patience = settings_.join_timeout + (hears ? 2 * settings_.lost_after : nanoseconds(0));
     if (now - since_ <= patience) return std::nullopt;
     return give_up(unreachable());
@@ -167,8 +167,8 @@ end_rank member_book::give_up(group_cause cause) {
   return {group_outcome::failed, said_.failed};
 }
 
-/// This process did not run for so long that the others declared it lost: none has answered it since, and
-/// rank 0 has closed the link. If the link is only silent, rank 0 is not running either.
+/// This process did not run for so long that the others declared it lost: nobody has answered it since, and
+/// rank 0 has closed the link. An open but silent link means that rank 0 did not run either.
 bool member_book::was_missed() const {
   return link_.closed &&
          clock_.stood_still() - stood_still_answered_ > settings_.lost_after - 2 * settings_.beat();
@@ -182,7 +182,7 @@ group_cause member_book::of_rank_0(std::string cause) const {
   return {0, rank_0_.host, rank_0_.pid, std::move(cause)};
 }
 
-/// The cause, with the reason if this rank knows it.
+/// The cause of a failure to reach rank 0, with the reason if this rank knows one.
 group_cause member_book::unreachable() const {
   const std::string within = duration_as_config(settings_.join_timeout);
   const std::string& why = link_.no_address.empty() ? link_.no_link : link_.no_address;
@@ -293,7 +293,7 @@ void member_book::communicator_aborted(std::uint64_t number) {
 }
 
 bool member_book::delivers_the_rest() const noexcept {
-  // If steps need all ranks, no other rank is left to take them with.
+  // If steps need all ranks, this rank cannot take any: the others have finished.
   return view_.outcome == group_outcome::finished && told_.counted && !said_.stream_over &&
          !settings_.communicator && !settings_.needs_others;
 }
@@ -313,7 +313,7 @@ std::optional<hand_out_right> member_book::right() const {
   if (ended_ || own_end_ || said_.failed || said_.left || said_.stream_over) return std::nullopt;
   if (delivers_the_rest()) return hand_out_right{never, std::nullopt};
   if (!told_.go || view_.outcome != group_outcome::none) return std::nullopt;
-  // Agreed steps need no other rank, because a restarted process only counts them.
+  // A restarted process only counts agreed steps and does not take them again, so they need no other rank.
   if (settings_.communicator && !may_communicate() && view_.phase == group_phase::running &&
       said_.steps < view_.agreed)
     return hand_out_right{may_until_, view_.agreed};

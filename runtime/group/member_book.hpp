@@ -2,12 +2,12 @@
 // communicator, and ends. Pure: no thread, no I/O, time is an argument. Orders come in as calls, reports go
 // out of advance(). The other side is group_book.
 //
-// A rank may hand out for `lost_after` from the sending of its last answered report. The coordinator declares
-// a rank lost only after the same time of silence, so a rank that is cut off stops before its replacement
-// starts. The rank continues when it is connected again, unless it has been replaced.
+// A rank may hand out batches for `lost_after` after it sent its last answered report. The coordinator
+// declares a rank lost only after the same time of silence, so a rank that is cut off stops before its
+// replacement starts. The rank continues when it is connected again, unless it has been replaced.
 //
 // The right to hand out expires by the real clock, whether or not this process ran. A running_clock measures
-// silence: a rank that did not run (rule G23) blames no other for what it could not hear, and blames itself
+// silence: a rank that did not run (rule G23) does not blame the others for this silence, and blames itself
 // if the others have continued without it.
 //
 // A rank that gives up sends the reason in its last report, so that the others report the same cause.
@@ -89,12 +89,12 @@ class member_book {
   void coordinator_held(steady_time now);
 
   void link_made();
-  /// Makes a new report, so that the report that waits for the next link is up to date. `closed`: the
-  /// coordinator's side closed the link.
+  /// The link is gone. Makes a new report, so that the one sent over the next link is up to date. `closed`:
+  /// the coordinator's side closed the link.
   void link_lost(std::string why, bool closed);
-  /// Rank 0's own coordinator cannot listen. An empty text: it can.
+  /// Why rank 0's own coordinator cannot listen. An empty text: it can.
   void cannot_listen(std::string why);
-  /// Rank 0's own coordinator has refused a peer: perhaps a rank that is missing, or this one.
+  /// Rank 0's own coordinator has refused a peer, which may be a missing rank or this one.
   void peer_refused(std::string who);
   /// The attachments of reports have changed.
   void report_again();
@@ -145,7 +145,7 @@ class member_book {
   struct sent_report {
     std::uint64_t number = 0;
     steady_time at{};
-    nanoseconds stood_still{};  // clock_.stood_still() at that time
+    nanoseconds stood_still{};  // clock_.stood_still() when the report was sent
   };
 
   void follow(const group_order& order);
@@ -162,16 +162,15 @@ class member_book {
 
   member_settings settings_;
   running_clock clock_;
-  steady_time since_;  // this and the other waiting times are those of clock_
+  steady_time since_;  // the times that measure waiting are on clock_
   group_view view_;
   member_report said_;            // the next report
   bool changed_ = true;           // whether something has changed since the last report
   std::deque<sent_report> sent_;  // unanswered reports; at most those of the last `lost_after`
   std::optional<steady_time> sent_at_;
   std::optional<steady_time> heard_at_;
-  nanoseconds stood_still_answered_{0};  // when the last answered report was sent
-  steady_time may_until_{};              // how long it may hand out; real time
-  /// What the newest order says.
+  nanoseconds stood_still_answered_{0};  // clock_.stood_still() when the last answered report was sent
+  steady_time may_until_{};              // until when this rank may hand out batches, in real time
   struct {
     std::uint64_t number = 0;  // number of the current coordinator's last order
     communicator_order communicator;

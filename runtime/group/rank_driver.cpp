@@ -45,8 +45,8 @@ bool rank_driver::find_out_whether_it_may_go() const {
   if (refusal_) return true;
   if (end_) return book_.ran() - ended_at_ >= linger;
   const member_settings& settings = setup_.member;
-  // Under "wait" a new process of rank 0 would look for this rank. Work of other programs may still need this
-  // rank's communicator.
+  // This rank stays if others may need it. Under "wait", a new process of rank 0 looks for it; with a
+  // communicator, unfinished work of other programs may use it.
   const bool is_needed = settings.waits_for_lost || (settings.communicator && settings.needs_others);
   if (is_needed || !last_word_) return false;
   return heard_.heard >= *last_word_ || book_.ran() - *leaving_since_ >= patience_with_answer;
@@ -95,7 +95,8 @@ void rank_driver::communicator_changed(const communicator_state& state) {
     book_.fail(fmt::format("creating a communicator failed {} times: {}", fruitless_, state.cause));
 }
 
-/// Gives up the communicator after a while, because the other programs have had time to finish their work with it.
+/// Gives up the communicator `lost_after` after leave(): by then the other programs have had time to
+/// finish their work with it.
 void rank_driver::give_up_communicator() {
   if (!setup_.member.needs_others || !leaving_since_ || made_ == 0 ||
       book_.ran() - *leaving_since_ < setup_.member.lost_after)
@@ -106,7 +107,7 @@ void rank_driver::give_up_communicator() {
 void rank_driver::leave(steady_time now) {
   if (leaving_since_) return;
   leaving_since_ = book_.look(now);
-  // A failed rank waits for the group's end instead, because until then no other rank knows why.
+  // A failed rank waits for the group's end instead, so that the other ranks learn why it failed.
   if (!book_.stream_over() && !book_.failed() && !end_) book_.leave();
 }
 
@@ -118,7 +119,7 @@ void rank_driver::stop() {
 std::string rank_driver::waits_for(bool hands_out) const {
   if (end_ || (hands_out && !book_.stream_over())) return {};
   if (!linked_) return fmt::format("rank 0 at {}{}", setup_.where, trouble_.empty() ? "" : ": " + trouble_);
-  // Once this rank has joined, a rank that is missing has finished.
+  // After this rank has joined, missing ranks are those that have finished.
   if (!joined_ && !lost().empty()) return ranks_text(lost()) + " to arrive";
   switch (book_.view().phase) {
     case group_phase::gathering: return "an answer from rank 0";
@@ -129,7 +130,7 @@ std::string rank_driver::waits_for(bool hands_out) const {
   }
   if (book_.stream_over()) return "the other ranks to finish";
   const member_settings& settings = setup_.member;
-  if (settings.needs_others || !book_.is_in()) return {};  // a program hands out nothing
+  if (settings.needs_others || !book_.is_in()) return {};  // programs do not hand out batches
   if (settings.communicator && !book_.may_communicate()) return "all ranks to create their communicator";
   return "rank 0 to answer: the right to hand out batches has lapsed";
 }

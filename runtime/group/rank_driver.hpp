@@ -2,7 +2,8 @@
 // link and when this rank may leave. Pure: events and the time come in, commands come out of advance(). It has two
 // adapters: the member actor of a session (actors/group/member) and program_group.
 //
-// Facts about the session or program go to book(); events of the link, and leave(), come here.
+// Report facts about the session or program to book(); report events of the link to the
+// driver, and call its leave().
 #pragma once
 
 #include "runtime/base/result.hpp"
@@ -32,7 +33,7 @@ class rank_driver {
  public:
   /// Long enough for the last report to be sent.
   static constexpr nanoseconds linger = std::chrono::milliseconds(100);
-  /// How long a rank that the others do not wait for awaits the answer to its last report.
+  /// How long a leaving rank waits for the answer to its last report, if no other rank needs it.
   static constexpr nanoseconds patience_with_answer = std::chrono::seconds(2);
 
   rank_driver(rank_setup setup, std::uint64_t steps, steady_time now);
@@ -50,7 +51,7 @@ class rank_driver {
   void link_made();
   void link_lost(link_trouble trouble);
   void heard(const group_order& order, steady_time now);
-  /// Rank 0's own coordinator cannot listen. An empty text: it can.
+  /// Why rank 0's own coordinator cannot listen. An empty text: it can.
   void cannot_listen(const std::string& why);
   /// Rank 0's own coordinator has refused a peer.
   void peer_refused(const std::string& who);
@@ -63,7 +64,7 @@ class rank_driver {
   void communicator_changed(const communicator_state& state);
   /// The session or program closes. The driver still sends what the others must know.
   void leave(steady_time now);
-  /// Stop at a common step, or alone if there is no coordinator to agree with.
+  /// Stops the group at a common step, or this rank alone if there is no coordinator to agree with.
   void stop();
 
   // ---- current state
@@ -89,16 +90,16 @@ class rank_driver {
   bool linked_ = false;
   std::string trouble_;  // why there is no link
   std::optional<std::uint64_t>
-      last_word_;  // number of the first report that says that everything is delivered
+      last_word_;  // number of the first report that announced that everything is delivered
   bool joined_ = false;
   bool may_go_ = false;
   std::optional<failure> refusal_;
   std::optional<end_rank> end_;
-  // Times of the book's clock.
+  // Times on the book's clock.
   steady_time ended_at_{};
   std::optional<steady_time> leaving_since_;
   std::uint64_t made_ = 0;       // the last communicator that this rank had
-  std::uint32_t fruitless_ = 0;  // communicators since then that could not be made
+  std::uint32_t fruitless_ = 0;  // how many communicators since made_ could not be made
 };
 
 }  // namespace penstock::group

@@ -1,8 +1,8 @@
 // Names of a rank's own files and ports, derived from names that all ranks share (rule L9). Pure. Used by
 // sessions that join a group, by `penstock run` and by `penstock launch`.
 //
-// A path that already names the rank is kept: a launcher's script may have put the number there, or the name
-// may come from these functions.
+// A path that already names the rank stays as it is: a launcher's script or one of these functions
+// has put the number there.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace penstock::group {
 /// "reports/rank2.json", "states/2", "report-02", "log.2". Neither "photos2" nor "data.h5" does.
 [[nodiscard]] bool names_rank(std::string_view path, std::uint32_t rank);
 
-/// The other rank that a path names (names_rank) if it does not name this rank: "run-2.state" for rank 1 of 4.
+/// The rank that a path names (names_rank), if it is not this rank: 2 for "run-2.state" in rank 1 of 4.
 [[nodiscard]] std::optional<std::uint32_t> other_rank_named(std::string_view path, std::uint32_t rank,
                                                             std::uint32_t world_size);
 

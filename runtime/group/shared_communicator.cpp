@@ -5,8 +5,9 @@
 namespace penstock::group {
 namespace {
 
-/// Two coordinators never use the same number: an order of the earlier one may still be in flight. The upper half is
-/// the generation. If the group starts again while its first instance is unreachable, the 16 bits of the process differ.
+/// No two coordinators may use the same number, because an order of the earlier one may still be in
+/// flight. The upper half is the generation. Two groups of equal generation, one of them unreachable,
+/// differ in the 16 bits from `process`.
 std::uint64_t first_of(std::uint64_t generation, std::uint64_t process) {
   return (generation << 32U) + ((process & 0xFFFFU) << 16U) + 1;
 }
@@ -31,7 +32,7 @@ bool shared_communicator::tend(group_view& view, const std::vector<rank>& ranks,
     at_ = stage::aborting;
   if (at_ == stage::aborting && std::ranges::all_of(ranks, clean)) at_ = stage::idle;
   if (at_ == stage::making && complete && std::ranges::all_of(ranks, made)) at_ = stage::ready;
-  // A rank that has finished cannot take part in another communicator, and need not.
+  // A rank that has finished cannot, and need not, take part in another communicator.
   if (at_ != stage::idle || !complete || std::ranges::any_of(ranks, through) ||
       view.phase != group_phase::running)
     return false;

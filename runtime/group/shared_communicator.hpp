@@ -7,7 +7,7 @@
 //    |  no rank has a part of it  |                          | a loss, or a rank gives up
 //    +----------------------- aborting <--------------------+-----------------------+
 //
-// The number of the communicator is in the view, because orders of earlier coordinators change it too.
+// The communicator's number is in the view, because orders of earlier coordinators change this number, too.
 #pragma once
 
 #include "runtime/group/group_messages.hpp"
@@ -25,7 +25,7 @@ class shared_communicator {
     const member_report* latest = nullptr;
     bool present = false;
     bool in_hand = false;   ///< present, with the group's dataset
-    bool finished = false;  ///< its stream is over, so no rank needs it after its last step is agreed
+    bool finished = false;  ///< its stream is over; once its last step is agreed, no rank needs it
   };
   /// Whether a rank in this state has no part of a communicator left.
   [[nodiscard]] static bool is_clean(const communicator_state& c) noexcept {
@@ -44,8 +44,9 @@ class shared_communicator {
   [[nodiscard]] bool ready() const noexcept { return at_ == stage::ready; }
   /// Returns whether to create the id of view.communicator. `process`: the coordinator's.
   [[nodiscard]] bool tend(group_view& view, const std::vector<rank>& ranks, std::uint64_t process);
-  /// A step is agreed once all ranks hold its snapshot. Steps are agreed only while the ranks share a
-  /// communicator: after a loss, all ranks go back to one step, which a report in flight must not change.
+  /// A step is agreed once all ranks hold its snapshot. Steps are agreed only while the ranks
+  /// share a communicator: after a loss, all ranks go back to the agreed step, and a report in
+  /// flight must not change it.
   void agree_on_snapshot(group_view& view, const std::vector<rank>& ranks) const;
   /// The order for every rank.
   [[nodiscard]] communicator_order order(std::uint64_t number) const;

@@ -24,7 +24,7 @@ inline std::string host_name() {
   return name.data();
 }
 
-/// Two processes of one rank have different numbers, and 0 is none.
+/// Two processes of one rank have different numbers. Never 0.
 inline std::uint64_t number_of_this_process() {
   std::random_device source;
   const std::uint64_t high = source();

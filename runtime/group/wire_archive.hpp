@@ -69,7 +69,7 @@ class wire_writer {
   /// The most ranks that a message may name.
   [[nodiscard]] static std::size_t ranks() noexcept { return std::numeric_limits<std::size_t>::max(); }
   [[nodiscard]] std::string take() { return std::move(bytes_); }
-  /// The first thing that is too large; empty if nothing is.
+  /// Names the first element that is too large; empty if none is.
   [[nodiscard]] const std::string& refusal() const noexcept { return refusal_; }
 
  private:
@@ -176,7 +176,7 @@ class wire_reader {
   std::string wrong_;
 };
 
-/// Const for a writer.
+/// T for a reader, const T for a writer.
 template <class Archive, class T>
 using in_archive = std::conditional_t<Archive::reads, T, const T>;
 
