@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr auto rate_step = 1s;
 constexpr auto rate_window = 10s;
-constexpr std::size_t names_max = 1000;  // remembered after their hosts are gone
+constexpr std::size_t names_max = 1000;  // the most names remembered after their hosts are gone
 
 }  // namespace
 
@@ -30,7 +30,7 @@ bool host_book::joined(connection_id id, const host_card& card, steady_time now)
     ++place;
   }
   if (connections_.contains(id) || place >= settings_.first_place + settings_.places) return false;
-  if (connections_.empty()) looked_ = now;  // until now there was no host to watch
+  if (connections_.empty()) looked_ = now;  // no host was watched until now
   connections_[id] = {card.process, place, now};
   places_[place] = id;
   const auto [at, is_new] = hosts_.try_emplace(card.process);
@@ -43,7 +43,7 @@ bool host_book::joined(connection_id id, const host_card& card, steady_time now)
   of.card.workers = card.workers;  // a host that serves several sessions may offer more now
   of.connections.insert(id);
   balance(of);
-  // Also announce a resting place to the supervisor, as one that an operator has emptied.
+  // The supervisor must know a resting place, too. It sees the place as emptied by an operator.
   if (!connections_.at(id).rests) return true;
   outbox_.emplace_back(occupy_place{id, place});
   outbox_.emplace_back(rest_place{id, place});
@@ -130,8 +130,8 @@ void host_book::leaving(connection_id id) {
   outbox_.emplace_back(vacate_place{id, connection->second.place, false});
   const host& of = hosts_.at(connection->second.process);
   const auto stays = [this](connection_id one) { return !connections_.at(one).leaving; };
-  // If as many workers stay as the host offers, it is giving this one to
-  // another session. A host that leaves still offers all of its workers.
+  // If the remaining workers are as many as the host offers, the host is moving this worker to another
+  // session. A host that leaves still offers all of its workers.
   if (std::ranges::count_if(of.connections, stays) >= of.card.workers) balance(of);
 }
 

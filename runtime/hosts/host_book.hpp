@@ -1,8 +1,8 @@
 // The loader hosts of one session (rules H1-H10, H16): which ones are present, silent, lost or leaving, which place each remote worker
 // has, and which workers rest. Pure: events and the time come in, commands come out of advance(). Driven by actors/remote/host_hub.
 //
-// Each connection has one worker at a time, or none while it rests because an operator wants fewer workers of that host. A host
-// is all connections of one `penstock host`.
+// Each connection has one worker at a time, or none while it rests because an operator wants fewer workers of
+// that host. The connections of one `penstock host` process together form a host.
 //
 //   joined --> placed -- the host leaves --> leaving -- its worker has ended --> gone
 //                 |                             |
@@ -28,7 +28,7 @@ struct book_settings {
   std::uint32_t first_place = 0;
   std::uint32_t places = 0;
   nanoseconds lost_after{5'000'000'000};
-  std::uint32_t bad_transfers_max = 3;     ///< bad transfers in a row of one host
+  std::uint32_t bad_transfers_max = 3;     ///< a host with this many bad transfers in a row is lost
   nanoseconds late_look{1'000'000'000};  ///< if two calls of advance() are further apart, the time between them does not count as silence
 };
 
@@ -102,7 +102,7 @@ class host_book {
  public:
   explicit host_book(const book_settings& settings) : settings_(settings) {}
 
-  /// Returns false if there is no place for the connection.
+  /// A host has connected. Returns false if there is no place for the connection.
   [[nodiscard]] bool joined(connection_id connection, const host_card& card, steady_time now);
   /// `when`: the last time that anything arrived.
   void heard(connection_id connection, steady_time when);
@@ -111,7 +111,7 @@ class host_book {
   void offers(connection_id connection, std::uint32_t workers);
   /// The worker behind this connection finishes its batches, and no worker follows it.
   void leaving(connection_id connection);
-  /// Its worker, if there was one, has ended, and none will follow.
+  /// The connection's worker, if there was one, has ended, and none will follow.
   void emptied(connection_id connection);
   void closed(connection_id connection, const std::string& why);
   void received(connection_id connection, std::uint64_t samples, std::uint64_t bytes, steady_time now);
@@ -152,7 +152,7 @@ class host_book {
     std::deque<amount> received;  // amounts of the last 10 s, in steps of a second
     steady_time joined{};
   };
-  /// The operator's order for hosts of one name, kept when they are gone.
+  /// The operator's order for hosts of one name, kept even after these hosts are gone.
   struct order_for_name {
     std::optional<std::uint32_t> wanted{};
     std::uint64_t used = 0;

@@ -87,7 +87,7 @@ void host_records::used(const host_card& of, connection_id connection, nanosecon
 std::optional<double> host_records::cores_of(const host_card& card) const {
   const auto found = processes_.find(card.process);
   if (found == processes_.end() || found->second.size() < 3) return std::nullopt;
-  // The newest reading is not complete yet.
+  // Skip the newest reading, which is not complete yet.
   const reading& first = found->second.front();
   const reading& last = *std::prev(found->second.end(), 2);
   const std::chrono::duration<double> time = found->second.back().when - std::next(found->second.begin())->when;

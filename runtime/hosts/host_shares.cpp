@@ -9,9 +9,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto measured_after = 1s;
-constexpr double waits_little = 0.05;  // a share of its time; less is noise
-constexpr double works_little = 0.3;   // a share of its workers; below it, the session is paused, or waits for something else
-constexpr double reserve = 1.25;       // in addition to the workers that have work
+constexpr double waits_little = 0.05;  // share of a session's time; a shorter wait is noise
+// Share of a session's workers that have work; with fewer, the session is paused or waits for something else.
+constexpr double works_little = 0.3;
+// Need of a session that does not wait, relative to the workers that have work.
+constexpr double reserve = 1.25;
 constexpr double nearer_by = 0.25;     // workers
 constexpr double needs_more_by = 0.5;
 
@@ -49,7 +51,7 @@ void host_shares::ended(session_number number, bool was_leaving, steady_time now
   advance(now);
 }
 
-/// Keeps one sample from before the window.
+/// Drops old samples, but keeps one from before the window.
 void host_shares::note(std::deque<sample>& into, sample what) const {
   into.push_back(what);
   while (into.size() > 2 && into[1].at <= what.at - settings_.window) into.pop_front();

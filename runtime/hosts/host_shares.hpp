@@ -8,8 +8,9 @@
 //   it has just joined                                     all workers of the host
 //   its operator wants fewer of them to run                at most that number
 //
-// Workers are shared in proportion to the needs, at least one each. They change sessions only where that brings the numbers nearer
-// to these shares by more than a quarter of a worker, and where the session that gets them needs them:
+// Workers are shared in proportion to the needs, at least one each. A worker changes sessions only if
+// that brings the numbers closer to the shares by more than a quarter of a worker, and if the session
+// that gets the worker needs it:
 //
 //   even -- unequal --> unequal -- for `settle`, and `rest` after the last change, or a session has just come --> workers leave
 //    ^                     |                                                                                      |
@@ -51,18 +52,20 @@ class host_shares {
   void leaving(session_number session);
   /// One of the session's workers has ended.
   void ended(session_number session, bool was_leaving, steady_time now);
-  /// How long its consumer has waited so far. Ignores a total below one already reported, because it must be late.
+  /// How long its consumer has waited so far. Ignores a total below one already reported, because
+  /// such a report must be late.
   void waited(session_number session, nanoseconds total, steady_time now);
   /// How many of its workers have work, or are starting.
   void worked(session_number session, std::uint32_t busy, steady_time now);
 
-  /// At most this many of its workers may run (rule H16).
+  /// The session's operator allows at most this many of its workers to run (rule H16).
   void wants_at_most(session_number session, std::uint32_t workers);
   /// All workers of the session must leave, and it gets no others as long as it keeps connecting (rule H18).
   void dismiss(session_number session);
   [[nodiscard]] bool is_dismissed(session_number session) const;
 
-  /// Call several times a second while there are sessions. Returns how many workers have been ordered to change sessions.
+  /// Call several times a second while there are sessions. Returns how many workers it has just
+  /// ordered to change sessions.
   std::uint32_t advance(steady_time now);
 
   /// How many workers it may have. 0: unknown, or none is free.
@@ -86,7 +89,7 @@ class host_shares {
     bool was_served = false;
     bool dismissed = false;
     steady_time called{};
-    std::deque<sample> waited;  ///< seconds so far
+    std::deque<sample> waited;  ///< samples of the seconds waited so far
     std::deque<sample> busy;
   };
   struct plan {

@@ -30,10 +30,11 @@ bool join_attempts::failed(steady_time now) {
 
 std::uint32_t join_attempts::wanted(const connections_now& there, steady_time now) {
   if (over_) return 0;
-  // This call only records that the host ran. The session may be back, so only a failed attempt can give up on it.
+  // This call only records that the host ran. It does not give up: the session may be back, which only an
+  // attempt to connect can tell.
   if (lost_) static_cast<void>(lost_->is_over(now));
   const bool is_time = now >= again_at_;
-  // One connection is enough to find out whether a session answers, and to list its dataset.
+  // One connection is enough to find out whether a session answers, and to list the dataset's files.
   if (placed_ == 0) return there.all == 0 && (is_time || there.offer > 0) ? 1 : 0;
   const std::uint32_t has = there.held + there.connecting;
   return is_time && there.offer > has ? there.offer - has : 0;

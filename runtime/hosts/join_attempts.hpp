@@ -16,7 +16,7 @@ namespace penstock::hosts {
 
 struct attempt_settings {
   nanoseconds pause{300'000'000};
-  nanoseconds pause_max{2'000'000'000};  ///< doubled from `pause` while nothing succeeds
+  nanoseconds pause_max{2'000'000'000};  ///< `pause` doubles up to this while attempts fail
   nanoseconds call_again{1'000'000'000};  ///< time between attempts while this host has no free worker
   nanoseconds look_every{500'000'000};    ///< a host that is running calls wanted() at least this often
 };
@@ -46,7 +46,8 @@ class join_attempts {
   /// Stops all further attempts.
   void finish() { over_ = true; }
 
-  /// How many connections to make now. Time in which this host did not run does not count as time without the session (rule H17).
+  /// How many connections to make now. Time in which this host did not run does not count
+  /// towards `wait` (rule H17).
   [[nodiscard]] std::uint32_t wanted(const connections_now& there, steady_time now);
   [[nodiscard]] std::uint32_t placed() const noexcept { return placed_; }
   [[nodiscard]] bool over() const noexcept { return over_; }

@@ -3,8 +3,8 @@
 // because both may hang. The program's thread calls NCCL while it uses the communicator.
 // Orders come from program_group's I/O thread, which also detects expired deadlines.
 //
-// The program learns once of the loss of a communicator that it has used: from the use that notices the loss,
-// or from the next one. The use after that waits for the next communicator.
+// If a communicator that the program has used is lost, one use throws: the use that notices the loss, or the
+// next one. Later uses wait for the next communicator.
 //
 // The thread shares this object: a thread that hangs in NCCL is abandoned, and its Group can end.
 #pragma once
@@ -31,7 +31,7 @@ class program_communicator final : public rank_communicator,
     std::optional<std::uint32_t> local_rank{};
     communicator_limits limits{};
     nanoseconds patience{};  ///< how long a program waits for a usable communicator
-    /// Throws the first cause if the group is over. Called on the program's thread, like while_waiting.
+    /// Throws the first cause if the group is over. Called on the program's thread. So is while_waiting.
     std::function<void()> check{};
     /// Called about every 50 ms while the program waits; its exceptions end the wait. May be empty.
     std::function<void()> while_waiting{};
@@ -76,9 +76,9 @@ class program_communicator final : public rank_communicator,
   bool ordered_ = false;  // the thread has something to do
   std::optional<std::uint64_t> to_draw_;
   std::string stuck_;            // why this process can never have a communicator again
-  std::string trouble_;          // why the last one failed
+  std::string trouble_;          // why the last communicator failed
   std::uint64_t used_ = 0;       // the last communicator that the program used; 0: none
-  std::uint64_t told_lost_ = 0;  // the last communicator whose loss was reported to it
+  std::uint64_t told_lost_ = 0;  // the last communicator whose loss was reported to the program
   steady_time gone_by_ = never;  // the deadline of close(), by clock_
 };
 

@@ -19,8 +19,8 @@ class program_gpu {
   /// if there is no GPU or driver, or if it is unclear which GPU is meant.
   static result<program_gpu> find(std::optional<std::uint32_t> local_rank);
 
-  /// Makes the GPU the calling thread's current device, and allows
-  /// calls on this thread while others capture a CUDA graph.
+  /// Makes the GPU the calling thread's current device, and allows this thread to call CUDA while other
+  /// threads capture a graph.
   void select() const;
   /// "GPU-..."; empty if the driver does not say.
   [[nodiscard]] const std::string& uuid() const noexcept { return uuid_; }

@@ -15,12 +15,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How often to poll the library.
+// How often to poll NCCL.
 constexpr nanoseconds while_it_moves = 2ms;
 constexpr nanoseconds while_it_works = 50ms;
 constexpr auto while_a_call_is_taken = 50us;
 
-// NCCL's errors for wrong calls, after which nothing is broken.
+// NCCL's errors for wrong calls. The communicator stays usable after them.
 constexpr int invalid_argument = 4;
 constexpr int invalid_usage = 5;
 
@@ -163,7 +163,7 @@ void* rank_communicator::function(const char* name) {
   throw error({errc::sink, fmt::format("{} has no function {}", library_->path(), name), 0});
 }
 
-/// A scope is open, so the communicator stays.
+/// A scope is open during this call, so the communicator is not aborted meanwhile.
 void rank_communicator::settle(int status, const char* what) {
   if (status == invalid_argument || status == invalid_usage)
     throw error({errc::sink, fmt::format("{}: {}", what, library_->text_of(status)), 0});

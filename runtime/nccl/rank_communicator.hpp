@@ -1,7 +1,7 @@
-// The communicator of a rank, in the process with the GPU. One thread, its keeper's, makes, watches and
-// aborts it; the program uses it on its own thread. communicator_book decides, this class calls NCCL. Base of
-// the classes for device programs in the GPU owner (actors/gpu_owner/communicator_side) and for Group
-// (program_communicator).
+// The communicator of a rank, in the process with the GPU. One thread, the keeper's, makes, watches and
+// aborts the communicator; the program uses it on another thread. communicator_book decides; this class calls
+// NCCL. Base of the classes for device programs in the GPU owner (actors/gpu_owner/communicator_side) and for
+// Group (program_communicator).
 //
 //   the keeper's thread    make, abort (orders of the group), look (progress, deadlines): never waits for the program
 //   the program's thread   what communicator_use calls: waits for the keeper's thread, with deadlines
@@ -34,7 +34,7 @@ class rank_communicator : public Communicator {
   /// The number of the current communicator, or else of the last one.
   [[nodiscard]] std::uint64_t number() const;
 
-  // Call on the keeper's thread, whose current device is the rank's.
+  // Call on the keeper's thread, whose current device must be the rank's GPU.
 
   /// Returns when to call it again. `never` means: after the next order.
   steady_time look(steady_time now);
@@ -46,7 +46,7 @@ class rank_communicator : public Communicator {
 
   /// The communicator's state has changed. Called while mutex_ is held, so an implementation may only send a message.
   virtual void told(const communicator_state& state) = 0;
-  /// The abort is impossible. Called like told().
+  /// The abort is impossible. Like told(), called while mutex_ is held.
   virtual void stuck(const std::string& why) = 0;
 
   /// Call once, before any order.
@@ -58,13 +58,13 @@ class rank_communicator : public Communicator {
   void order_making(std::uint64_t number, std::string id);
   void order_abort(std::uint64_t number);
   /// Ends the communicator without an order of the group: reports it to the group as broken, and aborts it,
-  /// even if it is still being made. No other is made, and no use waits for one.
+  /// even if it is still being made. No other communicator is made, and no use waits for one.
   void order_end();
-  /// Finds deadlines that have passed while the keeper's thread is busy in a call of NCCL. Call on another
-  /// thread.
+  /// Finds deadlines that passed while the keeper's thread hangs in a call of NCCL.
+  /// Call it on another thread.
   void check_deadlines(steady_time now);
 
-  /// Waits until there is a communicator, or until no order promises one.
+  /// Waits until there is a communicator, or until no pending order will make one.
   entry enter() override;
   void leave() noexcept override;
   void* function(const char* name) override;

@@ -20,7 +20,7 @@ inline constexpr std::size_t secret_bytes_min = 16;
 inline constexpr std::size_t secret_bytes_max = 4096;
 
 /// Whether the secret is 32 random bytes in hexadecimal digits, as 'penstock secret' and 'openssl rand
-/// -hex 32' print them. Such a secret cannot be guessed; any other one may be a memorable sentence.
+/// -hex 32' print them. Such a secret cannot be guessed; any other may be a memorable sentence.
 [[nodiscard]] bool is_drawn(const group_secret& secret);
 
 /// The secret in `file`. Messages call it `whose` secret: "the group's". Ignores white space at the end. Refuses
@@ -37,8 +37,8 @@ result<std::optional<group_secret>> find_secret(const std::string& file, const v
 result<void> check_secret(const group_address& address, bool has_secret, bool insecure);
 
 /// The secret for links of `group` that meet at `address`: find_secret() and check_secret(). For network
-/// links, a secret that was not drawn is stretched (tls/stretched_secret.hpp), which takes a quarter of a
-/// second.
+/// links, a secret that does not consist of random bytes is stretched (tls/stretched_secret.hpp), which
+/// takes a quarter of a second.
 result<std::optional<group_secret>> secret_of_links(const group_address& address, const std::string& group,
                                                     const std::string& file, bool insecure,
                                                     const variable_lookup& variables);

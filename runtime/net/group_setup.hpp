@@ -16,11 +16,12 @@ namespace penstock::group {
 
 struct group_setup {
   link_settings links;
-  member_settings member;  ///< the card without a device and settings
+  member_settings member;  ///< the card still lacks the device and the settings
   group_settings group;    ///< used by rank 0 only
 };
 
-/// `name`: equal for all ranks; the job is added to it. Fails (errc::config) where address_of and secret_of_links do.
+/// `name`: equal for all ranks; the job's name is appended. Fails (errc::config) in the cases in which
+/// address_of or secret_of_links does.
 [[nodiscard]] result<group_setup> setup_of(const group_config& settings, const launcher_place& place,
                                            const std::string& name);
 

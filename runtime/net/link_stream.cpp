@@ -16,8 +16,8 @@ constexpr std::size_t read_bytes = 16 * 1024;
 constexpr int reads_a_turn = 4;
 constexpr int looks_a_deadline = 8;
 constexpr std::size_t first_bytes_kept = 16;
-constexpr std::string_view tls_record = "\x16\x03";  // how a TLS client begins
-constexpr std::string_view tls_alert = "\x15\x03";   // how a TLS server ends
+constexpr std::string_view tls_record = "\x16\x03";  // the first bytes that a TLS client sends
+constexpr std::string_view tls_alert = "\x15\x03";   // the first bytes of a TLS alert, which refuses a client
 constexpr std::string_view tls_handshake_failure("\x15\x03\x03\x00\x02\x02\x28", 7);
 
 steady_time now() {
@@ -162,7 +162,7 @@ void link_stream::take_plain(std::string_view plain) {
 
 // ---- who the peer is -----------------------------------------------------------------------------------------
 
-/// A member sends first; the coordinator answers.
+/// The member sends its greeting first, and the coordinator answers.
 void link_stream::greet() {
   stage_ = stage::greeting;
   if (!side_->listens) next_ = encode(link_hello{side_->settings.protocol, side_->settings.group});
@@ -172,7 +172,7 @@ void link_stream::take_hello(std::string_view payload) {
   const auto hello = decode_hello(payload);
   if (!hello) return fail(unknown_peer_kind::garbage, hello.error().message);
   const link_settings& own = side_->settings;
-  // Answers even a wrong peer, so that the peer can say why it has no group.
+  // Answer even a peer of another group or version, so that the peer can report why it was refused.
   if (side_->listens) send(encode(link_hello{own.protocol, own.group}));
   if (hello->group != own.group) {
     return fail(unknown_peer_kind::wrong_group,
@@ -196,7 +196,7 @@ void link_stream::fail(unknown_peer_kind kind, std::string why) {
   if (stage_ == stage::open) return end(std::nullopt, why);
   if (kind == unknown_peer_kind::garbage && !tls_ &&
       (first_.starts_with(tls_record) || first_.starts_with(tls_alert))) {
-    // The peer understands the greeting, and reports the same reason.
+    // Send a greeting: the peer understands it, and can report the same reason.
     if (side_->listens) send(encode(link_hello{side_->settings.protocol, side_->settings.group}));
     return end(unknown_peer_kind::no_secret, "it has a secret, but this process has none");
   }
@@ -259,7 +259,7 @@ void link_stream::write_when_possible() {
 
 // ---- the end -------------------------------------------------------------------------------------------------
 
-/// Times the whole handshake first, and each silence afterwards.
+/// Limits the time of the whole handshake, and later each silence.
 void link_stream::watch(nanoseconds at_most) {
   silence_ = patient_deadline(at_most, at_most / looks_a_deadline);
   silence_.restart(now());
@@ -274,7 +274,7 @@ void link_stream::look_later() {
 }
 
 void link_stream::look() {
-  read_once();  // bytes that arrived while this process was not running were in time
+  read_once();  // bytes that arrived while this process was suspended count as on time
   if (stage_ == stage::closed) return;
   if (stage_ != stage::open) {
     if (!silence_.is_over(now())) return look_later();
@@ -301,7 +301,7 @@ void link_stream::look() {
 void link_stream::end(std::optional<unknown_peer_kind> kind, const std::string& why) {
   if (stage_ == stage::closed) return;
   const auto self = shared_from_this();
-  flush();  // the last bytes of TLS, or of a greeting, for the peer
+  flush();  // send the peer the last bytes of TLS or of the greeting
   if (kind == unknown_peer_kind::too_slow) drop_what_is_left(socket_.native_handle());
   shut_quietly();
   calls_.closed(kind, why);

@@ -100,15 +100,16 @@ class link_stream : public std::enable_shared_from_this<link_stream> {
   stage stage_ = stage::securing;
   std::unique_ptr<tls_stream> tls_;
   frame_cutter cutter_{hello_bytes_max};
-  std::string first_;                // bytes, to distinguish a member with other security from other peers
-  std::size_t handshake_bytes_ = 0;  // received before it was open
+  // The first bytes received, which tell a member with other security settings from an unrelated peer.
+  std::string first_;
+  std::size_t handshake_bytes_ = 0;  // received before the link was open
   std::string leaving_;              // being written to the socket
   std::size_t left_ = 0;             // how many of these bytes have been written
-  std::optional<std::string> next_;  // the frame after that
+  std::optional<std::string> next_;  // the frame to send after those bytes
   bool awaits_room_ = false;         // waits for room in the socket
   bool broken_ = false;              // writing has failed; reading finds out why
   steady_time last_heard_{};
-  steady_time looked_at_{};                                   // last_heard_ at the last look
+  steady_time looked_at_{};                                   // value of last_heard_ at the last check
   bool silent_ = false;                                       // the peer has been silent for too long
   patient_deadline silence_{nanoseconds(0), nanoseconds(0)};  // limits silence, or the handshake
 };

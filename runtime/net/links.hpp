@@ -21,15 +21,16 @@
 // Memory. Each message replaces an unsent earlier one of the same direction: at most two frames wait in each
 // direction of a link. A frame is at most frame_bytes_max() (group_wire.hpp). At most `pending_max`
 // connections are unauthenticated, each with at most `handshake_bytes_max` bytes; a new one replaces the
-// oldest. There are at most four links for each rank; another replaces the one that has been silent longest.
+// oldest. There are at most four links for each rank; a further link replaces the one that
+// has been silent longest.
 //
-// Time. A member that has heard nothing for half of lost_after connects again, so a rank survives a connection that
-// the network has dropped. Both sides send every beat, which is four times as often. The member keeps the silent
-// link until the new one is open, and still sends its reports over it: if the coordinator's process was only
-// stopped, it finds the reports there, and the last one says why the rank left. Likewise the coordinator keeps
-// a silent link for two lost_after, so a rank that was stopped finds its last order there. Time in which this
-// process did not run is not counted. Nor is the silence of a process that a debugger holds, where the kernel
-// knows the peer (on one host).
+// Time. A member that has heard nothing for half of lost_after connects again, so a rank survives a
+// connection that the network has dropped. Both sides send a message every beat, at least eight times per
+// lost_after. The member keeps the silent link until the new one is open, and still sends its reports over
+// it: if the coordinator's process was only suspended, it finds the reports there, and the last report says
+// why the rank left. Likewise the coordinator keeps a silent link for twice lost_after, so a rank that was
+// suspended finds its last order there. Time in which this process did not run does not count as silence. Nor
+// does the silence of a process on the same host that a debugger holds.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -72,8 +73,8 @@ struct link_settings {
   [[nodiscard]] nanoseconds dead_after() const noexcept { return 2 * lost_after; }
 };
 
-/// Refuses what both make() functions refuse, and opens OpenSSL if it is needed. It reads
-/// files, so call it on a thread that may block, before calling make() on one that must not.
+/// Refuses what both make() functions refuse, and opens OpenSSL if it is needed. Reads files: call it first
+/// on a thread that may block, and then make() on the I/O thread.
 result<void> prepare_links(const link_settings& settings);
 
 class coordinator_listener {
@@ -90,8 +91,8 @@ class coordinator_listener {
     std::function<void(link_id)> held{};
     /// Members can connect from now on. `where`: the address with its actual port.
     std::function<void(const std::string& where)> listening{};
-    /// The address cannot be taken yet (an earlier process has it,
-    /// ...). The listener keeps trying. Called when the reason changes.
+    /// The address cannot be bound yet, for example because an earlier process still has it. The listener
+    /// keeps trying. Called when the reason changes.
     std::function<void(const std::string& why)> not_listening{};
     std::function<void(const unknown_peer_news&)> unknown_peer{};
   };
@@ -131,8 +132,8 @@ class member_link {
     /// Receives the attachment of the order that was passed on just before.
     std::function<void(std::string bytes)> attachment{};
     std::function<void()> connected{};
-    /// The connection ended or is silent, or none could be made; another attempt follows. Called when a
-    /// connection ends or is silent, and when the reason for having none changes.
+    /// The connection ended or is silent, or none could be made; another attempt follows. Also called
+    /// whenever the reason changes.
     std::function<void(const link_trouble&)> disconnected{};
     /// Follows disconnected(): the coordinator's process, on this host, has certainly ended.
     std::function<void()> coordinator_ended{};

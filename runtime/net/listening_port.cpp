@@ -16,8 +16,8 @@ using boost::system::error_code;
 
 constexpr int accepts_a_turn = 16;
 constexpr auto listen_again = 100ms;
-// An earlier process of this rank may still hold the address. Asking for
-// its owner opens a connection to it, so do that only after some refusals.
+// An earlier process of this rank may still hold the address. To find out who holds it, this
+// process must connect to it, so it does that only after some refusals.
 constexpr std::uint32_t refusals_before_asking = 20;
 constexpr auto accept_again = 100ms;  // how long to wait when this process has no descriptors left
 

@@ -1,5 +1,6 @@
-// Where rank 0 accepts connections: binds the group's address, retries while another process holds it, and shares it with
-// other groups of this process (shared_port.hpp). Used by coordinator_listener, on the io_context's thread.
+// Accepts rank 0's connections: binds the group's address, retries while another process holds it,
+// and shares it with other groups of this process (shared_port.hpp). Used by coordinator_listener, on
+// the io_context's thread.
 #pragma once
 
 #include "runtime/base/fd.hpp"

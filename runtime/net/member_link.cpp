@@ -65,7 +65,7 @@ class member_link::body : public std::enable_shared_from_this<body> {
   std::shared_ptr<const stream_facts_of_side> side_;
   callbacks calls_;
   boost::asio::steady_timer timer_;  // timer of the current step
-  std::uint64_t step_ = 0;           // number of the step, because a wait that just ended may belong to an earlier one
+  std::uint64_t step_ = 0;           // number of the step; tells a timer that belongs to an earlier step
   std::shared_ptr<name_lookup> names_;
   std::deque<socket_address> to_try_;
   socket_address trying_;
@@ -77,8 +77,8 @@ class member_link::body : public std::enable_shared_from_this<body> {
     unique_fd coordinator;  // pidfd of the coordinator, on the same host
     bool was_open = false;
   } link_;
-  connection silent_;   // the previous one, until the next is open
-  std::string report_;  // the newest, as a frame
+  connection silent_;   // the previous connection, kept until the next one is open
+  std::string report_;  // the newest report, as a frame
   std::chrono::milliseconds rest_ = rest_min;
   link_trouble told_;  // the last reason for having no connection
   std::minstd_rand random_;
@@ -217,7 +217,7 @@ void member_link::body::ended(std::uint64_t id, const std::string& why) {
   give_up({text, lost.was_open});
 }
 
-/// Tries another connection. This one may recover, and carries reports until the other is open.
+/// Opens another connection. Until it is open, reports still go over the silent one, which may recover.
 void member_link::body::fell_silent(std::uint64_t id, const std::string& why) {
   if (stopped_ || id != link_.id) return;
   silent_ = std::exchange(link_, {});

@@ -26,15 +26,15 @@ class name_lookup : public std::enable_shared_from_this<name_lookup> {
     mail_->io = &io;
   }
 
-  /// Calls `found` once, unless give_up() or stop() comes first. If
-  /// addresses arrived too late for an earlier call, uses them at once.
+  /// Calls `found` once, unless give_up() or stop() comes first; calls it at once if an earlier lookup
+  /// finished after give_up().
   void ask(std::function<void(addresses)> found);
   void give_up() { found_ = {}; }
   /// Does not wait for the thread.
   void stop();
 
  private:
-  /// Through this, the thread reaches the io thread until stop().
+  /// The lookup thread posts its result through this, until stop().
   struct mailbox {
     std::mutex mutex;
     boost::asio::io_context* io = nullptr;

@@ -1,6 +1,6 @@
-// After a broken connection, waits for a while for the peer's process to end. If it has ended, the others need not
-// wait for its silence limit. Checks once more after that time, because this process may not have run meanwhile. Used
-// by both sides of a link, for peers on the same host.
+// After a connection breaks, waits for a while for the peer's process to end. If the process has ended,
+// nobody needs to wait until its silence counts as a loss. Checks once more at the end of the wait, because
+// this process may not have run meanwhile. Used by both sides of a link, for peers on the same host.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -18,8 +18,8 @@ namespace penstock::group {
 
 class process_watch : public std::enable_shared_from_this<process_watch> {
  public:
-  /// Keeps itself alive until it has called `over`, which says whether the process has ended. Cleaning up
-  /// after a process that uses a GPU may take seconds after its connections are closed.
+  /// Keeps itself alive until it has called `over`, which says whether the process has ended. The kernel may
+  /// need seconds to clean up after a process that uses a GPU, while it closes the connections at once.
   static void begin(boost::asio::io_context& io, unique_fd process, nanoseconds at_most,
                     std::function<void(bool ended)> over) {
     const std::shared_ptr<process_watch> watch(new process_watch(io, std::move(process), std::move(over)));

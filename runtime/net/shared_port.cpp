@@ -32,7 +32,7 @@ bool asks_for(std::string_view first_bytes, std::string_view group) {
   if (first_bytes.size() > in_plain && first_bytes.substr(in_plain).starts_with(hello_magic)) {
     const std::size_t name = in_plain + hello_magic.size() + 4 /* version */ + 4 /* its length */;
     const std::string_view rest = first_bytes.substr(std::min(name, first_bytes.size()));
-    return rest == group;  // a member sends nothing else before the answer
+    return rest == group;  // a member sends nothing after its hello until it is answered
   }
   std::string identity = "penstock/" + std::string(group);
   identity.insert(0, {static_cast<char>(identity.size() >> 8U), static_cast<char>(identity.size() & 0xffU)});

@@ -29,8 +29,8 @@ class shared_port {
   void hold();
   /// Whether another listener of this process accepts at this address.
   [[nodiscard]] bool is_held_by_another() const;
-  /// Passes the connection on if it asks for another group of this process. Otherwise returns it, even if it
-  /// has sent nothing yet.
+  /// Passes the connection on if it asks for another group of this process. Otherwise returns the connection,
+  /// even if it has sent nothing yet.
   [[nodiscard]] unique_fd route(unique_fd socket) const;
 
  private:

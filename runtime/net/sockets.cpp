@@ -84,7 +84,7 @@ std::vector<std::string> names_with_digits(const std::string& name) {
   return found;
 }
 
-/// An error, or a connection to the listener of that name.
+/// Connects to the listener of that name. Refuses one of another user.
 result<local_connection> connect_to(const std::string& name) {
   const socket_address at = abstract(name);
   auto socket = begin_connect(at);
@@ -96,7 +96,7 @@ result<local_connection> connect_to(const std::string& name) {
   return local_connection{std::move(*socket), at, std::move(peer)};
 }
 
-/// Also true if no process answers: the owner is then unknown.
+/// Also true if no process answers, because its user is then unknown.
 bool is_taken_by_another(const group_address& address) {
   return address.what == group_address::kind::abstract_socket && !connect_to(address.name);
 }
@@ -107,7 +107,7 @@ std::vector<socket_address> own_addresses(const group_address& address) {
   std::vector<socket_address> all;
   if (const auto given = numeric(address.name, address.port)) all.push_back(*given);
   // The name may resolve to an address of another host, such as that of a Kubernetes service,
-  // so also try every address of this host. A host without IPv6 has only the last one.
+  // so also try every address of this host. Without IPv6, only the last one works.
   all.push_back(*numeric("::", address.port));
   all.push_back(*numeric("0.0.0.0", address.port));
   return all;
@@ -169,7 +169,8 @@ result<std::vector<socket_address>> resolve(const group_address& address) {
 result<local_connection> connect_locally(const group_address& address) {
   auto here = connect_to(address.name);
   if (here) return here;
-  // Another user may hold any number of such names. Each attempt examines some of them.
+  // Another user may hold any number of such names, so each attempt examines only
+  // some of them, at random.
   constexpr std::size_t looked_at = 256;
   const std::vector<std::string> names = names_with_digits(address.name);
   const std::size_t first = names.empty() ? 0 : std::random_device{}() % names.size();

@@ -33,8 +33,8 @@ result<std::vector<socket_address>> resolve(const group_address& address);
 /// A listening socket. For a numeric address of this host, listens on that address; for any other host name, on
 /// all addresses of this host. If another user has taken an abstract name, appends random digits, so that no
 /// process can guess the new name and take it first. `first_bytes_within`: connections that send nothing for
-/// this long are not passed on (TCP). `ask_owner`: finds out, by a connection that the owner sees, who owns a
-/// taken name; otherwise the name counts as ours. Refuses (errc::io).
+/// this long are not passed on (TCP). `ask_owner`: connects to a taken name to find out who owns it, which
+/// the owner notices; otherwise the name counts as ours. Refuses (errc::io).
 result<unique_fd> listen_at(const group_address& address, std::chrono::seconds first_bytes_within,
                             bool ask_owner = true);
 
@@ -58,8 +58,8 @@ struct local_connection {
   socket_address at;
   local_peer peer;
 };
-/// Looks for the listener at the name and, if another user has the name, at those with random digits appended.
-/// Does not block. Refuses (errc::io), naming that user.
+/// Looks for the listener at this name. If another user has the name, also looks at names with random digits
+/// appended. Does not block. Refuses (errc::io), naming that user.
 result<local_connection> connect_locally(const group_address& address);
 
 /// Completes a new connection. Refuses (errc::io) if it could not be made.

@@ -5,7 +5,8 @@
 namespace penstock::group {
 
 result<tls_library> tls_library::open(const char* name) {
-  // A program may have another version of OpenSSL linked in, under the same names.
+  // The embedding program may have linked another version of OpenSSL, whose
+  // symbols have the same names.
   const shared_library opened(name, shared_library::symbols::own_first);
   if (!opened)
     return refuse(errc::config,

@@ -21,7 +21,7 @@ constexpr std::size_t identity_shown_max = 80;
 
 using key = std::array<unsigned char, key_bytes>;
 
-/// The secret may be a sentence of any length, and the derived key must serve only this purpose.
+/// Derives a key, because the secret may be a sentence of any length and a key must serve only one purpose.
 bool derive(const tls_library& ssl, std::string_view secret, const std::string& identity, key& made) {
   const std::string purpose = "penstock group link 1: " + identity;
   unsigned length = 0;
@@ -55,7 +55,7 @@ struct tls_context::body {
 
   /// OpenSSL's callbacks get our arguments only through the connection.
   static const body& of(SSL* connection) {
-    const tls_library& library = **tls_library::get();  // it is loaded, because there is a connection
+    const tls_library& library = **tls_library::get();  // loaded already, because there is a connection
     return *static_cast<const body*>(library.SSL_CTX_get_ex_data(library.SSL_get_SSL_CTX(connection), 0));
   }
 
@@ -100,7 +100,8 @@ bool tls_context::body::configure() {
   control(SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, nullptr);
   control(SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, nullptr);
   if (role == tls_role::client) {
-    // A server that shows a certificate instead of proving the secret is refused, because no authority is trusted.
+    // No certificate authority is trusted, so a server that shows a certificate instead of
+    // proving the secret is refused.
     ssl->SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
     ssl->SSL_CTX_set_psk_use_session_callback(context, &offer);
   } else {
@@ -117,7 +118,7 @@ bool tls_context::body::make_session(std::string_view secret) {
   key made{};
   if (!derive(*ssl, secret, identity, made)) return false;
   session = ssl->SSL_SESSION_new();
-  SSL* const any = ssl->SSL_new(context);  // ciphers are looked up through a connection
+  SSL* const any = ssl->SSL_new(context);  // OpenSSL looks up ciphers only through a connection
   const SSL_CIPHER* const cipher =
       any != nullptr ? ssl->SSL_CIPHER_find(any, cipher_suite_number.data()) : nullptr;
   const bool good = session != nullptr && cipher != nullptr &&

@@ -55,7 +55,7 @@ class tls_stream {
   tls_stream& operator=(const tls_stream&) = delete;
 
   /// Takes bytes from the peer; appends the decrypted text to `plain`. After a failure there may be bytes
-  /// left to send, which inform the peer.
+  /// left to send, which tell the peer about it.
   tl::expected<void, tls_failure> feed(std::string_view from_peer, std::string& plain);
   /// Call it only when established().
   void write(std::string_view plain);
@@ -64,7 +64,7 @@ class tls_stream {
 
   /// Whether the peer has proved that it has the secret, and is connected now.
   [[nodiscard]] bool established() const noexcept { return established_; }
-  /// Whether a peer with the secret made the first message, which may be a replay of an earlier one.
+  /// Whether a peer with the secret wrote the first message. The message may still be a replay.
   [[nodiscard]] bool proven() const noexcept { return proven_; }
 
  private:
