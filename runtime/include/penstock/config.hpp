@@ -42,7 +42,7 @@ enum class fault_kind : std::uint8_t {
   leak,
   stop,
   slow
-};  ///< raise is "throw"
+};  ///< `raise` is spelled "throw"
 enum class augment_kind : std::uint8_t { none, centre_crop, random_resized_crop };
 enum class orientation_rule : std::uint8_t { exif, ignore };
 enum class decoder_rule : std::uint8_t { cpu, gpu, hybrid };

@@ -48,7 +48,8 @@ class batch_on_stream {
     try {
       if (*batch_) release(*batch_, stream_);
     } catch (const error&) {
-      // The stream is being captured, the session has ended, or the device is broken. next() reports which.
+      // The stream is being captured, the session has ended, or the device is broken. The
+      // session's next() reports which.
     }
   }
 

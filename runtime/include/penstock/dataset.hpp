@@ -29,7 +29,8 @@ struct dataset_description {
 
 /// Which worker is loading. Passed to setup(), before the first sample.
 struct worker_context {
-  /// 0 .. workers - 1; [loader.limits] max is the sacrificial worker, which tries a suspected sample alone.
+  /// 0 .. workers - 1; the sacrificial worker, which tries a suspect sample alone, has the
+  /// number [loader.limits] max.
   std::uint32_t worker = 0;
   std::uint32_t incarnation = 0;  ///< 1 for the first process in this place, 2 for its replacement, ...
   std::uint64_t seed = 0;         ///< [sampler] seed
@@ -81,9 +82,9 @@ class PENSTOCK_API sample_slot {
                        std::span<const tensor_spec> specs = {}) noexcept
       : tensors_(tensors), lengths_(lengths), specs_(specs) {}
 
-  /// Sets how many entries this sample has along the first axis of the tensor; the rest becomes zero. If it is
-  /// not called, the sample has as many as the shape says. Throws std::out_of_range for more than that, and for a
-  /// tensor whose length_rule is exact: the sample then fails with that message.
+  /// Sets how many entries this sample has along the first axis of the tensor; the rest becomes zero. Without
+  /// this call, the sample has as many as the shape says. Throws std::out_of_range for a larger number, and
+  /// for a tensor whose length_rule is exact. The sample then fails with that message.
   void set_length(std::size_t tensor, std::uint64_t entries) const;
 
   /// Throws error (errc::usage) if there is no such tensor.
@@ -147,9 +148,10 @@ class PENSTOCK_API Dataset {
   /// Called once, after describe() and before the first sample. An exception ends the run, too.
   virtual void setup(const worker_context& context);
 
-  /// Announces the samples of a batch that the worker has received, in the order of the load() calls to come. If the
-  /// batch is withdrawn, there are no such calls. A dataset on slow storage can start reading these samples. Must
-  /// return soon. Called on a different thread than the other members, after setup() and possibly during load().
+  /// Announces the samples of a batch that the worker has received, in the order of the load() calls to
+  /// come. If the batch is withdrawn, load() is not called for it. A dataset on slow storage can start
+  /// reading these samples. Must return soon. Called on a different thread than the other members, after
+  /// setup() and possibly during load().
   virtual void expect(std::span<const std::uint64_t> samples);
 
   /// Fills the slot with one sample. If it throws, the sample has failed: it is reported by name and handled

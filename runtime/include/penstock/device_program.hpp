@@ -42,9 +42,9 @@ struct DeviceBatch {
 };
 
 /// Called from one thread, with batches in the order of the stream. An exception ends the run with its message
-/// and the batch's number. A batch counts as delivered when its work on the stream is done (and, with state,
-/// when a snapshot covers it). If the process dies, a new one gets exactly the batches that were not delivered;
-/// it may get some of them a second time.
+/// and the batch's number. A batch counts as delivered when its work on the stream is done; if the program
+/// keeps state, a snapshot must cover it, too. If the process dies, a new one gets exactly the batches that
+/// were not delivered; it may get some of them a second time.
 class DeviceProgram {
  public:
   DeviceProgram() = default;

@@ -14,10 +14,10 @@
 
 namespace penstock {
 
-/// Batches are not events: at thousands per second they would push everything else out of the journal. The
-/// report counts them.
+/// Batches are not events: thousands per second would push everything else out of the journal.
+/// The report counts batches.
 enum class event_kind : std::uint8_t {
-  run_started,         ///< the first batch was requested
+  run_started,         ///< the consumer has requested the first batch
   stream_opened,       ///< a worker has described the dataset: the stream's length is known
   device_opened,       ///< text: its name
   device_failed,       ///< text: why
@@ -39,7 +39,9 @@ enum class event_kind : std::uint8_t {
   recovered,     ///< the pool is no longer degraded
   stopping,      ///< a stop was requested
   run_finished,  ///< all requested epochs have been delivered; only events of workers and of the device may follow
-  run_stopped,   ///< the session was stopped before that; the same events may follow
+  /// The session was stopped before all requested epochs were delivered; only events of workers and
+  /// of the device may follow.
+  run_stopped,
   run_failed,    ///< text: why
   stalled,  ///< a batch is due but there has been no progress for 5 s, or jobs wait for a device buffer that callers
             ///< have held for 10 s; text: what the session waits for

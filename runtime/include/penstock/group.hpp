@@ -46,7 +46,8 @@ struct group_options {
   /// deadline.
   group_config settings{};
   /// How many collective operations this rank had completed when it wrote the state from which it continues:
-  /// the value of Group::collectives() then. It may be at most one behind the lost process.
+  /// the value of Group::collectives() then. It may be at most one less than what the
+  /// lost process had completed.
   std::uint64_t collectives = 0;
   /// Values that all ranks must have in common, by name: seed, number of epochs, ... A difference fails the
   /// start on every rank, and the error names both ranks and both values. At most 1000 entries, 60 KiB in
@@ -79,10 +80,10 @@ class PENSTOCK_API Group {
   /// its GPU. Throws error (errc::config) if the launcher does not provide it.
   [[nodiscard]] std::uint32_t local_rank() const;
 
-  /// Returns when all ranks have entered it. Throws error: errc::group_failed with the first cause (a lost
-  /// rank under on_lost_rank = "fail", ranks in different operations, a rank that has left); errc::timed_out
-  /// if the deadline passes first, naming the ranks that have not entered it. The operation then stays open:
-  /// the next call must be the same operation, and continues it.
+  /// Returns when all ranks have entered the barrier. Throws error: errc::group_failed with the first cause
+  /// (a lost rank under on_lost_rank = "fail", ranks in different operations, a rank that has left);
+  /// errc::timed_out if the deadline passes first, naming the ranks that have not entered it. The operation
+  /// then stays open: the next call must be the same operation, and continues it.
   void barrier(std::chrono::milliseconds deadline);
   /// The bytes of all ranks, by rank. Contents and sizes may differ between ranks; a size beyond
   /// all_gather_max() is errc::usage. Otherwise like barrier().
@@ -101,9 +102,9 @@ class PENSTOCK_API Group {
   /// an error. Rank 0 waits until all have left, because the others connect to it; with a communicator every
   /// rank waits.
   void close() noexcept;
-  /// Like close(), for a program that must do other work while it waits, such as handling signals. Returns
-  /// false if the others have not left within that time; the next call, close() or the destructor continues the
-  /// wait.
+  /// Like close(), for a program that must do other work while it waits, such as handling signals.
+  /// Returns false if the others have not left within `at_most`; the next call, close() or the
+  /// destructor continues the wait.
   [[nodiscard]] bool close_within(std::chrono::milliseconds at_most) noexcept;
 
   /// The communicator of the ranks' GPUs (usage: penstock/nccl.hpp), valid as long as this Group exists. Null

@@ -22,7 +22,7 @@ namespace penstock {
 class PENSTOCK_API JobCall {
  public:
   /// The submitted bytes. Treat them as read-only. They are in memory that only
-  /// this worker uses. A retry elsewhere gets a fresh copy of the original.
+  /// this worker uses. A retry in another worker gets a fresh copy of the original.
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_; }
   [[nodiscard]] std::string_view text() const noexcept;  ///< the argument as characters
 
@@ -35,7 +35,7 @@ class PENSTOCK_API JobCall {
   /// result() provided.
   void shorten_result(std::uint64_t bytes);
   /// Copies `bytes` as the result; they may lie in the memory from result(). A function that calls none of
-  /// these has an empty result.
+  /// these members has an empty result.
   void give(std::span<const std::byte> bytes);
   void give(std::string_view text);
 
@@ -117,7 +117,8 @@ PENSTOCK_API int session_file(std::uint64_t number);
 
 /// The hooks of a language runtime that must act around a fork.
 struct fork_hooks {
-  std::function<std::string()> unsafe;  ///< asked before each fork: why this process must not fork; empty: it may
+  /// Called before each fork; returns why this process must not fork; empty: it may.
+  std::function<std::string()> unsafe;
   std::function<void()> before, in_parent, in_child;
 };
 

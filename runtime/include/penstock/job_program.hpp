@@ -28,7 +28,7 @@ class DeviceJob {
     return on_host_;
   }  ///< on the host device: plain memory, no stream
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }  ///< number of the job, from 1
-  /// The function that made it, in a worker.
+  /// The worker's function that made this result.
   [[nodiscard]] std::string_view function() const noexcept { return function_; }
 
   /// Room in host memory for the caller's result, at most 1 MiB. It is sent when the work on the stream is

@@ -1,4 +1,4 @@
-// Reports, status, events and configs as text, in the command line's formats: for programs that pass them on,
+// Reports, status, events and configs as text, in the command line's formats: for programs that forward them,
 // and for bindings to other languages.
 #pragma once
 

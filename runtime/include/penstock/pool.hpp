@@ -92,8 +92,9 @@ struct job_options {
   std::optional<bool> idempotent{};                   ///< empty: [jobs] idempotent
   std::optional<bool> fresh{};                        ///< empty: [jobs] fresh
   /// The preferred worker, which has something that the job needs (a cache, an iterator). Empty: any worker.
-  /// Another worker runs the job if this one takes no work for 10 s. The attempt that runs alone always runs
-  /// elsewhere. A number for which the pool has no worker is refused (errc::usage).
+  /// Another worker runs the job if this one takes no work for 10 s. The attempt that runs alone
+  /// (in the sacrificial worker) ignores this preference. A number for which the pool has no worker
+  /// is refused (errc::usage).
   std::optional<std::uint32_t> worker{};
   /// An urgent job starts before jobs that are not urgent, even if results have used up the memory, and
   /// submitting it does not wait. For jobs that other work waits for, such as the retry of a failed job.
@@ -109,15 +110,15 @@ struct job_options {
   /// The number shown for the job in status, log and events, instead of Job::number(): `penstock map` gives the number of
   /// the input line. No two unfinished jobs may share it.
   std::optional<std::uint64_t> known_as{};
-  /// Whether this job repeats an ended one. If the program judges its jobs (pool_options::judged) and has
-  /// not decided about the ended job, the two count as one. In a pool that loads batches (of_batches), the batch
-  /// counts as repeated because of a death.
+  /// Whether this job repeats one that has ended. If the program decides which jobs have succeeded
+  /// (pool_options::judged) and has not decided about the ended job, the two count as one. In a pool that
+  /// loads batches (of_batches), the batch counts as repeated because of a death.
   bool again = false;
   /// With `again`, in a pool that loads batches: the ended job, whose batch this one loads.
   std::optional<std::uint64_t> former{};
   /// With `again`, in a pool that loads batches: an earlier death has lost the batch, too, so it counts as repeated already.
   bool lost_before = false;
-  /// How many attempts earlier jobs have made at the same work: a death during this job is counted from there.
+  /// How many attempts earlier jobs have made at the same work. Attempts of this job continue that count.
   std::uint32_t attempts_before = 0;
   /// How many inputs of the program the job has. If a job with several inputs kills its workers, it is not listed
   /// as poisoned: the program runs each input as a job of its own, and the job of the bad input is listed.
@@ -192,8 +193,8 @@ class PENSTOCK_API Job {
   /// stack.
   bool kill();
   /// Calls `callback` once, after the job has ended (right away if it already has): on the pool's callback
-  /// thread, or once the pool is closed, on the calling thread before this returns. The callback may submit,
-  /// cancel and take the result; it must not destroy the pool (errc::usage).
+  /// thread or, if the pool is already closed, on the calling thread before this returns. The callback may
+  /// submit, cancel and take the result; it must not destroy the pool (errc::usage).
   void then(std::function<void(Job)> callback);
 
  private:
@@ -218,15 +219,17 @@ struct pool_options {
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};
   /// Called on the callback thread with a function that runs the callbacks of up to 64 jobs, which it must
-  /// call once. For an interpreter whose lock costs more than a callback. Empty: the callbacks run directly.
+  /// call once. For an interpreter for which taking its lock costs more than a callback. Empty:
+  /// the callbacks run directly.
   std::function<void(const std::function<void()>& callbacks)> around_callbacks{};
   std::map<std::string, std::string> files{};  ///< like session_options::files
   hosted_program hosted{};                     ///< for [loader.hosts]
-  /// The jobs load the batches of a data loader. The program takes them in order, and reports that with
-  /// await_batch() and batch_taken().
+  /// The jobs load the batches of a data loader. The program takes the batches in order, and reports this
+  /// with await_batch() and batch_taken().
   bool of_batches = false;
-  /// The program decides which jobs have succeeded. It calls judge() once for each job that ended without being cancelled,
-  /// unless it submits the job again (job_options::again). Until then the job counts as running.
+  /// The program decides which jobs have succeeded. It calls judge() once for each job that ended
+  /// without being cancelled, unless it submits the job again (job_options::again). Until judge() is
+  /// called, the job counts as running.
   bool judged = false;
 };
 
@@ -300,7 +303,7 @@ class PENSTOCK_API Pool {
   class Mapping;
   /// Yields results in the order of the inputs, with at most `ahead` jobs in flight (0: [jobs] queue).
   Mapping map(std::string_view function, source inputs, job_options options = {}, std::size_t ahead = 0);
-  /// Yields results in the order in which jobs end.
+  /// Like map(), but yields results in the order in which jobs end.
   Mapping map_unordered(std::string_view function, source inputs, job_options options = {},
                         std::size_t ahead = 0);
 

@@ -17,7 +17,7 @@ namespace penstock {
 enum class run_outcome : std::uint8_t {
   running,
   finished,  ///< all requested epochs have been delivered
-  stopped,   ///< the session was stopped before that
+  stopped,   ///< the session was stopped before all requested epochs were delivered
   failed,
 };
 PENSTOCK_API const char* name_of(run_outcome outcome) noexcept;
@@ -59,13 +59,14 @@ enum class stall_kind : std::uint8_t {
   probation,  ///< "trial": a suspect must be loaded alone first
   nobody,     ///< "nobody": no worker is left
   gpu_owner,  ///< "gpu": it is starting, being replaced, or copying
-  consumer,   ///< "consumer": it neither takes nor releases a batch; as the sink of another process: it works on one
+  /// "consumer": it neither takes nor releases a batch, or, as a sink in another process, works on one.
+  consumer,
   operator_,  ///< "operator": paused, or every worker is drained
   group,      ///< "group": other ranks, which have not arrived, are silent, or stop
 };
 PENSTOCK_API const char* name_of(stall_kind kind) noexcept;
 
-/// What a worker is doing: `phase` in reports. Workers write the numbers to shared memory.
+/// What a worker is doing: `phase` in reports. Workers write these values to shared memory.
 enum class work_phase : std::uint8_t {
   idle,       ///< waiting for a lease; a death in this phase is not blamed on a sample
   setup,      ///< Dataset::setup
@@ -100,15 +101,16 @@ struct epoch_report {
   /// the middle. The counts below then start there.
   std::uint64_t from_position = 0;
   std::uint64_t expected = 0;
-  std::uint64_t padded = 0;  ///< how many of these are repeats, which give every rank the same number ([sampler] uneven)
+  /// How many of `expected` are repeats, which give every rank the same number of samples ([sampler] uneven).
+  std::uint64_t padded = 0;
   std::uint64_t delivered = 0;
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
   /// Delivered by this process in place of a bad sample (on_bad_sample = "replace").
   std::uint64_t replaced = 0;
   std::uint64_t batches = 0;
-  /// With order = "relaxed": how many batches this process delivered before an earlier batch of the plan,
-  /// and the largest number of positions by which such a batch was ahead of the first undelivered one.
+  /// With order = "relaxed": how many batches this process delivered before an earlier batch of the plan; and
+  /// the largest distance, in positions of the plan, between such a batch and the first undelivered one.
   std::uint64_t early_batches = 0;
   std::uint64_t most_early = 0;
   /// Only if digests were requested. Covers the batches delivered so far, so compare the digests of complete epochs
@@ -152,14 +154,17 @@ struct death_report {
   std::optional<std::uint64_t> sequence;
   std::optional<std::uint64_t> job{};  ///< in a pool, instead of a sample: the job that the death is blamed on
   std::optional<std::string> work{};   ///< its function, or the text of JobCall::describe()
-  /// How long after a request to stop the process was killed, because it had not stopped. After such a kill, or an
-  /// immediate one by an operator, `sample`, `path` and the batch (in a pool, `work`) are what it was working on, and
-  /// nothing is blamed.
+  /// Set if the process ignored a request to stop: how long after the request it was killed. After such a
+  /// kill, or an immediate one by an operator, `sample`, `path` and the batch (in a pool, `work`) are what it
+  /// was working on, and nothing is blamed.
   std::optional<double> ignored_stop_seconds{};
-  std::optional<double> worked_seconds{};  ///< how long it had been working on that, or on the blamed sample or job
+  /// How long the process had been working on this work, or on the blamed sample or job.
+  std::optional<double> worked_seconds{};
   std::uint32_t hung_before = 0;           ///< how often the same work had hung before: see hung_work
-  std::uint32_t held = 0;  ///< batches that it held, in a pool jobs (of a loader: batches) that it had begun: others load or run them again
-  std::uint32_t held_again = 0;  ///< of these, batches or jobs that an earlier death had already lost
+  /// Batches that it held (in a pool: jobs that it had begun), which others load or run again; in a
+  /// data loader's pool: batches.
+  std::uint32_t held = 0;
+  std::uint32_t held_again = 0;  ///< how many of these an earlier death had already lost
   std::uint32_t attempt = 0;           ///< the attempt at the blamed sample or job: 1, 2, ...; 0: none is blamed
   work_phase phase = work_phase::idle;
   std::chrono::system_clock::time_point time;  ///< when the session noticed
@@ -190,7 +195,8 @@ struct owner_death_report {
   std::string reason{};                     ///< as in death_report
 };
 
-/// A sample or job that hung: its worker was killed by a timeout, or by an operator once it had been working on it for 5 s.
+/// A sample or job that hung: its worker was killed by a timeout, or by an operator after at
+/// least 5 s of work on it.
 struct hung_work {
   struct hang {
     std::uint32_t worker = 0;
@@ -198,7 +204,7 @@ struct hung_work {
     std::chrono::system_clock::time_point time;
     bool timed_out = false;  ///< a time limit ended it
   };
-  std::string name;                    ///< the sample's name; in a pool, that of the job's work
+  std::string name;                    ///< the sample's name; in a pool, the name of the job's work
   std::optional<std::uint64_t> job{};  ///< in a pool
   std::vector<hang> hangs{};           ///< oldest first; the last 16
 };
@@ -261,9 +267,10 @@ struct pool_statistics {
   bool callers_hold_everything = false;  ///< whether no job starts until callers free results
   std::vector<function_statistics> functions{};  ///< functions that were called
   std::uint64_t cancelled = 0;                   ///< cancelled by their callers, or by the end of the pool
-  std::uint64_t handed = 0;                      ///< among those waiting: sent to a worker that has not begun them
+  std::uint64_t handed = 0;  ///< of the waiting jobs: those sent to a worker that has not begun them
   bool of_batches = false;                       ///< pool_options::of_batches
-  std::uint64_t nonzero_exits = 0;               ///< among those ok: commands that exited with a code other than 0 (job_verdict)
+  /// Of the ok jobs: commands that exited with a code other than 0 (job_verdict).
+  std::uint64_t nonzero_exits = 0;
 };
 
 /// What ended a group; the same in the reports of all its ranks.
@@ -378,7 +385,7 @@ struct worker_status {
   /// The index of the sample that `current_sample` names, and the attempt at it; only over the control socket. Empty in a pool.
   std::optional<std::uint64_t> current_index{};
   std::optional<std::uint32_t> current_attempt{};
-  /// The batch with that sample; empty if it is not known, and in a pool.
+  /// The batch that contains the current sample; empty if it is not known, and in a pool.
   std::optional<std::uint64_t> current_epoch{};
   std::optional<std::uint64_t> current_sequence{};
 };
@@ -402,8 +409,9 @@ struct host_status {
   double round_trip_seconds = 0;
   std::string version{};              ///< the host's version of penstock
   std::uint32_t cores = 0;            ///< cores that its workers may use
-  std::uint32_t workers_offered = 0;  ///< workers that the host offers this session
-  std::uint32_t workers_wanted = 0;   ///< how many of them are to run: fewer after `penstock scale host/NAME`
+  std::uint32_t workers_offered = 0;  ///< workers that the host offers to this session
+  /// How many of these the operator wants to run (`penstock scale host/NAME`).
+  std::uint32_t workers_wanted = 0;
   std::optional<std::chrono::system_clock::time_point> joined{};
   std::uint64_t holds = 0;   ///< batches or jobs that its workers hold and that have not arrived here
   std::uint64_t deaths = 0;  ///< deaths of its workers, since it joined
@@ -444,7 +452,8 @@ struct stall_report {
   double seconds = 0;                   ///< time since the last progress
   std::optional<std::uint32_t> worker;  ///< if the stream waits for one worker
   std::string sample{};                 ///< in a data loader: the sample that this worker is loading, if known
-  std::uint32_t hung_before = 0;        ///< how often that, or the worker's sample, has hung before
+  /// How often this sample, or else the worker's current sample, has hung before.
+  std::uint32_t hung_before = 0;
   bool suspended = false;               ///< the process of this worker, or of the GPU owner, is suspended
 };
 
@@ -482,7 +491,8 @@ struct session_status {
   std::uint32_t slots_per_worker = 0;  ///< batches that a worker may hold; 0 until the dataset is known
   device_report gpu;
   child_state gpu_state = child_state::idle;
-  std::optional<std::int32_t> gpu_pid;  ///< the session's own with placement = embedded; empty: no owner runs
+  /// Pid of the GPU owner: the session's own with placement = embedded; empty: no owner runs.
+  std::optional<std::int32_t> gpu_pid;
   std::string gpu_placement;            ///< embedded, process
   std::uint32_t gpu_restarts = 0;
   /// All processes on the GPU, the owner's included, polled
@@ -494,7 +504,7 @@ struct session_status {
   std::uint64_t failed = 0;
   hedge_counts hedges;
   std::string hosts_join_at{};         ///< [loader.hosts] listen, with the actual port; empty: no hosts
-  std::vector<std::string> hosts_called{};  ///< [loader.hosts] connect
+  std::vector<std::string> hosts_called{};  ///< the addresses in [loader.hosts] connect
   std::vector<host_status> hosts{};
   std::vector<host_record> host_records{};  ///< by name
   std::optional<hosts_wait> waits_for_hosts{};
@@ -505,10 +515,10 @@ struct session_status {
   std::vector<hung_work> hung{};  ///< the last 64
   std::optional<pool_statistics> jobs{};  ///< only for a pool
   std::optional<group_status> group{};    ///< only for a rank of a group
-  /// empty: there is progress, or nothing is due; checked every second
+  /// What the stream waits for, checked every second. Empty: there is progress, or nothing is due.
   std::optional<stall_report> stalled{};
   std::optional<std::chrono::system_clock::time_point> started{};  ///< when the first batch was requested
-  double uptime_seconds = 0;  ///< from then until now, or until the end
+  double uptime_seconds = 0;  ///< from `started` until now, or until the end of the run
   std::string config_file{};  ///< session_options::config_file
   std::optional<double>
       rate{};  ///< samples (in a pool, jobs) per second, over the last 10 s; empty: not measured yet

@@ -32,8 +32,8 @@ struct session_options {
   bool digests = false;                    ///< hash every batch as it is delivered
   std::optional<std::uint64_t> batches{};  ///< deliver this many batches in total, then end as "stopped"
   std::span<const std::byte> state{};      ///< continue after Session::state() of an earlier run
-  /// Opens the socket through which `penstock status` and other verbs reach the session. With [log] record, the
-  /// session also leaves a final record, which they read after its end.
+  /// Opens the socket through which `penstock status` and other verbs reach the session. With [log] record,
+  /// the session also leaves a final record, which these verbs read after the session's end.
   bool control_socket = true;
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};                    ///< receives deaths, bad samples, epochs, ...: see event.hpp
@@ -81,8 +81,8 @@ class PENSTOCK_API Session {
   /// errc::config with one line per mistake, starting with its key ("loader.workers: ..."), or
   /// errc::state_mismatch for a state that cannot be read.
   explicit Session(config settings, session_options options = {});
-  /// Ends everything within half a second, except that it waits for an on_event call in progress. Batches still held
-  /// become unusable: their members throw errc::usage.
+  /// Ends everything within half a second, but first waits for an on_event call in progress. Batches still
+  /// held become unusable: their members throw errc::usage.
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -100,9 +100,9 @@ class PENSTOCK_API Session {
   std::optional<Batch> next();
 
   /// The batches of one epoch, starting with its first; `number` may exceed [sampler] epochs. Taking an epoch
-  /// out of order discards prepared batches. Only the latest range can be continued: taking from an earlier
-  /// one, or from any after Session::next(), throws errc::usage. Do not move the Session while an Epoch is in
-  /// use.
+  /// out of order discards prepared batches. Only the latest Epoch can be continued: taking a batch from an
+  /// earlier one, or from any Epoch after a call of Session::next(), throws errc::usage. Do not move the
+  /// Session while an Epoch is in use.
   class Epoch;
   Epoch epoch(std::uint64_t number);
 
@@ -122,15 +122,17 @@ class PENSTOCK_API Session {
   /// still held: their members throw errc::usage from then on. Call it from the thread that takes batches;
   /// the destructor does it too.
   void close() noexcept;
-  /// Starts no new work until resume().
+  /// Workers start no new work until resume().
   void pause();
   void resume();
 
   /// Changes the number of workers; surplus ones finish what they hold. Before the first batch is requested,
   /// it sets how many are started. Does not wait. Throws error: errc::usage outside 1 .. [loader.limits] max,
-  /// errc::out_of_memory when their slots do not fit (during the start next() throws that instead).
+  /// errc::out_of_memory when their slots do not fit (while the session starts, next()
+  /// throws that error instead).
   void scale(std::uint32_t workers);
-  /// Tunes the number of workers from now on, as [loader] workers = "auto" does; scale() and drain() end that.
+  /// Tunes the number of workers from now on, as [loader] workers = "auto" does. A call of scale() or
+  /// drain() ends the tuning.
   void scale_automatically();
   /// restart: the worker finishes what it holds and is replaced. drain: it finishes, and its place stays
   /// empty until scale() or restart(). Neither waits. Throws error (errc::usage) when there is no such
@@ -147,8 +149,8 @@ class PENSTOCK_API Session {
   [[nodiscard]] run_report report() const;
   /// The stream's position after the last batch that was handed out, for session_options::state; at most 1
   /// KiB. Before the first batch: the resumed state, or the beginning. After close(): the final position.
-  /// Throws error: errc::timed_out when the session does not answer within 2 s
-  /// (the machine is thrashing, a log sink blocks). Then just call it again.
+  /// Throws error: errc::timed_out when the session does not answer within 2 s (the machine is thrashing, or
+  /// a log sink blocks); call it again then.
   [[nodiscard]] std::vector<std::byte> state() const;
 
   /// What this config would do: facts about dataset and plan, without starting a process.
@@ -158,7 +160,8 @@ class PENSTOCK_API Session {
     std::uint32_t world_size = 1;
     std::uint64_t batches_per_epoch = 0;
     std::uint64_t expected_samples = 0;  ///< samples in an epoch of this rank
-    std::uint64_t padded_samples = 0;    ///< how many of these are repeats, which give every rank the same number
+    /// How many of these are repeats, which give every rank the same number of samples.
+    std::uint64_t padded_samples = 0;
     std::uint64_t slot_bytes = 0;
     std::uint32_t slots_per_worker = 0;
     std::uint64_t arena_bytes = 0;
@@ -208,7 +211,7 @@ class PENSTOCK_API Session::Epoch::iterator {
   using iterator_concept = std::input_iterator_tag;
 
   explicit iterator(Epoch& range) : range_(&range), current_(range.next()) {}
-  /// Throws error (errc::usage) at the end.
+  /// Throws error (errc::usage) at the end of the range.
   Batch& operator*() {
     if (!current_) past_the_end();
     return *current_;

@@ -101,9 +101,9 @@ PENSTOCK_API bool is_element(dtype type, element_type wanted) noexcept;
 }  // namespace detail
 
 /// Whether the elements of a tensor of this dtype may be accessed as T: the same size and the same kind of
-/// number. float16 and bfloat16, for which C++20 has no type, as std::uint16_t (their bits) or as a class of
-/// two bytes such as __half. A class or enum of the element's size (std::byte) is always accepted, char for
-/// int8 and uint8, bool for uint8.
+/// number. float16 and bfloat16, for which C++20 has no type, may be accessed as std::uint16_t (their bits)
+/// or as a class of two bytes such as __half. A class or enum of the element's size (std::byte) is always
+/// accepted, char for int8 and uint8, bool for uint8.
 template <class T>
 [[nodiscard]] bool is_element_of(dtype type) noexcept {
   return detail::is_element(type, detail::element_type_of<T>());

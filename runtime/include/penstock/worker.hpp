@@ -18,8 +18,8 @@ namespace penstock {
 /// config.dataset.options. An exception ends the run with its message: the dataset as a whole is unusable.
 using dataset_factory = std::function<std::unique_ptr<Dataset>(const config&)>;
 
-/// An entry of [dataset.options] that your dataset requires. If it is missing, throws error (errc::config), which lists the entries
-/// that exist.
+/// An entry of [dataset.options] that your dataset requires. Throws error (errc::config) if it is missing;
+/// the message lists the entries that exist.
 [[nodiscard]] inline const std::string& option_of(const config& settings, std::string_view name) {
   const string_map& all = settings.dataset.options;
   if (const auto found = all.find(std::string(name)); found != all.end()) return found->second;
