@@ -74,11 +74,11 @@ std::optional<stat_line> read_stat(pid_t pid) {
   return line;
 }
 
-/// The living processes of the group that a reaped child of ours led. Empty if its number now belongs to
-/// another process, because the group is then that process's.
+/// The living processes of the group that a reaped child of ours led. Empty if the child's number now belongs
+/// to another process, because the group is then not ours.
 std::vector<unique_fd> left_of_group(pid_t group) {
   std::vector<unique_fd> members;
-  if (::kill(-group, 0) != 0 && errno == ESRCH) return members;  // an empty group, the usual case
+  if (::kill(-group, 0) != 0 && errno == ESRCH) return members;  // usually the group is empty
   const pid_t our_session = ::getsid(0);
   const auto is_member = [&](pid_t pid) {
     const auto line = read_stat(pid);
@@ -91,7 +91,7 @@ std::vector<unique_fd> left_of_group(pid_t group) {
     if (pid <= 0 || !is_member(pid)) continue;
     if (pid == group) return {};
     unique_fd member(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
-    // Check again: the number may have been reused before it was opened.
+    // Check again: the number may have been reused before the pidfd was opened.
     if (!member || !is_member(pid)) continue;
     pollfd end{member.get(), POLLIN, 0};
     if (::poll(&end, 1, 0) == 0) members.push_back(std::move(member));
@@ -152,7 +152,8 @@ ended_child reap_ended(const child& dead) {
     return end;
   }
   ::kill(-dead.pid,
-         // it is a zombie, so its number has not been reused; after SIGKILL nothing in the group forks
+         // the child is a zombie, so its number has not been reused; after SIGKILL, no
+         // process of the group can fork
          SIGKILL);
   if (look_at(dead, info, 0) == standing::zombie) {
     end.report.ending = info.si_code == CLD_EXITED ? exit_report::how::exited : exit_report::how::signalled;

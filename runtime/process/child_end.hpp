@@ -34,8 +34,8 @@ struct ended_child {
 /// threads are still leaving /proc, and if a program has listed them there (`ps -L`, `htop`), Linux before
 /// 7.1 waits for them in a busy loop (shrink_dcache_parent). If that loop occupies the only core that the
 /// threads may use, they get no time for seconds: with sched_autogroup_enabled, an exiting thread changes its
-/// scheduling group and may fall far behind all others. So they get time before we reap: 20 ms if the child
-/// or we may use one core only, zero if both may use several.
+/// scheduling group and may fall far behind all others. So we give the threads time before we reap: 20 ms if
+/// the child or we may use only one core, none if both may use several.
 [[nodiscard]] std::chrono::milliseconds time_to_leave(const child& dead) noexcept;
 
 /// For a child whose pidfd has been readable for time_to_leave(): kills the rest of its group while the child

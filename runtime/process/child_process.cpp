@@ -22,9 +22,10 @@ static_assert(output_tail::lines_shown * output_tail::line_max + stack_bytes_max
 constexpr std::size_t read_bytes = 16 * 1024;
 constexpr int reads_a_turn = 4;
 
-/// Asks the kernel, because a wait of Asio's may complete without cause. If a descriptor is released while an
-/// event is queued for it, the event goes to the descriptor that takes its place in Asio. A pidfd has such an
-/// event whenever its process is reaped, and the next child's pidfd takes its place.
+/// Asks the kernel, because a wait of Asio may complete although nothing has happened. If a descriptor is
+/// released while Asio has queued an event for it, the event goes to the next descriptor with the same
+/// internal state. This happens regularly: a pidfd has such an event whenever its process is reaped, and the
+/// next child's pidfd reuses the state.
 bool is_readable(int descriptor) noexcept {
   pollfd look{descriptor, POLLIN, 0};
   return ::poll(&look, 1, 0) > 0;
@@ -106,7 +107,7 @@ void child_process::wait_for_end() {
   end_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                   [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& status) {
                     if (alive.expired() || status == boost::asio::error::operation_aborted) return;
-                    // Check that it has ended, because reap_ended() would kill a living child.
+                    // Check that the child has ended, because reap_ended() would kill a living child.
                     is_readable(child_.pidfd.get()) ? let_it_leave() : wait_for_end();
                   });
 }
@@ -173,7 +174,7 @@ void child_process::look_at_time_to_die() {
 void child_process::wait_for_rest_of_group() {
   boost::system::error_code status;
   if (!member_.is_open()) member_.assign(left_over_.back().get(), status);
-  if (status) return finish();  // it was killed, and nothing more is known
+  if (status) return finish();  // it was killed; whether it has ended stays unknown
   member_.async_wait(
       boost::asio::posix::stream_descriptor::wait_read,
       [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& failed) {

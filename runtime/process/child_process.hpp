@@ -22,8 +22,8 @@ class output_tail {
  public:
   static constexpr std::size_t line_max = 4096;   ///< longer lines are cut here
   static constexpr std::size_t lines_shown = 10;  ///< the last lines, in messages and death reports
-  /// The content of a death report must fit: lines_shown x line_max for the last lines, and stack_bytes_max
-  /// (crash_notes.hpp) for the stack. That is 63 KiB; the rest is for output between the two.
+  /// What a death report shows must fit: lines_shown x line_max for the last lines, and stack_bytes_max
+  /// (crash_notes.hpp) for the stack. Together these are 63 KiB; the rest is for output between the two.
   static constexpr std::size_t kept_bytes = 64 * 1024;
 
   /// Appends a piece of output; calls `line` for each complete line.
@@ -51,7 +51,8 @@ struct child_callbacks {
 /// group and reaps it, waiting up to `time_to_die`.
 class child_process {
  public:
-  /// After SIGKILL only a process in an uninterruptible system call takes longer. It is left to init.
+  /// After SIGKILL, only a process in an uninterruptible system call takes longer. Such a process
+  /// is left for init to reap.
   static constexpr std::chrono::milliseconds time_to_die{2000};
 
   /// Watches a started child. `output_pipe` may be empty. `dies_within`: how long its group may take to die before it is reported

@@ -16,7 +16,7 @@ nanoseconds core_wait_meter::read() noexcept {
   const ssize_t size = file_ ? ::pread(file_.get(), bytes.data(), bytes.size(), 0) : 0;
   if (size <= 0) return nanoseconds(0);
   const std::string_view text(bytes.data(), static_cast<std::size_t>(size));
-  const std::size_t second = text.find(' ');  // follows the time on a core
+  const std::size_t second = text.find(' ');  // the second number follows the time on a core
   std::int64_t waited = 0;
   if (second != std::string_view::npos) std::from_chars(text.data() + second + 1, text.data() + text.size(), waited);
   return nanoseconds(waited);

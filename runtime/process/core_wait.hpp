@@ -9,7 +9,7 @@ namespace penstock::process {
 /// Belongs to the thread that calls it first. A reading costs about a microsecond.
 class core_wait_meter {
  public:
-  /// Running total; 0 where the kernel does not count that.
+  /// Running total; 0 if the kernel does not count this time.
   [[nodiscard]] nanoseconds read() noexcept;
 
  private:

@@ -14,7 +14,7 @@ namespace penstock::process {
 /// The reverse of parse_core_list.
 [[nodiscard]] std::string core_list(const std::vector<int>& cores);
 
-/// The set for sched_setaffinity. Leaves out numbers that do not fit.
+/// The set for sched_setaffinity. Leaves out numbers that are too large for it.
 [[nodiscard]] cpu_set_t set_of(const std::vector<int>& cores) noexcept;
 
 /// The cores that this process may use, in order. Empty if the kernel does not tell.

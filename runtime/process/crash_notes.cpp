@@ -31,8 +31,8 @@ constexpr std::size_t readable_function_max = 300;  // templates
 // A line of /proc/self/maps before its path: two addresses, permissions, offset, device, inode, separators.
 constexpr std::size_t map_fields_max = 2 * 16 + 4 + 16 + 7 + 20 + 6;
 
-// The kernel's frame with the vector registers, the unwinder, and what instrumentation adds to both.
-// Only pages that are touched cost memory.
+// Room for the kernel's signal frame with the vector registers, for the unwinder, and for what
+// instrumentation adds to both. Only pages that are touched cost memory.
 constexpr std::size_t kernel_frame_bytes = 16 * 1024;
 constexpr std::size_t unwinder_bytes = 48 * 1024;
 constexpr std::size_t instrumentation_factor = 2;
@@ -40,7 +40,7 @@ constexpr std::size_t signal_stack_bytes = instrumentation_factor * (kernel_fram
 
 std::atomic<int> worker_thread{0};
 std::atomic<bool> passed_on{false};
-std::atomic<pid_t> sender{0};  // the other process that sent the signal, if one did
+std::atomic<pid_t> sender{0};  // the process that sent the signal; 0: none did
 std::atomic<bool> written{false};
 
 int this_thread() noexcept {
@@ -49,7 +49,7 @@ int this_thread() noexcept {
 
 // ---- in the handler: no allocation, no lock, no stdio -----------------------------------------------------
 
-// Static, because the signal stack is small. Only one thread at a time writes.
+// Static, because the signal stack is small. Only one thread at a time writes a stack.
 std::array<stack_frame, stack_frames_max> frames;
 std::array<void*, stack_frames_max> addresses;
 
@@ -213,7 +213,7 @@ void on_death(int signal, siginfo_t* info, void* context) {
   const int worker = worker_thread.load(std::memory_order_relaxed);
   if (from_outside) sender.store(info->si_pid, std::memory_order_relaxed);
   if (from_outside && worker != 0 && worker != this_thread() && !passed_on.exchange(true)) {
-    // Whichever thread receives the signal, the stack of the working thread matters.
+    // Any thread may receive the signal, but we want the stack of the working thread.
     if (::syscall(SYS_tgkill, ::getpid(), worker, signal) == 0) {
       errno = saved;
       return;
@@ -247,7 +247,8 @@ void write_stack_when_dying() {
     if (::sigaction(number, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
     struct sigaction action {};
     action.sa_sigaction = on_death;
-    // A fault inside the handler must end the process. So the signal is not deferred, and finds `written` set.
+    // A fault inside the handler must end the process. With SA_NODEFER it reenters the handler, which finds
+    // `written` set and restores the default action.
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     ::sigemptyset(&action.sa_mask);
     ::sigaction(number, &action, nullptr);
@@ -317,7 +318,8 @@ std::string last_lines_without_stack(std::string_view output, std::size_t count)
     if (!text.starts_with(mark)) lines.push_back(text);
   });
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
-  // Python writes the innermost frame first, so the last lines of a long stack would be those of the main program.
+  // Python writes the innermost frame first, so the last lines of a long stack would show only the main
+  // program. Keep the first lines of the stack instead.
   const auto stack = std::ranges::find(lines.rbegin(), lines.rend(), python_stack_begin);
   if (stack != lines.rend()) {
     const auto from_header = static_cast<std::size_t>(stack - lines.rbegin()) + 1;

@@ -42,10 +42,10 @@ void this_thread_works();
 /// The frames in this output, newest first, as "/path/of/module+0x1a2b in resize(picture const&)", without "
 /// in ..." if the function is unknown; empty if there are none.
 [[nodiscard]] std::vector<std::string> stack_in(std::string_view output);
-/// The process that sent this signal, if the dying process could tell; 0: a fault raised it, or the sender is unknown.
-/// Stacks for other signals do not count: a helper of the process may have written them.
+/// The process that sent this signal, according to the dying process; 0: a fault raised the signal, or the
+/// sender is unknown. Ignores stacks for other signals: a helper of the process may have written them.
 [[nodiscard]] pid_t sender_in(std::string_view output, int signal);
-/// The last lines of the output without the stack.
+/// The last lines of the output, without a stack.
 [[nodiscard]] std::string last_lines_without_stack(std::string_view output, std::size_t count);
 
 }  // namespace penstock::process

@@ -53,7 +53,7 @@ void on_fault(int number, siginfo_t* info, void*) {
 }
 
 std::mutex injected_mutex;
-std::map<pid_t, int> injected;  // the last signal to each child whose end is not read yet
+std::map<pid_t, int> injected;  // the last signal to each child whose end has not been read yet
 
 bool is_child_of_ours(pid_t pid) {
   std::ifstream stat(fmt::format("/proc/{}/stat", pid));
@@ -67,8 +67,8 @@ bool is_child_of_ours(pid_t pid) {
 }
 
 bool send(pid_t child, int signal, siginfo_t* info) noexcept {
-  // Open the descriptor first, then check the process: if the number was reused in between, the descriptor's
-  // process is dead and the signal has no effect.
+  // Open the descriptor first, then check the process: if the number was reused in between, the descriptor
+  // still refers to the dead process, and the signal has no effect.
   const unique_fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0U)));
   if (!pidfd || !is_child_of_ours(child)) return false;
   return ::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, info, 0U) == 0;
@@ -83,7 +83,7 @@ void accept_injected_faults() {
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   ::sigfillset(&action.sa_mask);
-  // Leave these signals unblocked, so that the supervisor can still kill the process.
+  // Leave SIGABRT and SIGHUP unblocked, so that the supervisor can still kill the process.
   ::sigdelset(&action.sa_mask, SIGABRT);
   ::sigdelset(&action.sa_mask, SIGHUP);
   ::sigaction(fault_signal(), &action, nullptr);

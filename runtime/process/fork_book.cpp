@@ -92,7 +92,7 @@ fork_book::ending fork_book::ended() {
   const bool was_ready = at_ == stage::ready;
   at_ = stage::absent;
   ending result;
-  // The template handles orders one by one: it was working on the oldest that it had.
+  // The template handles orders one by one, so it was working on the oldest order that it had received.
   bool at_one = was_ready;
   for (order& one : std::exchange(orders_, {})) {
     const bool lost = was_ready ? one.sent && std::exchange(at_one, false) : true;

@@ -6,9 +6,9 @@
 //      ^                  |               |      |
 //      +---- it ends -----+---------------+      forks a worker for each order
 //
-// If it ends while it prepares, that counts as the end of every waiting worker, since each would have ended in the same
-// way. If it ends later, it counts only for the worker that it was about to fork; the others wait for the next template.
-// Workers that it has forked keep running.
+// If the template ends while it prepares, this counts as the end of every waiting worker, because each would
+// have ended in the same way. If the template ends later, this counts only as the end of the worker that it
+// was about to fork; the others wait for the next template. Workers that it has forked keep running.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -25,7 +25,7 @@ class fork_book {
   enum class stage : std::uint8_t { absent, executing, preparing, ready, declined };
   using number = std::uint64_t;  ///< identifies an order; never reused
 
-  /// A template that has orders and answers none for so long hangs. A fork takes milliseconds.
+  /// A template hangs if it has orders but answers none for this long. A fork takes milliseconds.
   static constexpr std::chrono::seconds answers_within{1};
 
   [[nodiscard]] stage at() const noexcept { return at_; }
@@ -37,7 +37,7 @@ class fork_book {
 
   struct given_up {
     number order = 0;
-    bool kill = false;  ///< kill the template, even before it runs: it hangs, or no worker needs it. A template that was just sent an order does not hang
+    bool kill = false;  ///< kill the template, even if it is still starting: it hangs, or no worker needs it
   };
   /// Empty if this worker is not waiting.
   std::optional<given_up> give_up(std::uint32_t worker, steady_time now);
@@ -61,18 +61,19 @@ class fork_book {
   void ready() noexcept;
 
   enum class meaning : std::uint8_t {
-    awaited,   ///< somebody waited for this answer; the order is over
+    awaited,   ///< a start waited for this answer; the order is done
     given_up,  ///< the start of this worker was given up
-    repeated   ///< the order was answered before, because template and worker both answer
+    repeated   ///< the order was answered before: template and worker both answer
   };
   [[nodiscard]] meaning answered(number order, steady_time now);
-  /// Returns the orders whose workers must now start with exec.
+  /// The template must not fork. Returns the orders whose workers must now start with exec.
   std::vector<number> declined();
 
   /// The template has ended and all its answers are known.
   struct ending {
     std::vector<number> lost;  ///< orders that ended with it
-    bool counts = true;        ///< the end counts as a failure of the template, not only of its workers
+    /// Whether the end counts as a failure of the template and not only of the worker that it was forking.
+    bool counts = true;
   };
   ending ended();
   /// Call after an end: sets when the next template may be started.
@@ -83,7 +84,7 @@ class fork_book {
     number id = 0;
     std::uint32_t worker = 0;
     bool sent = false;
-    bool given_up = false;  // given up after it was sent, so an answer may still arrive
+    bool given_up = false;  // given up after the order was sent, so an answer may still arrive
   };
 
   [[nodiscard]] bool anybody_waits() const noexcept;
@@ -92,8 +93,9 @@ class fork_book {
   stage at_ = stage::absent;
   number last_ = 0;
   steady_time silent_since_{};  // while orders are unanswered: when the last answer arrived, or the first order was sent
-  steady_time next_{};     // when the next may be started
-  bool replace_ = false;   // its end counted as a failure, so start the next one before a worker needs it
+  steady_time next_{};     // when the next template may be started
+  // The template's end counted as a failure, so start the next template before a worker needs it.
+  bool replace_ = false;
   bool unneeded_ = false;  // the template was killed because no worker waited for it
 };
 

@@ -1,6 +1,6 @@
-// The messages between a session and a template: the process that has imported what workers need, and forks
-// them. They use one SOCK_SEQPACKET socket. An order carries a worker's descriptors, and the answer carries its pidfd.
-// Used by worker_template and actors/job_worker (fork_on_order).
+// The messages between a session and a template, which is a process that has imported what workers need and
+// forks them. They use one SOCK_SEQPACKET socket. An order carries a worker's descriptors, and the answer
+// carries its pidfd. Used by worker_template and actors/job_worker (fork_on_order).
 #pragma once
 
 #include "runtime/base/fd.hpp"
@@ -36,14 +36,15 @@ struct fork_order {
   cpu_set_t cores{};
 };
 
-/// Template to session. Both the template and the worker answer a fork, because either may be killed first.
+/// Template to session. After a fork, both the template and the worker answer, because either may
+/// be killed before it does.
 struct fork_answer {
   enum class kind : std::uint32_t { ready, declined, forked, refused };
   kind what = kind::ready;
-  std::int32_t pid = 0;         ///< forked: the worker's pid; its pidfd is attached
+  std::int32_t pid = 0;         ///< only for `forked`: the worker's pid; its pidfd is attached
   std::int32_t error = 0;       ///< refused: errno
-  std::uint64_t number = 0;     ///< forked, refused: number of the order
-  std::array<char, 512> why{};  ///< declined: why this process must not be forked; null-terminated
+  std::uint64_t number = 0;     ///< only for `forked` and `refused`: number of the order
+  std::array<char, 512> why{};  ///< only for `declined`: why the template must not fork; null-terminated
 };
 
 result<std::pair<unique_fd, unique_fd>> make_fork_sockets();

@@ -18,7 +18,7 @@ std::optional<gpu_user> gpu_user_among(pid_t leader) {
   return std::nullopt;
 }
 
-/// Shared with the threads, which may outlive the object.
+/// Shared with the checking threads, which may outlive the object.
 struct gpu_use_watch::findings {
   explicit findings(look_function how) : look(std::move(how)) {}
 
@@ -32,7 +32,7 @@ struct gpu_use_watch::round {
   std::vector<pid_t> leaders;  // not checked yet
   pid_t current = 0;           // 0: none
   bool moved = true;           // whether a check has finished since the last call
-  bool left = false;           // the current check hangs, so another thread does the others
+  bool left = false;           // the current check hangs, so another thread does the other checks
 
   [[nodiscard]] bool over() const { return current == 0 && leaders.empty(); }
 
@@ -62,7 +62,7 @@ gpu_use_watch::~gpu_use_watch() {
 }
 
 void gpu_use_watch::look(std::vector<pid_t> leaders) {
-  std::vector<looker> returned;  // destroyed without the lock
+  std::vector<looker> returned;  // destroyed after the lock is released
   std::unique_lock hold(findings_->mutex);
   const auto hangs = [](const looker& one) { return one.at->current != 0; };
   const auto first_returned = std::partition(hanging_.begin(), hanging_.end(), hangs);

@@ -34,10 +34,10 @@ class gpu_use_watch {
   gpu_use_watch& operator=(const gpu_use_watch&) = delete;
 
   /// Starts checks of these processes, one after the other. Does not wait. Call it at regular intervals.
-  /// While the checks of an earlier call are running, a call does nothing. But if none of them has finished
-  /// since the previous call, the current check counts as hung: it keeps its thread, and a new thread does
-  /// the others. So a hung check delays the others for at most two intervals, and its process is not checked
-  /// again while it hangs. There is one thread per hung check, and one for the others.
+  /// While the checks of an earlier call are running, a call does nothing. But if none of these checks has
+  /// finished since the previous call, the current one counts as hung: it keeps its thread, and a new thread
+  /// does the other checks. So a hung check delays the others by at most two intervals. Its process is not
+  /// checked again while the check hangs. There is one thread per hung check, and one for all others.
   void look(std::vector<pid_t> leaders);
   /// The latest result for a process; empty if it does not use the GPU, if its check hangs, or if it was not
   /// in the last call that started checks. Does not wait.

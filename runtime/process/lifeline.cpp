@@ -45,7 +45,7 @@ void watch(int lifeline_fd, int parent_fd, int stop_fd, std::chrono::millisecond
 unique_fd watch_parent() {
   const pid_t parent = ::getppid();
   unique_fd end(static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U)));
-  // The parent may have died already; then its number may belong to another process, and SIGHUP is pending.
+  // If the parent has already died, its number may belong to another process; SIGHUP is then pending.
   if (::getppid() != parent) end.reset();
   return end;
 }
@@ -70,8 +70,8 @@ lifeline_guard::lifeline_guard(int lifeline_fd, std::chrono::milliseconds interv
     ::sigfillset(&others);
     ::sigdelset(&others, SIGHUP);
     ::pthread_sigmask(SIG_SETMASK, &others, nullptr);
-    // The spawner requested SIGHUP on the parent's death, which a stopped process does not handle. Each
-    // thread may request another signal: SIGCONT continues it.
+    // The spawner requested SIGHUP for the parent's death, but a stopped process does not handle it. Each
+    // thread can request its own signal, so this one requests SIGCONT, which continues the process.
     ::prctl(PR_SET_PDEATHSIG, SIGCONT);
     watch(lifeline_fd, parent, stop, interval, tick);
   });

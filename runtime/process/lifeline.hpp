@@ -13,7 +13,7 @@
 namespace penstock::process {
 
 /// The session's side of the pipe. Children inherit `read_end`; nothing is ever written. The kernel closes
-/// `write_end` when the session's process is gone.
+/// `write_end` when the session's process ends.
 struct lifeline {
   unique_fd read_end;
   unique_fd write_end;
@@ -23,10 +23,10 @@ struct lifeline {
 
 /// The child's side: create it at the beginning of main. From then on SIGHUP (which the kernel sends when the
 /// parent dies) and end-of-file on the lifeline kill the whole process group. A stopped child gets SIGCONT as
-/// well. Only a child that is stopped within microseconds after the session's death can survive; only a
-/// cgroup could prevent that. `tick` runs every `interval` on a thread that does no user work, as proof
-/// that the process runs at all. A process that the session's program forked may hold the pipe's other end
-/// open; the parent's pidfd covers that case.
+/// well. A child that is stopped within microseconds after the session's death can survive; only a cgroup
+/// could prevent this. `tick` runs every `interval` on a thread that does no user work, as proof that the
+/// process runs at all. If a process that the session's program forked holds the pipe's other end open, there
+/// is no end-of-file; the parent's pidfd covers this case.
 class lifeline_guard {
  public:
   lifeline_guard(int lifeline_fd, std::chrono::milliseconds interval, std::function<void()> tick);

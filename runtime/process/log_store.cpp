@@ -6,8 +6,8 @@
 namespace penstock::process {
 namespace {
 
-// What a line costs in addition to its text: log_line's numbers and strings,
-// rounded. Without it, a flood of empty lines would take unbounded memory.
+// What a line costs in addition to its text: log_line's numbers and strings, rounded. If this did
+// not count, a flood of empty lines would take unbounded memory.
 constexpr std::size_t line_cost = sizeof(log_line);
 
 }  // namespace

@@ -21,8 +21,8 @@ struct log_line {
   std::string source;        ///< "worker/3", "gpu"
   std::uint32_t incarnation = 0;
   std::int64_t unix_ms = 0;   ///< when it was read
-  std::string text;           ///< as written, without the line end
-  std::uint64_t dropped = 0;  ///< lines just before it that are no longer kept; only for followers
+  std::string text;           ///< the line as written, without its line end
+  std::uint64_t dropped = 0;  ///< how many lines just before this one are no longer kept; only for followers
   std::uint64_t order = 0;    ///< its number among all lines of the session
 };
 
@@ -48,7 +48,8 @@ class log_store {
   static constexpr double passed_per_second = 100;
   static constexpr double passed_burst = 500;
 
-  /// Whether a line goes to the session's own log. `dropped`: how many lines were left out since the last one that did.
+  /// Whether a line goes to the session's own log. `dropped`: how many lines were left out since the
+  /// last line that went there.
   struct passage {
     bool pass = false;
     std::uint64_t dropped = 0;
@@ -57,10 +58,10 @@ class log_store {
   /// A process starts in this place, so its predecessor's lines become `previous`.
   void begin(const std::string& source, std::uint32_t incarnation);
   void wrote(const std::string& source, std::uint32_t incarnation, std::string_view text, std::int64_t unix_ms);
-  /// Whether the next line of this source goes to the session's own log. Call only for lines that are meant for it.
+  /// Whether the next line of this source goes to the session's own log. Counts each call as one line.
   passage pass(const std::string& source, steady_time now);
-  /// The process is gone, so its lines become `previous`. Returns how many of its last lines did not go to the
-  /// session's log.
+  /// The process is gone, so its lines become `previous`. Returns how many lines at the end of its output did
+  /// not go to the session's log.
   std::uint64_t ended(const std::string& source);
 
   [[nodiscard]] log_answer read(const log_query& query) const;

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-// The count and the death belong to the same event, so they arrive close together.
+// How far apart the count and the death of one OOM kill may arrive.
 constexpr auto belongs_together = 2s;
 
 }  // namespace

@@ -19,7 +19,8 @@ class oom_watch {
  public:
   explicit oom_watch(std::optional<std::filesystem::path> evidence);
 
-  /// Call about once a second, so that OOM kills of other processes do not explain a later death.
+  /// Reads the count. Call about once a second, so that a later death is not attributed to an earlier OOM
+  /// kill of another process.
   void look(steady_time now);
   /// Whether the kernel counts OOM kills where we can read it.
   [[nodiscard]] bool counts() const noexcept { return evidence_.has_value(); }
@@ -33,7 +34,8 @@ class oom_watch {
   std::optional<std::filesystem::path> evidence_;
   std::uint64_t counted_ = 0;
   std::uint64_t unexplained_ = 0;
-  running_clock clock_{{}, std::chrono::milliseconds(500)};  // the process may be suspended between a count and the death that it explains
+  // Does not count time in which this process was suspended between a count and the death that it explains.
+  running_clock clock_{{}, std::chrono::milliseconds(500)};
   steady_time latest_{};
 };
 

@@ -31,7 +31,7 @@ std::string output_file::text() const {
   std::string all(output_bytes, '\0');
   const ssize_t bytes = ::pread(file_.get(), all.data(), all.size(), 0);
   all.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
-  // The child has not written the bytes from the first zero on.
+  // The file is full of zeros at first, so the first zero is where the child's output ends.
   all.resize(std::min(all.size(), all.find('\0')));
   return all;
 }

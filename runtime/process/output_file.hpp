@@ -9,7 +9,7 @@
 
 namespace penstock::process {
 
-/// The child can neither write more than 1 MiB nor block on it, and the file outlives the child.
+/// The child can write at most 1 MiB to it and never blocks on it. The file outlives the child.
 class output_file {
  public:
   static result<output_file> create();

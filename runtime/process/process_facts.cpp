@@ -48,7 +48,7 @@ double cpu_quota(const fs::path& root) {
   return tightest;
 }
 
-/// The number of cores that the affinity mask allows, as the kernel lists them ("0-3,8"); 0 if unknown.
+/// The number of cores in the kernel's list of allowed cores ("0-3,8"); 0 if unknown.
 std::uint32_t allowed_cpus(const fs::path& root) {
   std::ifstream status(root / "proc/self/status");
   const std::string key = "Cpus_allowed_list:";
@@ -119,7 +119,7 @@ std::optional<thread_times> times_of(pid_t pid, pid_t thread) {
     times.core_wait = std::chrono::nanoseconds(core_wait);
     return times;
   }
-  std::ifstream stat(folder + "/stat");  // a kernel without CONFIG_SCHED_INFO
+  std::ifstream stat(folder + "/stat");  // fallback for a kernel without CONFIG_SCHED_INFO
   std::string line;
   if (!std::getline(stat, line)) return std::nullopt;
   std::istringstream fields(line.substr(std::min(line.rfind(')') + 1, line.size())));
@@ -138,7 +138,8 @@ double usable_cpu(const fs::path& root) {
   CPU_ZERO(&allowed);
   if (root == "/" && ::sched_getaffinity(0, sizeof allowed, &allowed) == 0)
     cores = static_cast<std::uint32_t>(CPU_COUNT(&allowed));
-  if (cores == 0) cores = allowed_cpus(root);  // another root, or more cores than fit a cpu_set_t
+  // With another root, or with more cores than fit a cpu_set_t.
+  if (cores == 0) cores = allowed_cpus(root);
   if (cores == 0) cores = std::max(std::thread::hardware_concurrency(), 1U);
   return std::min(static_cast<double>(cores), cpu_quota(root));
 }

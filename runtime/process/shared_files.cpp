@@ -75,7 +75,8 @@ heard receive_word(int socket) {
   if (n != 1) return made;
   made.files = take_descriptors(in.message);
   made.what = static_cast<word>(in.letter);
-  if ((in.message.msg_flags & MSG_CTRUNC) != 0) made.what = word::none;  // this process has no descriptor left
+  // Descriptors were lost, because this process has none left.
+  if ((in.message.msg_flags & MSG_CTRUNC) != 0) made.what = word::none;
   return made;
 }
 

@@ -30,8 +30,8 @@ inline constexpr std::size_t shared_files_max = 253;
 struct share_patience {
   nanoseconds silence = std::chrono::seconds(5);  ///< a maker that is silent for this long is suspended or hangs
   nanoseconds all = std::chrono::minutes(10);     ///< how long to wait for the files
-  /// How long a name may be bound without a listener: a maker that starts takes an instant; if another user holds the
-  /// name, there never is one.
+  /// How long a name may be bound without a listener. A maker that is starting listens within an instant;
+  /// another user who holds the name never does.
   nanoseconds refusal = std::chrono::seconds(1);
 };
 
@@ -42,8 +42,8 @@ class shared_files {
   /// Shares nothing.
   shared_files();
   /// Becomes the maker if there is none. Otherwise waits for the maker's files; calls `waiting` meanwhile, about twice a
-  /// second. Never fails: whatever goes wrong, this process makes the files for itself. It also
-  /// does so if it has had the files before, because a program that asks again wants new ones.
+  /// second. Never fails: whatever goes wrong, this process makes the files for itself. It also does so if it
+  /// has already received the files: a program that asks again wants new ones.
   static shared_files find(const std::string& name, const std::function<void()>& waiting = {}, share_patience patience = {});
   ~shared_files();
   shared_files(shared_files&&) noexcept;

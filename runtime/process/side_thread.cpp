@@ -75,7 +75,8 @@ bool side_thread::wait_until_idle(std::chrono::milliseconds at_most) {
 }
 
 bool side_thread::stop_within(std::chrono::milliseconds at_most) {
-  std::deque<std::function<void()>> dropped;  // destroyed without the lock, because tasks may own anything
+  // Destroyed after the lock is released, because tasks may own anything.
+  std::deque<std::function<void()>> dropped;
   std::unique_lock hold(state_->mutex);
   state_->stopped = true;
   dropped.swap(state_->tasks);

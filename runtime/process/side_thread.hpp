@@ -1,5 +1,5 @@
 // A thread for work that may block forever: on an unresponsive file system, a lock of another process, the
-// memory map of a hung process. It keeps such waits off other threads, and a session can end while this
+// memory map of a hung process. Such waits do not block other threads, and a session can end while this
 // thread is stuck. Used by spawner, gpu_use_watch, quarantine writer and program_communicator.
 #pragma once
 

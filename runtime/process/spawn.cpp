@@ -27,13 +27,13 @@
 namespace penstock::process {
 namespace {
 
-// child_main has no buffers and does not recurse, so one page is plenty. The others
-// are for instrumentation (sanitizers). Only pages that are touched cost memory.
+// child_main has no buffers and does not recurse, so one page is plenty. The other pages are for
+// instrumentation (sanitizers). Only pages that are touched cost memory.
 constexpr std::size_t child_stack_pages = 16;
 constexpr std::size_t child_stack_bytes = child_stack_pages * 4096;
 
-/// What the child needs between clone and exec, prepared in advance. There it may neither
-/// allocate nor lock, because it runs in our memory while other threads may hold any lock.
+/// What the child needs between clone and exec, prepared in advance: until exec, the child runs in our
+/// memory, where other threads may hold any lock, so it may neither allocate nor lock.
 struct launch {
   const char* program = nullptr;
   std::vector<char*> argv;
@@ -58,7 +58,7 @@ int child_main(void* argument) {
 
   if (::setpgid(0, 0) != 0) give_up(l, "setpgid");
   if (::prctl(PR_SET_PDEATHSIG, SIGHUP) != 0) give_up(l, "prctl(PR_SET_PDEATHSIG)");
-  // The parent may have died before the line above.
+  // The parent may have died before the prctl call, which then has no effect.
   if (::getppid() != l.parent) ::_exit(exit_codes::not_executed);
 
   struct sigaction standard {};
@@ -90,7 +90,8 @@ int child_main(void* argument) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  // A give_up() before this line may have found no process to kill; a later one finds this process.
+  // A start_control::give_up() before this line may have found no process to kill; a later
+  // call finds this process.
   if (l.given_up->load()) ::_exit(exit_codes::not_executed);
   ::execve(l.program, l.argv.data(), l.envp.data());
   give_up(l, "execve");
@@ -164,7 +165,7 @@ result<child> spawn(const spawn_request& request, start_control* control) {
   const int clone_errno = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
-  // From here on give_up() must not use the descriptor, because it is closed below or by the owner of the child.
+  // Take the descriptor from give_up(): the code below or the child's owner closes it.
   std::unique_lock hold(controlled.mutex_);
   child started{pid, unique_fd(controlled.pidfd_.exchange(-1))};
   const bool given_up = controlled.given_up_;

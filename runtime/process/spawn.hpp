@@ -54,7 +54,7 @@ class start_control {
   std::atomic<int> pidfd_ = -1;  // valid from clone to exec; the kernel writes it before the child runs
 };
 
-/// Starts a program the way vfork would: cost and memory do not depend on the size of this process. The child
+/// Starts a program as vfork would: time and memory do not depend on the size of this process. The child
 ///  - leads its own process group,
 ///  - gets SIGHUP when the calling *thread* ends (PR_SET_PDEATHSIG): call from a thread that lives as long as
 ///    the session,

@@ -23,7 +23,7 @@ class unclaimed_child {
   ~unclaimed_child();
 
   [[nodiscard]] child claim() && noexcept { return std::move(child_); }
-  /// Where the program was found.
+  /// The path at which the program was found.
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
 
  private:
@@ -48,8 +48,8 @@ class spawner {
   /// Starts a program; find_program resolves its name. Never blocks. From any thread. The descriptors of the
   /// request are duplicated at once: the caller may close its own. Refuses, through `then`, like find_program
   /// and spawn, and with errc::system when there is no descriptor or thread. Also refuses when the start is
-  /// cancelled through the returned start_control: at once if SIGKILL helps, otherwise when the file system
-  /// responds. A queued start that is cancelled is refused when its turn comes.
+  /// cancelled through the returned start_control: at once if SIGKILL ends the child, otherwise when the file
+  /// system responds. A queued start that is cancelled is refused when its turn comes.
   std::shared_ptr<start_control> start(spawn_request request, done then);
   /// What the current start is waiting for, for messages: "executing '/mnt/worker'", "looking for 'worker'". Empty
   /// if there is none. From any thread.

@@ -1,8 +1,9 @@
 // Keeps the stack of a dying process out of the session's own log and out of `penstock logs`: a death is one line there, and
 // `penstock deaths --stacks` shows the frames. One for each process; used by the session's process_logs and by folded_stacks. Pure.
 //
-// A worker that runs Python writes Python's frames just before the native ones. The same text without native frames after it is a dump that
-// the program asked for (faulthandler.dump_traceback), and passes, before the process's next line or at its end.
+// A worker that runs Python writes Python's frames just before the native ones. If no native frames follow,
+// the text is a dump that the program asked for (faulthandler.dump_traceback). Such a dump is logged before
+// the process's next line, or when the process ends.
 #pragma once
 
 #include "runtime/process/crash_notes.hpp"
@@ -29,7 +30,7 @@ class stack_filter {
     return passed;
   }
 
-  /// The process has ended: lines that turned out not to be part of its stack.
+  /// Call when the process has ended. Returns held lines, which turned out not to be part of its stack.
   [[nodiscard]] std::vector<std::string> rest() { return std::exchange(held_, {}); }
 
  private:

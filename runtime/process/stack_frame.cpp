@@ -40,7 +40,7 @@ std::uint64_t base_in_tables(int file, const Elf64_Ehdr& head) noexcept {
   return 0;
 }
 
-/// The full table if the file has one, else that of exported functions.
+/// The full symbol table if the file has one, else the table of exported symbols.
 std::optional<Elf64_Shdr> table_of(int file, const Elf64_Ehdr& head) noexcept {
   std::optional<Elf64_Shdr> found;
   for (std::uint64_t i = 0; i < head.e_shnum; ++i) {
@@ -68,7 +68,7 @@ void match(const Elf64_Sym& symbol, std::span<const stack_frame> frames, std::si
   }
 }
 
-/// Names all frames in the module of `first`.
+/// Sets the function names of all frames in the module of `first`.
 void name_in(int file, std::span<stack_frame> frames, std::size_t first) noexcept {
   Elf64_Ehdr head;
   if (!read_at(file, 0, head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||

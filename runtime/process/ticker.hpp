@@ -26,7 +26,7 @@ class ticker {
   boost::asio::steady_timer timer_;
   nanoseconds every_;
   std::function<void()> what_;
-  // Tells a wait that completed before our destruction that this object is gone.
+  // Lets a wait that completed just before the destructor ran notice that this object is gone.
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 

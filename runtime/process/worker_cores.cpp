@@ -61,7 +61,7 @@ std::vector<known_gpu> named(std::string_view entry, const std::vector<known_gpu
   return found;
 }
 
-/// The devices that CUDA lists in this process. Each comes with all GPUs that it may be.
+/// The devices that CUDA lists in this process. An entry contains all GPUs that the device may be.
 std::vector<std::vector<known_gpu>> visible_gpus(const char* visible, const std::vector<known_gpu>& gpus) {
   std::vector<std::vector<known_gpu>> list;
   if (visible == nullptr) {

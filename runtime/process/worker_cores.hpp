@@ -16,7 +16,7 @@ namespace penstock::process {
 /// The memory node to which a GPU is attached.
 struct gpu_place {
   int node = 0;
-  std::vector<int> cores;  ///< cores of the node
+  std::vector<int> cores;  ///< the node's cores
 
   bool operator==(const gpu_place&) const = default;
 };
@@ -27,11 +27,12 @@ struct gpu_place {
 [[nodiscard]] std::optional<gpu_place> find_gpu_place(const std::string& device, const char* visible,
                                                       const std::filesystem::path& root = "/");
 
-/// What was decided. Pure.
+/// The cores and the memory node of a session's workers. Pure.
 struct worker_cores {
   std::vector<int> cores{};   ///< empty: workers run wherever this process may
   std::optional<int> node{};  ///< where slots are allocated, if there is room
-  bool listed = false;        ///< all workers run on `cores`; otherwise as many as there are cores
+  /// True: all workers run on `cores`; false: only as many workers as there are cores do.
+  bool listed = false;
 
   /// The cores of the worker in a place; empty: all that this process may use.
   [[nodiscard]] std::vector<int> of(std::uint32_t place) const;
@@ -43,7 +44,7 @@ struct worker_cores {
 [[nodiscard]] result<worker_cores> plan_cores(const core_choice& choice, const std::vector<int>& allowed,
                                               const std::optional<gpu_place>& gpu);
 
-/// Plans with the cores that this process may use, and the place of this GPU.
+/// Calls plan_cores() with the cores that this process may use, and the memory node of this GPU.
 [[nodiscard]] result<worker_cores> plan_cores(const core_choice& choice, const std::string& device);
 
 }  // namespace penstock::process

@@ -22,11 +22,12 @@ std::string text_of(const exit_report& end) {
                                                 : fmt::format("signal {}", end.code);
 }
 
-/// Reaps children that a template had forked but not announced when it was killed, and that were killed with it. They are still
-/// in its group.
+/// Reaps children that a template had forked but not yet announced when it was killed. They were still in its
+/// group, so they were killed with it.
 void reap_unknown(pid_t group) {
   siginfo_t dead{};
-  // Stop at a process whose pid is the group's number, because the number was reused for another template or worker.
+  // Stop at a process whose pid is the group's number: the number was reused for another template or worker,
+  // whose group this now is.
   while (::waitid(P_PGID, static_cast<id_t>(group), &dead, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          dead.si_pid > 0 && dead.si_pid != group)
     ::waitid(P_PID, static_cast<id_t>(std::exchange(dead.si_pid, 0)), &dead, WEXITED | WNOHANG);
@@ -69,7 +70,7 @@ std::shared_ptr<start_control> worker_template::start(std::uint32_t worker, spaw
   if (book_.at() == fork_book::stage::declined)
     return io_.spawner().start(std::move(request), std::move(then));
   waiting_worker one{worker, std::move(request), {}, std::move(then)};
-  // The caller closes its own copies.
+  // Duplicate the descriptors, because the caller closes its own.
   for (inherited_fd& fd : one.request.fds) {
     unique_fd kept(::fcntl(fd.ours, F_DUPFD_CLOEXEC, 0));
     if (!kept) {
@@ -90,8 +91,8 @@ void worker_template::give_up(std::uint32_t worker) {
   const auto given_up = book_.give_up(worker, std::chrono::steady_clock::now());
   if (!given_up) return;
   refuse({given_up->order}, {errc::system, "the start was abandoned while its template was " + text_, 0});
-  // Kill a template that does not answer, because it hangs. Also kill
-  // one that is still preparing, because no worker needs it any more.
+  // Kill the template if it has not answered for too long, because it hangs. Also kill it if it is still
+  // preparing, because no worker needs it any more.
   if (!given_up->kill) return;
   if (control_) control_->give_up();
   if (!process_) return;
@@ -128,7 +129,8 @@ void worker_template::send_waiting() {
     what.bound = one.request.cores.empty() ? 0 : 1;
     what.cores = set_of(one.request.cores);
     const auto sent = send_order(socket_.native_handle(), what, one.descriptors);
-    if (!sent || !*sent) break;  // full: sent after the next answer; or the template has ended
+    // The socket is full, or the template has ended; a full socket gets the order after the next answer.
+    if (!sent || !*sent) break;
     book_.sent(*order, std::chrono::steady_clock::now());
   }
 }
@@ -152,7 +154,8 @@ void worker_template::execute() {
   spawn_request request = program_;
   request.fds = {
       {write.get(), STDOUT_FILENO}, {write.get(), STDERR_FILENO}, {ends->second.get(), template_socket}};
-  // Occupy the descriptor numbers that its workers need, so that nothing it opens gets one of them.
+  // Occupy the descriptor numbers that the workers need, so that no file which the
+  // template opens gets one of them.
   for (int taken = STDERR_FILENO + 1; taken < template_socket; ++taken)
     request.fds.push_back({null.get(), taken});
   control_ =
@@ -242,7 +245,8 @@ void worker_template::hear_the_rest() {
 void worker_template::forked(received_answer&& got) {
   const fork_book::meaning meaning = book_.answered(got.answer.number, std::chrono::steady_clock::now());
   if (meaning == fork_book::meaning::repeated) return;
-  // Signals go to the group, so the group must exist before the first signal. The worker does the same.
+  // Signals go to the group, so the group must exist before the first signal. The worker makes this call,
+  // too: whichever comes first counts.
   ::setpgid(got.answer.pid, got.answer.pid);
   unclaimed_child made(child{got.answer.pid, std::move(got.pidfd)}, program_.program);
   if (meaning == fork_book::meaning::awaited) take(got.answer.number).then(std::move(made));
@@ -258,7 +262,7 @@ void worker_template::execute_workers() {
 }
 
 void worker_template::ended(const exit_report& report, const output_tail& tail) {
-  hear_the_rest();  // answers that it sent before its end count
+  hear_the_rest();  // answers that the template sent before its end still count
   const auto gone = std::move(process_);
   reap_unknown(gone->pid());
   boost::system::error_code ignored;

@@ -1,6 +1,7 @@
-// The template of a pool's workers: a process that imports what they need, and then forks them. A start
-// costs milliseconds instead of these imports. Used by actors/supervisor (worker_processes), on the io thread only. Nothing here waits:
-// orders go over a socket, answers come back as events. fork_book decides what happens when.
+// The template of a pool's workers: a process that imports what they need, and then forks them. Starting a
+// worker then takes milliseconds, without these imports. Used by actors/supervisor (worker_processes), on
+// the io thread only. Nothing here waits: orders go over a socket, answers come back as events. fork_book
+// decides what happens when.
 #pragma once
 
 #include "runtime/process/child_process.hpp"
@@ -24,7 +25,7 @@ class worker_template {
  public:
   struct callbacks {
     std::function<void(std::string_view line)> output;
-    /// Reports what the starts wait for. An empty text: they do not wait for the template.
+    /// Reports what the waiting starts wait for. An empty text: they no longer wait for the template.
     std::function<void(std::string)> waits;
     /// The template has ended before it forked this worker.
     std::function<void(std::uint32_t worker, pid_t, const exit_report&, const output_tail&)> ended_for;
@@ -43,8 +44,8 @@ class worker_template {
   /// Like spawner::start, but a forked worker uses only the descriptors of the request. `then` is not called for a
   /// worker whose end `ended_for` has reported.
   std::shared_ptr<start_control> start(std::uint32_t worker, spawn_request request, spawner::done then);
-  /// Gives up a waiting start, which is then refused. When no start is left, kills a template that is not ready or
-  /// has not answered.
+  /// Gives up a waiting start, which is then refused. If no start is left, kills a template that is not
+  /// ready or does not answer.
   void give_up(std::uint32_t worker);
 
  private:
@@ -77,7 +78,7 @@ class worker_template {
   std::map<fork_book::number, waiting_worker> waiting_;                // by order
   std::map<std::uint32_t, std::shared_ptr<start_control>> executing_;  // workers that start with exec, not fork
   std::unique_ptr<child_process> process_;
-  std::shared_ptr<start_control> control_;  // set until its exec has succeeded
+  std::shared_ptr<start_control> control_;  // set until the template's exec has succeeded
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer next_;  // when to look again
   std::string text_;

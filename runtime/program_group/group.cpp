@@ -55,7 +55,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const group_options
 
 group::program_group_setup setup_of(const group_options& options, const launcher_place& place,
                                     const std::shared_ptr<group::program_communicator>& communicator) {
-  // A session with the same name has its own group.
+  // The prefix separates this group from that of a session with the same name.
   group::program_group_setup setup{
       value_or_throw(group::setup_of(options.settings, place, "program:" + options.name)), options.name,
       options.collectives, communicator};
@@ -84,7 +84,8 @@ class Group::body {
     try {
       join();
     } catch (const std::exception& why) {
-      // An interrupt, or a failure that the group already knows. The other ranks must not wait for us.
+      // The caller interrupted the wait, or the group has failed. Either way, the other
+      // ranks must not wait for us.
       group_->fail(fmt::format("gave up joining: {}", why.what()));
       leave(at_any_time);
       throw;
@@ -122,7 +123,7 @@ class Group::body {
     enter(what, std::move(value));
     const std::uint64_t number = open_->number;
     const nanoseconds limit = std::min(deadline, at_any_time);
-    patient_deadline waited(limit, looked_every);  // while all ranks are suspended, this clock stands still
+    patient_deadline waited(limit, looked_every);  // does not count time in which this process is suspended
     waited.restart(now());
     program_group_news news;
     while (true) {
@@ -144,7 +145,7 @@ class Group::body {
     return news.result;
   }
 
-  /// Returns false if other ranks have not left within that time.
+  /// Returns false if other ranks have not left within `at_most`.
   bool close(std::chrono::milliseconds at_most) noexcept {
     const std::lock_guard alone(closing_);
     if (!group_) return true;
@@ -167,7 +168,7 @@ class Group::body {
     return group_;
   }
 
-  /// Marks a function that only one thread at a time may be in.
+  /// Placed in a function that only one thread may run at a time: throws in a second thread.
   class only_one {
    public:
     only_one(std::atomic<bool>& taken, const char* refusal) : taken_(taken) {

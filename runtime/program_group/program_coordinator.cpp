@@ -108,7 +108,8 @@ void program_coordinator::hear_collectives(link_id link, const std::string& byte
     collectives_.heard(p.rank, *p.said, p.leaves);
 }
 
-/// The group's book says which process has a rank. Reports of other processes do not count.
+/// The order comes from the group's book, which decides which process has a rank. Collective
+/// reports of other processes do not count.
 void program_coordinator::follow(send_over_link order) {
   const auto found = peers_.find(order.process);
   if (found == peers_.end()) return;
@@ -140,7 +141,7 @@ void program_coordinator::draw_unless_one_leaves() {
   communicator_->draw(*std::exchange(to_draw_, std::nullopt));
 }
 
-/// Results are sent at once, with the last order of their rank.
+/// Sends each new result to its rank at once, attached to a repeat of the rank's last order.
 void program_coordinator::answer() {
   for (std::uint32_t rank = 0; rank < processes_.size(); ++rank) {
     const auto found = peers_.find(processes_[rank]);

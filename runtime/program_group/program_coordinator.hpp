@@ -25,8 +25,8 @@ class program_coordinator {
   /// `communicator`: rank 0's, which creates ids; null if the group has none.
   program_coordinator(const group_settings& settings, std::string name, communicator_keeper* communicator);
 
-  /// Calls `step` after every incoming message; calls `cannot_listen` with the reason, and with an empty one
-  /// once it listens.
+  /// Calls `step` after every incoming message. Calls `cannot_listen` with the reason if it cannot listen,
+  /// and with an empty text once it can.
   result<void> listen(boost::asio::io_context& io, const link_settings& links,
                       const std::function<void()>& step,
                       const std::function<void(const std::string&)>& cannot_listen,

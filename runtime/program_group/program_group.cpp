@@ -42,7 +42,8 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
   }
 
   void begin() {
-    rank_.book().described({});  // without a stream, the description is the same in all ranks
+    // There is no stream to describe, so all ranks report the same empty description.
+    rank_.book().described({});
     timer_.emplace(io_);
     if (setup_.communicator) setup_.communicator->report_to(this);
     if (setup_.member.card.rank == 0) {
@@ -121,7 +122,7 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
     step();
   }
 
-  // The communicator's reports, made on its own thread and on that of the links.
+  // The communicator's reports. They arrive on the communicator's thread or on the I/O thread.
 
   void communicator_changed(const communicator_state& state) override {
     boost::asio::post(io_, [self = shared_from_this(), state] {
@@ -142,7 +143,8 @@ class program_group::body final : public std::enable_shared_from_this<body>, pri
     boost::asio::post(io_, [self = shared_from_this(), why] { self->fail(why); });
   }
 
-  /// Runs after the cause is published that ends a program's use, so that the use reports this cause.
+  /// If the group fails, call this only after the cause is published: a use of the communicator that
+  /// ends because of it reports the published cause.
   void carry_out(const std::vector<member_command>& orders) {
     for (const member_command& one : orders) {
       if (const auto* const make = std::get_if<make_communicator>(&one))

@@ -25,7 +25,7 @@
 
 namespace penstock::group {
 
-/// `links.attachment_bytes_max` need not be set.
+/// Leave `links.attachment_bytes_max` unset: program_group sets it.
 struct program_group_setup : group_setup {
   std::string name;                                     ///< name of the group, for messages
   std::uint64_t collectives_done = 0;                   ///< operations that earlier processes of this rank completed
@@ -37,7 +37,7 @@ struct program_group_news {
   bool joined = false;  ///< all ranks have arrived and agree
   std::optional<end_rank> end{};
   std::optional<failure> refused{};  ///< the links cannot be made with these settings
-  std::string waits_for{};           ///< while it joins
+  std::string waits_for{};           ///< what this rank waits for while it joins
   std::uint64_t collectives_done = 0;
   shared_collective_result result{};         ///< result of the last completed operation
   std::vector<std::uint32_t> not_entered{};  ///< ranks that have not entered the operation in which this rank waits
@@ -60,11 +60,11 @@ class program_group {
   void enter(collective_kind what, std::string value);
   /// Ends the group with this cause.
   void fail(std::string why);
-  /// This program enters no more operations.
+  /// Leaves the group: this program enters no more operations.
   void leave();
 
   [[nodiscard]] program_group_news news() const;
-  /// Waits until `enough` is true of the news, or until the given time. Returns whether it is true.
+  /// Waits until `enough(news)` returns true, or until the given time. Returns whether it did.
   bool wait(steady_time until, const std::function<bool(const program_group_news&)>& enough) const;
 
  private:
