@@ -1,5 +1,6 @@
-// Which batches of a stream have been delivered. In strict order, these are all batches before one position. With
-// [scheduler] order = "relaxed" (rule S38), some of the next `window_max` batches may have been delivered early.
+// Which batches of a stream have been delivered. In strict order, these are all batches before one position.
+// With [scheduler] order = "relaxed" (rule S38), some of the `window_max` batches after that position may
+// have been delivered, too.
 #pragma once
 
 #include "runtime/base/check.hpp"

@@ -1,5 +1,5 @@
-// Decides when to stop draining workers: once they hold no leases or, if `after_current_batch`, after their
-// current batch. Pure; used by the scheduler actor, which sends the messages.
+// Decides when a draining worker may be stopped: once it holds no leases or, with `after_current_batch`,
+// after its current batch. Pure; used by the scheduler actor, which sends the messages.
 #pragma once
 
 #include "runtime/base/ids.hpp"
@@ -13,7 +13,7 @@ namespace penstock::schedule {
 
 class departures {
  public:
-  /// `after_current_batch`: other workers load the batches that it has not begun.
+  /// The worker is to stop. `after_current_batch`: other workers load the batches that it has not begun.
   void drains(worker_ref who, bool after_current_batch);
   /// The worker has loaded one of its batches.
   void finished_a_batch(worker_ref who);

@@ -1,6 +1,6 @@
 // The jobs of a pool between the end of their function and the device's answer: which results the GPU owner
 // must upload, and what happens to them when the owner dies (rule J22). Pure: no thread, no I/O, no time.
-// Driven by actors/jobs/device_jobs. The job book knows nothing of this: it sees these jobs as ended.
+// Driven by actors/jobs/device_jobs. For the job book, these jobs have ended.
 //
 //            take_orders()              answered()
 //   waiting --------------> ordered ------------------> gone: answered
@@ -26,9 +26,9 @@
 namespace penstock::schedule {
 
 enum class device_end : std::uint8_t {
-  answered,   ///< the device's answer says how it ended
-  poisoned,   ///< two owners died of it; see `causes`
-  lost,       ///< not idempotent, and its owner died, which may have started it
+  answered,   ///< the device's answer says how the job ended
+  poisoned,   ///< two owners died of the job; see `causes`
+  lost,       ///< not idempotent, and the owner that died may have started it
   no_device,  ///< there is no longer a device: see failure()
   cancelled,  ///< cancelled before it was ordered, or its answer was no longer wanted
 };
@@ -36,7 +36,8 @@ enum class device_end : std::uint8_t {
 struct device_departure {
   std::uint64_t job = 0;
   device_end how = device_end::answered;
-  bool wanted = true;  ///< false: it was cancelled while it was ordered, and its caller knows
+  /// False: it was cancelled while it was ordered, and its caller already knows the outcome.
+  bool wanted = true;
   std::vector<std::string> causes{};  ///< ends of owners blamed on it, oldest first
 };
 
@@ -60,8 +61,8 @@ class device_queue {
   /// Add each job once. `kept`: its result stays in a device buffer until its caller releases it.
   void add(std::uint64_t job, bool idempotent, bool kept = false);
   /// Jobs not ordered yet, in the order of their numbers. From now on an owner may read their results. Kept
-  /// jobs, including those already ordered, take at most `room` buffers, plus one for `first`: a caller that
-  /// takes results in the order of jobs waits for that one.
+  /// jobs, including those already ordered, take at most `room` buffers. The job `first` may take one more,
+  /// because a caller that takes results in the order of jobs waits for it.
   [[nodiscard]] std::vector<device_order> take_orders(std::uint64_t room = ~std::uint64_t{0},
                                                       std::uint64_t first = 0);
 

@@ -17,10 +17,10 @@ static_assert(std::endian::native == std::endian::little, "digests hash the byte
 // Names from the XXH3 specification; sizes in 8-byte words.
 constexpr std::size_t stripe = 8;   // words consumed at a time
 constexpr std::size_t secret = 24;  // words of the default secret, which has 192 bytes
-// up to this size XXH3 uses another algorithm, on the whole input
+// Up to this size, XXH3 hashes the whole input with another algorithm.
 constexpr std::size_t short_input = 240 / 8;
 constexpr std::uint64_t stripes_a_block = secret - stripe;
-// distance from the end of the last stripe's secret to the end of the whole secret
+// Distance from the end of the last stripe's secret to the end of the whole secret.
 constexpr std::size_t last_secret_bytes = 7;
 constexpr std::size_t merge_secret_bytes = 11;  // offset of the merge's secret
 
@@ -76,7 +76,7 @@ const std::array<std::uint64_t, 8> digest_chain::first_lanes{XXH_PRIME32_3, XXH_
 
 void digest_chain::add(std::uint64_t batch_digest) {
   if (size_ == words_kept_max) {
-    // Everything but the last stripe, which the final step needs.
+    // Consume everything except the last stripe, which the final step needs.
     constexpr std::size_t taken = words_kept_max - stripe;
     const std::uint64_t stripes_before = (count_ - size_) / stripe;
     for (std::size_t i = 0; i < taken / stripe; ++i)

@@ -81,7 +81,7 @@ const epoch_account& epoch_book::delivered(const delivered_batch& batch) {
   if (!begun_) begun_ = batch.demanded.value_or(last_taken_);
   last_taken_ = batch.taken;
   open.took = std::max(batch.taken - *begun_, nanoseconds(0));
-  // An epoch that was entered in the middle without a state is never complete.
+  // This never becomes true for an epoch that was entered in the middle without a state.
   open.complete = open.batches == shape_.batches_of(epoch);
   if (front_.head() / shape_.batches_per_epoch > epoch) leave_account();
   return open;

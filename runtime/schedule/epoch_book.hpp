@@ -38,26 +38,26 @@ struct stream_identity {
   /// How uneven ranks are handled. With one rank it has no effect and stays `allow`, as in states of earlier
   /// versions.
   uneven_rule uneven = uneven_rule::allow;
-  /// Whether it is a state of all ranks. Batch size, rank and world size
-  /// are then those of the run that wrote it; a later run may use others.
+  /// Whether this is a state of all ranks. Batch size, rank and world size are then those of the run that
+  /// wrote it; a later run may use others.
   bool of_group = false;
   bool operator==(const stream_identity&) const = default;
 };
 
-/// The report of an epoch, without `seconds`. Its digest is also empty while an earlier batch of the plan is missing,
-/// and if a group of another layout delivered some.
+/// The report of an epoch, without `seconds`. The digest is also empty while an earlier batch of the plan is
+/// missing, or if a group with another number of ranks or batch size delivered a part of the epoch.
 struct epoch_account : epoch_report {
   nanoseconds took{0};  ///< from the request for this process's first batch to the delivery of its last one
 };
 
-/// The position of a stream. Everything before `next_batch` is
-/// delivered, and with a relaxed order also some of what follows it.
+/// The position of a stream. Everything before `next_batch` is delivered. With a relaxed order, some later
+/// batches may be delivered, too.
 struct stream_state {
   stream_identity identity;
   std::uint64_t epoch = 0;
-  /// position in this epoch's order; the samples from there on are divided among the ranks
+  /// The position in this epoch's order from which the samples are divided among the ranks.
   std::uint64_t start = 0;
-  std::uint64_t next_batch = 0;  ///< counted from there
+  std::uint64_t next_batch = 0;  ///< counted from `start`
   std::uint64_t early = 0;       ///< which later batches are delivered: delivery_front::early
   /// The digests of the early batches, in the order of the plan. Empty without digests.
   std::vector<std::uint64_t> early_digests;
@@ -98,8 +98,8 @@ struct delivered_batch {
   std::uint64_t failed = 0;
   std::uint64_t quarantined = 0;
   std::optional<std::uint64_t> digest;
-  /// When the consumer asked for it. Empty if unknown (the owner's process asks continuously): the time then
-  /// counts from the previous delivery.
+  /// When the consumer asked for it. Empty if unknown, because the owner's process asks continuously: the
+  /// time then counts from the previous delivery.
   std::optional<steady_time> demanded;
   steady_time taken{};
   std::uint64_t replaced = 0;  ///< replaced rows
@@ -115,7 +115,8 @@ class epoch_book {
   /// Starts a new account at this position, even if it was passed before.
   /// The account of the open epoch stays in the list, as incomplete.
   void begin_at(stream_position position);
-  /// Makes this the same stream without an entered epoch. Call before begin_at() with a position before that epoch.
+  /// The stream may have begun in the middle of an epoch. Sets a shape in which it has not. Call it before
+  /// begin_at() with a position before that epoch.
   void reshape(const stream_shape& shape);
 
   /// Call in the order of delivery. Returns the updated account of the batch's epoch.
@@ -126,8 +127,8 @@ class epoch_book {
   [[nodiscard]] std::vector<epoch_account> epochs() const;
   /// The first batch that has not been delivered.
   [[nodiscard]] stream_position next() const noexcept { return front_.head(); }
-  /// Takes the same time for any number of epochs and batches. Does not fill in the quarantined samples, which the
-  /// caller knows.
+  /// Takes the same time for any number of epochs and batches. Leaves the quarantined samples empty,
+  /// for the caller to fill in.
   [[nodiscard]] stream_state state() const;
 
  private:

@@ -8,7 +8,7 @@
 namespace penstock::schedule {
 namespace {
 
-/// Reasons that differ in their numbers only, such as offsets, are of one kind.
+/// Reasons that differ only in numbers, such as offsets, are of one kind.
 std::string without_numbers(std::string_view text) {
   std::string kind;
   for (const char c : text) {

@@ -23,7 +23,7 @@ class failure_limit {
   explicit failure_limit(double max_fraction) : max_fraction_(max_fraction) {}
 
   /// Records a failed sample. Removes `name` from `reason` and ignores numbers, so that the same fault of different
-  /// samples counts as one. Returns how many of its kind there are, with this one.
+  /// samples counts as one. Returns how many failures of the same kind there are so far, including this one.
   std::uint64_t note(const std::string& name, const std::string& reason);
 
   /// Call after each delivery. Returns why the run must fail (errc::dataset),
@@ -32,9 +32,9 @@ class failure_limit {
 
  private:
   double max_fraction_;
-  std::uint64_t noted_ = 0;  // may exceed the delivered ones, because workers are ahead
+  std::uint64_t noted_ = 0;  // failures noted so far; may exceed those delivered, because workers are ahead
   struct counted_reason {
-    std::string first;  // the text of the first one
+    std::string first;  // the text of the first failure of this kind
     std::uint64_t times = 0;
   };
   std::map<std::string, counted_reason> reasons_;  // by kind

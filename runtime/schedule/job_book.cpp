@@ -29,7 +29,7 @@ job_end end_of(state s) {
   return s == state::too_large ? job_end::too_large : job_end::result;
 }
 
-/// Whether a row that was `known` can have become `now`.
+/// Whether a row can have changed from state `known` to state `now`.
 bool follows(state known, state now) {
   switch (known) {
     case state::waiting: return now == state::waiting || now == state::begun || is_over(now);
@@ -88,8 +88,8 @@ cancelled job_book::cancel(job_id job, bool only_waiting, bool at_once) {
   return cancelled::running;
 }
 
-/// The job's worker gets no more leases, and the rows that it has not
-/// started are revoked, so that killing the worker affects only this job.
+/// Gives the job's worker no more leases and revokes the rows that it has not started, so that killing the
+/// worker affects only this job.
 void job_book::end_holder(const job_entry& e, bool at_once) {
   worker& w = workers_.at(e.worker);
   if (w.more.ending && (w.more.ending_at_once || !at_once)) return;
@@ -151,7 +151,7 @@ void job_book::enqueue(job_entry& e) {
   const job_id job = e.request.job;
   ++waiting_;
   if (e.blamed && suspicion_.isolated(as_suspect(job))) {
-    e.where = whereabouts::isolated;  // next_probation() picks it up
+    e.where = whereabouts::isolated;  // next_probation() leases it
   } else if (e.request.fresh) {
     e.where = whereabouts::fresh;
     fresh_.add(e);
@@ -308,8 +308,8 @@ void job_book::worker_drains(worker_ref who, bool after_current_batch) {
   if (after_current_batch) revoke_unbegun(who, *w);
 }
 
-/// The row that the worker had started. If no row reads as started and the next one is unreadable,
-/// returns that one: a job that overwrites the table and then dies must still be blamed.
+/// The row that the worker had started. If no row reads as started and the next row is unreadable, returns
+/// the unreadable row: a job that overwrites the table and then dies must still be blamed.
 std::optional<job_book::row_place> job_book::row_at_work(const worker& w, worker_ref who,
                                                          const std::vector<lease_reading>& last) const {
   std::optional<row_place> overwritten;
@@ -380,8 +380,9 @@ void job_book::lose_row(const row& lost, bool at_work, const last_words& words) 
   if (e.ending) return settle(e, {.how = job_end::cancelled});
   last_losses_.leases.push_back({e.request.job, e.leased});
   const bool blamed = at_work && words.how != job_death::unrelated;
-  // That the job was late proves nothing, because all processes may have been suspended.
-  // The kill proves nothing either, because the next job may have begun before it.
+  // The job timed out only if both hold: its limit had passed, and the worker was killed for that. A late job
+  // alone proves nothing, because all processes may have been suspended. The kill alone proves nothing
+  // either, because the worker may have begun the next job before it was killed.
   const nanoseconds limit = e.request.limit;
   const bool is_late = limit.count() > 0 && words.now - lost.begun >= limit;
   if (blamed && words.how == job_death::of_its_limit && lost.at == row_state::begun && is_late)

@@ -18,21 +18,21 @@
 // second death a job runs alone in the sacrificial worker; the third death poisons it.
 //
 // Order. Jobs are leased in the order of their numbers, so a retried job precedes all jobs that were never
-// leased. Idle workers are served first. After that, each worker may have one lease queued behind its current
-// one, and more while its leases together are less work than `bundle_goal`. When no job waits, or none has
-// memory for its result, an idle worker takes over the later half of the rows that another worker has not
+// leased. Idle workers get leases first. After that, each worker may have one lease queued behind its current
+// one, and more while all its leases together are less work than `bundle_goal`. When no job waits, or none
+// has memory for its result, an idle worker takes over the later half of the rows that another worker has not
 // started. Jobs with a preferred worker come first, and stay with it.
 //
 // Slots. A slot is busy from its lease until its rows are settled, its worker has passed them, and every
-// result in it has been freed. A worker passes a row by finishing it or by reporting it. So a lease whose
-// last rows were revoked ends only when its worker has reported all of them: until then the worker may still
-// read the table.
+// result in it has been freed. A worker passes a row by finishing it or by reporting it. So if the last rows
+// of a lease were revoked, the lease ends only when its worker has reported all of them: until then the
+// worker may still read the table.
 //
 // Memory. Results outside of slots count against `room` (set_memory()) until their callers free them. A job
-// starts only if there is also room for the result that its function is expected to give, in addition to
-// those of the running jobs. The first unsettled job starts unless results of earlier jobs leave no room:
-// later jobs never block an earlier one, so a caller that takes results in order always gets the next. Urgent
-// jobs start in any case, and before the others.
+// starts only if there is room for its expected result in addition to the expected results of the running
+// jobs. The first unsettled job starts unless results of earlier jobs leave no room: later jobs never block
+// an earlier one, so a caller that takes results in order always gets the next one. Urgent jobs start in any
+// case, and before the others.
 //
 // Bounds. The submitter limits the number of waiting jobs; leased rows are limited by slots x rows_max.
 // Memory: one entry for each job that is not settled and one number for each function. Time per job:
@@ -69,11 +69,11 @@ struct job_book_settings {
   std::uint64_t slot_bytes = 0;
   std::uint64_t row_bytes = 0;   ///< bytes of one row of the slot's table
   std::uint64_t head_bytes = 0;  ///< bytes of the table's header
-  /// How long a job waits for its preferred worker while that worker takes no
-  /// work. A replacement is ready sooner, unless its program starts slowly.
+  /// How long a job waits for its preferred worker while that worker takes no work. A dead worker's
+  /// replacement is usually ready sooner.
   nanoseconds place_patience{10'000'000'000};
-  /// How long the job waits if that worker has never been ready. When many
-  /// workers start at once from a slow file system, each takes longer.
+  /// How long a job waits for its preferred worker if that worker has never been ready. When many workers
+  /// start at once from a slow file system, each takes longer.
   nanoseconds first_place_patience{120'000'000'000};
 };
 
@@ -84,9 +84,9 @@ struct job_request {
   /// counts as the whole slot, so that the job is not bundled.
   std::uint64_t argument_bytes = 0;
   nanoseconds limit{0};     ///< for one attempt; 0: none
-  bool idempotent = true;   ///< false: the job is never begun twice
+  bool idempotent = true;   ///< false: the job must not be begun twice
   bool fresh = false;       ///< runs only in a process that has run nothing else
-  bool holds_slot = false;  ///< its result, of any size, stays in the slot: result_gone() must follow
+  bool holds_slot = false;  ///< its result stays in the slot, whatever its size, until result_gone()
   bool urgent = false;      ///< starts before other jobs, however much memory results take
   /// The preferred worker. Another one runs the job if this one takes no work for `place_patience`
   /// (`first_place_patience` before it has been ready for the first time). A suspect is tried there again,
@@ -100,7 +100,7 @@ struct job_request {
 struct leased_job {
   job_id job = 0;
   std::uint32_t attempt = 1;  ///< 1 + deaths blamed on it
-  bool first = true;          ///< the first lease of this job
+  bool first = true;          ///< whether this is the first lease of the job
   bool operator==(const leased_job&) const = default;
 };
 /// Write these jobs into the slot and tell its worker.
@@ -138,8 +138,8 @@ struct settle_job {
     std::uint32_t row = 0;
   };
   std::optional<place> at{};
-  bool keeps_slot = false;            ///< its result occupies the slot: result_gone() must follow
-  bool never_leased = false;          ///< no lease_jobs has contained it
+  bool keeps_slot = false;            ///< its result occupies the slot until result_gone()
+  bool never_leased = false;          ///< no lease_jobs command has contained it
   std::uint64_t bytes_elsewhere = 0;  ///< size of its result outside of the slot
 };
 
@@ -158,16 +158,15 @@ struct refresh_worker {
 
 /// The worker needs a slot, and only results have occupied this one for `room_patience`: copy them out,
 /// and call result_gone() for each. Emitted once per lease; if no result could be moved, the next
-/// advance() names another slot. The delay avoids most copies,
-/// because callers usually free a result within microseconds.
+/// advance() names another slot. Waiting avoids most copies, because callers usually free a
+/// result within microseconds.
 struct empty_slot {
   lease_ref lease;
 };
 
 using job_command = std::variant<lease_jobs, revoke_row, settle_job, end_worker, refresh_worker, empty_slot>;
 
-// ---- facts in events
-// ----------------------------------------------------------------------------------------
+// ---- facts in events ---------------------------------------------------------------------------------
 
 /// A row of a slot's table, as read and checked by the session.
 struct row_reading {
@@ -188,7 +187,8 @@ struct row_reading {
   std::uint64_t bytes_elsewhere = 0;  ///< for a finished row: size of its result outside of the slot
 };
 
-/// Rows first .. first + rows.size() - 1 of a lease. Earlier rows are unchanged since an earlier reading.
+/// Rows first .. first + rows.size() - 1 of a lease. Rows before `first` have not changed
+/// since an earlier reading.
 struct lease_reading {
   lease_ref lease;
   std::vector<row_reading> rows;
@@ -205,7 +205,7 @@ enum class cancelled : std::uint8_t {
 
 /// What a death says about the job that the worker ran.
 enum class job_death : std::uint8_t {
-  unrelated,      ///< nothing about the job (an operator, a drain)
+  unrelated,      ///< the death has nothing to do with the job (an operator, a drain)
   of_the_job,     ///< the job may have caused it
   of_its_limit,   ///< the worker was killed because the job exceeded its limit
 };
@@ -214,7 +214,7 @@ enum class job_death : std::uint8_t {
 struct job_blame {
   job_id job = 0;
   std::uint32_t attempt = 1;
-  bool alone = false;  ///< it ran in the sacrificial worker
+  bool alone = false;  ///< the job ran in the sacrificial worker
 };
 
 /// A lease that a death ended, of one job.
@@ -234,7 +234,7 @@ struct job_losses {
 struct open_lease {
   lease_ref lease;
   std::uint32_t rows = 0;     ///< in total
-  std::uint32_t settled = 0;  ///< leading settled rows, which a reading may omit
+  std::uint32_t settled = 0;  ///< settled rows at the beginning, which a reading may omit
 };
 
 // ---- the book ---------------------------------------------------------------------------------------------
@@ -249,8 +249,9 @@ class job_book {
   /// The commands to carry out now, in order. Call after one or several events, once a second while jobs
   /// wait, and at next_look().
   [[nodiscard]] std::vector<job_command> advance(steady_time now);
-  /// When `room_patience` expires for a needed slot, or `suspect_patience` for a suspect that an idle worker
-  /// avoids, as of the last advance(). Empty if there is nothing to wait for.
+  /// When advance() has something to do without an event: `room_patience` expires for a needed slot, or
+  /// `suspect_patience` for a suspect that an idle worker must not run. As of the last advance(). Empty if
+  /// there is nothing to wait for.
   [[nodiscard]] std::optional<steady_time> next_look() const noexcept { return next_look_; }
 
   // Jobs.
@@ -261,9 +262,9 @@ class job_book {
   /// settled.
   [[nodiscard]] std::optional<revoke_row> revocable(job_id job) const;
   /// Cancels a job in any state (rule J17). `only_waiting`: only if it has not started. The caller must first
-  /// try to revoke the row from revocable(), so a job that is still leased counts as started. If revoking
-  /// failed, call seen() first: if the job has finished meanwhile, its worker need not be killed. A job that
-  /// finishes before its worker is dead ends with its result.
+  /// try to revoke the row that revocable() names: after that, a job that is still leased counts as started.
+  /// If the row could not be revoked, call seen() before this: if the job has finished meanwhile, its worker
+  /// need not be killed. A job that finishes before its worker is dead ends with its result.
   cancelled cancel(job_id job, bool only_waiting = false, bool at_once = false);
   /// The row was revoked.
   void row_revoked(const lease_ref& lease, std::uint32_t row);
@@ -297,11 +298,11 @@ class job_book {
   void result_gone(const lease_ref& lease);
 
   void set_paused(bool paused) { paused_ = paused; }
-  /// `before`: the bytes of results of jobs before the given one
-  /// that callers keep. Until this is called, results are unlimited.
+  /// `before` returns how many bytes of results callers keep, counting only jobs before the given one. Until
+  /// this is called, results are unlimited.
   void set_results_before(std::function<std::uint64_t(job_id)> before) { memory_.before = std::move(before); }
-  /// For the next advance(): the bytes of results that callers keep, their limit, and the limit if there were
-  /// no arguments.
+  /// For the next advance(). `kept`: bytes of results that callers keep; `room`: the limit for these; `most`:
+  /// the limit if there were no arguments.
   void set_memory(std::uint64_t kept, std::uint64_t room, std::uint64_t most) noexcept {
     memory_.kept = kept;
     memory_.room = room;
@@ -319,11 +320,11 @@ class job_book {
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   [[nodiscard]] std::uint64_t waiting() const noexcept { return waiting_; }
   [[nodiscard]] std::uint64_t unsettled() const noexcept { return jobs_.size(); }
-  /// Those of the last worker_died().
+  /// The losses of the last worker_died().
   [[nodiscard]] const job_losses& last_losses() const noexcept { return last_losses_; }
   /// Unsettled jobs with a death blamed on them.
   [[nodiscard]] std::uint64_t suspected() const noexcept { return suspicion_.suspects(); }
-  /// How many rows the worker's leases have that are not settled.
+  /// The number of unsettled rows in the worker's leases.
   [[nodiscard]] std::uint32_t rows_of(std::uint32_t worker) const noexcept;
   [[nodiscard]] std::uint64_t stale_dropped() const noexcept { return stale_dropped_; }
 
@@ -333,7 +334,7 @@ class job_book {
   enum class whereabouts : std::uint8_t { ordinary, suspected, fresh, placed, isolated, leased };
 
   struct function_entry {
-    nanoseconds typical{-1};                      // run time; negative: no job of it has ended
+    nanoseconds typical{-1};                      // run time; negative: no job of this function has ended
     std::optional<std::uint64_t> result_bytes{};  // the largest recent result outside of slots
   };
   struct job_entry {
@@ -341,10 +342,10 @@ class job_book {
     function_entry* function = nullptr;
     whereabouts where = whereabouts::ordinary;
     bool leased_before = false;
-    bool blamed = false;      // whether it is blamed for at least one death
-    bool lost = false;        // whether a death, blamed on it or not, ended a run of it
-    bool ending = false;      // its worker is being killed to end it
-    std::uint32_t avoid = 0;  // the worker that it killed last, if any
+    bool blamed = false;      // whether the job is blamed for at least one death
+    bool lost = false;        // whether a worker died while running the job, blamed on the job or not
+    bool ending = false;      // the worker is being killed to end the job
+    std::uint32_t avoid = 0;  // the worker that the job killed last, if any
     steady_time blamed_at{};
     std::uint32_t runs = 0;
     // While it is leased:
@@ -356,7 +357,8 @@ class job_book {
   using waiting_jobs = std::map<job_id, job_entry*>;
   struct placed_jobs {
     waiting_jobs jobs{};
-    std::optional<steady_time> absent_since{};  // their worker, while it takes no work
+    // Since when their worker has taken no work; empty: it takes work.
+    std::optional<steady_time> absent_since{};
   };
 
   /// Waiting jobs that any worker may run.
@@ -378,12 +380,12 @@ class job_book {
     void remove(const job_entry& e);
     [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
     [[nodiscard]] std::uint64_t size() const noexcept { return count_; }
-    /// The first job that does not avoid `worker`; if it is the `only` worker, simply the first job. Jobs blamed
-    /// up to `patient_since` avoid no worker any more.
+    /// The first job that does not avoid `worker`; if this is the `only` worker, the first of all jobs. A job
+    /// that was blamed at or before `patient_since` no longer avoids any worker.
     [[nodiscard]] job_entry* first_for(std::uint32_t worker, bool only, steady_time patient_since) const;
-    /// When the first of the jobs that avoid `worker` was blamed.
+    /// When a job that avoids `worker` was blamed: the earliest such time.
     [[nodiscard]] std::optional<steady_time> first_blamed(std::uint32_t worker) const;
-    [[nodiscard]] job_id first() const;  ///< requires that there is one
+    [[nodiscard]] job_id first() const;  ///< requires that there is a job
 
    private:
     std::unordered_map<std::optional<std::uint32_t>, waiting_jobs> by_avoided_;  // no group is empty
@@ -391,11 +393,11 @@ class job_book {
   };
 
   struct row {
-    job_entry* job = nullptr;  // null: it is settled, or waits again
+    job_entry* job = nullptr;  // null: the job is settled, or waits again
     row_state at = row_state::waiting;
     bool asked = false;  // a revoke_row was emitted
     nanoseconds expected{0};
-    std::uint64_t reserved = 0;  // memory reserved for its result
+    std::uint64_t reserved = 0;  // memory reserved for the job's result
     steady_time begun{};
   };
   struct lease_rows {
@@ -411,14 +413,14 @@ class job_book {
   struct workload {
     std::vector<std::uint32_t> order{};  // slots with open rows, in the order of their leases
     std::uint32_t open_rows = 0;
-    nanoseconds expected{0};     // of open rows
-    bool untouched = true;       // was never given a lease
+    nanoseconds expected{0};     // run time expected for the open rows
+    bool untouched = true;       // this process was never given a lease
     std::uint64_t asked_in = 0;  // the last round in which an empty_slot was emitted
     bool ending = false;         // an end_worker was emitted
     bool ending_at_once = false;
     bool refreshing = false;  // a refresh_worker was emitted; cleared when a new process joins
     bool reserved = false;    // gets no leases, so that it can be replaced by a fresh process
-    steady_time died{};       // when the worker died, while `refreshing`
+    steady_time died{};       // while `refreshing`: when the worker died
   };
   using table = slot_table<lease_rows, workload>;
   using stage = table::stage;
@@ -432,18 +434,19 @@ class job_book {
     std::uint64_t kept = 0;  // as of set_memory()
     std::uint64_t room = 0;
     std::uint64_t most = 0;
-    std::uint64_t settling = 0;  // results in the outbox
+    std::uint64_t settling = 0;  // bytes of results in the outbox
     std::uint64_t reserved = 0;  // expected size of the results of open rows
     std::uint64_t lacking = 0;   // the least memory that any job lacked in this round; 0: none lacked memory
     std::function<std::uint64_t(job_id)> before{};
   };
-  struct scratch {                        // kept to reuse its memory
+  struct scratch {                        // kept between calls to reuse its memory
     std::vector<job_entry*> bundle{};     // used by give()
     std::vector<std::uint32_t> takers{};  // used by lease_ordinary()
     std::vector<std::uint32_t> donors{};  // used by move_work()
   };
 
-  /// What an idle worker can take from a busy one. `nothing_for_it`: only jobs that avoid the idle worker are left.
+  /// What an idle worker can take from a busy one. `nothing_for_it`: all remaining
+  /// jobs avoid the idle worker.
   enum class takeover : std::uint8_t { work, nothing_for_it, nothing };
   struct last_words {
     const std::string& cause;
@@ -469,7 +472,7 @@ class job_book {
   void ask_for_room(std::uint32_t index, worker& w, steady_time now);
   void move_work(steady_time now);
   [[nodiscard]] takeover revoke_half_for(std::uint32_t idle, std::uint32_t donor, steady_time now);
-  /// The first suspect or fresh job that may run there.
+  /// The first of these suspects or fresh jobs that may run in this worker.
   [[nodiscard]] job_entry* first_of(const restricted_jobs& some, std::uint32_t index, steady_time now) const;
   void look_when_patience_ends(steady_time now);
   void look_again(steady_time when);

@@ -7,7 +7,7 @@
 namespace penstock::schedule {
 namespace {
 
-// A caller that waits in several short steps calls again within this time.
+// A caller that waits in several short steps is expected to call again within this time.
 constexpr nanoseconds back_within = std::chrono::seconds(1);
 
 }  // namespace

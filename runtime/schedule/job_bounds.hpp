@@ -1,7 +1,7 @@
 // Limits on the jobs of a pool: how many may wait ([jobs] queue), and how many bytes arguments and results may take
-// ([jobs] memory). Decides whether a job may be submitted, how much room results have (the job book starts jobs
-// accordingly), and whether a caller waits for itself. Pure: no thread, no clock. Driven by
-// actors/jobs/admission, under its lock.
+// ([jobs] memory). Decides whether a job may be submitted, how much room results have (the job book starts
+// jobs accordingly), and whether a caller waits for something that only it can do. Pure: no thread, no clock.
+// Driven by actors/jobs/admission, under its lock.
 //
 //   argument   from its job's submission to the end of the job
 //   result     outside of slots, from the end of its job until its caller frees it
@@ -10,14 +10,15 @@
 // argument. Results may use what arguments leave, and always half of the memory, so that arguments alone
 // never stop a worker.
 //
-// Two kinds of submission wait less, because the thread that submits may be the one that must free what they
-// wait for. A callback never waits for results, and waits for jobs to start only beyond twice the queue. An
-// urgent job (a retry of a failed one) never waits.
+// Two kinds of submission wait less, because the submitting thread itself may have to free the memory. A
+// callback never waits for results to be freed, and waits for jobs to start only if twice the queue is full.
+// An urgent job (a retry of a failed one) never waits.
 //
-// A thread waits for itself if nothing can happen until it frees a result: no job runs, the next one would exceed the memory, and
-// all results that keep it from starting belong to this thread. After `patience` without any change, not counting time in which the
-// process did not run, that is an error. If another thread has some of the results, or no thread has taken them yet, the wait may
-// still end: it is reported (supervision/awaited), and continues.
+// A thread waits for itself if nothing can happen until it frees a result: no job runs, the next job would
+// exceed the memory, and this thread holds all the results that are in the way. If nothing changes for
+// `patience`, not counting time in which the process did not run, this is an error. If another thread holds
+// some of the results, or nobody has taken them yet, the wait may still end: it is reported
+// (supervision/awaited), and continues.
 #pragma once
 
 #include "runtime/base/patient_deadline.hpp"
@@ -63,7 +64,8 @@ class job_bounds {
   [[nodiscard]] bool admits(std::uint64_t bytes, submitter who) const noexcept;
   /// Requires possible().
   void entered(std::uint64_t bytes);
-  /// These jobs no longer wait. Call once per job: a job that waits again after a death is not counted again.
+  /// This many jobs have been started. Call once per job: a job that waits again after a
+  /// death is not counted again.
   void begun(std::uint64_t jobs);
   /// A job has ended and its argument is freed.
   void ended(std::uint64_t bytes);
@@ -85,10 +87,10 @@ class job_bounds {
 
   // Waits.
 
-  /// Call after each decision of the job book, with the number of running jobs and the first job that lacks memory to
-  /// start.
+  /// Call after each decision of the job book, with the number of running jobs and the first job that cannot
+  /// start for lack of memory.
   void decided(std::uint64_t running, std::optional<job_id> held_back);
-  /// Whether no job runs, and none can start or be submitted until callers free results.
+  /// Whether no job runs, and no job can start or be submitted until callers free results.
   [[nodiscard]] bool callers_hold_everything(steady_time now) const noexcept;
   /// Call at least every `look_every` while any caller waits. Time without
   /// such calls does not count, because the process may have been suspended.

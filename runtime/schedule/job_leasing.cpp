@@ -9,7 +9,7 @@
 namespace penstock::schedule {
 namespace {
 
-// The number of leases with open rows that a worker may have: the one it works on, and one queued.
+// A worker may have two leases with open rows: the one it works on, and one queued.
 constexpr std::size_t leases_ahead = 2;
 
 // The share of a slot that the arguments of a bundle may take; the rest is for results. A result that does
@@ -38,7 +38,8 @@ std::vector<job_command> job_book::advance(steady_time now) {
   next_look_.reset();
   memory_.lacking = 0;
   if (paused_) {
-    for (auto& [index, group] : placed_) group.absent_since.reset();  // the book is not told when workers come and go
+    // A pause does not count as the absence of a preferred worker.
+    for (auto& [index, group] : placed_) group.absent_since.reset();
   }
   if (!paused_ && !jobs_.empty()) {
     loaders_ = 0;
@@ -61,7 +62,7 @@ bool job_book::works(const worker& w) const {
   return w.takes_leases() && !w.more.ending && !w.more.refreshing;
 }
 
-/// Sets when to look again, for idle workers that may run a waiting job later.
+/// Sets when to look again: an idle worker that must avoid a waiting suspect may run it later.
 void job_book::look_when_patience_ends(steady_time now) {
   if (suspected_.empty() && fresh_.empty()) return;
   for (const auto& [index, w] : workers_.all()) {
@@ -143,7 +144,7 @@ void job_book::lease_probations() {
   }
 }
 
-/// Serve idle workers first, then busy ones, because there may never be an idle one.
+/// Serves idle workers first, then busy ones, because no worker may ever be idle.
 void job_book::lease_suspects(steady_time now) {
   for (const bool ahead : {false, true}) {
     for (auto& [index, w] : workers_.all()) {
@@ -178,7 +179,7 @@ void job_book::lease_ordinary() {
   }
 }
 
-/// Bundles at most `share` jobs. The first of them must be allowed to start.
+/// Leases a bundle of at most `share` jobs. Memory must allow the first of them to start.
 void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
   const std::uint64_t rows_max = std::min<std::uint64_t>(share, settings_.rows_max);
   const std::uint64_t arguments_max = arguments_share(settings_.slot_bytes);
@@ -192,7 +193,7 @@ void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
     work += expected_of(e);
     const bool table_fits =
         settings_.head_bytes + settings_.row_bytes * (scratch_.bundle.size() + 1) <= settings_.slot_bytes / 4;
-    // A job that holds its slot needs its result to fit there, so it gets the slot for itself.
+    // The result of a job that holds its slot must fit the slot, so such a job gets a slot for itself.
     const bool fits =
         table_fits && arguments <= arguments_max && work <= settings_.bundle_goal && !e.request.holds_slot;
     if (!scratch_.bundle.empty() && (!fits || !may_begin(e))) break;
@@ -202,7 +203,7 @@ void job_book::lease_bundle(std::uint32_t index, std::uint64_t share) {
     results += result_of(e);
     if (e.request.holds_slot) break;
   }
-  memory_.reserved -= results;  // give() reserves it
+  memory_.reserved -= results;  // give() reserves this memory again
   give(index);
 }
 
@@ -218,8 +219,9 @@ void job_book::lease_fresh(steady_time now) {
   prepare_for_fresh(now);
 }
 
-/// Replaces as many processes as there are fresh jobs; while other jobs wait, one at a time and only when it
-/// is the fresh job's turn. If no worker is idle, reserves one: it gets no more leases until it is idle.
+/// Replaces an idle process for each fresh job. While other jobs wait, replaces only one at a time, and only
+/// if the next job in order is a fresh one. If too few workers are idle, reserves busy ones: they get no more
+/// leases until they are idle.
 void job_book::prepare_for_fresh(steady_time now) {
   const bool others = !ordinary_.empty() || !suspected_.empty();
   std::uint64_t wanted = fresh_.empty() ? 0 : fresh_.size();
@@ -254,7 +256,7 @@ void job_book::prepare_for_fresh(steady_time now) {
   }
 }
 
-/// The number of fresh workers on their way: being replaced, or waiting for a free slot.
+/// How many workers will soon be able to run a fresh job: they are being replaced, or wait for a free slot.
 std::uint64_t job_book::processes_under_way(steady_time now) const {
   return static_cast<std::uint64_t>(std::ranges::count_if(workers_.all(), [&](const auto& entry) {
     const auto& [index, w] = entry;
@@ -299,7 +301,7 @@ void job_book::ask_for_room(steady_time now) {
 void job_book::ask_for_room(std::uint32_t index, worker& w, steady_time now) {
   if (!w.free.empty() || w.more.asked_in == round_) return;
   auto best = w.slots.end();
-  std::optional<steady_time> ripe;  // when the next slot's room_patience is over
+  std::optional<steady_time> ripe;  // when room_patience ends for the next slot
   for (auto slot = w.slots.begin(); slot != w.slots.end(); ++slot) {
     if (slot->at != stage::held || slot->use.asked) continue;
     if (!slot->use.wanted) slot->use.wanted = now;
@@ -418,8 +420,8 @@ std::optional<steady_time> job_book::restricted_jobs::first_blamed(std::uint32_t
   return first.second->blamed_at;
 }
 
-/// A suspect should not run again where it killed a worker, in case that place is the cause. But the other
-/// workers may be busy for hours.
+/// A suspect should not run again in the place where it killed a worker, in case the place is the cause. But
+/// the other workers may be busy for hours, so it avoids the place only for `suspect_patience`.
 job_book::job_entry* job_book::first_of(const restricted_jobs& some, std::uint32_t index,
                                         steady_time now) const {
   return some.first_for(index, loaders_ == 1, now - settings_.suspect_patience);

@@ -6,16 +6,17 @@
 namespace penstock::schedule {
 namespace {
 
-// Longer reported run times are cut to this, because a worker's number is untrusted, and sums must not overflow.
+// Reported run times are cut to this: workers are untrusted, and sums must not overflow.
 constexpr nanoseconds busy_max = std::chrono::hours(1);
-// Each smaller result lowers the largest recent one by 1/forgotten of the difference.
+// Each smaller result lowers the recorded largest one by 1/forgotten of the difference.
 constexpr std::uint64_t forgotten = 16;
 // The expected result of a function that has not returned one yet.
 constexpr std::uint64_t first_guess = 1U << 20U;
 
 }  // namespace
 
-/// Learns what jobs of this function need: their average run time, and the most memory.
+/// Learns what jobs of this function need: their average run time, and the memory of
+/// the largest recent result.
 void job_book::learn(function_entry& f, const row_reading& now) {
   const nanoseconds busy = std::clamp(now.busy, nanoseconds(0), busy_max);
   const bool known = f.typical.count() >= 0;
@@ -26,7 +27,7 @@ void job_book::learn(function_entry& f, const row_reading& now) {
   f.result_bytes = largest - (largest - bytes + forgotten - 1) / forgotten;
 }
 
-/// Guess until there is a first result.
+/// The memory that the job's result is expected to take: a guess until the function has returned a result.
 std::uint64_t job_book::result_of(const job_entry& e) const {
   if (e.request.holds_slot) return 0;
   return e.function->result_bytes.value_or(std::min(first_guess, memory_.room / 8));

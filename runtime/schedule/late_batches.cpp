@@ -29,7 +29,8 @@ bool late_batches::is_late(stream_position head, steady_time now) {
   if (head_ != head) {
     head_ = head;
     head_since_ = now;
-    begun_.erase(begun_.begin(), begun_.lower_bound(head));  // left over from batches that were lost or delivered early
+    // Entries of batches that were lost or delivered early.
+    begun_.erase(begun_.begin(), begun_.lower_bound(head));
   }
   const auto began = begun_.find(head);
   const auto most = limit();

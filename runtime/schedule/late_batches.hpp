@@ -1,5 +1,5 @@
-// Whether the stream has waited for its next batch for far longer than batches take (rule H12). Pure: time is an argument.
-// Driven by actors/scheduler.
+// Whether the stream has waited for its next batch for far longer than batches usually take (rule H12). Pure:
+// time is an argument. Driven by actors/scheduler.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -16,9 +16,9 @@ class late_batches {
  public:
   void leased(stream_position position, steady_time now) { begun_[position] = now; }
   void loaded(stream_position position, steady_time now);
-  /// `head`: the batch that the stream needs next, while a worker has it. Call regularly, because the wait counts
-  /// from the first call in which a batch is the next one. The limit is twice the 99th percentile of the times from
-  /// lease to arrival, and never less than `limit_min`; nothing is late before `peers_min` batches.
+  /// `head`: the batch that the stream needs next, which a worker must have. Call regularly: the wait for a
+  /// batch counts from the first call that names it. The limit is twice the 99th percentile of the times from
+  /// lease to arrival, but at least `limit_min`; nothing is late until `peers_min` batches have arrived.
   [[nodiscard]] bool is_late(stream_position head, steady_time now);
   /// When to ask again.
   [[nodiscard]] nanoseconds pause() const noexcept;

@@ -1,5 +1,5 @@
-// Which workers read a sample for far longer than their peers took ([loader] hedge, rule S45). Pure: time is an
-// argument. Driven by actors/scheduler.
+// Whether a worker has been loading a sample for far longer than samples usually take ([loader] hedge, rule
+// S45). Pure: time is an argument. Driven by actors/scheduler.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -21,16 +21,17 @@ struct read_under_way {
 /// Takes 1 KiB for any number of samples. Not thread-safe.
 class late_reads {
  public:
-  /// How long samples took.
+  /// Records how long samples took.
   void note(std::span<const std::uint32_t> microseconds) noexcept;
-  /// A sample that takes longer is late: twice the 99.9th percentile, or four times the 99th if that is less, because
-  /// storage that stalls more often than once in 1000 reads would otherwise raise its own limit. Never less than
-  /// `limit_min`. Empty before `peers_min` samples.
+  /// A sample that takes longer than this is late. Twice the 99.9th percentile, or four times the 99th if
+  /// that is less: otherwise storage that stalls more often than once in 1000 reads would raise the limit. At
+  /// least `limit_min`. Empty until `peers_min` samples are known.
   [[nodiscard]] std::optional<nanoseconds> limit() const noexcept;
   [[nodiscard]] std::set<std::uint32_t> late(std::span<const read_under_way> now_read, steady_time now) const;
   /// When to look again.
   [[nodiscard]] nanoseconds pause() const noexcept;
-  /// The time that at most this share of the counted samples exceeded. The result is at most an eighth too large.
+  /// The time that at most this share of the counted samples exceeded. The result may be
+  /// up to an eighth too large.
   [[nodiscard]] nanoseconds longer_than_all_but(double share) const noexcept;
 
   static constexpr std::uint64_t peers_min = 128;

@@ -110,7 +110,8 @@ bool ledger::anyone_free(urgency how) const {
   });
 }
 
-/// The worker has finished a lease. If it is faster than our messages, it may hold more from now on.
+/// The worker has finished a lease. If it ran out of leases, because it is faster than our messages, it
+/// may hold more from now on.
 void ledger::end_lease(std::uint32_t index, std::uint32_t number) {
   workers_.lease_over(index, number);
   worker_entry& worker = workers_.at(index);
@@ -126,14 +127,15 @@ bool ledger::eligible(std::uint32_t index, const worker_entry& worker, const bat
   const auto died_of_it = [&](std::uint32_t i) { return std::ranges::find(b.avoid, i) != b.avoid.end(); };
   if (!can_load(worker)) return false;
   if (!died_of_it(index)) return true;
-  // A worker that died of the sample may retry it only when every other worker has died of it, too.
+  // A worker that died of a sample in this batch may load the batch again only if every other
+  // worker has died of it, too.
   return std::ranges::none_of(
       workers_.all(), [&](const auto& entry) { return !died_of_it(entry.first) && can_load(entry.second); });
 }
 
 std::optional<std::uint32_t> ledger::choose_worker(const batch& b, urgency how,
                                                    const std::set<std::uint32_t>& without) const {
-  // The worker with the least work queued; among equals one whose host has the least (rule H20).
+  // Choose the worker with the least work queued; among equals, the one whose host has the least (rule H20).
   std::optional<std::uint32_t> best;
   std::pair<std::uint32_t, std::uint32_t> least;
   for (const auto& [index, worker] : workers_.all()) {
@@ -147,8 +149,8 @@ std::optional<std::uint32_t> ledger::choose_worker(const batch& b, urgency how,
 }
 
 void ledger::make_room_for_head() {
-  // Without this the stream can deadlock: a batch has lost its lease, and all slots hold finished later
-  // batches that cannot be uploaded before it.
+  // Without this, the stream can deadlock: the head has lost its lease, and all slots hold later batches,
+  // which cannot be uploaded before the head.
   const stream_position head = next_upload_;
   if (!waiting_.contains(head)) return;
   resolve_samples(head);
@@ -159,8 +161,8 @@ void ledger::make_room_for_head() {
   if (discard_behind(head, may_load)) try_lease(head, urgency::stream_waits);
 }
 
-/// Frees the slot of the latest batch after `head` that one of these workers holds.
-/// Returns false if an upload will free a slot anyway, or if there is no such batch.
+/// Among the loaded batches after `head` that workers accepted by `may_load` hold, drops the latest, which
+/// frees its slot. Returns false if an upload will free a slot anyway, or if there is no such batch.
 template <class MayLoad>
 bool ledger::discard_behind(stream_position head, MayLoad may_load) {
   std::optional<stream_position> highest;
@@ -186,7 +188,7 @@ void ledger::upload_loaded() {
   }
 }
 
-/// A relaxed order stays within the epoch: all batches of an epoch are delivered before those of the next.
+/// Even in relaxed order, all batches of an epoch are delivered before those of the next epoch.
 bool ledger::may_be_next(stream_position position) const {
   if (position == next_upload_) return true;
   return position - next_upload_ <= settings_.window &&
@@ -208,7 +210,7 @@ void ledger::upload(stream_position position) {
 
 void ledger::hedge(const std::set<std::uint32_t>& late) {
   if (late.empty() || paused_ || gave_up_) return;
-  // By the time the stream needs later batches, these workers will have finished others.
+  // Batches beyond `end` need no hedge: before the stream needs them, the late workers will have finished.
   const stream_position end = next_upload_ + workers_.all().size();
   for (stream_position p = next_upload_; p < end && in_window(p); ++p) {
     const batch& b = at(p);
@@ -245,7 +247,7 @@ bool ledger::load_twice(stream_position position, const std::set<std::uint32_t>&
   return true;
 }
 
-/// A suspect runs in one worker at a time, because it may kill both.
+/// A batch with a suspect sample runs in one worker at a time, because it may kill both.
 bool ledger::may_run_twice(stream_position position) const {
   return std::ranges::all_of(at(position).samples, [&](const planned_sample& s) {
     return s.attempt == 1 && loss_of(source_.epoch_of(position), s.sample) == loss::none &&
@@ -253,7 +255,8 @@ bool ledger::may_run_twice(stream_position position) const {
   });
 }
 
-/// The stream cannot continue without its head, so an idle worker drops a later batch to free a slot for it.
+/// The stream cannot continue without its head. If no worker has room for it, an idle worker drops a
+/// later batch to free a slot.
 std::optional<std::uint32_t> ledger::choose_second(stream_position position,
                                                    const std::set<std::uint32_t>& late) {
   const batch& b = at(position);
@@ -265,7 +268,7 @@ std::optional<std::uint32_t> ledger::choose_second(stream_position position,
   return choose_worker(b, urgency::stream_waits, late);
 }
 
-/// Whether a second worker is still loading the batch of one that died.
+/// Whether a second worker is still loading the batch of a worker that died.
 bool ledger::other_goes_on(stream_position position, std::uint32_t died) {
   batch& b = at(position);
   if (!b.second) return false;
@@ -386,7 +389,7 @@ arrival ledger::loaded(const load_report& report) {
     return how;
   };
   if (standing == lease_standing::gone) return dropped(arrival::late);
-  // A lease is reported only once, so a report for a finished one is impossible.
+  // A worker reports each lease once, so a second report for a finished lease is impossible.
   if (standing != lease_standing::current) return dropped(arrival::impossible);
   const auto [holder, number, generation] = report.lease;
   const std::optional<stream_position> leased = workers_.at(holder.worker).slots[number].use.position;
@@ -407,7 +410,7 @@ arrival ledger::loaded(const load_report& report) {
   for (const row_failure& f : report.failures) record_failure(position, b.samples[f.row].sample, f.reason);
   if (!report.failures.empty() && settings_.on_bad_sample == bad_sample_rule::replace) {
     free_slot(holder.worker, number);
-    back_to_waiting(position);  // the next lease names other samples
+    back_to_waiting(position);  // the next lease will contain replacements for the failed samples
     return arrival::accepted;
   }
   for (auto failed = report.failures.rbegin(); failed != report.failures.rend(); ++failed) {
@@ -487,7 +490,7 @@ void ledger::blame_death(blame& to, std::uint32_t worker, const std::string& cau
   auto lost = suspicion_.blame_death(who, to.position, to.alone, worker, cause);
   if (b != nullptr && b->state == batch_state::leased) {
     b->died_of = to.sample;
-    if (lost) {  // the other worker would deliver the quarantined sample
+    if (lost) {  // the other worker would load the quarantined sample into the batch
       no_longer_needed({b->worker, b->slot});
       back_to_waiting(to.position);
     }
@@ -593,7 +596,7 @@ void ledger::forget_acknowledged() {
 void ledger::owner_died() {
   for (auto& [number, entry] : uploads_) {
     if (!entry.released && entry.wanted) {
-      // The slot has not been leased again, so it still holds the batch.
+      // The slot was not released, so it still holds the batch.
       at(entry.position).state = batch_state::loaded;
       workers_.at(entry.worker).slots[entry.slot].use.uploading = false;
     } else if (!entry.released) {

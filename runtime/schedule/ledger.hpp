@@ -20,14 +20,15 @@
 // at most
 //     slots of all loaders + buffers of the device + batches that lost a lease or wait for a probation + 1
 // of them, and as many uploads as there are slots and buffers. In relaxed order there are also up to `window`
-// batches that were delivered early: of those only the counts remain.
+// batches that were delivered early: for these, only the counts remain.
 //
 // Leases ahead. A worker holds two leases of new batches (or settings.leases_ahead), however many slots it has: one to fill and
-// one to fill next. So workers that become ready late find batches left, and a worker refills the slots that its
-// caches still hold. A worker that runs out of leases, although it has a free slot and there are new batches
-// to lease, is faster than our messages: from then on it may hold twice as many. While batches take slow_batch or longer,
-// a worker holds one lease: a second one would wait behind a slow batch while other workers are free. The limits do not apply
-// to a batch that waits, because it lost its lease or because no worker could load it before.
+// one to fill next. So batches are left for workers that become ready late, and a worker reuses slots that
+// are still in its CPU caches. If a worker runs out of leases although it has a free slot and there are new
+// batches to lease, it is faster than our messages: from then on it may hold twice as many. While batches
+// take slow_batch or longer, a worker holds only one lease: a second one would wait behind a slow batch while
+// other workers are free. These limits do not apply to a batch that waits because it lost its lease, or
+// because no worker could load it before.
 //
 // Hedges. A leased batch may be leased a second time, if its worker is late (rule S45). The first report makes it
 // loaded; the other lease then belongs to no batch, and its report is ignored. If one of the two workers dies, the
@@ -56,7 +57,7 @@
 
 namespace penstock::schedule {
 
-/// The plan as the ledger needs it. Pure functions of their arguments.
+/// What the ledger needs to know of the plan. Each function is a pure function of its arguments.
 class batch_source {
  public:
   virtual ~batch_source() = default;
@@ -81,14 +82,14 @@ struct ledger_settings {
   std::uint32_t max_attempts = 3;
   std::uint64_t quarantine_max = 8;  ///< more quarantined samples than this fail the run
   bad_sample_rule on_bad_sample = bad_sample_rule::skip;
-  /// A batch may be uploaded at most this many places ahead of the first one that has not been (rule S38); 0:
-  /// strict order. At most delivery_front::window_max.
+  /// A batch may be uploaded at most this many positions ahead of the first batch that has not been uploaded
+  /// (rule S38); 0: strict order. At most delivery_front::window_max.
   std::uint32_t window = 0;
-  /// The number of leases of new batches that a worker may always hold. Set it higher for storage
-  /// that is slow to answer, because a worker starts to read a batch when it gets the lease.
+  /// The number of leases of new batches that a worker may always hold. Set it higher for storage that is
+  /// slow to answer: a worker starts to read a batch when it gets the lease.
   std::uint32_t leases_ahead = 2;
-  /// Workers whose batches take this long hold one lease of a new batch at a time. The default is many
-  /// times as long as a report and the next lease take on a busy machine. nanoseconds::max(): no limit.
+  /// Workers whose batches take this long hold one lease of a new batch at a time. The default is many times
+  /// the time that a report and the next lease take on a busy machine. nanoseconds::max(): no limit.
   nanoseconds slow_batch = std::chrono::milliseconds(50);
   /// Slots of each worker reserved for hedges, and for the stream's first batch if it lost its lease.
   std::uint32_t spare_slots = 0;
@@ -96,7 +97,7 @@ struct ledger_settings {
 
 struct planned_sample {
   std::uint64_t sample = 0;
-  std::uint32_t attempt = 1;  ///< 1 + deaths blamed on it in this epoch
+  std::uint32_t attempt = 1;  ///< 1 + deaths blamed on the sample in this epoch
   bool operator==(const planned_sample&) const = default;
 };
 
@@ -177,7 +178,7 @@ struct blame {
   std::uint64_t sample = 0;
   std::uint32_t attempt = 1;
   bool alone = false;     ///< the sample was in the sacrificial worker, so this death quarantines it
-  bool repeated = false;  ///< not counted, because two workers had the batch and the other one's death counts
+  bool repeated = false;  ///< not counted: two workers had the batch, and the other worker's death counts
 };
 
 /// The counts of one batch, returned when it is acknowledged.
@@ -202,15 +203,15 @@ class ledger {
   // Workers. An incarnation joins once, when it is ready, and dies once; repeats are ignored.
   /// `host`: the loader host that runs the worker; empty: this machine.
   void worker_joined(worker_ref who, std::uint32_t slots, worker_kind kind = worker_kind::loader, std::optional<std::uint64_t> host = {});
-  /// Call when the process is reaped, or when it survives SIGKILL. Other workers get its leases, and the next
-  /// incarnation its slots; the next one must not join before this one is reaped. Returns the sample blamed
-  /// for the death, if any.
+  /// Call when the process is reaped, or when it survives SIGKILL. Other workers get its leases, and its next
+  /// incarnation gets its slots; the next incarnation must not join before this one is reaped. Returns the
+  /// sample blamed for the death, if any.
   std::optional<blame> worker_died(worker_ref who, std::optional<flight_mark> mark, const std::string& cause);
   /// Call before a worker joins in this place. Only its first `slots` slots have memory, and the device cannot read
-  /// them yet. Until place_complete(), the others are not leased, and its batches are not uploaded.
+  /// them yet. Until place_complete(), its other slots are not leased, and its batches are not uploaded.
   void place_grows(std::uint32_t worker, std::uint32_t slots);
   void place_complete(std::uint32_t worker);
-  /// Gives no new leases to this worker, which finishes those that it holds.
+  /// Gives this worker no new leases. It finishes those that it holds.
   void worker_drains(worker_ref who);
 
   /// A worker finished a lease.
@@ -219,13 +220,14 @@ class ledger {
   /// These workers are late, so others load their batches, too, if the stream needs them soon. Each batch gets at most
   /// one copy; a batch with a sample that is suspected of killing workers gets none.
   void hedge(const std::set<std::uint32_t>& late);
-  /// The batch that the stream needs next, while one worker has it.
+  /// The batch that the stream needs next, if exactly one worker has it.
   struct head_lease {
     stream_position position = 0;
     std::uint32_t worker = 0;
   };
   [[nodiscard]] std::optional<head_lease> head() const;
-  /// The stream has waited too long for that batch, so an idle worker loads it, too, within the limits of hedge().
+  /// The stream has waited too long for the batch of head(), so an idle worker loads it, too,
+  /// within the limits of hedge().
   void hedge_head();
 
   // The device. Unknown upload numbers come from a dead owner, and are dropped and counted.
@@ -239,8 +241,8 @@ class ledger {
   void owner_died();
   /// Call directly after owner_died(): this batch kills owners. It is delivered with 0 rows, and its samples
   /// count as failed with this reason, regardless of on_bad_sample. Returns the samples. They fail in this
-  /// batch only: another batch may still use them as replacements, so the contents of other batches do not
-  /// depend on when the owners died, or on whether a resumed run knows that they died.
+  /// batch only: another batch may still use them as replacements. Otherwise the contents of other batches
+  /// would depend on when the owners died, and on whether a resumed run knows of these deaths.
   std::vector<std::uint64_t> leave_out(stream_position position, const std::string& reason);
 
   /// Gives no new leases until resumed.
@@ -262,7 +264,7 @@ class ledger {
   [[nodiscard]] bool wants_sacrificial() const noexcept { return suspicion_.anybody_isolated(); }
   /// Leases that the worker has not reported on yet.
   [[nodiscard]] std::uint32_t leases_of(std::uint32_t worker) const noexcept;
-  /// How many of these are leases of batches that another worker held when it died.
+  /// How many of the worker's open leases are for batches that another worker held when it died.
   [[nodiscard]] std::uint32_t lost_before(std::uint32_t worker) const;
   /// The batch of a lease; empty if its result will be ignored.
   [[nodiscard]] std::optional<stream_position> position_of(const lease_ref& lease) const;
@@ -289,9 +291,10 @@ class ledger {
     std::uint32_t lost_to_failure = 0;
     std::uint32_t lost_to_quarantine = 0;
     std::uint32_t replaced = 0;
-    std::uint32_t worker = 0;  // the worker whose slot holds it, while leased, loaded or uploading
+    // The worker whose slot holds the batch while it is leased, loaded or uploading.
+    std::uint32_t worker = 0;
     std::uint32_t slot = 0;
-    std::vector<std::uint32_t> avoid;  // workers that died of samples in it
+    std::vector<std::uint32_t> avoid;  // workers that died of samples in this batch
     bool lost = false;                 // a worker died while it held this batch
     // Only while the batch is leased: its second lease, and the sample that killed one of the two workers.
     std::optional<place> second;
@@ -318,7 +321,7 @@ class ledger {
     bool wanted = true;     // not acknowledged yet, and not dropped by seek
   };
 
-  // A row of the plan after losses, with the sample that fills it, or the reason why nothing does.
+  // A planned row after losses: the sample that fills it, or the reason why it stays empty.
   enum class loss : std::uint8_t { none, failed, quarantined };
   struct resolved_row {
     std::uint64_t sample = 0;
@@ -373,15 +376,17 @@ class ledger {
   const batch_source& source_;
   stream_range range_;
   stream_position base_ = 0;         // position of window_[0], the first batch that is not acknowledged
-  stream_position next_upload_ = 0;  // every earlier one is uploading, on the device or gone
+  stream_position next_upload_ = 0;  // every earlier batch is uploading, on the device or gone
   std::deque<batch> window_;
   std::set<stream_position> waiting_;  // positions in the window that are not leased
   table workers_;
-  std::map<std::uint32_t, std::uint32_t> growing_;  // for places without all their memory: how many slots have it
+  // For places whose memory is not complete: how many slots have memory.
+  std::map<std::uint32_t, std::uint32_t> growing_;
   std::map<std::uint64_t, upload_entry> uploads_;  // not released, or not acknowledged
   suspicion suspicion_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> failed_;  // epoch, sample; of epochs that are not over
-  // positions in the window that are delivered with 0 rows
+  // Epoch and sample; only epochs that are not over.
+  std::set<std::pair<std::uint64_t, std::uint64_t>> failed_;
+  // Positions in the window that are delivered with 0 rows.
   std::set<stream_position> left_out_;
   std::vector<command> outbox_;
   std::uint64_t last_upload_ = 0;

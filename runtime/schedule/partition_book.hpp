@@ -25,7 +25,8 @@ namespace penstock::schedule {
 /// What a worker of a stream serves.
 struct served_dataset {
   dataset_description dataset{};
-  std::string own_fingerprint{};  ///< the string that the dataset's author chose; `dataset` is a hash of everything
+  /// The fingerprint that the dataset's author chose; `dataset` is a hash of the whole description.
+  std::string own_fingerprint{};
   bool operator==(const served_dataset&) const = default;
 };
 /// What a worker of a pool serves, by name, in any order.
@@ -41,7 +42,8 @@ using served = std::variant<served_dataset, served_functions>;
 struct adopt_served {
   served what;  ///< functions are sorted
 };
-/// Reserve its memory and announce it to whoever reads it. Replacements of the worker use the same memory.
+/// Reserve the worker's memory and announce the memory to its readers. Replacements of the
+/// worker use the same memory.
 struct prepare_partition {
   std::uint32_t partition = 0;
 };
@@ -61,19 +63,20 @@ using partition_command = std::variant<adopt_served, prepare_partition, give_slo
 
 class partition_book {
  public:
-  /// `expected`: what the session itself has found in the dataset, if it can read it.
+  /// `expected`: what the session itself has found in the dataset, if the session can read the dataset.
   explicit partition_book(work_kind work, std::optional<dataset_description> expected = std::nullopt);
 
   /// A worker has described what it serves; `said` is a failure if its message was invalid.
   [[nodiscard]] std::vector<partition_command> described(worker_ref who, result<served> said);
-  /// One of these commands could not be carried out. The returned commands replace those after it.
+  /// One of these commands could not be carried out. The returned commands replace the ones
+  /// that would have followed.
   [[nodiscard]] std::vector<partition_command> failed(worker_ref who, failure why);
 
  private:
   [[nodiscard]] result<void> check(worker_ref who, const served& said) const;
 
   work_kind work_;
-  std::optional<served> known_;  // from the session, or from the first worker
+  std::optional<served> known_;  // what all workers must serve: from the session, or from the first worker
   bool adopted_ = false;
   std::set<std::uint32_t> prepared_;
   bool failed_ = false;

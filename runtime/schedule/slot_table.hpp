@@ -22,7 +22,7 @@
 
 namespace penstock::schedule {
 
-/// An ordinary loader, or the extra worker that tries one suspect alone.
+/// An ordinary loader, or the sacrificial worker, which tries one suspect alone.
 enum class worker_kind : std::uint8_t { loader, sacrificial };
 
 /// How the table classifies a worker's message.
@@ -35,16 +35,16 @@ enum class arrival : std::uint8_t {
 /// The state of the lease that a message names.
 enum class lease_standing : std::uint8_t {
   current,
-  over,    ///< finished, by this incarnation
-  gone,    ///< its holder is dead
+  over,    ///< this incarnation has finished it
+  gone,    ///< the worker that held it is dead
   unknown  ///< a living worker names a lease that it never had
 };
 
 /// The default for `More`: no further data about a worker.
 struct no_more {};
 
-/// `Use`: the user's data for a slot in use; take() and release() do not change it. `More`: the user's data
-/// for a worker.
+/// `Use`: what the ledger or the job book stores for a slot in use; take() and release() do not change it.
+/// `More`: what it stores for a worker.
 template <class Use, class More = no_more>
 class slot_table {
  public:
@@ -64,7 +64,7 @@ class slot_table {
     bool draining = false;  ///< gets no new leases
     std::vector<slot> slots{};
     std::vector<std::uint32_t> free{};  ///< indices of free slots; the last one is leased first
-    /// The number of slots without memory. They are the highest ones, and are at the beginning of `free`.
+    /// The number of slots without memory. These have the highest numbers, and stand first in `free`.
     std::uint32_t without_memory = 0;
     std::uint32_t leased = 0;
     std::optional<std::uint64_t> host{};  ///< the loader host that runs the worker; empty: this machine
@@ -117,7 +117,7 @@ class slot_table {
   [[nodiscard]] std::map<std::uint32_t, worker>& all() noexcept { return workers_; }
   [[nodiscard]] const std::map<std::uint32_t, worker>& all() const noexcept { return workers_; }
 
-  /// Leases a free slot of a living worker. Requires that it has one.
+  /// Leases a free slot of this worker, which must be alive and have a free slot.
   lease_ref take(std::uint32_t index) {
     worker& w = workers_.at(index);
     PENSTOCK_CHECK(w.alive && w.leasable() > 0, "worker {} alive {}", index, w.alive);
@@ -151,7 +151,7 @@ class slot_table {
     w.free.push_back(number);
   }
 
-  /// Leases of all workers of this one's host; 0 for a worker on this machine.
+  /// The leases of all workers of this worker's host; 0 for a worker on this machine.
   [[nodiscard]] std::uint32_t leased_on_host_of(const worker& w) const {
     const auto found = w.host ? leased_on_.find(*w.host) : leased_on_.end();
     return found == leased_on_.end() ? 0 : found->second;
@@ -174,7 +174,7 @@ class slot_table {
   }
 
   std::map<std::uint32_t, worker> workers_;
-  std::map<std::uint64_t, std::uint32_t> leased_on_;  // by host, if there are any
+  std::map<std::uint64_t, std::uint32_t> leased_on_;  // by host; only hosts with leases
 };
 
 }  // namespace penstock::schedule

@@ -35,10 +35,11 @@ constexpr std::size_t bytes_beside_quarantine =
     fingerprint_bytes_max + identity_settings_bytes_max;
 static_assert(bytes_beside_quarantine + 64 <= strict_state_bytes_max, "there is room for at least a dozen ranges");
 
-// Larger than any stream, but small enough that sums and products of counts do not overflow.
+// The largest count accepted: larger than any stream needs, but small enough that sums and products
+// of counts do not overflow.
 constexpr std::uint64_t count_max = std::uint64_t{1} << 62U;
 
-// Flags. Those of `uneven` are 0 in states of earlier versions, which had only `allow`.
+// Flags. The flags for `uneven` are 0 in states of earlier versions, which knew only `allow`.
 constexpr std::uint64_t flag_shuffle = 1;
 constexpr std::uint64_t flag_drop_last = 2;
 constexpr std::uint64_t flag_pad = 4;
@@ -142,10 +143,10 @@ std::optional<std::uint64_t> take_short(std::string_view& from) {
   return std::nullopt;
 }
 
-/// Encodes ascending samples as ranges, as many as fit.
+/// Encodes ascending samples as ranges, and stops when no more fit.
 std::string as_ranges(const std::vector<std::uint64_t>& samples, std::size_t bytes_max) {
   std::string ranges;
-  std::uint64_t behind = 0;  // the first sample after the last range
+  std::uint64_t behind = 0;  // the first sample after the range just written
   for (std::size_t first = 0; first < samples.size();) {
     std::size_t last = first;
     while (last + 1 < samples.size() && samples[last + 1] == samples[last] + 1) ++last;
@@ -166,7 +167,8 @@ std::optional<std::vector<std::uint64_t>> from_ranges(std::string_view ranges) {
   while (!ranges.empty()) {
     const auto gap = take_short(ranges);
     const auto more = take_short(ranges);
-    // More than can be quarantined in practice. [quarantine] max_samples has no upper limit, but memory has.
+    // More than are quarantined in practice. [quarantine] max_samples has no upper limit, but a forged state
+    // must not exhaust memory.
     constexpr std::uint64_t samples_max = std::uint64_t{1} << 24U;
     if (!gap || !more || *gap > count_max || behind > count_max || *more >= samples_max - samples.size())
       return std::nullopt;
@@ -202,7 +204,7 @@ result<void> read_chain(reader& in, stream_state& s) {
   return {};
 }
 
-/// The checksum detects accidental damage; these checks detect a forged state.
+/// The checksum detects accidental damage; this detects a forged state.
 result<void> check_counts(const stream_state& s) {
   const stream_identity& id = s.identity;
   if (id.batch_size == 0)
@@ -394,7 +396,8 @@ result<void> check_position(const stream_state& saved, const stream_shape& shape
   const std::uint64_t per_epoch = shape.batches_per_epoch;
   if (per_epoch == 0 && saved.epoch == 0 && saved.next_batch == 0) return {};
   const std::uint64_t batches = shape.batches_of(saved.epoch);
-  // The rest of an entered epoch may be too small for a batch. The next epoch then starts.
+  // If a stream enters an epoch in the middle, the rest may be too small for a batch.
+  // Then the next epoch starts.
   const bool behind = saved.next_batch >= batches && (saved.next_batch > 0 || saved.start == 0);
   const auto last_early = static_cast<std::uint64_t>(std::bit_width(saved.early));
   if (!behind && saved.early != 0 && last_early >= batches - saved.next_batch) {

@@ -7,8 +7,8 @@
 namespace penstock::schedule {
 namespace {
 
-// A sample that was cleared this many times and kills a worker again does so
-// only together with other samples. It is quarantined, so that probations end.
+// If a sample was cleared this many times and its worker dies again, it kills only together with
+// other samples. It is quarantined, because more probations would not find the cause.
 constexpr std::uint32_t cleared_max = 2;
 
 std::uint32_t deaths_in(const std::vector<std::string>& causes) {
@@ -102,7 +102,7 @@ std::vector<sample_quarantined> suspicion::quarantine_isolated(const std::string
 sample_quarantined suspicion::quarantine(std::uint64_t sample, stream_position position,
                                          const record& found) {
   quarantined_.insert(sample);
-  // The next epoch may have started and suspect it too; the outcome holds for both.
+  // The sample may be isolated in the next epoch, too; the outcome applies to both epochs.
   std::erase_if(isolated_, [&](const auto& entry) { return entry.first.sample == sample; });
   return {position, sample, deaths_in(found.causes), found.causes};
 }

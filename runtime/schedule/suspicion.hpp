@@ -26,7 +26,8 @@
 
 namespace penstock::schedule {
 
-/// The key of a suspicion. It has the epoch, because a sample starts every epoch without suspicion.
+/// The key of a suspicion. It contains the epoch, because no sample is a suspect at
+/// the beginning of an epoch.
 struct suspect {
   std::uint64_t epoch = 0;
   std::uint64_t sample = 0;
@@ -45,9 +46,10 @@ struct probation {
 struct sample_quarantined {
   stream_position position = 0;
   std::uint64_t sample = 0;
-  std::uint32_t attempts = 0;  ///< deaths blamed on it since it was last cleared
+  std::uint32_t attempts = 0;  ///< deaths blamed on the sample since it was last cleared
   std::vector<std::string>
-      causes;  ///< one for each death, oldest first; if it could not be tried alone, the last one says why
+      /// One for each death, oldest first; if the sample could not be tried alone, the last cause says why.
+      causes;
 };
 
 /// Not thread-safe.
@@ -58,23 +60,23 @@ class suspicion {
 
   // Deaths.
 
-  /// `worker` died of the sample. `alone`: in a probation, so it is
-  /// quarantined. Returns the quarantine, if that is the outcome.
+  /// `worker` died of the sample. `alone`: the sample was in a probation, so it is quarantined. Returns the
+  /// quarantine if the sample is quarantined.
   std::optional<sample_quarantined> blame_death(const suspect& who, stream_position position, bool alone,
                                                 std::uint32_t worker, const std::string& cause);
   /// The number of samples with a death on record, including those cleared since.
   [[nodiscard]] std::size_t suspects() const noexcept { return records_.size(); }
-  /// 1 + the deaths blamed on it.
+  /// 1 + the number of deaths blamed on the suspect.
   [[nodiscard]] std::uint32_t attempt_of(const suspect& who) const;
-  /// The causes of the deaths blamed on it, oldest first.
+  /// The causes of the deaths blamed on the suspect, oldest first.
   [[nodiscard]] std::vector<std::string> causes_of(const suspect& who) const;
-  /// Another worker with the same batch has died of the sample in the same attempt. So this death of `worker`
-  /// does not count.
+  /// Another worker with the same batch has already died of the sample in this attempt, so the death of
+  /// `worker` does not count.
   void same_attempt(const suspect& who, std::uint32_t worker);
-  /// The workers that it killed in its last attempt. The next attempt should run elsewhere.
+  /// The workers that the suspect killed in its last attempt. The next attempt should run elsewhere.
   [[nodiscard]] std::vector<std::uint32_t> last_workers(const suspect& who) const;
 
-  // Probations. A batch that holds an isolated sample must wait.
+  // Probations. A batch with an isolated sample must wait.
 
   [[nodiscard]] bool anybody_isolated() const noexcept { return !isolated_.empty(); }
   [[nodiscard]] bool isolated(const suspect& who) const { return isolated_.contains(who); }
@@ -85,9 +87,9 @@ class suspicion {
   /// The sample was loaded, or failed in the ordinary way, so it
   /// is no longer a suspect. Empty if the probation was cancelled.
   std::optional<probation> clear(const lease_ref& lease);
-  /// Probations leased to this worker must be repeated.
+  /// The worker is gone, so probations leased to it must be repeated.
   void worker_gone(worker_ref who);
-  /// There is no worker for probations, so every isolated sample is quarantined, because it cannot be cleared.
+  /// There is no worker for probations, so no isolated sample can be cleared: all are quarantined.
   std::vector<sample_quarantined> quarantine_isolated(const std::string& reason);
 
   // Quarantine.
@@ -110,7 +112,7 @@ class suspicion {
 
  private:
   struct record {
-    std::vector<std::string> causes;  // causes of the deaths since it was last cleared
+    std::vector<std::string> causes;  // causes of the deaths since the sample was last cleared
     std::uint32_t cleared = 0;
     std::vector<std::uint32_t> last_workers;
   };
@@ -124,7 +126,7 @@ class suspicion {
 
   std::uint32_t max_attempts_;
   std::map<suspect, record> records_;
-  std::map<suspect, isolation> isolated_;  // each of them has a record, and none is quarantined
+  std::map<suspect, isolation> isolated_;  // each sample in it has a record and is not quarantined
   std::set<std::uint64_t> quarantined_;
 };
 
