@@ -28,8 +28,8 @@ std::string in_quotes(std::string_view raw) {
   return out + "\"";
 }
 
-/// A digest of all settings that determine the pixels. Numbers are hashed as text, because each value has one
-/// spelling.
+/// A digest of all settings that determine the pixels. Numbers are hashed as text, in which each value
+/// has exactly one spelling.
 std::string digest_of_transforms(const config& c) {
   const image_config& i = c.image;
   std::string facts =

@@ -1,5 +1,5 @@
-// manifest.json, stored next to the .npy files of `--sink npy`: describes their stream and tensors, and
-// prevents batches of two different streams from being mixed in one folder. docs/formats.md describes it.
+// manifest.json, stored next to the .npy files of `--sink npy`: describes the stream and its tensors, and
+// keeps batches of different streams out of one folder. docs/formats.md describes it.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -36,7 +36,7 @@ std::string npy_header(dtype type, const std::vector<std::uint64_t>& shape) {
   std::string tuple;
   for (const std::uint64_t extent : shape) tuple += fmt::format("{}, ", extent);
   if (shape.size() > 1) tuple.resize(tuple.size() - 2);
-  if (shape.size() == 1) tuple.resize(tuple.size() - 1);  // a tuple of one keeps its comma
+  if (shape.size() == 1) tuple.resize(tuple.size() - 1);  // a tuple of one number ends in a comma
   std::string dictionary =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr_of(type), tuple);
   constexpr std::size_t preamble = 10;  // magic, version, length

@@ -64,7 +64,7 @@ attempt::attempt(const curl_library& curl, const transfer_request& request, cons
   set(CURLOPT_FOLLOWLOCATION, 0L);
   set(CURLOPT_ERRORBUFFER, error_.data());
   set(CURLOPT_CONNECTTIMEOUT_MS, 5000L);
-  // Give up a connection on which nothing arrives for this long.
+  // Give up a connection on which nothing arrives for 8 s.
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME, 8L);
   set(CURLOPT_TCP_NODELAY, 1L);
@@ -163,7 +163,8 @@ outcome attempt::transport_outcome(CURLcode result) const {
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM: found.what = kind::transient; break;
     case CURLE_SSL_CONNECT_ERROR:
-      // A restarting server closes the connection during the handshake. Other TLS errors are permanent.
+      // A server that is restarting closes connections during the handshake. Other
+      // TLS errors are permanent.
       if (os_code != 0) found.what = kind::transient;
       [[fallthrough]];
     case CURLE_PEER_FAILED_VERIFICATION:

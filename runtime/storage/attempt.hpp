@@ -35,7 +35,8 @@ class attempt {
   [[nodiscard]] outcome outcome_of(CURLcode result) const;
   transfer_answer take_answer();
 
-  std::uint64_t renewals = 0;  ///< how many times the credentials had been renewed when it was signed
+  /// How many times the credentials had been renewed when this request was signed.
+  std::uint64_t renewals = 0;
 
  private:
   static std::size_t body_part(char* data, std::size_t size, std::size_t count, void* self);

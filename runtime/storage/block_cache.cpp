@@ -46,7 +46,7 @@ unique_fd open_sized(const std::string& path, std::uint64_t bytes) {
   unique_fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct ::stat facts {};
   if (!file || ::fstat(file.get(), &facts) != 0) return {};
-  // A file of a different length is new, or is being emptied by another process.
+  // If its length differs, the file is new, or another process is emptying it.
   if (static_cast<std::uint64_t>(facts.st_size) != bytes && ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
     return {};
   return file;
@@ -70,7 +70,8 @@ std::int64_t modified(const struct ::stat& facts) noexcept {
 
 /// `path`: without the extension.
 void empty_object(const std::string& path) {
-  // Empty the checksums first. A concurrent reader then finds no checksums, or some that do not match the contents.
+  // Empty the checksums first. A concurrent reader then finds no checksums, or checksums that do not match
+  // the contents, and uses neither.
   const unique_fd sums(::open((path + ".sums").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   struct ::stat facts {};
   if (!sums || ::fstat(sums.get(), &facts) != 0) return;
@@ -106,7 +107,8 @@ std::unique_ptr<cached_object> block_cache::object(const std::string& identity, 
   unique_fd data = open_sized(path + ".data", bytes);
   unique_fd sums = open_sized(path + ".sums", sum_bytes(bytes));
   if (!data || !sums) return nullptr;
-  // Reading a file does not change its time of modification, which records when the object was last used.
+  // The time of modification records when the object was last used. Reading does not
+  // change it, so set it here.
   ::futimens(sums.get(), nullptr);
   return std::unique_ptr<cached_object>(
       new cached_object(shared_from_this(), std::move(data), std::move(sums), bytes));
@@ -121,7 +123,7 @@ void block_cache::will_use(const std::string& identity, std::uint64_t bytes) {
   ::utimensat(AT_FDCWD, (path_of(identity, bytes) + ".sums").c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
 }
 
-/// If there never was a session, no object is in use.
+/// When the latest session began. If there never was a session, a time after all uses: no object is in use.
 std::int64_t block_cache::session_began() const {
   struct ::stat facts {};
   return ::stat(session_file().c_str(), &facts) == 0 ? modified(facts) : std::numeric_limits<std::int64_t>::max();

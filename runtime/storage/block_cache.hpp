@@ -63,7 +63,8 @@ class cached_object {
   [[nodiscard]] bool has(std::uint64_t at, std::uint64_t bytes) const;
   /// Returns false if a block is missing or damaged.
   [[nodiscard]] bool read(std::uint64_t at, std::span<std::byte> into) const;
-  /// Stores the whole blocks of the range; the object's last block counts as whole. Failures, such as a full disk, are ignored.
+  /// Stores the blocks that the range covers completely; the object's last block may be shorter. Failures,
+  /// such as a full disk, are ignored.
   void keep(std::uint64_t at, std::span<const std::byte> contents);
 
  private:

@@ -10,7 +10,7 @@ namespace penstock {
 
 struct kept_object {
   std::uint64_t bytes = 0;
-  std::int64_t used = 0;  ///< when it was last used, by the file system's clock
+  std::int64_t used = 0;  ///< when the object was last used, by the file system's clock
 };
 
 struct cache_room {
@@ -19,9 +19,10 @@ struct cache_room {
   bool full = false;                 ///< whether to store nothing new
 };
 
-/// Empties objects that were last used before the latest session began, the oldest first: from 15/16 of `bytes_max`
-/// down to 9/10. Objects of that session stay. An epoch needs each block once, so no other choice
-/// gives more hits (docs/decisions/0038). Once they fill the cache, it accepts nothing more.
+/// If more than 15/16 of `bytes_max` are in use, empties objects, the longest unused first, until 9/10 are in
+/// use. Only objects that were last used before the latest session began are emptied. An epoch needs each
+/// block once, so no other choice gives more hits (docs/decisions/0038). If objects of the latest session
+/// fill the cache, it accepts nothing more.
 cache_room make_room(std::span<const kept_object> objects, std::int64_t session_began, std::uint64_t bytes_max);
 
 }  // namespace penstock

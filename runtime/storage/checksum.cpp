@@ -33,7 +33,7 @@ constexpr crc_tables crc32_tables = tables_of(0xedb88320U);
 constexpr crc_tables crc32c_tables = tables_of(0x82f63b78U);
 constexpr crc_tables crc64nvme_tables = tables_of(0x9a6c9329ac4bc9b5U);
 
-/// Most significant byte first, as stores do.
+/// The checksum's bytes, most significant byte first, as stores send them.
 template <class Sum>
 std::string crc(std::span<const std::byte> contents, const crc_tables& tables) {
   std::uint64_t sum = static_cast<Sum>(~Sum{0});

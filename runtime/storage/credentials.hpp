@@ -30,8 +30,9 @@ using environment_lookup = std::function<const char*(const char*)>;
 
 /// Variables come first: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION or AWS_DEFAULT_REGION,
 /// AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL. Then the profile AWS_PROFILE, or "default", of the two files. The texts are
-/// those of ~/.aws/credentials and ~/.aws/config; empty if there is no such file. Refuses (errc::config) half of a key,
-/// a named profile that does not exist, and a profile that gets its keys from a program or a role.
+/// those of ~/.aws/credentials and ~/.aws/config; empty if there is no such file. Refuses (errc::config) an
+/// access key without its secret or the reverse, a named profile that does not exist, and a profile that gets
+/// its keys from a program or a role.
 result<s3_settings> s3_settings_from(const environment_lookup& variable, std::string_view credentials_text,
                                      std::string_view config_text);
 

@@ -1,6 +1,6 @@
-// libcurl's functions, from this machine's libcurl.so.4, which is opened when a path is a URL. Only the transfers use
-// it; no other file includes curl's headers. It is not linked for two reasons: every worker would load the twenty
-// libraries that it depends on, and a release must also run without it.
+// libcurl's functions, from this machine's libcurl.so.4. It is opened only when a path is a URL. Only the
+// transfers use it; no other file includes curl's headers. It is not linked for two reasons: every worker
+// would load the twenty libraries that it depends on, and a release must also run without it.
 #pragma once
 
 #include "runtime/base/result.hpp"

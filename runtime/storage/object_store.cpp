@@ -94,7 +94,7 @@ bool object_store::renew_credentials() {
   return true;
 }
 
-/// Only sessions examine and list objects. They do so before they read any.
+/// Called when objects are examined or listed: only sessions do this, and before they read any object.
 void object_store::begin_session() {
   if (cache_ && !session_begun_.exchange(true)) cache_->begin_session();
 }
@@ -127,8 +127,8 @@ void object_store::forget_unread(steady_time now) {
 
 result<std::vector<object_facts>> object_store::examine(std::span<const std::string> paths, missing_objects missing) {
   begin_session();
-  // Requests one byte instead of sending HEAD. A refusal then has a body that says why, and the answer shows whether
-  // the server supports ranges.
+  // Requests one byte instead of sending HEAD: a refusal of a GET has a body with the reason, and the answer
+  // shows whether the server supports ranges.
   std::vector<object_facts> all;
   constexpr std::size_t at_once = 1024;
   for (std::size_t begin = 0; begin < paths.size(); begin += at_once) {
@@ -190,7 +190,8 @@ result<std::vector<listed_object>> object_store::list(const std::string& beginni
 std::optional<stated_sum> object_store::wrong_sum(const transfer_answer& whole) {
   for (const stated_sum& one : whole.sums)
     if (has_sum(whole.body, one) == false) return one;
-  // Some stores have ETags that look like an MD5 but are not. ETags count as checksums once one of them has matched.
+  // ETags of some stores look like an MD5 but are none. An ETag counts as a checksum only after an ETag
+  // of this store has matched.
   constexpr int tried_max = 8;
   const auto tag = whole.tag_may_be_sum && (tags_are_sums_ || tags_tried_ < tried_max) ? sum_in_tag(whole.tag) : std::nullopt;
   if (!tag) return std::nullopt;

@@ -32,7 +32,8 @@ struct store_options {
   nanoseconds patience = std::chrono::seconds(12);  ///< time limit for one range, with all attempts
   std::string cache;                                ///< folder; empty: no cache
   std::uint64_t cache_bytes = 0;
-  nanoseconds unread_for = std::chrono::minutes(10);  ///< after this, expected ranges that were not read are dropped
+  /// Expected ranges that are not read within this time are dropped.
+  nanoseconds unread_for = std::chrono::minutes(10);
 };
 
 class object_store;
@@ -60,8 +61,8 @@ class remote_object final : public readable, public std::enable_shared_from_this
     steady_time expected;
     std::vector<byte_range> awaits;  ///< the ranges of the piece that are expected to be read
     transfers::ticket ticket{};
-    std::mutex taking{};  ///< guards `contents`, because the answer of a ticket can be taken only once
-    std::shared_ptr<const std::vector<std::byte>> contents{};  ///< set once they have arrived
+    std::mutex taking{};  ///< guards `contents`: the answer of a ticket can be taken only once
+    std::shared_ptr<const std::vector<std::byte>> contents{};  ///< set once the bytes have arrived
   };
   [[nodiscard]] bool is_whole(byte_range range) const noexcept { return range.at == 0 && range.bytes == facts_.bytes; }
   [[nodiscard]] bool may_be_cached() const noexcept;
@@ -88,12 +89,14 @@ class object_store : public std::enable_shared_from_this<object_store> {
   /// Refuses what transfers, read_s3_settings and block_cache refuse.
   static result<std::shared_ptr<object_store>> open(const store_options& options);
 
-  /// Gets the size and version of each path, with many concurrent requests. Refuses (errc::io, errc::config), by name, the first
-  /// path for which that fails. With missing_objects::allowed, an answer 404 instead means that the object does not exist.
+  /// Gets the size and version of each path, with many concurrent requests. Refuses (errc::io, errc::config)
+  /// if this fails for a path, and names the first such path. With missing_objects::allowed, an answer 404
+  /// instead means that the object does not exist.
   result<std::vector<object_facts>> examine(std::span<const std::string> paths,
                                             missing_objects missing = missing_objects::refused);
   /// The objects whose paths begin with "s3://bucket/some/beginning" and whose keys `wanted` accepts, in the order of the
-  /// store: by the bytes of their keys. Keeps only those in memory, and one page. Refuses (errc::dataset) more than `most`.
+  /// store: by the bytes of their keys. Keeps in memory only these objects and one page of the listing.
+  /// Refuses (errc::dataset) more than `most` objects.
   result<std::vector<listed_object>> list(const std::string& beginning, listing_depth depth, std::uint64_t most,
                                           const std::function<bool(std::string_view key)>& wanted);
   std::shared_ptr<remote_object> object(const std::string& path, object_facts facts);
@@ -106,15 +109,15 @@ class object_store : public std::enable_shared_from_this<object_store> {
   result<transfer_request> request_for(const std::string& path) const;
   [[nodiscard]] std::vector<std::string> headers_for(const transfer_request& request) const;
   bool renew_credentials();
-  /// The first checksum from the store that the contents of a whole object do not match. Records whether the store's
-  /// ETags are checksums.
+  /// Compares the contents of a whole object with the checksums that the store sent, and returns the first
+  /// that differs. Also records whether the store's ETags are checksums.
   std::optional<stated_sum> wrong_sum(const transfer_answer& whole);
   void begin_session();
   void will_use(const std::string& path, const object_facts& facts);
-  // Registers objects with ranges that are expected but not yet read.
+  // Keeps track of objects with ranges that are expected but not yet read.
   void add_unread(const remote_object* object, std::weak_ptr<remote_object> itself);
   void remove_unread(const remote_object* object);
-  /// Makes the registered objects drop ranges that have not been read for a long time. Checks only occasionally.
+  /// Drops expected ranges that have not been read for a long time. Checks only occasionally.
   void forget_unread(steady_time now);
 
   mutable std::mutex mutex_;
@@ -126,7 +129,7 @@ class object_store : public std::enable_shared_from_this<object_store> {
   std::atomic<bool> tags_are_sums_{false};
   std::atomic<int> tags_tried_{0};
   std::shared_ptr<block_cache> cache_;
-  std::unique_ptr<transfers> transfers_;  ///< declared last, because its thread uses the others
+  std::unique_ptr<transfers> transfers_;  ///< declared last, because its thread uses the other members
 };
 
 /// The identity of an object in block_cache: its address and version.

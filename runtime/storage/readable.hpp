@@ -1,5 +1,5 @@
-// Bytes that can be read at any offset: a file, or an object of a store. The only interface between datasets and the
-// place where their data is.
+// Bytes that can be read at any offset: a file, or an object of a store. The only interface between datasets
+// and the storage of their data.
 #pragma once
 
 #include "runtime/base/result.hpp"

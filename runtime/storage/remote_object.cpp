@@ -8,7 +8,7 @@
 namespace penstock {
 namespace {
 
-/// Gaps between expected ranges up to this size are also fetched, to save a request.
+/// Gaps up to this size between expected ranges are also fetched, because this saves a request.
 constexpr std::uint64_t gap_max = 64 * KiB;
 constexpr std::uint64_t piece_bytes_max = 8 * MiB;
 
@@ -21,12 +21,13 @@ remote_object::~remote_object() {
   store_->remove_unread(this);
 }
 
-/// Without a version, a cached copy could belong to a different version.
+/// If the object's version is unknown, a cached copy could be of a different version.
 bool remote_object::may_be_cached() const noexcept {
   return store_->cache_ && !facts_.tag.empty();
 }
 
-/// Opened for each use and not kept open, because a dataset may have more objects than a process can open files.
+/// The cache files are opened for each use: a dataset may have more objects than a
+/// process may have open files.
 std::unique_ptr<cached_object> remote_object::cached() const {
   if (!may_be_cached()) return nullptr;
   return store_->cache_->object(name_in_cache(path_, facts_), facts_.bytes);
@@ -119,8 +120,8 @@ void remote_object::forget_unread(steady_time expected_until) {
   if (pieces_.empty()) store_->remove_unread(this);
 }
 
-/// If several pieces have the same beginning, takes the one that was requested first, because the others may be for
-/// the next epoch.
+/// If several pieces have the same beginning, takes the one that was requested first: the others
+/// may be for the next epoch.
 std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator remote_object::piece_with(byte_range range) {
   const auto covers = [&](const auto& one) {
     const byte_range& has = one.second->range;
@@ -135,7 +136,8 @@ std::multimap<std::uint64_t, std::shared_ptr<remote_object::piece>>::iterator re
   return pieces_.end();
 }
 
-/// Marks a range as read. If this exact range was not expected, it counts as one of the expected ranges.
+/// Marks a range of the piece as read. If this exact range was not expected, marks another expected
+/// range of the piece instead.
 void remote_object::take_from(std::multimap<std::uint64_t, std::shared_ptr<piece>>::iterator one, byte_range range) {
   auto& awaits = one->second->awaits;
   const auto itself = std::ranges::find(awaits, range);

@@ -57,14 +57,16 @@ void request_pace::answered(nanoseconds to_first_byte, nanoseconds to_end, std::
     a_mebibyte_.add((to_end - to_first_byte) * static_cast<std::int64_t>(MiB) / static_cast<std::int64_t>(bytes));
     const nanoseconds fast = a_mebibyte_.fast();
     if (fast > 0ns && (fastest_mebibyte_ == 0ns || fast < fastest_mebibyte_)) fastest_mebibyte_ = fast;
-    // If times stay long even with the fewest requests, other traffic has slowed the link down.
+    // If even the fewest requests at a time take long, other traffic has slowed the link down, so
+    // raise the reference slowly.
     if (at_once_ <= at_once_min) fastest_mebibyte_ += (fast - fastest_mebibyte_) / 256;
   }
   at_once_ += (to_first_byte_.queueing() || share_the_link() ? -1 : 1) / at_once_;
   at_once_ = std::clamp(at_once_, at_once_min, at_once_max);
 }
 
-/// A connection can be slow by itself, so the link counts as full only if it was much faster before.
+/// A connection may be slow by itself, so the link counts as full only if a MiB has
+/// taken much less time before.
 bool request_pace::share_the_link() const noexcept {
   constexpr nanoseconds noise = 10ms;
   return fastest_mebibyte_ > 0ns && a_mebibyte_.median() > 4 * fastest_mebibyte_ &&

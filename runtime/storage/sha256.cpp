@@ -27,7 +27,7 @@ result<crypto_library> open_library() {
                   "SHA-256, which signs requests to S3 and compares worker programs, needs OpenSSL 3: {} (the package libssl3, "
                   "or libssl3t64, provides it)",
                   opened ? "libcrypto.so.3 lacks a function" : opened.trouble());
-  // When the program calls exit(), threads may still be running, so OpenSSL must not free its data.
+  // OpenSSL must not free its data in exit(), because threads may still be running then.
   library.init(OPENSSL_INIT_NO_ATEXIT, nullptr);
   return library;
 }

@@ -18,7 +18,7 @@ result<void> check_sha256();
 sha256_sum sha256(std::string_view text);
 sha256_sum hmac_sha256(std::string_view key, std::string_view text);
 
-/// Empty if OpenSSL 3 is missing or does not compute MD5 (FIPS). Only for checksums of stores.
+/// MD5, only for checksums that stores send. Empty if OpenSSL 3 is missing or does not compute MD5 (FIPS).
 std::string md5(std::string_view text);
 
 std::string hex_of(const sha256_sum& sum);

@@ -1,5 +1,5 @@
-// AWS Signature Version 4: what an S3 server expects in a request. Pure; time is an argument. Used by the object
-// store.
+// AWS Signature Version 4, which an S3 server expects in each request. Pure; time is an argument.
+// Used by the object store.
 #pragma once
 
 #include "runtime/storage/credentials.hpp"

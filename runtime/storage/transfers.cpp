@@ -28,15 +28,16 @@ using kind = attempt::outcome::kind;
 constexpr long connections_kept = 64;
 constexpr unsigned redirects_max = 5;
 constexpr unsigned hedges_max = 4;
-/// After this many failures, two requests are sent at a time.
+/// After this many failures of an exchange, each attempt sends two requests at once.
 constexpr unsigned failures_before_two = 2;
-/// Such failures are often mistakes in the config: a name that does not resolve, or a port without a listener.
+/// How many times to try to connect. Few, because such failures are often mistakes in the config: a name that
+/// does not resolve, or a port without a listener.
 constexpr unsigned connections_max = 5;
 constexpr nanoseconds look_every = 1s;
 
 }  // namespace
 
-/// Only the thread of the transfers uses this, except for `state`.
+/// Only the thread of the transfers uses an exchange, except for `state`.
 class transfers::exchange {
  public:
   explicit exchange(transfer_request what) : request(std::move(what)) {
@@ -46,14 +47,14 @@ class transfers::exchange {
   transfer_request request;
   steady_time deadline = never;  ///< on the loop's running_clock; `never`: not started yet
   std::uint64_t key = 0;
-  std::list<attempt> running;  ///< the first request, and second ones while it is slow
+  std::list<attempt> running;  ///< the first request, and second requests sent because it is slow
   unsigned attempts = 0;
   unsigned redirects = 0;
   unsigned hedges = 0;  ///< second requests of the current attempt
   unsigned failures = 0;
   bool is_reachable = true;
   bool renewed = false;
-  steady_time next_attempt{};          ///< when no request is running
+  steady_time next_attempt{};          ///< when to send the next attempt, if no request is running
   steady_time failed_hedge_due = never;  ///< when to replace a second request that failed
   failure last{errc::io, "does not answer", 0};
 
@@ -96,7 +97,7 @@ class transfers::loop {
 
   result<transfer_answer> wait(const ticket& of) {
     std::unique_lock lock(mutex_);
-    // The thread ends every exchange at its deadline. The extra time is for an overloaded machine.
+    // The thread ends every exchange at its deadline. Wait a little longer, for an overloaded machine.
     patient_deadline until(patience_ + 10s, look_every);
     until.restart(clock::now());
     while (!ended_.wait_for(lock, look_every, [&] { return of->state.has_value(); })) {
@@ -145,7 +146,8 @@ class transfers::loop {
                              duration_for_people(patience_)));
     }
     if (one.running.empty()) {
-      const bool has_place = one.attempts > 0 || in_flight_ < pace_.at_once();  // a batch may be waiting for a retry
+      // Retries have priority, because a batch may be waiting for them.
+      const bool has_place = one.attempts > 0 || in_flight_ < pace_.at_once();
       if (now < one.next_attempt || !has_place) return;
       launch(one, now);
       if (one.failures >= failures_before_two && one.is_reachable) hedge(one, now);
@@ -154,7 +156,7 @@ class transfers::loop {
     }
   }
 
-  /// Sends another request for the same bytes, unless there are too many.
+  /// Sends another request for the same bytes, unless too many were sent.
   bool hedge(exchange& one, steady_time now) {
     if (one.hedges >= hedges_max || !pace_.take_second()) return false;
     ++one.hedges;
@@ -163,8 +165,8 @@ class transfers::loop {
     return true;
   }
 
-  /// When to send a second request. The caller sends two if this is not the first
-  /// time, because a batch may be waiting for a request that was slow twice.
+  /// When to send a second request. From the second time on, the caller sends two at once, because a batch
+  /// may be waiting for this exchange.
   [[nodiscard]] steady_time hedge_due(const exchange& one) const {
     if (one.running.empty() || one.hedges >= hedges_max) return never;
     const attempt& newest = one.running.back();
@@ -251,7 +253,7 @@ class transfers::loop {
     one.next_attempt = clock::now() + *pause;
   }
 
-  /// Follows a redirect. Does not send credentials to another server.
+  /// Follows a redirect, without sending credentials to another server.
   void redirect(exchange& one, const std::string& location) {
     url next = one.request.to;
     if (location.starts_with('/')) {
@@ -298,7 +300,8 @@ class transfers::loop {
     for (const ticket& one : active_) {
       due = std::min(due, now + (one->deadline - ran_.ran()));
       if (one->running.empty() && (one->attempts > 0 || in_flight_ < pace_.at_once())) due = std::min(due, one->next_attempt);
-      // A second request that is due but cannot be sent yet waits until other requests have ended.
+      // A second request may be due but not allowed yet. It waits until other requests have
+      // ended, so look again soon.
       due = std::min(due, std::max(now + 5ms, hedge_due(*one)));
     }
     return static_cast<int>(std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(due - now).count()));
@@ -308,11 +311,13 @@ class transfers::loop {
   nanoseconds patience_;
   request_signer signer_;
   std::string authorities_;  // a file of certificates; empty: libcurl's default
-  std::uint64_t renewals_ = 0;  // incremented when the credentials change; requests in flight may still use the previous ones
+  // How many times the credentials have changed; requests in flight may still use earlier ones.
+  std::uint64_t renewals_ = 0;
   CURLM* multi_;
   std::vector<ticket> active_;
   std::size_t in_flight_ = 0;
-  running_clock ran_{clock::now(), look_every};  // time that this thread did not run does not count as a slow server
+  // Time in which this thread did not run does not count as slowness of the server.
+  running_clock ran_{clock::now(), look_every};
   request_pace pace_;
   transfer_counts in_this_loop_;
 

@@ -1,5 +1,6 @@
-// Sends GET requests over HTTP, many at a time, on one thread. Reuses connections, repeats a request after a transient
-// error, and sends a second one when an answer takes much longer than others. Used by the object store.
+// Sends GET requests over HTTP, many at a time, on one thread. Reuses connections, repeats a request
+// after a transient error, and sends a second request when an answer takes much longer than others.
+// Used by the object store.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -23,8 +24,8 @@ struct transfer_request {
   url to;             ///< http or https, with the path in the form in which it is sent
   std::string query;  ///< encoded, without '?'
   std::optional<byte_range> range;
-  std::string expected_tag;     ///< refuse an answer with another ETag; empty: accept any
-  std::uint64_t bytes_max = 0;  ///< limit of the body, if there is no range
+  std::string expected_tag;     ///< the ETag that the answer must have; empty: any
+  std::uint64_t bytes_max = 0;  ///< size limit of the body, if no range is requested
   bool may_sign = false;
   bool is_whole = false;  ///< the range is the whole object, so checksums can be checked
 };
@@ -33,7 +34,7 @@ struct transfer_answer {
   std::vector<std::byte> body;
   std::string tag;                ///< the ETag, else "modified " and Last-Modified, else empty
   std::uint64_t object_bytes = 0;  ///< size of the whole object, if the request had a range
-  std::vector<stated_sum> sums;    ///< checksums of the whole object that the store sent, without its ETag
+  std::vector<stated_sum> sums;    ///< checksums of the whole object that the store sent, apart from the ETag
   bool tag_may_be_sum = true;      ///< false: the object's encryption makes its ETag something other than an MD5
 };
 

@@ -16,14 +16,14 @@ struct url {
 };
 
 /// Refuses (errc::config) another scheme, a missing host, and http URLs with credentials, a query or a fragment,
-/// because those would appear in names of samples and in logs.
+/// because these would appear in names of samples and in logs.
 result<url> parse_url(std::string_view text);
 
 /// Whether a request to `b` goes to the same server as one to `a`.
 bool is_same_server(const url& a, const url& b);
 
-/// Encodes every byte but letters, digits and -._~ (and '/', if `keep_slashes`) as %XX (RFC 3986), in the form that
-/// S3 signs.
+/// Encodes every byte except letters, digits and -._~ (and '/', if `keep_slashes`) as %XX (RFC 3986), as
+/// S3's signatures require.
 std::string percent_encoded(std::string_view text, bool keep_slashes);
 
 /// Encodes characters that a URL's path must not contain; does not change '%'.
