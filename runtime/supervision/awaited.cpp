@@ -38,10 +38,10 @@ std::string ending_of(const death_report& d) {
 struct places_of_batches {
   std::uint32_t ready = 0;
   std::uint32_t taken = 0;
-  std::uint32_t before = 0;                  // batches before the consumer, in any stage
+  std::uint32_t before = 0;                  // batches that have not reached the consumer, in any stage
   const batch_passage* delivered = nullptr;  // the first batch that is ready or taken
-  const batch_passage* uploading = nullptr;  // the first one
-  const batch_passage* loading = nullptr;    // the first batch decides, even if later ones are finished
+  const batch_passage* uploading = nullptr;  // the first batch that is being uploaded
+  const batch_passage* loading = nullptr;    // the first batch that is not loaded, even if later ones are
 };
 
 places_of_batches look_at(const std::vector<batch_passage>& under_way) {
@@ -143,7 +143,7 @@ awaited_if_any owner_of(const progress_facts& f, const places_of_batches& batche
                  fmt::format("{}, which has {} to copy", owner_in_words(f), name_of(*batches.uploading))};
 }
 
-/// Adds that the worker's current work hung before.
+/// If the worker's current work has hung before, adds this to the text.
 awaited with_history(awaited found, const progress_facts& f, const worker_status& w) {
   const hung_work* const hung = earlier_hangs(f.status, w);
   if (hung == nullptr) return found;
@@ -152,12 +152,12 @@ awaited with_history(awaited found, const progress_facts& f, const worker_status
   return found;
 }
 
-/// The worker that holds the first batch that is not loaded.
+/// What the stream waits for if the first batch that is not loaded has a worker.
 awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batches) {
   if (batches.loading == nullptr) return std::nullopt;
   const batch_passage& b = *batches.loading;
   const auto w = std::ranges::find(f.status.workers, b.worker, &worker_status::id);
-  // After a death the batch waits to be leased again.
+  // If the worker has died, the batch waits for a new lease, and not for the worker.
   if (w == f.status.workers.end() || w->incarnation != b.incarnation || !w->pid) return std::nullopt;
   if (w->current_sample) {
     const std::string text = fmt::format("{}, which has been loading {}, in {}", name_of(*w), sample_of(f, *w), name_of(b));
@@ -183,7 +183,7 @@ awaited_if_any probation_of(const progress_facts& f) {
                  w->id, w->state == child_state::starting ? start_patience(f.worker_start_deadline) : nanoseconds(0)};
 }
 
-/// No worker holds the missing batch.
+/// What the stream waits for if no worker holds the missing batch.
 awaited workers_of(const progress_facts& f) {
   const worker_status* starting = nullptr;
   const worker_status* waiting = nullptr;
@@ -281,8 +281,8 @@ awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
           busiest->id};
 }
 
-/// A running job may take as long as it needs. So progress is expected
-/// only if no job runs while jobs wait, or while callers wait to submit.
+/// A running job may take as long as it needs. So progress is expected only while no job runs and jobs wait,
+/// or callers wait to submit.
 bool are_jobs_owed(const pool_statistics& jobs) {
   return (jobs.waiting > 0 || jobs.callers_wait) && jobs.running + jobs.handed == 0;
 }
@@ -318,7 +318,8 @@ bool is_owed(const progress_facts& f) {
   return f.consumer_waits || f.owner_is_elsewhere || look_at(f.under_way).before > 0;
 }
 
-/// Check the stages nearest to the consumer first, because a batch that is stuck there blocks everything upstream.
+/// Checks the stages nearest to the consumer first, because a batch that is stuck there
+/// blocks all earlier stages.
 awaited find_blocker(const progress_facts& f) {
   const places_of_batches batches = look_at(f.under_way);
   if (is_over(f.status)) return {stall_kind::nobody, "nothing: the stream is over", {}};

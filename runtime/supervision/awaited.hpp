@@ -1,5 +1,5 @@
-// Finds what the stream waits for at one moment. `top` and `describe` ask at any time, progress_watch after a
-// time without progress. Pure.
+// Finds what the stream waits for at one moment. Used by `top` and `describe` at any time, and by
+// progress_watch after a time without progress. Pure.
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
@@ -18,11 +18,13 @@
 
 namespace penstock::supervision {
 
-/// The batch that the consumer of a data loader waits for. Its jobs are batches, and it takes them in order.
+/// The batch that the consumer of a data loader waits for. Each job of a data loader loads one batch, and the
+/// consumer takes the batches in order.
 struct awaited_batch {
   std::uint64_t job = 0;
   batch_mark doing{};
-  std::optional<steady_time> since{};  ///< when `doing.number` last changed; empty: not since the wait began
+  /// When `doing.number` last changed; empty: it has not changed since the wait began.
+  std::optional<steady_time> since{};
 };
 
 /// How far a worker has got with the batch in one of its slots.
@@ -32,7 +34,7 @@ struct loading_now {
   steady_time since{};     ///< when its current sample began
 };
 
-/// The session at one moment; a pool has no batches and no buffers, but status.jobs.
+/// The session at one moment; a pool has status.jobs instead of batches and buffers.
 struct progress_facts {
   session_status status;                 ///< with the samples that workers are loading now
   std::vector<batch_passage> under_way;  ///< by position
@@ -42,15 +44,15 @@ struct progress_facts {
   std::uint32_t sacrificial_place = 0;
   nanoseconds worker_start_deadline{0};
   nanoseconds owner_start_deadline{0};
-  std::optional<pauser> paused_by{};              ///< who paused it; empty: an operator, if it is paused
-  bool consumer_waits = false;                    ///< whether it is asking for a batch right now
-  bool owner_is_elsewhere = false;                ///< placement = "process": the owner's sink is the consumer
-  bool owner_is_frozen = false;                   ///< whether the owner's process is suspended
+  std::optional<pauser> paused_by{};  ///< who paused the session; empty: an operator, if it is paused at all
+  bool consumer_waits = false;        ///< whether the consumer is asking for a batch right now
+  bool owner_is_elsewhere = false;    ///< placement = "process": the owner's sink is the consumer
+  bool owner_is_frozen = false;       ///< whether the owner's process is suspended
   std::optional<awaited_batch> batch{};           ///< only while the consumer of a data loader waits
   std::vector<slow_load> slow_loads{};            ///< of a data loader: the latest slow loads
   std::vector<lost_wait> lost_waits{};            ///< of a data loader: the latest, then the one in progress
   steady_time now{};                              ///< when these facts were collected
-  std::map<std::uint32_t, loading_now> loading;   ///< by worker: only of those that are loading a batch
+  std::map<std::uint32_t, loading_now> loading;   ///< by worker; only workers that are loading a batch
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
 };
 
@@ -59,7 +61,7 @@ struct awaited {
   std::string
       text;  ///< "worker/3, which has been loading sample 'tom.jpg' for 7.2 s, in batch 17 of epoch 0"
   std::optional<std::uint32_t> worker{};
-  nanoseconds usual{0};  ///< how long this may take before it is reported; for a start: start_patience()
+  nanoseconds usual{0};  ///< how long this may take before it is reported: for a start, start_patience()
   std::string sample{};  ///< stall_report::sample
   std::uint32_t hung_before = 0;  ///< stall_report::hung_before
   bool suspended = false;         ///< stall_report::suspended

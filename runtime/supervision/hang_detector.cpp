@@ -22,9 +22,9 @@ nanoseconds timeout_of(const hang_settings& settings, hang kind) {
   return settings.item_timeout;
 }
 
-/// How much of the time since the last look does not count towards an item's own limit. Such a limit may be much shorter than the
-/// timeouts, so a look can be late with respect to it alone. A late look counts as a quarter of the limit, so that
-/// limits hold even if all looks are late.
+/// How much of the time since the last poll does not count towards an item's own limit. Such a limit may be
+/// much shorter than the timeouts, so a poll may be late only in relation to this limit. A late poll counts
+/// as a quarter of the limit, so that limits take effect even if all polls are late.
 nanoseconds not_counted(nanoseconds since_last_look, nanoseconds limit) {
   const bool late = since_last_look > std::max<nanoseconds>(limit / 2, std::chrono::milliseconds(10));
   return late ? since_last_look - limit / 4 : nanoseconds(0);
@@ -66,16 +66,19 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
   const nanoseconds shortest =
       std::min({settings_.start_deadline, settings_.heartbeat_timeout, settings_.item_timeout});
   const nanoseconds passed = now - last_look_.value_or(now);
-  const nanoseconds slept = passed > settings_.tick() + shortest / 2 ? passed : nanoseconds(0);  // silence in this time proves nothing
+  // Time in which silence proves nothing, because the poll was late.
+  const nanoseconds slept = passed > settings_.tick() + shortest / 2 ? passed : nanoseconds(0);
   last_look_ = now;
-  for (auto& [worker, c] : watched_) {  // includes children being started, which have given no sign yet
+  // Includes children that are starting, which have sent no sign of life yet.
+  for (auto& [worker, c] : watched_) {
     c.started += slept;
     c.last_heartbeat += slept;
     c.last_work += slept;
   }
 
   std::vector<hang_finding> findings;
-  std::vector<hang_finding> certain;  // for items with their own limit, and for children that have had more time
+  // For items with their own limit, and for children that have already had an extra half timeout.
+  std::vector<hang_finding> certain;
   std::size_t late_soon = 0;          // children that are late or nearly so
   for (const child_sign& sign : signs) {
     const auto it = watched_.find(sign.worker);
@@ -86,10 +89,10 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
       clock = now;
       if (c.had_half == kind) c.had_half.reset();
     };
-    // A deadline restarts when the debugger detaches.
+    // While a debugger is attached, the deadline starts again at each poll.
     if (sign.ready || sign.traced) restart(hang::start, c.started);
-    // A child that has just become ready may show its first heartbeat
-    // a moment later, because a host sends heartbeats separately.
+    // A loader host sends heartbeats separately, so the first one may arrive a moment
+    // after its worker is ready.
     const bool is_new = sign.ready && !std::exchange(c.was_ready, true);
     if (sign.heartbeats != c.heartbeats || is_new || sign.traced) restart(hang::heartbeat, c.last_heartbeat);
     if (sign.work_mark != c.work_mark || !sign.busy || is_new || sign.traced) restart(hang::item, c.last_work);
@@ -107,7 +110,7 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
   const bool together =
       signs.size() >= pool_size_for_joint_misses && late_soon * 2 > signs.size() && !findings.empty();
   if (!together) {
-    // Children that recover more slowly than the others get another half timeout.
+    // The pool as a whole has recovered. Children that are still late get another half timeout.
     if (std::exchange(held_since_, std::nullopt)) {
       for (const hang_finding& v : std::exchange(findings, {})) give_half(watched_.at(v.worker), v.kind, now);
     }

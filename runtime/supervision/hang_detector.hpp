@@ -34,8 +34,8 @@ struct child_sign {
   std::uint64_t work_mark = 0;   ///< changes with each sample and phase
   bool busy = false;             ///< working on a sample
   bool traced = false;           ///< whether a debugger is attached, which pauses its clocks
-  /// The timeout of the current item, if a job has its own; empty: settings' item_timeout. The user requested
-  /// it explicitly, so it applies even if many children miss it together.
+  /// The timeout of the current item, if a job has its own; empty: settings' item_timeout. A job's own
+  /// timeout applies even if many children miss it together, because the user requested it explicitly.
   std::optional<nanoseconds> limit{};
 };
 
@@ -51,7 +51,7 @@ struct hang_finding {
   [[nodiscard]] std::string reason(const std::string& work, const std::string& wait_channel) const;
 };
 
-/// " (suspended)", " (futex_wait)"; empty if it is unknown.
+/// The wait channel as a part of a message: " (suspended)", " (futex_wait)"; empty if it is unknown.
 [[nodiscard]] std::string place_of_wait(const std::string& wait_channel);
 
 class hang_detector {
@@ -63,9 +63,10 @@ class hang_detector {
   void forget(std::uint32_t worker);
 
   /// Call about every settings.tick(). Reports no hang (rules W8 and W9) when the call itself is late by more than half a timeout,
-  /// or half of a sign's own limit. With four or more children, it also reports none while over half of them miss their deadline
-  /// together (within a quarter of it, because their last signs are not simultaneous). That lasts for at most one further timeout.
-  /// Children that recover after the others then have half a timeout more, once in each silence.
+  /// or half of an item's own limit. With four or more children, it also reports none while over half of them
+  /// have missed their deadline or will miss it within a quarter of a timeout: the machine is then probably
+  /// slow. This lasts for at most one more timeout. Children that recover later than the others get another
+  /// half timeout, once in each silence.
   std::vector<hang_finding> look(steady_time now, const std::vector<child_sign>& signs);
 
  private:
@@ -75,11 +76,12 @@ class hang_detector {
     steady_time last_work{};
     std::uint64_t heartbeats = 0;
     std::uint64_t work_mark = 0;
-    std::optional<hang> had_half{};  // the clock that has used its extra half timeout since it was restarted
+    // The clock that got an extra half timeout; reset when this clock restarts.
+    std::optional<hang> had_half{};
     bool was_ready = false;
   };
 
-  /// Compares with `quarters` quarters of each timeout.
+  /// Compares the clocks with `quarters` quarters of each timeout.
   [[nodiscard]] std::optional<hang_finding> check(const clocks& c, const child_sign& sign, steady_time now,
                                                   int quarters) const;
   void give_half(clocks& c, hang kind, steady_time now) const;
@@ -87,7 +89,7 @@ class hang_detector {
   hang_settings settings_;
   std::map<std::uint32_t, clocks> watched_;
   std::optional<steady_time> last_look_;
-  std::optional<steady_time> held_since_;  // when over half began to miss their deadline
+  std::optional<steady_time> held_since_;  // when over half of the children began to miss their deadline
 };
 
 }  // namespace penstock::supervision

@@ -1,5 +1,5 @@
-// Samples and jobs that hung: how often, when and in which worker. Shows an operator who
-// restarts a hanging worker at once that the next one hangs at the same sample. Pure.
+// Samples and jobs that hung: how often, when and in which worker. If an operator restarts a hanging worker
+// at once, this shows that the next worker hangs at the same sample. Pure.
 #pragma once
 
 #include <penstock/report.hpp>
@@ -12,9 +12,11 @@
 
 namespace penstock::supervision {
 
-inline constexpr std::size_t hung_work_max = 64;  ///< kept for a run
-inline constexpr std::size_t hangs_kept = 16;     ///< per sample or job
-inline constexpr double hangs_from_seconds = 5;   ///< the same time after which a stall is reported (rule W15)
+inline constexpr std::size_t hung_work_max = 64;  ///< the most samples or jobs recorded in a run
+inline constexpr std::size_t hangs_kept = 16;     ///< records per sample or job
+/// If an operator kills a worker after this much work on something, it counts as hung; a stall is reported
+/// after the same time (rule W15).
+inline constexpr double hangs_from_seconds = 5;
 
 /// Whether the worker was killed because it hung: by the session, or by an operator once it had worked on something for 5 s.
 [[nodiscard]] bool is_hang(const death_report& death);

@@ -12,8 +12,8 @@
 // order of an earlier era is dropped: the scheduler sent it before it learned of the death, and will send it
 // again.
 //
-// A batch becomes a suspect when an owner crashes while the sink works on it. After the second such death the
-// batch is treated as the cause.
+// A batch becomes a suspect when an owner crashes while its sink works on the batch. After the second such
+// death, the batch is treated as the cause.
 #pragma once
 
 #include "runtime/base/upload_order.hpp"
@@ -30,7 +30,9 @@ namespace penstock::supervision {
 enum class suspicion_rule : std::uint8_t {
   none,              ///< killed from outside, or by the session for another reason
   in_hand,           ///< the owner crashed or hung: the batch that the sink was working on, if any
-  in_hand_or_oldest  ///< the owner's context is lost: the batch that the sink was working on, or else the oldest unfinished one
+  /// The owner's CUDA context is lost: the batch that the sink was working on, or else the
+  /// oldest unfinished batch.
+  in_hand_or_oldest
 };
 
 class owner_orders {
@@ -44,18 +46,19 @@ class owner_orders {
   [[nodiscard]] std::vector<upload_order> take_unsent();
   [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
 
-  // Messages from the process. Each function returns what is wrong with the message; empty if nothing.
+  // Messages from the process. Each function returns what is wrong with the message; empty if nothing is.
   [[nodiscard]] std::optional<std::string> copied(std::uint64_t upload);
   [[nodiscard]] std::optional<std::string> delivered(std::uint64_t upload);
   void keep_snapshot(std::string state) { snapshot_ = std::move(state); }
 
   struct loss {
     std::uint64_t era = 0;                ///< the era that begins
-    std::optional<upload_order> had;      ///< the batch that it was working on, else the next or the last one; blamed or not
+    /// The batch that the owner was working on, else its next or last one, whether it is blamed or not.
+    std::optional<upload_order> had;
     std::optional<upload_order> suspect;  ///< the batch blamed for the death
     bool proven = false;                  ///< whether the suspect has killed deaths_that_prove owners
   };
-  /// The process is gone. `in_hand`: the mark of the upload that its sink was working on (generation_mask).
+  /// The process is gone. `in_hand`: the mark (generation_mask) of the upload that the sink was working on.
   loss lose_owner(suspicion_rule rule, std::optional<std::uint32_t> in_hand);
 
   /// The unacknowledged upload with this number, if there is one.

@@ -12,7 +12,7 @@
 namespace penstock::supervision {
 namespace {
 
-/// The only child that its hang detector watches.
+/// The number of the GPU owner in its hang detector, which watches no other child.
 constexpr std::uint32_t the_owner = 0;
 
 bool is_fault(int signal) {
@@ -183,8 +183,8 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
 
 // ---- its end ----------------------------------------------------------------------------------------------
 
-/// Postpones close_by_ by time in which the session did not run, because without a process `ending_` does not notice
-/// that.
+/// Postpones close_by_ by the time in which the session did not run: while there is no process,
+/// `ending_` cannot do this.
 void owner_supervision::look_at_clock(steady_time now) {
   postpone(close_by_, polls_.missed(now));
 }
@@ -203,8 +203,9 @@ void owner_supervision::close(steady_time now, bool whole, nanoseconds patience)
   if (stage_ == owner_stage::stopping) return ending_.stop(now, patience);  // the new deadline may be earlier
   whole_ = whole;
   if (current_.pid && hears()) return say_stop(now);
-  // There is no process to stop. If the stream is complete, the starting process will let its sink finish;
-  // otherwise there is nothing to wait for, and it ends with the session.
+  // There is no process that can be asked to stop. If the stream is complete, wait until the process
+  // that is starting has let its sink finish. Otherwise there is nothing to wait for, and that
+  // process ends with the session.
   finishing_ = whole && stage_ != owner_stage::failed;
   if (finishing_) return;
   stage_ = owner_stage::stopped;
@@ -242,8 +243,7 @@ owner_death_report owner_supervision::report_of(const owner_end& end,
   owner_death_report d;
   d.pid = current_.pid.value_or(0);
   d.incarnation = incarnation_;
-  // A process that was asked to finish but exited before its sink had finished counts as having died on its
-  // own.
+  // If a process was asked to finish but exited before its sink had finished, its death counts as its own.
   const bool own_end = ending_.cause() == death_cause::stopped && !ending_.killed_here(end.report);
   d.cause = own_end ? termination::own_cause_of(end.report) : ending_.cause_of(end.report);
   if (end.oom_killed) d.cause = death_cause::oom;
@@ -279,7 +279,8 @@ std::optional<failure> owner_supervision::why_no_other_helps(const owner_end& en
                     current_.pid.value_or(0)),
         0};
   }
-  // A process that was being replaced when the stream ended had no time to finish its sink. The next process finishes it.
+  // A process that an operator was replacing when the stream ended had no time for its sink. The next
+  // process lets the sink finish.
   if (finishing_ && !current_.operated && ending_.killed_here(end.report)) {
     return failure{errc::sink,
                    fmt::format("the sink did not finish in time: the GPU owner (pid {}) was killed", current_.pid.value_or(0)),
@@ -304,14 +305,14 @@ std::optional<uploads_lost::poison> owner_supervision::decide(const owner_orders
                   loss.suspect->epoch, owner_orders::deaths_that_prove)};
 }
 
-/// An operator ended it, or it exited by itself because a group's
-/// communicator is lost. Neither is a fault of this process.
+/// Whether an operator ended the process, or it exited because a group's communicator is lost. Neither
+/// is a fault of the process.
 bool owner_supervision::makes_room(const owner_end& end) const {
   return current_.operated || end.report.exited_with(exit_codes::temporary);
 }
 
-/// It reported a mistake in the configuration, or a refusal of the
-/// system (a full disk), and exited. That is an error, not a death.
+/// Whether the process reported a mistake in the configuration, or a refusal of the system (a full disk), and
+/// exited. This is an error, not a death.
 bool owner_supervision::refused_to_work(const owner_end& end) const {
   return current_.gave_up && (end.report.exited_with(exit_codes::configuration) || end.report.exited_with(exit_codes::failed));
 }
@@ -320,7 +321,7 @@ void owner_supervision::exited(std::uint32_t incarnation, steady_time now, const
   if (incarnation != incarnation_ || !current_.pid) return;
   hangs_.forget(the_owner);
   if (is_over()) return current_.pid.reset();
-  not_recovered_.reset();  // an earlier incarnation that has not recovered by now never will
+  not_recovered_.reset();  // uploads never resumed after the previous death, so no recovery is reported
   if (stage_ == owner_stage::stopping && (end.report.exited_with(0) || !whole_)) {
     if (const auto ignored = ending_.ignored_stop(end.report)) {
       outbox_.emplace_back(

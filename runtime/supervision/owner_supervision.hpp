@@ -33,7 +33,7 @@ struct owner_settings {
   hang_settings clocks;
   termination_settings ending;
   poison_rule on_poison = poison_rule::fail;
-  bool cures_poison = true;  ///< set if a new owner is another process, which has a new context
+  bool cures_poison = true;  ///< set if a new owner is a new process, and so has a new CUDA context
 };
 
 enum class owner_stage : std::uint8_t {
@@ -70,7 +70,7 @@ struct uploads_lost {
     stream_position position = 0;
     std::string reason;
   };
-  /// What the death is blamed on.
+  /// The batch that the death is blamed on.
   struct blame {
     stream_position position = 0;
     std::string cause;  ///< how the owner ended
@@ -80,7 +80,7 @@ struct uploads_lost {
   std::optional<blame> blamed{};
 };
 struct owner_is_ready {
-  bool first = false;  ///< the first in the session, which makes the device known
+  bool first = false;  ///< the first start in the session; the device is known from now on
 };
 /// Uploads have resumed after the death of an incarnation.
 struct owner_recovered {
@@ -89,7 +89,7 @@ struct owner_recovered {
 };
 struct owner_died {
   owner_death_report report;
-  std::optional<std::string> in_hand;  ///< the suspected batch, in words
+  std::optional<std::string> in_hand;  ///< the suspect batch, as text for messages
   bool unasked = true;                 ///< whether to log it as a warning: no operator ended it, and it did not exit to be replaced
 };
 struct owner_left_out {
@@ -115,7 +115,8 @@ struct owner_sign {
   std::uint64_t work_mark = 0;
   std::optional<std::uint32_t> in_hand;  ///< mark of the upload that the sink is working on
   bool traced = false;
-  std::string wait_channel;  ///< what it is waiting in, for messages; during its start, what the start waits for
+  /// The kernel function that it waits in; during a start, what the start waits for.
+  std::string wait_channel;
 };
 
 /// The end of the process, known when it is reaped.
@@ -136,13 +137,13 @@ class owner_supervision {
   void open(steady_time now);
   void order(upload_order upload) { orders_.order(std::move(upload)); }
   /// Lets the process finish (and its sink, if the stream is complete); kills it after `patience`. A second
-  /// call can only shorten that.
+  /// call can only shorten this time.
   void close(steady_time now, bool whole, nanoseconds patience);
   /// An operator's order. It is never counted and has no backoff.
   void restart(steady_time now);
 
-  // Messages from the process. All but the first are dropped if they concern another incarnation or one that broke the
-  // protocol.
+  // Messages from the process. All except the first are dropped if they come from another incarnation, or
+  // from one that violated the protocol.
   void started(std::uint32_t incarnation, pid_t pid);
   void start_failed(std::uint32_t incarnation, steady_time now, failure why);
   /// `refusal`: why the session cannot work with this program; empty if it can.
@@ -157,7 +158,7 @@ class owner_supervision {
   void link_closed(std::uint32_t incarnation, steady_time now, const std::string& reason);
   void exited(std::uint32_t incarnation, steady_time now, const owner_end& end);
 
-  /// Takes the current state of the process, and checks the deadline of its start against `now`. Call about
+  /// Takes the current state of the process, and checks its clocks and the deadline of its start. Call about
   /// every clocks.tick(), at most 250 ms apart.
   void look(steady_time now, const owner_sign& sign);
 
@@ -223,13 +224,15 @@ class owner_supervision {
   } current_;
   steady_time start_due_ = never;  // in backoff
   steady_time close_by_ = never;
-  late_polls polls_;  // postpone close_by_ as well
+  late_polls polls_;  // also postpones close_by_
   std::optional<std::pair<std::uint32_t, steady_time>>
       not_recovered_;           // the incarnation that died last, and when
   bool known_ = false;          // the session knows the device
   bool irreplaceable_ = false;  // whether its sink keeps state but gives no snapshots
   bool whole_ = false;          // the stream is complete
-  bool finishing_ = false;  // the stream is complete, but the process died before its sink finished, so the next one finishes it
+  // The stream is complete, but the process died before its sink had finished; the next
+  // process must finish the sink.
+  bool finishing_ = false;
 };
 
 }  // namespace penstock::supervision

@@ -39,8 +39,7 @@ pool::pool(const pool_settings& settings) : settings_(settings) {
 
 pool::place& pool::at(std::uint32_t worker) {
   restart_settings rules = settings_.restart;
-  // This does not depend on the loaders' restart type, because a suspect that waits for this worker blocks the whole
-  // stream.
+  // The sacrificial worker is always restarted, because a suspect that waits for it blocks the whole stream.
   if (is_sacrificial(worker)) rules.type = restart_type::permanent;
   return places_.try_emplace(worker, restart_policy(rules, settings_.seed + worker)).first->second;
 }
@@ -104,7 +103,7 @@ void pool::start_failed(worker_ref who, steady_time now, const failure& why) {
   place* p = current(who);
   if (p == nullptr) return;
   if (why.code == errc::worker_program) {
-    // The program is missing or not executable, so every other place would fail in the same way.
+    // The program is missing or not executable, so every place would fail in the same way.
     p->state = child_state::failed;
     p->wanted = false;
     fail(why);
@@ -195,10 +194,9 @@ void pool::drain(std::uint32_t worker) {
   empty(p, vacancy::drained);
 }
 
-/// An operator has ordered this.
+/// Empties the place by an operator's order.
 void pool::empty(place& p, vacancy why) {
-  // A process that survives SIGKILL was lost before the operator's order, so draining its place empties
-  // nothing.
+  // A process that survives SIGKILL was already lost before the operator's order.
   const bool last = p.wanted && p.state != child_state::unkillable;
   vacate(p, why);
   emptied_by_operator_ |= last && !anybody_comes();
@@ -212,7 +210,7 @@ void pool::host_joined(std::uint32_t worker, steady_time now) {
 
 void pool::host_left(std::uint32_t worker) {
   if (const auto it = places_.find(worker); it != places_.end()) vacate(it->second, vacancy::host_gone);
-  // The last place that waited for an operator's order may have disappeared with its host.
+  // The last place that an operator had emptied may be gone together with its host.
   emptied_by_operator_ &= std::ranges::any_of(places_, [&](const auto& one) {
     const bool is_remote = one.first > settings_.sacrificial_place;
     return one.second.why_empty == vacancy::drained || (is_remote && one.second.why_empty == vacancy::scaled_down);
@@ -253,7 +251,7 @@ void pool::occupy(place& p, steady_time now) {
   const bool empty =
       p.state == child_state::stopped || p.state == child_state::backoff || p.state == child_state::failed;
   if (!empty) {
-    // A process that has not been asked to stop yet stays.
+    // A process stays if it has not been asked to stop yet.
     if (p.state == child_state::starting || p.state == child_state::ready) p.operated = false;
     return;
   }
@@ -307,7 +305,8 @@ void pool::start_due_places(steady_time now) {
                      p.restart_at <= now && !p.canary_waits;
     if (!due) continue;
     const bool again = p.incarnation > 0;
-    // The ceiling only delays restarts and never fails the run; first starts are not restarts.
+    // The limit of restarts per second only delays restarts and never fails the run.
+    // First starts do not count.
     if (again && recent_starts_.size() >= settings_.restarts_per_second_max) continue;
     if (again) {
       recent_starts_.push_back(now);
@@ -333,11 +332,12 @@ void pool::detect_mass_death(steady_time now) {
   std::set<std::uint32_t> died;  // a set, because one place whose workers keep dying must not count as half of the pool
   for (const auto& [when, worker] : recent_counted_) died.insert(worker);
   if (loaders < canary_pool_size || canary_ || died.size() * 2 < loaders) return;
-  // Assume one common cause, and let one place retry on behalf of all.
+  // Assume one common cause, and let one place, the canary, retry on behalf of all.
   for (auto& [worker, p] : places_) {
     if (is_sacrificial(worker)) continue;
     if (p.state == child_state::backoff) p.canary_waits = true;
-    if (p.state == child_state::starting) canary_ = worker;  // it is already starting
+    // A process that is already starting becomes the canary.
+    if (p.state == child_state::starting) canary_ = worker;
   }
   recent_counted_.clear();
   choose_canary();
@@ -364,7 +364,8 @@ void pool::end_canary() {
   for (auto& [worker, p] : places_) p.canary_waits = false;
 }
 
-/// A suspect waits, so the sacrificial worker gets only as much time as loaders to become ready.
+/// A suspect waits for the sacrificial worker, which therefore gets no more time than
+/// a loader to become ready.
 void pool::check_sacrificial(steady_time now) {
   const auto it = places_.find(settings_.sacrificial_place);
   if (it == places_.end()) return;
@@ -421,7 +422,7 @@ void pool::check_minimum(steady_time now) {
         0});
 }
 
-/// No local worker is left, or there never was one.
+/// No loader is left, or there never was one: waits for a loader host.
 void pool::wait_for_host(steady_time now) {
   below_minimum_since_.reset();
   if (!without_workers_since_) without_workers_since_ = now;
@@ -439,7 +440,7 @@ bool pool::anybody_comes() const {
   });
 }
 
-/// Keeps the cause for the final error, or for the message that the sacrificial worker was given up.
+/// Stores the cause for the final error, or for the message that the sacrificial worker was given up.
 void pool::note_trouble(std::uint32_t worker, const std::string& if_sacrificial,
                         const std::string& if_loader) {
   if (is_sacrificial(worker)) {
@@ -453,7 +454,7 @@ std::string pool::with_last_trouble(std::string text) const {
   return last_trouble_.empty() ? text : text + "; " + last_trouble_;
 }
 
-/// Which rule of [loader.restart] left no worker.
+/// Says which rule of [loader.restart] has left no worker.
 std::string pool::text_of_none_left() const {
   std::string text = "no loader worker is left";
   const restart_settings& rules = settings_.restart;
@@ -483,7 +484,7 @@ steady_time pool::next_deadline() const {
   for (const auto& [worker, p] : places_) {
     if (p.wanted && !p.canary_waits) next = std::min(next, p.restart_at);
   }
-  // A place that the ceiling held back is due again after one second.
+  // The limit of starts per second delays a place until one second after the oldest recent start.
   if (next != never && !recent_starts_.empty() &&
       recent_starts_.size() >= settings_.restarts_per_second_max) {
     next = std::max(next, recent_starts_.front() + 1s);

@@ -37,9 +37,9 @@ namespace penstock::supervision {
 struct pool_settings {
   restart_settings restart;   ///< restart rules of loader places; the sacrificial place is always restarted
   std::uint32_t workers = 1;  ///< wanted at the start
-  /// the run fails if fewer are ready for longer than `min_ready_within`; at most `workers`
+  /// The run fails if fewer workers are ready for longer than `min_ready_within`. At most `workers`.
   std::uint32_t min_ready = 1;
-  /// also the time in which the sacrificial worker must become ready
+  /// The sacrificial worker must become ready within this time, too.
   nanoseconds min_ready_within{60'000'000'000};
   std::uint32_t restarts_per_second_max = 50;
   /// Number of the extra place. Local loaders have smaller numbers, workers on other machines larger ones.
@@ -54,14 +54,14 @@ struct start_child {
   worker_ref who;
   bool sacrificial = false;
 };
-/// Let it finish its leases and exit.
+/// Let the worker finish its leases and exit.
 struct drain_child {
   worker_ref who;
 };
 /// The sacrificial worker cannot be started, so suspects cannot be tried alone. Once per
 /// want_sacrificial(true).
 struct sacrificial_failed {
-  std::string reason;  ///< with the last output of the last attempt
+  std::string reason;  ///< includes the last output of the last attempt
 };
 struct pool_failed {
   failure reason;
@@ -81,10 +81,10 @@ class pool {
  public:
   explicit pool(const pool_settings& settings);
 
-  /// The first demand starts all wanted places. Ignored after close():
-  /// the two orders come from different actors, so this one may be late.
+  /// The first demand starts all wanted places. Ignored after close(): the two calls come from different
+  /// actors, so this one may be late.
   void open(steady_time now);
-  /// The session is ending. Starts nothing any more.
+  /// The session is ending. Starts nothing from now on.
   void close();
 
   // Events of processes. Ignored if they are from an earlier incarnation.
@@ -99,8 +99,9 @@ class pool {
   /// The process survives SIGKILL. Its place stays occupied until child_died() or
   /// start_failed(). `why`: why it was killed, for the error if this ends the run.
   void child_unkillable(worker_ref who, const std::string& why);
-  /// The session did not run for `time` (it was stopped, or the machine slept): this does not count against
-  /// the minimum of ready workers, the wait for a host or that for the sacrificial worker.
+  /// The session did not run for `time` (it was stopped, or the machine slept): this time does not
+  /// count towards the time below the minimum of ready workers, nor towards the wait for a host or
+  /// for the sacrificial worker.
   void discount_time(nanoseconds time) noexcept;
 
   // Operators' orders. They never count, and they clear the history of the places concerned. Operators do not
@@ -129,18 +130,19 @@ class pool {
   /// Drains and replaces a worker that grew too large or has loaded enough samples; not counted.
   void recycle(worker_ref who);
 
-  /// What to do now.
+  /// The commands to carry out now.
   [[nodiscard]] std::vector<pool_command> advance(steady_time now);
   /// When to call advance() again at the latest.
   [[nodiscard]] steady_time next_deadline() const;
 
   [[nodiscard]] std::vector<place_view> places() const;
-  /// A stopped place if it is unknown.
+  /// The state of this place; an unknown place counts as stopped.
   [[nodiscard]] place_view place_of(std::uint32_t worker) const;
   [[nodiscard]] bool degraded() const;
   [[nodiscard]] std::uint32_t started() const noexcept { return started_; }
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }
-  /// A worker of a host whose place is no longer wanted: the host leaves, lends it to another session, or was scaled down.
+  /// Whether this is a worker of a host whose place is no longer needed: the host leaves, moves the worker to
+  /// another session, or was scaled down.
   [[nodiscard]] bool leaves_with_host(std::uint32_t worker) const;
   /// Children that exist: starting, ready or draining.
   [[nodiscard]] std::uint32_t alive() const;
@@ -192,9 +194,9 @@ class pool {
   pool_settings settings_;
   std::map<std::uint32_t, place> places_;
   std::vector<pool_command> outbox_;
-  std::deque<steady_time> recent_starts_;  // for the ceiling: at most restarts_per_second_max
-  // Time and place of counted deaths, for the canary. Each death of the last second followed a start, so there is at
-  // most one per place plus restarts_per_second_max.
+  std::deque<steady_time> recent_starts_;  // for the limit of restarts_per_second_max
+  // Time and place of counted deaths, for the canary. Covers one second. Each death follows a start, so there
+  // is at most one entry per place plus restarts_per_second_max.
   std::deque<std::pair<steady_time, std::uint32_t>> recent_counted_;
   std::optional<std::uint32_t> canary_;
   std::optional<steady_time> below_minimum_since_;
@@ -206,7 +208,8 @@ class pool {
   std::uint32_t started_ = 0;
   std::uint32_t restarts_ = 0;
   bool sacrificial_wanted_ = false;
-  bool emptied_by_operator_ = false;  // a drain removed the last loader that would have come back
+  // An operator has drained the last loader that was left or would have been restarted.
+  bool emptied_by_operator_ = false;
   bool open_ = false;
   bool closed_ = false;
   bool failed_ = false;

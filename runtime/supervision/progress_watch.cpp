@@ -5,21 +5,22 @@
 namespace penstock::supervision {
 namespace {
 
-/// A session that is paused while its consumer asks for no batch has nothing to do.
+/// Whether the session is paused while its consumer asks for no batch: then it has nothing to do.
 bool rests(const progress_facts& f) {
   return f.status.state == session_state::paused && !f.status.jobs && !f.consumer_waits && !f.owner_is_elsewhere;
 }
 
-/// The rows of this batch that its worker has finished. A second worker that loads it too (a hedge) does not count.
+/// The rows of this batch that its worker has finished. A second worker that also loads the batch
+/// (a hedge) does not count.
 std::uint32_t rows_of(const progress_facts& f, const batch_passage& b) {
   const auto at = f.loading.find(b.worker);
   if (b.reached() >= batch_stage::loaded || at == f.loading.end() || at->second.slot != b.slot) return 0;
-  // What is known about a remote worker may still concern the batch that was in the slot before.
+  // The latest news of a remote worker may be about the batch that was in this slot before.
   const bool is_of_this_lease = nanoseconds(at->second.since.time_since_epoch()).count() >= b.time_of(batch_stage::leased);
   return is_of_this_lease ? at->second.rows : 0;
 }
 
-/// Whether the number is higher than ever before.
+/// Whether `now` is higher than all earlier values.
 bool grows(std::uint64_t& most, std::uint64_t now) {
   return std::exchange(most, std::max(most, now)) < now;
 }
@@ -47,7 +48,8 @@ void progress_watch::add_batches(const progress_facts& facts, movement& found) {
   batches_ = std::move(now);
 }
 
-/// A data loader submits a batch again as another job, so only a delivery ends the attempts at a batch.
+/// A data loader submits the batch of a failed job again as another job. So the end of such a job is no
+/// progress; a loaded or delivered batch is.
 void progress_watch::add_jobs(const pool_statistics& jobs, const progress_facts& facts, movement& found) {
   if (!jobs.of_batches) {
     const bool ended = grows(jobs_ended_, jobs.ok + jobs.failed + jobs.cancelled);
@@ -59,7 +61,7 @@ void progress_watch::add_jobs(const pool_statistics& jobs, const progress_facts&
   found.anywhere |= loaded;
   bool delivered = std::exchange(delivered_, facts.status.batches_done) != facts.status.batches_done;
   if (delivered) mark_ = {};
-  delivered |= loaded && !facts.batch;  // the consumer has it, but has not counted it yet
+  delivered |= loaded && !facts.batch;  // the consumer already has the batch, but has not counted it yet
   bool further = false;
   if (facts.batch && facts.batch->doing.step != batch_step::unknown) {
     const std::pair mark(facts.batch->doing.step, facts.batch->doing.number);
@@ -105,7 +107,8 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
   const bool was_held = before == stall_kind::operator_;
   const bool is_held = why.kind == stall_kind::operator_;
   if (is_held && !was_held) held_since_ = stalled_ ? now : last_movement_;
-  if (was_held && !is_held) last_movement_ += now - held_since_;  // the time of a pause or drain that is over does not count
+  // A pause or drain that is over does not count as time without progress.
+  if (was_held && !is_held) last_movement_ += now - held_since_;
   if (now - last_movement_ < patience_) {
     stalled_.reset();
     return news::none;

@@ -6,15 +6,16 @@
 // The time restarts when the owner or a worker's place becomes ready for the first time.
 //
 // Progress means that something is completed for the first time: a sample, a stage of a batch after its lease, a job, or a
-// sample of the batch that a data loader's consumer waits for. Starts, deaths, leases and heartbeats are no progress, and
-// neither is work that is done again after a death: each batch has to get further than it ever was.
+// sample of the batch that a data loader's consumer waits for. Starts, deaths, leases and heartbeats are no
+// progress, and neither is work that is done again after a death: a batch must get further than ever before.
 //
 // While workers hang or die, one after the other, on the sample that the stream waits for, other workers may complete
-// later batches. That is no progress once the first undelivered batch is tried again, or the stall is reported. Then only
-// a delivery is progress, or that batch getting further. Until then a stall keeps its beginning, whatever it waits for.
+// later batches. That is no progress once the first undelivered batch is tried again, or the stall is
+// reported. From then on, only a delivery counts as progress, or the first undelivered batch getting further.
+// A stall counts from the last progress, even if the stream meanwhile waits for something else.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
-// consumer requests nothing while it holds every prepared batch or the session is paused.
+// consumer requests nothing because it holds every prepared batch or the session is paused.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -37,18 +38,19 @@ class progress_watch {
   explicit progress_watch(nanoseconds patience = nanoseconds(5'000'000'000)) : patience_(patience) {}
 
   /// Returns what has changed; `stalled` again when the stream starts to wait for something of another kind.
-  /// Call at least once per patience period: progress between two calls counts at the second one.
+  /// Call at least once per patience period: progress is noticed only at the next call.
   news look(steady_time now, const progress_facts& facts);
 
-  /// Empty while there is progress, or none is expected. Its seconds count from the last progress.
+  /// The current stall. Empty while there is progress, or none is expected. Its seconds
+  /// count from the last progress.
   [[nodiscard]] const std::optional<stall_report>& stalled() const noexcept { return stalled_; }
 
  private:
   struct movement {
     bool anywhere = false;
-    bool at_the_head = false;  // something was delivered, or what is delivered next got further
+    bool at_the_head = false;  // a batch was delivered, or the next batch to deliver got further
   };
-  /// How far a batch has ever got, whichever workers had it.
+  /// How far a batch has ever got, no matter which workers had it.
   struct furthest {
     batch_stage stage = batch_stage::leased;
     std::uint32_t rows = 0;
@@ -64,13 +66,13 @@ class progress_watch {
   nanoseconds patience_;
   std::optional<stall_report> stalled_;
   steady_time last_movement_ = never;
-  steady_time held_since_ = never;  // when the stall began that is due to a pause or drain
-  std::map<stream_position, furthest> batches_;  // those in progress
+  steady_time held_since_ = never;  // when the current stall began, if a pause or drain causes it
+  std::map<stream_position, furthest> batches_;  // batches in progress
   std::uint64_t released_ = 0;
   std::uint64_t seeks_ = 0;
   std::uint64_t jobs_ended_ = 0;                    // of a data loader: number of loaded batches
-  std::uint64_t delivered_ = 0;                     // batches of a data loader
-  std::pair<batch_step, std::uint64_t> mark_{};  // the furthest one of the batch that a data loader delivers next
+  std::uint64_t delivered_ = 0;                     // batches that a data loader has delivered
+  std::pair<batch_step, std::uint64_t> mark_{};  // how far the batch that a data loader delivers next has got
   std::set<std::uint32_t> started_;                 // places that have been ready
   bool owner_started_ = false;
 };

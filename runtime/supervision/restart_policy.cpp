@@ -15,13 +15,13 @@ restart_decision restart_policy::child_died(steady_time now, const death& d) {
   const bool lived_long = ready_since_ != never && now - ready_since_ >= settings_.backoff_reset_after;
   ready_since_ = never;
   if (lived_long || d.ending == death::how::operated) reset();
-  // The child's end was ordered, so that it can be replaced.
+  // The child was ended so that it can be replaced.
   if (d.ending == death::how::operated) return {act::restart, now};
   if (settings_.type == restart_type::temporary) return {act::stop, now};
   if (d.ending == death::how::no_restart) return {act::fail, now};
   if (settings_.type == restart_type::transient && d.ending == death::how::normal) return {act::stop, now};
   if (!d.backs_off()) {
-    // Keep the intensity's history, because old deaths expire with its period.
+    // Keep the history of counted deaths: old deaths expire by themselves.
     in_a_row_ = 0;
     return {act::restart, now};
   }

@@ -6,8 +6,8 @@
 //   transient      stop        restart                    give the place up
 //   temporary      stop        stop                       stop
 //
-// A child whose end was ordered (`operated`) is restarted under every type. If a place must stay empty, do
-// not call this.
+// A child whose end was ordered (`operated`) is restarted under every type. Do not call this for a
+// place that must stay empty.
 //
 // How soon, and whether it counts towards the intensity (the first matching line applies):
 //
@@ -47,14 +47,16 @@ struct death {
   enum class how : std::uint8_t {
     normal,      ///< exit 0
     abnormal,    ///< any other end
-    no_restart,  ///< exit 77 (permission), 78 (configuration), 82 (protocol): a restart would end the same way
+    /// Exit 77 (permission), 78 (configuration), 82 (protocol): a restarted child would end in the same way.
+    no_restart,
     operated     ///< an operator or the pool itself asked for it
   };
   how ending = how::abnormal;
   bool blamed = false;    ///< on a sample
   bool fruitful = false;  ///< whether it completed a sample (a worker) or a batch (the owner) since it was ready
-  /// SIGKILL that this session did not send, and no OOM kill was counted. Set only for deaths of the GPU
-  /// owner: workers that a memory limit unknown to us kills at every start must be given up.
+  /// A SIGKILL that this session did not send and that no counted OOM kill explains. Set only for
+  /// deaths of the GPU owner: a memory limit unknown to us may kill a worker at every start, and such a
+  /// worker must be given up.
   bool outside_kill = false;
 
   /// Whether the death counts towards the intensity (rule D9).
@@ -77,7 +79,7 @@ class restart_policy {
 
   restart_decision child_died(steady_time now, const death& d);
   /// The process could not be spawned (EMFILE, EAGAIN, ...). Counts as a death, but the place is restarted
-  /// under every type, since types are about processes that ran.
+  /// under every restart type: these types concern only processes that ran.
   restart_decision start_failed(steady_time now);
   /// A child that was ready for [backoff] reset_after before it died starts with a clean history.
   void child_ready(steady_time now) noexcept { ready_since_ = now; }
@@ -91,7 +93,7 @@ class restart_policy {
   restart_settings settings_;
   std::mt19937_64 random_;
   std::deque<steady_time> counted_;  // deaths within the intensity's period; at most intensity_max + 1
-  std::uint32_t in_a_row_ = 0;       // consecutive deaths that backed off
+  std::uint32_t in_a_row_ = 0;       // consecutive deaths after which the restart waited
   steady_time ready_since_ = never;
 };
 

@@ -12,13 +12,14 @@ namespace penstock::supervision {
 
 namespace {
 
-/// Signals that a fault of a program never raises.
+/// Signals that are only ever sent: no fault of a program raises them.
 constexpr std::array only_sent{SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, SIGUSR1, SIGUSR2};
 
 }  // namespace
 
 void termination::begin(death_cause why, std::string reason) {
-  // A child that was asked to finish, and then hangs or violates the protocol, is ended for the new reason.
+  // If a child was asked to finish and then hangs or violates the protocol, it is
+  // killed for the new reason.
   const bool harmless = !cause_ || *cause_ == death_cause::stopped || *cause_ == death_cause::memory;
   if (!harmless) return;
   cause_ = why;
@@ -118,7 +119,8 @@ std::vector<termination_command> termination::advance(steady_time now) {
     write_off_at_ = now + settings_.after_kill;
     if (!cause_ && left_its_link_) {
       begin(death_cause::protocol, "it closed its link but did not exit");
-      announced_ = true;  // it is probably dying slowly of something else; the report of its death says what ended it
+      // Probably it is slowly dying of another cause, which the report of its death will state.
+      announced_ = true;
     }
     if (!cause_) cause_ = death_cause::stopped;
     if (reason_.empty()) reason_ = asked_ ? "it did not end in time" : "it was asked to exit";

@@ -17,7 +17,7 @@
 //
 // A deadline does not count time without polls (rule W10): when advance() itself is late, because the watcher
 // was stopped or the machine slept, pending deadlines are postponed by the same time. Otherwise a child that
-// exited in time, but whose exit has not been read yet, would look as if it survived SIGKILL.
+// exited in time would seem to survive SIGKILL, only because its exit has not been read yet.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -36,22 +36,23 @@
 
 namespace penstock::supervision {
 
-/// A child that gets less time than this to stop is expected to be killed, so there is no warning.
+/// A child that gets less time than this to stop will usually be killed, so no warning is logged.
 inline constexpr nanoseconds hurried_stop{1'000'000'000};
 
 struct termination_settings {
-  nanoseconds after_abort{2'000'000'000};      ///< time in which its handler writes a stack; then SIGKILL
-  nanoseconds after_kill{5'000'000'000};       ///< still there: in an uninterruptible system call
-  nanoseconds after_closed_link{250'000'000};  ///< an exiting process closes its link a moment earlier
+  nanoseconds after_abort{2'000'000'000};  ///< time for the child's handler to write a stack; then SIGKILL
+  nanoseconds after_kill{5'000'000'000};       ///< after this it must be in an uninterruptible system call
+  nanoseconds after_closed_link{250'000'000};  ///< a process that exits closes its link a moment before
   nanoseconds late_look{1'000'000'000};        ///< a call this long after the previous one is late
 };
 
-/// Send to the child's whole group. Follow SIGABRT by SIGCONT: a stopped process handles SIGABRT only once it
-/// continues.
+/// Send this signal to the child's whole group. Follow SIGABRT by SIGCONT: a stopped process handles
+/// SIGABRT only once it continues.
 struct send_signal {
   int number = 0;
 };
-/// This child is about to be killed for this reason; for the log. Emitted once, before the signal; not for a closed link.
+/// This child is about to be killed for this reason; for the log. Emitted once, before the signal. Not
+/// emitted for a closed link.
 struct killing_begins {
   death_cause cause = death_cause::unknown;
   std::string reason;  ///< "no heartbeat for 10 s"
@@ -88,7 +89,7 @@ class termination {
   /// The child will be replaced or removed for this reason (stopped or
   /// memory) once it has finished its leases. Sets no deadline yet.
   void retire(death_cause why, std::string reason = {});
-  /// The child was asked to stop and has `patience` to exit. Later calls can only shorten that.
+  /// The child was asked to stop and has `patience` to exit. Later calls can only shorten this time.
   void stop(steady_time now, nanoseconds patience);
   /// The child hangs: SIGABRT, then SIGKILL. Does nothing if it is already being terminated.
   void hang(steady_time now, death_cause why, std::string reason);
@@ -104,51 +105,54 @@ class termination {
   /// grace period, it is killed for violating the protocol.
   void link_closed(steady_time now);
 
-  /// The child ended by this SIGKILL, and the kernel counted an OOM kill. That is then the cause, unless this
-  /// session had its own reason to kill the child. A closed link is no such reason: the kernel closes the
-  /// link of a process that it kills, and on a busy machine the exit may take longer than the grace period.
+  /// A SIGKILL ended the child, and the kernel counted an OOM kill. The OOM kill is then the cause,
+  /// unless this session had its own reason to kill the child. A closed link is no such reason: the
+  /// kernel closes the link of a process that it kills, and on a busy machine the exit may take
+  /// longer than the grace period.
   void oom_killed(const process::exit_report& end);
 
   /// The commands to carry out now. Call after every event, at next_deadline(), and at least twice a second.
   [[nodiscard]] std::vector<termination_command> advance(steady_time now);
   [[nodiscard]] steady_time next_deadline() const;
 
-  /// Whether it violated the protocol, so that its messages are dropped.
+  /// Whether the child violated the protocol, so that its messages are dropped.
   [[nodiscard]] bool fenced() const noexcept { return fenced_; }
   /// Whether a signal has been sent or is due at a known time.
   [[nodiscard]] bool under_way() const noexcept { return kill_at_ != never || killed_; }
   /// Whether SIGKILL has been sent.
   [[nodiscard]] bool killed() const noexcept { return killed_; }
   [[nodiscard]] bool written_off() const noexcept { return written_off_; }
-  /// Why it is being terminated; empty if it is not.
+  /// Why the child is being terminated; empty if it is not.
   [[nodiscard]] std::optional<death_cause> cause() const noexcept { return cause_; }
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
-  /// When it was found to hang; empty if it was not.
+  /// When the child was found to hang; empty if it was not.
   [[nodiscard]] std::optional<steady_time> hung_at() const noexcept { return hung_at_; }
 
-  // What its exit means. Call once it is reaped.
+  // What the child's exit means. Call these once the child is reaped.
 
-  /// Why it died: our reason if we ended it, otherwise its own.
+  /// Why the child died: our reason if we ended it, otherwise the cause that its exit status shows.
   [[nodiscard]] death_cause cause_of(const process::exit_report& end) const;
   /// The cause in words: "SIGSEGV", "exit 3", "hang".
   [[nodiscard]] std::string cause_text(const process::exit_report& end) const;
-  /// Signal, exit or unknown, whatever signals we sent.
+  /// The cause that the exit status alone shows: signal, exit or unknown, no matter which signals we sent.
   [[nodiscard]] static death_cause own_cause_of(const process::exit_report& end) noexcept;
   [[nodiscard]] bool killed_here(const process::exit_report& end) const {
     return killed_ && end.ended_by(SIGKILL);
   }
-  /// Why this session killed it, if that was for a fault ("no heartbeat for 10 s"), or how much memory it used, if that was more than
-  /// its limit. Otherwise empty.
+  /// If this session killed the child for a fault: the reason ("no heartbeat for 10 s"). If the child
+  /// exceeded its memory limit: how much it used. Otherwise empty.
   [[nodiscard]] std::string fault(const process::exit_report& end) const;
-  /// Whether it died of a SIGKILL that this session did not send.
+  /// Whether the child died of a SIGKILL that this session did not send.
   [[nodiscard]] bool killed_from_outside(const process::exit_report& end) const;
-  /// Who sent the signal that ended it: "sent by another process or by its own code, not by the session; no OOM kill was counted". Empty if
-  /// this session sent it, or if a fault of its own code may have raised it.
+  /// Who sent the signal that ended the child: "sent by another process or by its own code, not by
+  /// the session; no OOM kill was counted". Empty if this session sent it, or if a fault of its own
+  /// code may have raised it.
   [[nodiscard]] std::string why_signalled(const process::exit_report& end, const signal_evidence& evidence) const;
-  /// How long after the request to stop its deadline passed and it was
-  /// killed. Empty if it ended in another way, or was given no time.
+  /// If the child ignored a request to stop: how long after the request it was killed. Empty if it ended in
+  /// another way, or had no time to stop.
   [[nodiscard]] std::optional<nanoseconds> ignored_stop(const process::exit_report& end) const;
-  /// Whether it exited on request, or was killed because it did not. Its current work is then not blamed.
+  /// Whether the child exited on request, or was killed because it did not. Its current
+  /// work is then not blamed.
   [[nodiscard]] bool left_as_told(const process::exit_report& end) const;
 
  private:

@@ -120,7 +120,7 @@ bool worker_supervision::prepared(worker_ref who, steady_time now, bool has_memo
   if (has_memory) {
     c->at = stage::assigned;
   } else {
-    c->ending.kill(now);  // the run has failed elsewhere
+    c->ending.kill(now);  // the run has failed for another reason, so the worker is not needed
   }
   return has_memory;
 }
@@ -199,19 +199,20 @@ death worker_supervision::death_of(const child& c, bool blamed, std::uint64_t sa
   if (c.ended->is_permanent()) d.ending = death::how::no_restart;
   if (const auto cause = c.ending.cause(); cause && !is_unexpected(*cause)) d.ending = death::how::operated;
   d.blamed = blamed;
-  // A worker that violates the protocol would do so again, even if it does much work before that.
+  // A worker that has violated the protocol would do so again, no matter how much work it completed before.
   d.fruitful = c.at == stage::ready && samples_done > 0 && c.ending.cause_of(*c.ended) != death_cause::protocol;
   return d;
 }
 
-/// A program that exits successfully before its hello is not a worker program, and would do the same in every
-/// place.
+/// Whether the program exited successfully before its hello: then it is not a worker program, and
+/// would exit in every place.
 bool worker_supervision::is_no_worker_program(const child& c) const {
   return c.at == stage::started && c.ended->exited_with(exit_codes::finished) && !closing_ &&
          !c.ending.cause();
 }
 
-/// The exit may have another reason, such as a library that is missing for a while.
+/// Whether the program exited before its hello. The message only hints at a wrong program, because the exit
+/// may have another reason, such as a library that is missing for a while.
 bool worker_supervision::died_before_hello(const child& c) const {
   return c.at == stage::started && c.ended->ending == process::exit_report::how::exited && !c.ended->is_permanent() &&
          !c.gave_up && !closing_ && !c.ending.cause();
@@ -265,7 +266,8 @@ void worker_supervision::look(steady_time now, const std::vector<worker_sign>& s
   for (hang_finding v : hangs_.look(now, seen)) {
     child& c = children_.at(v.worker);
     const auto sign = std::ranges::find(signs, v.worker, &worker_sign::worker);
-    if (v.kind == hang::item) v.since = std::max(v.since, sign->worked);  // the detector counts from when it first saw the work
+    // The detector has counted only since it first saw this work.
+    if (v.kind == hang::item) v.since = std::max(v.since, sign->worked);
     std::string why = v.reason(sign->work, sign->wait_channel);
     if (v.kind == hang::start && c.at == stage::started)
       why += "; it never said hello: does its main() call penstock::worker_main?";

@@ -25,7 +25,8 @@ struct worker_rules {
   pool_settings pool;
   hang_settings clocks;
   termination_settings ending;
-  nanoseconds leave_deadline{10'000'000'000};  ///< for a worker that has finished and was asked to stop
+  /// Time to exit, for a worker that has finished and was asked to stop.
+  nanoseconds leave_deadline{10'000'000'000};
   std::uint64_t memory_max_bytes = 0;          ///< limit of one worker's private memory; 0: no limit
   std::uint64_t recycle_after_samples = 0;     ///< 0: never
   exclusive_rule exclusive = exclusive_rule::report;
@@ -49,7 +50,8 @@ struct hand_over_worker {
 /// Tell the scheduler to give the worker no more leases. The worker is asked to stop once it has none left.
 struct retire_worker {
   worker_ref who;
-  bool after_current_batch = false;  ///< the worker finishes only its current batch, and others load the rest again
+  /// The worker finishes only its current batch, and other workers load the others again.
+  bool after_current_batch = false;
 };
 /// Ask the process to finish its sample and exit.
 struct stop_worker {
@@ -71,9 +73,10 @@ struct write_off_worker {
   worker_ref who;
   std::optional<pid_t> pid;    ///< empty: its start has not returned
   bool blames_sample = false;  ///< whether its current sample is suspected
-  bool took_too_long = false;  ///< whether it was to be killed because its work took too long
+  bool took_too_long = false;  ///< whether it was being killed because its work took too long
 };
-/// The worker is reaped. Ask the scheduler whether a sample is blamed, and call blame_decided() with its answer.
+/// The worker is reaped. Ask the scheduler whether a sample is blamed, and pass the
+/// answer to blame_decided().
 struct decide_blame {
   worker_ref who;
   std::string cause;           ///< in words
@@ -81,7 +84,7 @@ struct decide_blame {
   bool host_lost = false;      ///< whether it is gone because its loader host is gone
   bool took_too_long = false;  ///< whether it was killed because its work took too long
 };
-/// The worker exceeded its memory limit, and is replaced when its batch is done.
+/// The worker exceeded its memory limit. It is replaced when its current batch is done.
 struct memory_exceeded {
   worker_ref who;
   pid_t pid = -1;
@@ -108,10 +111,10 @@ struct worker_sign {
   std::uint32_t worker = 0;
   std::uint64_t heartbeats = 0;
   std::uint64_t work_mark = 0;
-  bool busy = false;                   ///< whether it works on a sample, or holds leases without starting one
+  bool busy = false;  ///< whether it works on a sample, or holds leases but has not begun a sample
   bool traced = false;                 ///< whether a debugger is attached
   std::optional<nanoseconds> limit{};  ///< the current job's time limit
-  nanoseconds worked{0};               ///< how long it has worked on that; 0: unknown
+  nanoseconds worked{0};               ///< how long it has worked on `work`; 0: unknown
   std::string work;                    ///< "it has been loading 'cat.jpg'"; "it has not begun its next batch"
   std::string wait_channel;            ///< the kernel function that its thread waits in; empty: unknown
 };
@@ -122,8 +125,8 @@ class worker_supervision {
 
   // Calls from the session and operators.
   void open(steady_time now);
-  /// Starts no more workers. Workers finish their sample, and are killed after `patience`. A second call can only
-  /// shorten that.
+  /// Starts no more workers. Workers finish their sample, and are killed after `patience`. A second call
+  /// can only shorten this time.
   void close(steady_time now, nanoseconds patience);
   void scale(std::uint32_t workers, steady_time now) { pool_.scale(workers, now); }
   /// `at_once`: the worker is killed instead of finishing its leases, and nothing is blamed.
@@ -158,15 +161,17 @@ class worker_supervision {
   /// The scheduler has asked the worker to stop, because it has no leases left.
   void told_to_stop(worker_ref who, steady_time now);
   void exited(worker_ref who, steady_time now, const process::exit_report& end, bool oom_killed);
-  /// The published result of a settled death.
+  /// What to publish about a death, once blame is decided.
   struct settled {
     std::string cause;           ///< in words
-    bool unasked = false;        ///< whether neither the session nor an operator ordered it
-    bool worth_telling = false;  ///< false: the session is ending, its host takes it back, or no sample needs the sacrificial worker
+    bool unasked = false;        ///< whether the death was ordered neither by the session nor by an operator
+    /// False: the death is expected, because the session is ending, the host takes the worker back, or no
+    /// sample needs the sacrificial worker.
+    bool worth_telling = false;
     std::optional<nanoseconds> ignored_stop{};  ///< set if it was killed: how long after it was asked to stop
   };
-  /// The scheduler's answer to decide_blame. If this fails the run, the error contains `last_words`, and
-  /// `during` (", while setting up the dataset") after the cause.
+  /// The scheduler's answer to decide_blame. If the death fails the run, the error contains the cause, then
+  /// `during` (", while setting up the dataset") and `last_words`.
   settled blame_decided(worker_ref who, steady_time now, bool blamed, std::uint64_t samples_done,
                         const std::string& last_words, const std::string& during = {});
 
@@ -202,9 +207,9 @@ class worker_supervision {
     std::optional<pid_t> pid;
     bool draining = false;
     bool gpu_use_known = false;
-    std::optional<failure> gave_up;  // the reason it gave for giving up
+    std::optional<failure> gave_up;  // the reason that the worker gave for giving up
     std::optional<process::exit_report> ended;
-    std::string cause;  // in words, once it has ended
+    std::string cause;  // as text, once the worker has ended
   };
 
   [[nodiscard]] child* living(worker_ref who);
@@ -220,7 +225,7 @@ class worker_supervision {
   worker_rules rules_;
   pool pool_;
   hang_detector hangs_;
-  std::map<std::uint32_t, child> children_;  // by place; alive, or their deaths are not decided yet
+  std::map<std::uint32_t, child> children_;  // by place; children that live or whose death is not settled yet
   std::vector<worker_command> outbox_;
   late_polls polls_;
   nanoseconds shortest_limit_ = nanoseconds::max();

@@ -17,30 +17,33 @@ using namespace std::chrono_literals;
 constexpr double looks_apart_max = 2;  // seconds; if more have passed, this process was suspended
 constexpr auto settles_for = 500ms;
 constexpr auto takes_within = 2s;
-constexpr auto ready_within = 30s;  // after that time it measures with the workers that are ready
+constexpr auto ready_within = 30s;  // after this time the tuner measures with the workers that are ready
 constexpr double first_search_max = 20;
 constexpr double last_trial_at = 17;
-// Seconds of one measurement.
+// How many seconds one measurement takes.
 constexpr double while_searching = 1.5;
 constexpr double while_settled = 5;
 constexpr double longest = 10;
-constexpr double samples_a_worker = 8;  // the least for a measurement that is accurate enough
+constexpr double samples_a_worker = 8;  // fewer samples per worker make a measurement too inaccurate
 
 // Shares of the consumer's time.
 constexpr double waits_little = 0.03;
 constexpr double waits_matter = 0.05;
-constexpr double waits_much = 0.25;  // with more than this, a few more workers would not be enough
-constexpr double fed_at_first = 4.5;  // seconds without waits before the tuner shrinks the pool
+// If the consumer waits more than this, a few more workers would not be enough.
+constexpr double waits_much = 0.25;
+// In the first search: seconds without waits before the tuner shrinks the pool.
+constexpr double fed_at_first = 4.5;
 constexpr double fed_later = 10;
 constexpr std::size_t needs_kept = 3;
-constexpr double room = 1.15;  // workers for each busy one
+constexpr double room = 1.15;  // workers to run for each one that is busy
 constexpr double worth_shrinking = 0.9;
 
-constexpr double busy_enough = 0.7;  // share of the workers' time from which more workers may help
+// More workers may help if the workers are busy for at least this share of their time.
+constexpr double busy_enough = 0.7;
 constexpr double busy_fully = 0.8;
 constexpr double idle_enough = 0.25;  // cores
 constexpr double cores_are_short = 0.15;
-constexpr double demand_min = 0.05;  // the fewest cores that a worker counts as needing
+constexpr double demand_min = 0.05;  // a worker is assumed to need at least this many cores
 constexpr double half_a_core = 0.5;
 constexpr double own_changes = 0.6;  // cores
 
@@ -92,7 +95,8 @@ std::optional<tuner_step> worker_tuner::look(steady_time now, const tuner_facts&
     return std::nullopt;
   }
   if (now < measures_from_) return std::nullopt;
-  // A consumer that neither takes nor waits is doing something else, such as saving a checkpoint.
+  // A consumer that neither takes batches nor waits for one is doing something else,
+  // such as saving a checkpoint.
   if (m.delivered > 0 || m.waited > 0) took_ = now;
   if (now - took_ > takes_within) return std::nullopt;
   flowed_ += m.seconds;
@@ -163,14 +167,15 @@ std::optional<tuner_step> worker_tuner::decide(steady_time now, const measuremen
   return search(now, m);
 }
 
-/// The consumer does not wait, so it needs as many workers as it keeps busy.
+/// The consumer does not wait: chooses as many workers as it keeps busy, and some more.
 std::optional<tuner_step> worker_tuner::feed_consumer(steady_time now, const measurement& m) {
   fed_ += m.seconds;
-  // The workers' activity is only sampled. Their CPU time is exact, but does not include reads.
+  // Two estimates of how many workers work: their activity is only sampled, and their CPU time is exact
+  // but does not include reads.
   needs_.push_back(std::max(m.busy, m.cpu + m.core_wait) / m.seconds);
   if (needs_.size() > needs_kept) needs_.pop_front();
   if (fed_ < (searching_ ? fed_at_first : fed_later)) return std::nullopt;
-  // In the first measurements, workers were also busy with loading ahead.
+  // In the first measurements, workers were also loading batches ahead, so use only the latest ones.
   const double need = searching_ ? (needs_[needs_.size() > 1 ? needs_.size() - 2 : 0] + needs_.back()) / 2 : *std::ranges::max_element(needs_);
   const bool is_first = first_;
   rates_.clear();
@@ -192,7 +197,7 @@ std::optional<tuner_step> worker_tuner::feed_consumer(steady_time now, const mea
   return step;
 }
 
-/// The consumer waits.
+/// The consumer waits: searches for the number of workers that loads fastest.
 std::optional<tuner_step> worker_tuner::search(steady_time now, const measurement& m) {
   if (auto step = grow_again(now, m)) return step;
   const double rate = m.loaded / m.seconds;
@@ -204,7 +209,7 @@ std::optional<tuner_step> worker_tuner::search(steady_time now, const measuremen
   }
   const auto [known, is_new] = rates_.try_emplace(wanted_, rate);
   if (!is_new) known->second = (known->second + rate) / 2;
-  // After the first search, a trial must leave one allowed change for going back.
+  // Changes are limited after the first search, so a trial must leave one change for going back.
   const bool may_try = first_ ? flowed_ < last_trial_at : recent_changes(now) + 2 <= changes_a_minute;
   auto trial = next_trial(now, m);
   if (trial && may_try) return change(now, trial->to, std::move(trial->why));
@@ -214,10 +219,10 @@ std::optional<tuner_step> worker_tuner::search(steady_time now, const measuremen
   return step;
 }
 
-/// The consumer has been waiting since the pool shrank.
+/// If the consumer waits soon after the pool shrank, the pool grows again.
 std::optional<tuner_step> worker_tuner::grow_again(steady_time now, const measurement& m) {
   if (floor_.shrunk_at == never || m.busy_share() < busy_enough || m.waits() > waits_much) return std::nullopt;
-  // A search must leave one allowed change for going back.
+  // Changes are limited, so a search must leave one change for going back.
   if (!first_ && recent_changes(now) + (searching_ ? 2 : 1) > changes_a_minute) return std::nullopt;
   const bool was_lately = now - std::exchange(floor_.shrunk_at, never) < first_patience;
   if (!was_lately || recent_changes(now) >= changes_a_minute) return std::nullopt;
@@ -284,7 +289,7 @@ std::optional<tuner_step> worker_tuner::next_trial(steady_time now, const measur
                     now};
 }
 
-/// A number next to the best one, on the side on which the rate may level off.
+/// Tries a number next to the best one, on the side on which the rate may level off.
 std::optional<std::uint32_t> worker_tuner::trial_between() const {
   const auto at = rates_.find(best());
   const std::uint32_t top = at->first;
@@ -301,7 +306,7 @@ std::optional<std::uint32_t> worker_tuner::trial_between() const {
   return gap_above > gap_below ? top + gap_above / 2 : top - gap_below / 2;
 }
 
-/// A number below the best one, if the best one is the smallest that was tried.
+/// Tries a number below the best one, if the best one is the smallest that was tried.
 std::optional<std::uint32_t> worker_tuner::trial_below(const measurement& m) const {
   const std::uint32_t top = best();
   if (top != rates_.begin()->first) return std::nullopt;
@@ -311,7 +316,7 @@ std::optional<std::uint32_t> worker_tuner::trial_below(const measurement& m) con
   return fewer < top ? std::optional(fewer) : std::nullopt;
 }
 
-/// The smallest number that loads as fast as any.
+/// The smallest number of workers that loads about as fast as the best.
 std::uint32_t worker_tuner::best() const {
   double fastest = 0;
   for (const auto& [workers, rate] : rates_) fastest = std::max(fastest, rate);
@@ -320,7 +325,8 @@ std::uint32_t worker_tuner::best() const {
 
 // ---- cores ------------------------------------------------------------------------------------------------
 
-/// Updates the cores that this program needs, in whole cores, and only on a clear change.
+/// Updates how many cores this program itself needs: a whole number, changed only if
+/// the need changes clearly.
 void worker_tuner::note_own_need(const measurement& m) {
   const double own = m.own_cpu / m.seconds;
   if (std::abs(own - reserved_) > own_changes) reserved_ = std::round(own);
@@ -331,7 +337,7 @@ double worker_tuner::idle_cores(const measurement& m) const {
   return std::max(limits_.cores - std::max(reserved_, m.own_cpu / m.seconds) - m.cpu / m.seconds, 0.0);
 }
 
-/// The most workers that fit on the cores that this program does not need.
+/// The largest number of workers that fits on the cores that this program does not need itself.
 std::uint32_t worker_tuner::most(const measurement& m) const {
   const double cores = limits_.cores < 1 ? 0 : std::max(limits_.cores - reserved_, 0.0);
   const double fit = std::floor(cores / std::max(m.demand(), demand_min) + 0.1);

@@ -1,7 +1,7 @@
 // Chooses the number of workers of a stream while it runs ([loader] workers = "auto"). Pure: the time and measurements come in, steps
 // come out. Driven by actors/host/tuning, five times a second.
 //
-// It changes the number, waits until that many workers are ready, measures, and decides:
+// The tuner changes the number, waits until that many workers are ready, measures, and decides:
 //
 //   the consumer waits, workers are busy and cores are idle    try twice as many, as long as they load faster
 //   more workers load no faster, or slower                     try numbers in between; take the smallest that loads as fast as the best
@@ -52,7 +52,8 @@ class worker_tuner {
 
   /// The number to change to, if it should change now. Call with times that do not decrease.
   std::optional<tuner_step> look(steady_time now, const tuner_facts& facts);
-  /// The step that look() returned last cannot be taken. From now on the tuner asks for no more workers than before that step.
+  /// The step that look() returned last is impossible. From now on, the tuner asks for no more workers than
+  /// it had before that step.
   void refused(const tuner_step& step, const std::string& why);
 
   [[nodiscard]] std::uint32_t workers() const noexcept { return wanted_; }
@@ -61,7 +62,7 @@ class worker_tuner {
   [[nodiscard]] const std::string& sentence() const noexcept { return sentence_; }
 
  private:
-  /// Sums over the looks at which the wanted number of workers was ready.
+  /// Sums over the calls of look() at which the wanted number of workers was ready.
   struct measurement {
     double seconds = 0;
     double waited = 0;
@@ -77,10 +78,10 @@ class worker_tuner {
     [[nodiscard]] double workers() const { return ready / seconds; }
     [[nodiscard]] double busy_workers() const { return busy / seconds; }
     [[nodiscard]] double busy_share() const { return ready > 0 ? busy / ready : 0; }
-    /// Cores that a worker would use if it always got one.
+    /// How many cores a worker would use if it never had to wait for one.
     [[nodiscard]] double demand() const { return ready > 0 ? (cpu + core_wait) / ready : 0; }
   };
-  /// Rates by number of workers, of the search in progress or the last one.
+  /// Loading rate by number of workers, from the search in progress or else the last search.
   using rate_table = std::map<std::uint32_t, double>;
 
   measurement since_last_look(steady_time now, const tuner_facts& facts);
@@ -110,19 +111,21 @@ class worker_tuner {
     nanoseconds core_wait{0};
     std::uint64_t samples = 0;
   };
-  std::map<std::uint32_t, worker_memory> before_;  // at the previous look
+  std::map<std::uint32_t, worker_memory> before_;  // state of each worker at the previous look
   tuner_facts last_;
   std::optional<steady_time> looked_;
   steady_time took_{};  // when the consumer last took a batch
-  std::optional<steady_time> lacking_since_;  // when fewer or more workers began to be ready than wanted
+  // Since when the number of ready workers has differed from the wanted number.
+  std::optional<steady_time> lacking_since_;
   steady_time measures_from_{};
   measurement sum_;
   rate_table rates_;
   bool searching_ = true;
-  bool first_ = true;         // during the first search, whose steps do not count
-  double flowed_ = 0;         // seconds so far
+  bool first_ = true;  // during the first search, whose steps do not count towards the limit of changes
+  double flowed_ = 0;         // seconds in which the stream has flowed so far
   double fed_ = 0;            // seconds in a row in which the consumer did not wait
-  std::deque<double> needs_;  // workers kept busy, in the last measurements of a consumer that does not wait
+  // Number of busy workers in the last measurements in which the consumer did not wait.
+  std::deque<double> needs_;
   double reserved_ = 0;       // cores that this program needs itself
   std::deque<steady_time> changes_;  // changes after the first search, within the last minute
   // Makes the tuner wait longer each time before it repeats a trial that did not help.
@@ -131,7 +134,8 @@ class worker_tuner {
     nanoseconds wait{0};
   };
   struct lower_bound {
-    std::uint32_t workers = 0;  // fewer workers than this were too few
+    // The tuner does not go below this number for a while: fewer workers were too few.
+    std::uint32_t workers = 0;
     steady_time shrunk_at = never;
     patience valid;
   } floor_;
