@@ -20,7 +20,7 @@ void event_journal::note(event what) {
   {
     const std::lock_guard hold(mutex_);
     what.number = ++last_;
-    what.text.shrink_to_fit();  // saves memory, because thousands of events are kept
+    what.text.shrink_to_fit();  // thousands of events are kept, so this saves memory
     if (kept_.size() >= capacity_) kept_.pop_front();
     kept_.push_back(std::move(what));
   }

@@ -37,12 +37,12 @@ class event_journal {
 
   /// Up to `limit` events after number `number`, oldest first. 0: from the beginning.
   [[nodiscard]] event_reading events_after(std::uint64_t number, std::size_t limit = events_kept) const;
-  /// Like events_after(), but waits until there is an event, or until give_up().
+  /// Like events_after(), but waits until there is an event, or until give_up() is called.
   [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit) const;
-  /// The same, but waits at most until that time.
+  /// The same, but waits until that time at most.
   [[nodiscard]] event_reading wait_for_events_after(std::uint64_t number, std::size_t limit,
                                                     std::chrono::steady_clock::time_point until) const;
-  /// Makes all current and future waiting calls return what is available.
+  /// Makes all waiting calls, current and future, return at once with what is available.
   void give_up();
 
  private:
@@ -65,8 +65,9 @@ class event_caller {
   event_caller(const event_caller&) = delete;
   event_caller& operator=(const event_caller&) = delete;
 
-  /// Delivers the events recorded so far, but stops after `patience`, and waits for a call in progress. Afterwards the
-  /// callback is not called again. If called from within the callback, does not wait: that call is the last one.
+  /// Delivers the events recorded so far, for at most `patience`, and waits for a callback in progress. After
+  /// that, the callback is not called again. If stop() is called from within the callback, it does not wait:
+  /// that callback is the last one.
   void stop(std::chrono::milliseconds patience) noexcept;
 
  private:

@@ -19,18 +19,21 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr double cores_are_short = 0.15;  // share of a worker's time
-constexpr double few_samples = 8;         // passing on a batch with so few samples costs more than loading it
-constexpr double passing_on = 250e-6;     // at most this many seconds are spent on passing a batch on
-constexpr double spare_from = 0.05;       // a stream that waits for a smaller share of the time does not need more workers
-constexpr double idle_from = 0.3;         // a worker with so much spare time lacks batches, so another one would idle, too
-constexpr double fully_used = 0.9;        // a worker can work at most this share of its time
+// Cores are short if workers have no core for at least this share of their time.
+constexpr double cores_are_short = 0.15;
+constexpr double few_samples = 8;         // a batch with so few samples costs more to pass on than to load
+constexpr double passing_on = 250e-6;     // passing on a batch takes at most this many seconds
+// Share of the time; a stream that waits less than this does not need more workers.
+constexpr double spare_from = 0.05;
+// Share of a worker's time; a worker that idles so much lacks batches, and another worker would, too.
+constexpr double idle_from = 0.3;
+constexpr double fully_used = 0.9;        // the largest share of its time in which a worker can work
 
 int percent(double share) {
   return static_cast<int>(std::lround(share * 100));
 }
 
-/// Seconds for a sample on a typical worker, without slow samples.
+/// How many seconds a typical worker needs for a sample, not counting slow samples.
 std::optional<double> usual_seconds(const limit_reading& r) {
   std::vector<double> usual;
   for (const limit_reading::worker_load& w : r.loads) usual.push_back(w.seconds_a_sample);
@@ -46,8 +49,8 @@ struct writer {
   [[nodiscard]] std::string waited() const {
     return context.work != work_kind::samples || consumer_is_larger() ? "" : fmt::format("; the consumer waited {} % of the time", percent(r.waited()));
   }
-  /// Whether the consumer's own work took more of the time than any single cause of its waits. The sentence then begins with the part of
-  /// the time that it is about.
+  /// Whether the consumer's own work took more of the time than any single cause of its waits. The sentence
+  /// then begins with the share of the time that the consumer waited.
   [[nodiscard]] bool consumer_is_larger() const { return context.work == work_kind::samples && std::ranges::max(r.share) == r.of(limit::consumer); }
   /// Whether there is no core for another worker.
   [[nodiscard]] bool cores_are_used() const {
@@ -132,8 +135,9 @@ struct writer {
     return sample ? sample_for_people(*sample, "") : sample_for_people(now->second);
   }
 
-  /// Whether the stream waited mostly for a few samples, whatever their workers did. Stalls that make up most of
-  /// `order` are reported in the same way, even at the beginning, when earlier waits are still in the shares.
+  /// Whether the stream waited mostly for a few slow samples, whatever their workers did. If stalls make up
+  /// most of `order`, slow samples need to explain only `order`, so that a new stall is reported although
+  /// earlier waits are still in the shares.
   [[nodiscard]] bool waits_for_slow_samples(limit what) const {
     const double of_stalls = what == limit::order && r.stall ? r.of(limit::order) : 1;
     return !r.slow_samples.empty() && 2 * r.slow_share > std::min(of_stalls, r.of(limit::storage) + r.of(limit::decode) + r.of(limit::order));
@@ -152,7 +156,8 @@ struct writer {
     std::set<std::string> named;
     for (const limit_reading::awaited_sample& s : r.slow_samples) {
       const std::string name = s.name.empty() ? name_of_sample(s.worker, s.sample) : s.name;
-      if (!named.insert(name).second) continue;  // the worker loads its sample again
+      // This sample is already named; the worker is loading it again.
+      if (!named.insert(name).second) continue;
       names += fmt::format("{}{} of worker/{} {} {:.1f} s", names.empty() ? "" : ", ", name, s.worker, s.sample ? "took" : "has taken", s.seconds);
     }
     if (context.work == work_kind::batches) {
@@ -258,7 +263,7 @@ struct writer {
             {}};
   }
 
-  /// Whether the stream spends its time on passing batches on, and not on loading them.
+  /// Whether the stream spends its time on passing on batches rather than on loading them.
   [[nodiscard]] bool batches_are_tiny(limit what) const {
     if (context.work != work_kind::samples || r.batches_per_second <= 0) return false;
     const bool few = what == limit::order && r.samples_a_batch > 0 && r.samples_a_batch <= few_samples && r.batches_per_second > 500;
@@ -406,7 +411,7 @@ struct writer {
             std::move(more)};
   }
 
-  /// Advice for `start` if in most of that time there was no owner to take batches.
+  /// Advice for `start` if no owner could take batches for most of that time.
   limit_advice owner_away() const {
     if (r.owner_frozen >= r.owner_down) {
       return {limit::start,
@@ -425,7 +430,8 @@ struct writer {
             {"A new owner opens the device and registers the slots before it takes a batch."}};
   }
 
-  /// Whether this share of the time is mostly time in which the stream waited for batches of a worker that died.
+  /// Whether the stream spent more than half of this share of the time waiting for
+  /// batches of a worker that died.
   [[nodiscard]] bool waits_for_dead_worker(double share) const { return context.work == work_kind::samples && r.lost && 2 * r.lost->share > share; }
 
   limit_advice worker_died(limit what) const {
@@ -484,7 +490,8 @@ struct writer {
 
 namespace {
 
-/// "Your loop waited 28 % of the time, because order limits you": says how much of the time the sentence is about.
+/// Puts the share of the time that the consumer waited before the sentence: "Your loop waited 28 % of the
+/// time, because order limits you".
 void name_part_of_time(limit_advice& advice, const limit_reading& reading, std::string_view who) {
   advice.sentence.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(advice.sentence.front())));
   advice.sentence.insert(0, fmt::format("{} waited {} % of the time, because ", who, percent(reading.waited())));
@@ -518,7 +525,7 @@ std::string way_out_of(const limit_context& context, const config& settings) {
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.kind == stall_kind::gpu_owner) return "`penstock describe gpu` shows what the owner is doing.";
-  if (stall.hung_before > 0 && stall.worker)  // the sentence already says what to do
+  if (stall.hung_before > 0 && stall.worker)  // the sentence already tells the user what to do
     return fmt::format("`penstock describe worker/{}` shows what it is doing.", *stall.worker);
   if (context.work == work_kind::batches && stall.worker && stall.kind != stall_kind::probation) {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. `penstock restart worker/{0} --now` kills it, and another worker "
@@ -546,10 +553,10 @@ std::string way_out_of(const limit_context& context, const config& settings) {
   return "`penstock describe scheduler` shows where the batches are.";
 }
 
-/// If the start takes at least this share of the run, advise starting earlier.
+/// If the start takes at least this share of the run, the advice is to start earlier.
 constexpr double startup_is_long = 0.1;
 
-/// Describes what the sentence does not cover: the time before the first batch.
+/// Describes the time before the first batch, which the sentence does not cover.
 std::string text_of_beginning(const limit_reading& r, const limit_context& context) {
   const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
   const std::string took = fmt::format("This describes the time after the first {0}. The first {0} took {1} of {2} in total",
@@ -561,7 +568,7 @@ std::string text_of_beginning(const limit_reading& r, const limit_context& conte
                             in_words(startup * r.seconds), has_device ? "; [loader] start = \"eager\" starts them before the first demand." : ".");
 }
 
-/// Whether a stream that waits for nothing needs its hosts.
+/// For a stream that does not wait: whether it needs its loader hosts, as a sentence. Empty if it does.
 std::string use_of_hosts(const limit_reading& r, const limit_context& context) {
   if (r.remote == 0 || context.work != work_kind::samples || !r.largest() || r.waited() >= spare_from) return "";
   const std::uint32_t local = r.workers - r.remote;
@@ -580,11 +587,12 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
   const std::optional<limit_reading> rest = whole.after_beginning();
   const limit_reading& reading = rest ? *rest : whole;
   limit_advice advice = advise_on_limits(reading, context, settings);
-  // Advice about earlier limits does not help with the stall.
+  // A stall replaces the advice: earlier limits do not explain it.
   if (context.stalled) {
     advice.sentence = fmt::format("No progress for {:.0f} s: {}.", context.stalled->seconds, context.stalled->text);
     advice.more.clear();
-    if (context.stalled->kind != stall_kind::operator_) advice.more = {way_out_of(context, settings)};  // else the sentence says what helps
+    // An operator's stall already names the remedy.
+    if (context.stalled->kind != stall_kind::operator_) advice.more = {way_out_of(context, settings)};
     return advice;
   }
   const bool is_other = advice.what && *advice.what != limit::decode && *advice.what != limit::consumer && *advice.what != limit::start;
@@ -650,7 +658,7 @@ json why_as_json(const limit_reading& reading, const limit_advice& advice, const
   json slow = json::array();
   for (const limit_reading::awaited_sample& s : reading.slow_samples)
     slow.push_back({{"worker", s.worker}, {"seconds", rounded(s.seconds)}, {"sample", or_null(s.sample)}});
-  json rest;  // what the sentence is about
+  json rest;  // the shares that the sentence describes: those after the beginning
   if (const auto later = reading.after_beginning()) {
     for (std::size_t i = 0; i < limit_count; ++i) rest[std::string(name_of(static_cast<limit>(i)))] = rounded(later->share.at(i));
   }

@@ -31,10 +31,10 @@ struct limit_context {
   hedge_counts hedges{};                  ///< so far
   std::optional<std::int32_t> stalled_pid{};  ///< the process that the stream waits for
   std::optional<std::int32_t> owner_pid{};    ///< the GPU owner's process
-  /// How the last process of limit_reading::lost's worker ended: "ended: SIGSEGV"; empty: unknown.
+  /// How the last process of the worker in limit_reading::lost ended: "ended: SIGSEGV"; empty: unknown.
   std::string lost_worker_end{};
   std::uint32_t hosts = 0;                ///< loader hosts that have joined
-  std::uint32_t remote_resting = 0;       ///< workers that hosts offer and that an operator does not want
+  std::uint32_t remote_resting = 0;  ///< workers that hosts offer but that an operator does not want to run
   std::vector<slow_sample> slowest{};     ///< slow samples of the last minutes, the slowest first
   std::map<std::uint32_t, std::string> loading{};  ///< by worker: the name of the sample that it is loading
   steady_time now{};
@@ -47,7 +47,7 @@ struct limit_advice {
   std::vector<std::string> more;  ///< more lines, with figures and alternatives
   std::string hosts{};            ///< whether the stream needs its loader hosts; empty: it has none, or it waits
 };
-/// If the time of the first batch is known, uses only the time after it, as the figures do.
+/// Once the first batch has been taken, the advice and its figures describe only the time after that.
 [[nodiscard]] limit_advice advise(const limit_reading& whole, const limit_context& context,
                                   const config& settings);
 

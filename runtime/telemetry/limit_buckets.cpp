@@ -10,10 +10,10 @@ namespace {
 constexpr std::int64_t bucket_ns = 100'000'000;
 constexpr std::int64_t window_ns = nanoseconds(limit_buckets::span).count();
 constexpr std::int64_t kept_ns = nanoseconds(limit_buckets::kept).count();
-constexpr std::size_t pauses_max = 64;  // while the consumer waits for one batch
+constexpr std::size_t pauses_max = 64;  // the most pauses kept while the consumer waits for one batch
 constexpr std::size_t slow_samples_kept = 3;
 
-/// One entry for each sample, at most slow_samples_kept.
+/// Keeps the slowest samples: one entry for each sample, at most slow_samples_kept.
 void keep_slowest(std::vector<limit_reading::awaited_sample>& samples) {
   const auto is_less = [](const limit_reading::awaited_sample& a, const limit_reading::awaited_sample& b) { return a.seconds > b.seconds; };
   std::ranges::sort(samples, is_less);
@@ -68,7 +68,8 @@ limit_buckets::bucket& limit_buckets::at(std::int64_t ns) {
   return (*into_)[ns / bucket_ns];
 }
 
-/// Calls act(from, to) for the part of the interval in each bucket, without pauses and what is not counted any more.
+/// Splits the interval at the limits of buckets and calls act(from, to) for each part. Leaves out pauses, and
+/// time that is too old to count.
 template <class Act>
 void limit_buckets::spread(std::int64_t from, std::int64_t to, Act act) const {
   from = std::max({from, counted_from_, oldest_});
@@ -89,7 +90,7 @@ void limit_buckets::add(limit what, std::int64_t from, std::int64_t to, double w
   spread(from, to, [&](std::int64_t first, std::int64_t last) {
     while (first < last) {
       std::int64_t end = last;
-      // Without an owner, no batch can be taken: this overrides any other cause.
+      // Without an owner no batch can be taken, so an outage overrides any other cause.
       limit cause = what;
       for (const interval& o : outages_) {
         if (first >= o.from && first < o.to) cause = limit::start;
@@ -193,7 +194,7 @@ limit_reading limit_buckets::read(std::int64_t now, std::int64_t begun) const {
   r.slow_seconds = slow_seconds_;
   for (double* share : {&r.held, &r.owner_frozen, &r.owner_down, &r.link, &r.slow_share, &r.no_core}) *share = std::min(*share / r.seconds, 1.0);
   const double sum = std::accumulate(r.share.begin(), r.share.end(), 0.0);
-  if (sum > 1) {  // rounding at the window's edges
+  if (sum > 1) {  // caused by rounding at the window's edges
     for (double& share : r.share) share /= sum;
     for (double& share : r.share_of_beginning) share /= sum;
   }

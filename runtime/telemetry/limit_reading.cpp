@@ -6,8 +6,9 @@
 namespace penstock::telemetry {
 namespace {
 
-constexpr double noise = 0.05;              // smaller shares do not count as a limit
-constexpr double waits_that_matter = 0.15;  // share of the time in which the consumer waited
+constexpr double noise = 0.05;              // a smaller share does not count as a limit
+// Share of the time that the consumer waited; smaller waits do not matter.
+constexpr double waits_that_matter = 0.15;
 constexpr double mostly = 0.5;
 
 }  // namespace

@@ -20,7 +20,7 @@ inline constexpr std::size_t samples_named_max = 16;
 /// A label and its value, which must be UTF-8.
 using metric_labels = std::vector<std::pair<std::string_view, std::string>>;
 
-/// Escapes the value of a label. Only these three characters are special.
+/// Escapes the value of a label. Only the backslash, the quote and the line feed are special.
 [[nodiscard]] inline std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {

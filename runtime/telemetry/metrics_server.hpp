@@ -17,8 +17,9 @@ namespace penstock::telemetry {
 class metrics_server {
  public:
   /// `listen`: HOST:PORT; HOST is an IP address, "localhost" or empty (loopback). Port 0: any. `page` is
-  /// called on the io thread for each request and must not block. Construct, use and destroy on the io
-  /// thread, or while that is not running. Refuses with errc::io when the address is invalid or in use.
+  /// called on the io thread for each request and must not block. Construct, use and destroy on
+  /// the io thread, or while the io thread is not running. Refuses with errc::io when the
+  /// address is invalid or in use.
   static result<std::unique_ptr<metrics_server>> open(boost::asio::io_context& io, const std::string& listen,
                                                       std::function<std::string()> page);
   ~metrics_server();

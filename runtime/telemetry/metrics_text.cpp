@@ -42,7 +42,7 @@ void add_stall(metrics_page& p, const session_status& s) {
           1);
 }
 
-constexpr std::size_t reason_bytes = 160;  // the most bytes of a label
+constexpr std::size_t reason_bytes = 160;  // the most bytes of a label that gives a reason
 
 template <class Number>
 std::string text_or_none(const std::optional<Number>& number) {
@@ -58,7 +58,7 @@ double unix_seconds(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-/// The last line, which is the most informative.
+/// Returns the last line of the text, which usually says the most.
 std::string reason_in(const std::string& words) {
   return shortened(printable(words.substr(words.rfind('\n') + 1)), reason_bytes);
 }
@@ -128,7 +128,8 @@ void add_bad_samples(metrics_page& p, const run_report& r) {
 }
 
 void add_workers(metrics_page& p, const metrics_facts& f) {
-  // The sacrificial worker always has a place; while it is not needed, it is not a stopped worker.
+  // The sacrificial worker always has a place, but while it is not needed, it does not
+  // count as a stopped worker.
   std::vector<worker_status> workers = f.status.workers;
   std::erase_if(workers, [](const worker_status& w) { return w.why_stopped == vacancy::not_needed; });
   std::map<std::string, std::uint64_t> by_state;
@@ -234,7 +235,8 @@ void add_pipeline(metrics_page& p, const metrics_facts& f) {
   for (std::size_t i = 0; i < f.stages.size(); ++i) p.histogram("stage", stage_spans()[i].name, f.stages[i]);
 }
 
-/// Adds what the consumer of a DataLoader receives. The metrics have the same names as a session's.
+/// Adds the metrics of what the consumer of a DataLoader receives, under the
+/// names that a session uses.
 void add_batches(metrics_page& p, const metrics_facts& f) {
   p.gauge("penstock_epoch", "The epoch being delivered, counted from 0.", f.status.epoch);
   p.counter("penstock_batches_delivered_total", "Batches delivered to the consumer.", f.status.batches_delivered);

@@ -17,14 +17,15 @@ class rate_meter {
   /// The first interval begins here, or at the last reading with a total of 0: the time until the first sample is no part of the rate.
   explicit rate_meter(steady_time begun) : points_{{begun, 0}} {}
 
-  /// `total` never falls.
+  /// Takes a reading. `total` must not fall.
   void add(steady_time now, std::uint64_t total) {
     if (total == 0) points_.clear();
     points_.push_back({now, total});
     // Keep one point that is at least a whole span old.
     while (points_.size() > 2 && now - points_[1].at >= span) points_.pop_front();
   }
-  /// Leaves out the time since the last reading, and what came in it. `total` never falls.
+  /// Leaves out the time since the last reading, and the samples that arrived in that
+  /// time. `total` never falls.
   void skip(steady_time now, std::uint64_t total) {
     const point last = points_.back();
     for (point& p : points_) {

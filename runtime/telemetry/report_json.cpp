@@ -107,14 +107,15 @@ json as_json(const quarantine_report& q) {
 
 json poisoned_job_as_json(const quarantine_report& q) {
   json j{{"job", q.sample}, {"work", or_null(q.path)}};
-  j.update(as_json(q));  // includes the names that jobs had in earlier versions
+  j.update(as_json(q));  // includes the keys of jobs in earlier versions
   return j;
 }
 
 json quarantine_as_json(const quarantine_report& q, work_kind kind) {
   if (kind == work_kind::samples) return as_json(q);
   if (kind == work_kind::jobs) return poisoned_job_as_json(q);
-  json j{{"job", nullptr}, {"work", q.path.value_or(default_sample_name(q.sample))}};  // earlier versions listed these batches as jobs
+  // Earlier versions of the report listed these batches as jobs.
+  json j{{"job", nullptr}, {"work", q.path.value_or(default_sample_name(q.sample))}};
   j.update(as_json(q));
   return j;
 }
@@ -176,7 +177,7 @@ json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t f
           {"failed", failed}};
 }
 
-/// `is_tried`: a worker is working on it. That worker may be restarted.
+/// `is_tried`: a worker is working on it now, so an operator can restart that worker.
 json as_json(const hung_work& hung, work_kind kind, bool is_tried) {
   json hangs = json::array();
   for (const hung_work::hang& h : hung.hangs) hangs.push_back({{"worker", h.worker}, {"seconds", rounded(h.seconds)}, {"time", as_utc(h.time)}, {"timed_out", h.timed_out}});
@@ -249,7 +250,7 @@ json as_json(const hedge_counts& h) {
   return {{"started", h.started}, {"won", h.won}};
 }
 
-/// `record`: covers all hosts with this name.
+/// `record`: the history of all hosts with this name.
 json as_json(const host_status& h, const host_record& record) {
   std::uint64_t losses = 0;
   for (const auto& [cause, count] : record.losses) losses += count;

@@ -20,7 +20,8 @@ nlohmann::ordered_json as_json(const failure_report& failed);
 nlohmann::ordered_json as_json(const quarantine_report& quarantined);
 /// For `deaths_cost` in status and `cost` in deaths.
 nlohmann::ordered_json as_json(const death_costs& cost, std::uint64_t quarantined, std::uint64_t failed);
-/// An entry of a pool's quarantine: `job` and `work`, then the fields of a sample's entry, in which `sample` and `path` repeat these two.
+/// An entry of a pool's quarantine: `job` and `work`, then the fields of a sample's entry, where `sample` and
+/// `path` repeat these two values.
 nlohmann::ordered_json poisoned_job_as_json(const quarantine_report& poisoned);
 /// An entry of the quarantine of a session, a pool or a data loader.
 nlohmann::ordered_json quarantine_as_json(const quarantine_report& quarantined, work_kind kind);

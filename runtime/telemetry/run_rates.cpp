@@ -6,7 +6,7 @@
 namespace penstock::telemetry {
 namespace {
 
-/// What the program has received. A data loader loads batches ahead: those have not been delivered.
+/// What the program has received so far. Batches that a data loader has loaded ahead do not count.
 std::uint64_t delivered_in(const session_status& status) {
   if (!status.jobs) return status.samples_delivered;
   return status.jobs->of_batches ? status.batches_delivered : status.jobs->ok + status.jobs->failed + status.jobs->cancelled;

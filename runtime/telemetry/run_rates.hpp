@@ -1,5 +1,5 @@
-// What a run delivers a second, and what each of its workers loads a second, over the same last 10 s. Time in which the run was
-// paused or suspended does not count. Pure; used by the progress ticker.
+// How much a run delivers per second, and how much each of its workers loads per second, over the last 10 s.
+// Time in which the run was paused or suspended does not count. Pure; used by the progress ticker.
 #pragma once
 
 #include "runtime/telemetry/rate_meter.hpp"
@@ -14,14 +14,15 @@ namespace penstock::telemetry {
 /// Samples, jobs, or a data loader's batches per second; empty if unknown.
 struct rates_told {
   std::optional<double> delivered{};
-  std::map<std::uint32_t, double> loaded{};  ///< by worker, with those of earlier processes in its place
+  std::map<std::uint32_t, double> loaded{};  ///< by worker; includes earlier processes in the same place
 };
 
 class run_rates {
  public:
   explicit run_rates(steady_time begun) : delivered_(begun), looked_(begun) {}
 
-  /// Call about once a second. `was_suspended`: for a part of the time since the last look, which then does not count.
+  /// Call about once a second. `was_suspended`: whether the process was suspended since the last call; the
+  /// time since then does not count in this case.
   void look(steady_time now, const session_status& status, bool was_suspended);
   [[nodiscard]] rates_told told() const;
 
@@ -29,8 +30,8 @@ class run_rates {
   struct place {
     rate_meter meter;
     std::uint32_t incarnation = 0;
-    std::uint64_t seen = 0;   // of this incarnation
-    std::uint64_t total = 0;  // of all incarnations
+    std::uint64_t seen = 0;   // samples of the current incarnation
+    std::uint64_t total = 0;  // samples of all incarnations
   };
 
   rate_meter delivered_;

@@ -6,16 +6,17 @@
 namespace penstock::telemetry {
 namespace {
 
-constexpr std::size_t known_max = 8192;  // passages; far more than any stream has in flight
+constexpr std::size_t known_max = 8192;  // the most passages kept; far more than any stream has in flight
 
-// A head is stalled if loading takes this many times as long as its worker's usual batch, and also exceeds it by
-// stalled_seconds. Only the time beyond `usual_part` times the usual counts as stalled.
+// A head is stalled if loading it takes `stalled_from` times as long as a usual batch of its worker, and at
+// least stalled_seconds longer. Only the time beyond `usual_part` times the usual time counts as stalled.
 constexpr double stalled_from = 4;
 constexpr double stalled_seconds = 0.02;
 constexpr double usual_part = 1.5;
 // A worker counts as slow if it needs this many times as long as its peers.
 constexpr double slow_from = 2.5;
-constexpr std::size_t known_from = 3;  // batches, until a worker's own time for a sample is known
+// A worker's own time for a sample counts only once this many of its batches are known.
+constexpr std::size_t known_from = 3;
 
 std::int64_t ns_of(steady_time when) {
   return nanoseconds(when.time_since_epoch()).count();
@@ -28,7 +29,8 @@ std::int64_t stamp(const batch_passage& b, batch_stage s) {
 }  // namespace
 
 limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
-  // The first look after the end must still settle the last batches.
+  // After the end, the reading no longer changes, but the first look after the end still
+  // settles the last batches.
   if (std::exchange(over_, facts.is_over) && over_) return last_;
   const std::int64_t now = ns_of(when);
   buckets_.turn_to(now, taken_);
@@ -61,7 +63,7 @@ limit_reading stream_limits::look(steady_time when, const limit_facts& facts) {
   return last_ = std::move(found);
 }
 
-/// Call it after this process or its machine was suspended, because that time says nothing about the stream.
+/// Call it after this process or its machine was suspended: that time says nothing about the stream.
 void stream_limits::forget_until(std::int64_t now) {
   forget_batches();
   buckets_.forget_until(now);
@@ -69,7 +71,7 @@ void stream_limits::forget_until(std::int64_t now) {
   looked_ = now;
 }
 
-/// A wait for them is never settled, but the time that deaths have cost so far still counts.
+/// Waits for these batches are never settled, but the time that deaths have cost so far still counts.
 void stream_limits::forget_batches() {
   lost_seconds_ = last_.lost_seconds.value_or(0);
   down_ = frozen_ = 0;
@@ -77,8 +79,9 @@ void stream_limits::forget_batches() {
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
 }
 
-/// For time in which the stream waited for a batch that workers lost one after the other. The time in which a worker had it counts
-/// as work, and the time after that, until it was leased `again`, as start. Each worker that died is charged from its own lease on.
+/// Attributes a wait for a batch that one or more workers have lost. The time in which a worker had the batch
+/// counts as work; the time after that, until the batch was leased `again`, counts as start. Each worker that
+/// died is charged with the time since it got its lease.
 void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t again, std::int64_t to,
                              const limit_facts& facts) {
   std::uint32_t charged = held.front().of.worker;
@@ -95,7 +98,8 @@ void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_
   }
 }
 
-/// The seconds of a wait that deaths cost. Unlike in the shares, the whole wait counts, without pauses, however long it is.
+/// How many seconds of a wait deaths have cost. In contrast to the shares, the whole wait counts, however
+/// long it is. Pauses do not count.
 double stream_limits::cost_of(std::int64_t first_leased, std::int64_t from, std::int64_t to) const {
   return buckets_.unpaused_seconds({std::max(from, first_leased), to});
 }
@@ -107,8 +111,9 @@ const worker_look* stream_limits::look_of(const batch_passage& b, const limit_fa
   return found == facts.workers.end() ? nullptr : &*found;
 }
 
-/// Records the lease of a batch whose worker has died, or that the sacrificial worker has tried for the last one. (A late batch
-/// can also have two workers: both are alive.)
+/// Records the lease of a batch that has lost it: its worker has died, or the sacrificial worker has tried a
+/// sample of it. If a batch is leased again while its first worker lives, it is a late batch with two
+/// workers, and has lost nothing.
 void stream_limits::note_lost(std::int64_t now, const limit_facts& facts) {
   for (const batch_passage& b : facts.passages) {
     const auto known = known_.find(b.position);
@@ -119,7 +124,8 @@ void stream_limits::note_lost(std::int64_t now, const limit_facts& facts) {
     const bool is_noted = lost != lost_.end() && stamp(lost->second.back().of, batch_stage::leased) == stamp(before, batch_stage::leased);
     const bool lives = look_of(before, facts) != nullptr;
     const bool was_tried_alone = is_leased_again && lost != lost_.end() && facts.sacrificial && facts.sacrificial->id == before.worker;
-    if (lives && is_noted && !is_leased_again) {  // its worker leased it before the worker's own state was known
+    // The worker lives: it got the lease before its own state was known.
+    if (lives && is_noted && !is_leased_again) {
       lost->second.pop_back();
       if (lost->second.empty()) lost_.erase(lost);
     }
@@ -134,8 +140,8 @@ void stream_limits::note_pause(std::int64_t now, const limit_facts& facts) {
   if (was_paused || paused_) buckets_.pause({looked_, now});
 }
 
-/// Records the time since the last look as an outage if the owner could not work, and returns whether it did. Applies once the stream
-/// has begun.
+/// If the owner could not work, records the time since the last look as an outage, and returns true. Does
+/// nothing before the first batch has been taken.
 bool stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
   const bool down = !facts.device_ready && !facts.owner_is_frozen;
   const double frozen = std::exchange(frozen_, 0);
@@ -150,11 +156,12 @@ bool stream_limits::note_outage(std::int64_t now, const limit_facts& facts) {
 
 /// Records the progress of batches, and settles finished waits.
 void stream_limits::remember(const limit_facts& facts) {
-  // These are reported again, except those that vanished in a seek or with their worker.
+  // The facts contain these batches again, except those that a seek or the death of their worker has removed.
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
   std::vector<const batch_passage*> taken;
   for (batch_passage b : facts.passages) {
-    // If the owner runs in another process, the wait for a batch is unknown until the batch is reported as released.
+    // If the owner runs in another process, the time of a wait is known only when the batch
+    // is reported as released.
     if (facts.owner_is_elsewhere && stamp(b, batch_stage::released) == 0)
       b.at[static_cast<std::size_t>(batch_stage::taken)] = 0;
     const auto known = known_.find(b.position);
@@ -167,8 +174,8 @@ void stream_limits::remember(const limit_facts& facts) {
   std::ranges::sort(taken, {}, [](const batch_passage* b) { return stamp(*b, batch_stage::taken); });
   for (const batch_passage* b : taken) settle(*b, facts);
   if (!taken.empty()) {
-    // Keep the batches that were taken last, because they show which batches followed a head. Batches at a later
-    // position are from before a seek.
+    // Keep the batches that were taken last, because they show which batches followed a head. Taken batches
+    // at a later position are from before a seek, so drop them.
     const std::size_t kept = 4 * facts.slots_per_worker * std::max<std::size_t>(facts.workers.size(), 1);
     const stream_position last = taken.back()->position;
     std::erase_if(known_, [&](const auto& one) {
@@ -176,14 +183,16 @@ void stream_limits::remember(const limit_facts& facts) {
     });
   }
   while (known_.size() > known_max) known_.erase(known_.begin());
-  while (lost_.size() > known_max) lost_.erase(lost_.begin());  // entries of batches that a seek has dropped
+  // Only entries of batches that a seek has dropped can accumulate.
+  while (lost_.size() > known_max) lost_.erase(lost_.begin());
 }
 
 /// Attributes the consumer's wait for this batch, which it has taken.
 void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t to = stamp(b, batch_stage::taken);
   const std::int64_t earliest = std::max(taken_, ns_of(facts.begun));
-  // A sink asks for the first batch only once the stream is ready, but the first wait began with the stream.
+  // A sink asks for the first batch only once the stream is ready, but the first wait counts from the
+  // beginning of the stream.
   const bool is_known = taken_ != 0 && b.demanded != 0;
   const std::int64_t from = is_known ? std::clamp(b.demanded, earliest, to) : earliest;
   if (taken_ != 0) buckets_.add(limit::consumer, earliest, from);
@@ -203,7 +212,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const std::int64_t submitted = std::max(stamp(b, batch_stage::submitted), ordered);
   const std::int64_t copied = std::max(stamp(b, batch_stage::copied), submitted);
   const std::int64_t converted = std::max(stamp(b, batch_stage::ready), copied);
-  // A batch that was lost and leased again between two looks is not in lost_.
+  // lost_ does not contain a batch that was lost and leased again between two looks.
   std::int64_t first_leased = b.first_leased == 0 ? leased : b.first_leased;
   if (const auto lost = lost_.find(b.position); lost != lost_.end()) {
     first_leased = std::min(first_leased, stamp(lost->second.front().of, batch_stage::leased));
@@ -221,7 +230,8 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   }
   part(loaded, ordered, is(limit::order));
   part(ordered, submitted, [&](std::int64_t first, std::int64_t last) {
-    // The first batch waits until the device is open; later ones until the consumer releases a buffer.
+    // The first batch waits until the device is open; later batches wait until the
+    // consumer releases a buffer.
     if (taken_ == 0) return buckets_.add(limit::start, first, last);
     buckets_.add_held(first, last);
   });
@@ -232,7 +242,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   const bool slows = workers_.loaded(b);
   slow_batches_ += b.slow_ns > 0 && !slows ? 1 : 0;
   buckets_.note_batch(b.samples, to);
-  // Workers and the owner may have been away at the same time.
+  // A worker and the owner may both have been away at the same time; count that time once.
   const double cost = cost_of(first_leased, from, std::min(leased, to));
   lost_seconds_ += std::min(cost + std::exchange(down_, 0), seconds_of(to - earliest));
   taken_ = to;
@@ -266,14 +276,15 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
   const double idle = workers_.idle_share();
   const std::int64_t works = to - static_cast<std::int64_t>(static_cast<double>(to - from) * idle);
   add_work(b.worker, reading, from, works);
-  // If workers lack cores while they work, so does the session, which should give them more.
+  // If workers lack cores while they work, the session probably lacks cores, too, and so leases batches late.
+  // That part counts as a lack of cores.
   const double starved = workers_.core_use_of(b.worker).starved;
   buckets_.add(limit::order, works, to, 1 - starved);
   buckets_.add_no_core(starved, works, to);
 }
 
-/// `reading`: the share of this time in timed reads. Only built-in datasets time their reads; everything else counts as decoding.
-/// The time in which the worker had no core counts as decoding, too, even if it was in the middle of a read.
+/// `reading`: the share of this time spent in timed reads. Only built-in datasets time their reads; all other
+/// work counts as decoding. So does time in which the worker had no core, even in the middle of a read.
 void stream_limits::add_work(std::uint32_t worker, double reading, std::int64_t from, std::int64_t to) {
   reading = std::clamp(reading, 0.0, 1.0);
   reading = workers_.without_core_wait(worker, reading);
@@ -290,7 +301,7 @@ void stream_limits::estimate(std::int64_t now, const limit_facts& facts) {
   const std::int64_t idle_since = taken_ == 0 ? ns_of(facts.begun) : taken_;
   std::int64_t waits = now;
   if (facts.waits_since) {
-    // The start of a wait in another process is known only from its last report.
+    // If the owner is in another process, only its last report shows when the wait began.
     const std::int64_t since =
         facts.owner_is_elsewhere ? std::max(released_, idle_since) : ns_of(*facts.waits_since);
     waits = std::clamp(since, idle_since, now);
@@ -316,7 +327,9 @@ void stream_limits::estimate_head(std::int64_t from, std::int64_t now, const lim
     case batch_stage::loaded: return buckets_.add(limit::order, from, now);
     case batch_stage::ordered:
       if (!facts.device_ready) return buckets_.add(limit::start, from, now);
-      if (facts.owner_is_elsewhere) {  // timestamps arrive together with the batch
+      // The owner's timestamps arrive only when the batch is delivered, so divide the
+      // time as for the last batch.
+      if (facts.owner_is_elsewhere) {
         buckets_.add(limit::wire, from, now, wire_part_);
         return buckets_.add(limit::convert, from, now, 1 - wire_part_);
       }
@@ -332,7 +345,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   const worker_look* const w = look_of(head, facts);
   const bool is_tried_alone = facts.sacrificial && facts.sacrificial->id == head.worker;
   const std::int64_t leased = std::min(stamp(head, batch_stage::leased), now);
-  const std::int64_t again = w == nullptr ? now : leased;  // until then no living worker had the batch
+  const std::int64_t again = w == nullptr ? now : leased;  // until this time no living worker had the batch
   if (const auto lost = lost_.find(head.position); lost != lost_.end()) {
     const std::vector<earlier_lease>& held = lost->second;
     const std::int64_t until = is_tried_alone ? now : again;
@@ -355,8 +368,8 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   add_unfinished(head, from, now, w->reads, true, facts);
 }
 
-/// Attributes the time until `to` in which the consumer waited while a worker loaded the
-/// head, and did not finish. `reads`: it was reading then. `still_loads`: `to` is now.
+/// Attributes time in which the consumer waited while a worker loaded the head and had not finished at `to`.
+/// `reads`: the worker was reading at `to`. `still_loads`: `to` is now.
 void stream_limits::add_unfinished(const batch_passage& b, std::int64_t from, std::int64_t to, bool reads, bool still_loads,
                                    const limit_facts& facts) {
   if (from >= to) return;
@@ -378,7 +391,7 @@ void stream_limits::add_unfinished(const batch_passage& b, std::int64_t from, st
   add_work(b.worker, reading, from, stalls);
 }
 
-/// Attributes the time since the last call to a limit, for a pool.
+/// For a pool: attributes the time since the last look to limits.
 void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   const limited_jobs& jobs = *facts.jobs;
   const auto waited_before = std::exchange(consumer_waited_, jobs.consumer_waited);
@@ -398,7 +411,8 @@ void stream_limits::sample_jobs(std::int64_t now, const limit_facts& facts) {
   buckets_.add(idle, looked_, now, 1 - busy);
 }
 
-/// While a data loader's consumer waits, the state of the workers says what it waits for.
+/// For a data loader: attributes the time since the last look. While the consumer waits, the state of the
+/// workers shows what it waits for.
 void stream_limits::sample_batches(std::int64_t now, const limit_facts& facts, std::optional<nanoseconds> waited_before) {
   if (!waited_before || now <= looked_) return;
   const double waits = std::clamp(seconds_of((*facts.jobs->consumer_waited - *waited_before).count()) / seconds_of(now - looked_), 0.0, 1.0);
@@ -452,8 +466,8 @@ bool stream_limits::others_are_ready(const batch_passage& head, std::int64_t whe
   return slots > 0 && 2 * ready >= slots;
 }
 
-/// Whether the next batch was leased only once this one's slot was free. If so, there are too few slots to load and
-/// copy at the same time.
+/// Whether the next batch was leased only after this batch was copied and its slot was free. If so, there are
+/// too few slots to load and copy at the same time.
 bool stream_limits::nothing_was_behind(const batch_passage& b) const {
   const auto next = known_.find(b.position + 1);
   return next != known_.end() && stamp(next->second, batch_stage::leased) >= stamp(b, batch_stage::copied);
@@ -461,7 +475,8 @@ bool stream_limits::nothing_was_behind(const batch_passage& b) const {
 
 limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) const {
   limit_reading r = buckets_.read(now, ns_of(facts.begun));
-  // Compute the factor from the same times as `loads`: the one noted during the wait may be that of a process that has been replaced.
+  // Compute the factor from the same times as `loads`: the factor noted during the wait may belong to a
+  // process that has been replaced.
   if (const auto slowness = r.slow ? workers_.slowness_of(r.slow->worker) : std::nullopt; slowness && *slowness >= slow_from) {
     r.slow->factor = *slowness;
   } else {
@@ -475,7 +490,8 @@ limit_reading stream_limits::read(std::int64_t now, const limit_facts& facts) co
   r.spare = facts.jobs ? 0 : std::min(workers_.spare_seconds(buckets_.window_from(now, ns_of(facts.begun)), waits_from_) / r.seconds, 1.0);
   const auto part = [](double seconds, double whole) { return whole > 0 ? std::min(seconds / whole, 1.0) : 0; };
   r.cpu = part(workers.cpu, workers.ready);
-  // `busy` is sampled, but the others are measured. A thread that runs or waits for a core counts as busy.
+  // `busy` is sampled, but the other two are measured. A thread that runs or waits for a core is busy, so
+  // `busy` is at least their sum.
   r.core_wait = std::min(part(workers.core_wait, workers.ready), 1 - r.cpu);
   r.busy = std::max(part(workers.busy, workers.ready), r.cpu + r.core_wait);
   r.start_core_wait = part(workers.start_core_wait, workers.starting);

@@ -1,7 +1,7 @@
 // What limited the stream during the last 10 s: attributes the time in which the consumer waited to one of seven causes. Used
 // for `limits` in status, `penstock why` and the metrics. Pure; actors/host/run calls it five times a second.
 //
-// The consumer waited for the head: the next batch in order. What held up the head says what the stream waited for:
+// The consumer waited for the head: the next batch in order. The reason why the head was late is the limit:
 //
 //   storage    its worker was reading                      wire       it was being copied to the device, or was on its way from
 //                                                                     a loader host
@@ -46,9 +46,10 @@ struct limited_jobs {
 
 /// The run at one moment.
 struct limit_facts {
-  std::vector<batch_passage> passages;  ///< all that are in flight, then those released since the previous look
+  /// All batches in flight, then those released since the previous look.
+  std::vector<batch_passage> passages;
   std::vector<worker_look> workers;
-  std::optional<worker_look> sacrificial{};  ///< not among `workers`; it tries a sample alone that may have killed others
+  std::optional<worker_look> sacrificial{};  ///< not among `workers`; tries a suspect sample alone
   std::optional<steady_time> waits_since;  ///< set while the consumer waits for a batch
   steady_time begun = never;               ///< when the first batch was requested
   std::uint32_t slots_per_worker = 1;
@@ -70,7 +71,7 @@ class stream_limits {
   /// If two looks are further apart than this, the process was suspended, and measuring starts over.
   static constexpr nanoseconds longest_turn = std::chrono::seconds(3);
 
-  /// Call with times that do not decrease. Once the run is over, the reading stays that of its last 10 s.
+  /// Call with times that do not decrease. Once the run is over, always returns the reading of its last 10 s.
   limit_reading look(steady_time now, const limit_facts& facts);
 
   /// How many entries the last look went through: bounded, however long a wait lasts.
@@ -79,9 +80,10 @@ class stream_limits {
  private:
   struct earlier_lease {
     batch_passage of;
-    std::int64_t ended = 0;  // when its worker stopped working on it
-    bool reads = false;      // whether the worker was reading then
-    bool died = true;        // false: the sacrificial worker has tried a sample of it
+    std::int64_t ended = 0;  // when the worker stopped working on the batch
+    bool reads = false;      // whether the worker was reading when it stopped
+    // Whether the worker died; false: the sacrificial worker has tried a sample of the batch.
+    bool died = true;
   };
   void forget_until(std::int64_t now);
   void forget_batches();
@@ -111,7 +113,7 @@ class stream_limits {
 
   limit_buckets buckets_;
   std::map<stream_position, batch_passage> known_;  // batches not taken yet, and the last ones taken
-  std::map<stream_position, std::vector<earlier_lease>> lost_;  // batches that workers have lost: their leases, in turn
+  std::map<stream_position, std::vector<earlier_lease>> lost_;  // the lost leases of each batch, in order
   worker_measures workers_;
   std::optional<nanoseconds> consumer_waited_;  // as of the last look; only for a data loader
   std::uint64_t slow_loads_seen_ = 0;           // the last one's number; only for a data loader
@@ -121,7 +123,8 @@ class stream_limits {
   std::int64_t released_ = 0;  // when the consumer released that batch; 0: it has not
   double lost_seconds_ = 0;    // limit_reading::lost_seconds, without the wait in progress
   double lost_now_ = 0;        // the part of lost_seconds that belongs to the wait in progress
-  double down_ = 0;            // seconds of the wait in progress in which the owner was being replaced, or was suspended until it was killed
+  // Seconds of the wait in progress in which the owner was being replaced, or was suspended and then killed.
+  double down_ = 0;
   double frozen_ = 0;          // seconds for which the owner has been suspended
   std::uint64_t owner_deaths_ = 0;
   std::uint64_t slow_batches_ = 0;  // limit_reading::slow_batches
@@ -130,7 +133,9 @@ class stream_limits {
   std::int64_t waits_from_ = 0;  // when the wait in progress began; 0: there is none
   bool over_ = false;
   limit_reading last_;
-  double wire_part_ = 1;  // copying's share of the time to copy and convert the last batch; used if the owner is in another process
+  // Copying's share of the time in which the last batch was copied and converted; used if the
+  // owner is in another process.
+  double wire_part_ = 1;
 };
 
 }  // namespace penstock::telemetry

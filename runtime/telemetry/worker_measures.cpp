@@ -10,18 +10,21 @@ namespace {
 constexpr std::int64_t tenth_ns = 100'000'000;
 constexpr std::int64_t span_ns = nanoseconds(worker_measures::span).count();
 constexpr std::size_t loads_kept = 15;     // per worker
-constexpr std::size_t compared_from = 5;  // batches; the first ones of a new process say little
-// The worker is slow, not its samples, if this many of its last batches have a slow sample, all of them different, and at most a
-// quarter as many of its peers' batches have one.
+// A worker is compared only after this many batches; the first ones of a new process say little.
+constexpr std::size_t compared_from = 5;
+// The worker is slow, and not its samples, if at least this many of its last batches had a slow sample, each
+// a different one, and at most a quarter as many of its peers' batches had one.
 constexpr std::size_t slow_batches = 8;
-// Workers that are busy for at least this share of their time do not count as idle.
+// If workers are busy for at least this share of their time, none counts as idle.
 constexpr double busy_enough = 0.85;
 constexpr double measured_enough = 1;  // worker seconds
-constexpr double working_enough = 0.05;  // share of the time; shares of a shorter time say nothing
-// The link holds up a remote worker if it carries the worker's batches for this share of the time, and for longer than the worker works.
+// If a worker works for less than this share of the time, its other shares say nothing.
+constexpr double working_enough = 0.05;
+// The link holds up a remote worker if the worker's batches are on their way for at least this share of the
+// time, and for longer than the worker works.
 constexpr double link_enough = 0.5;
 
-/// Moves the average of about the last second towards what was seen in the last `passed` seconds.
+/// Updates an average over about the last second with the value of the last `passed` seconds.
 void follow(double& average, double seen, double passed) {
   average += (seen - average) * std::min(passed, 1.0);
 }
@@ -56,7 +59,7 @@ void worker_measures::look(std::int64_t now, std::int64_t before, const std::vec
   time_spent& times = times_[now / tenth_ns];
   const double passed = before > 0 ? seconds_of(now - before) : 0;
   work_seen work{now, passed};
-  // The totals of a thread that has ended read as 0.
+  // A thread's totals read as 0 once it has ended, so clamp the differences.
   const auto grown = [passed](nanoseconds from, nanoseconds to) { return std::clamp(seconds_of((to - from).count()), 0.0, passed); };
   for (const worker_look& w : workers) {
     memory& m = workers_[w.id];
@@ -134,7 +137,8 @@ double worker_measures::starved(std::uint32_t worker) const {
   return m == nullptr ? 0 : m->starved;
 }
 
-/// Waits for storage, time on a core and waits for one cannot overlap, so what exceeds the whole was counted twice.
+/// Waits for storage, time on a core and waits for a core cannot overlap. If the sum exceeds the whole, the
+/// excess was counted twice.
 double worker_measures::without_core_wait(std::uint32_t worker, double reading) const {
   const auto [running, starved] = core_use_of(worker);
   return reading - std::clamp(reading + running + starved - 1, 0.0, std::min(reading, starved));

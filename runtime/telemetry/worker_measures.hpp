@@ -1,5 +1,6 @@
-// How the workers of a run spend their time, and how long each needs for a sample. Measured from looks at the workers, and from the batches
-// that the consumer has taken. Used by stream_limits, which attributes waits to causes. Pure.
+// How the workers of a run spend their time, and how long each needs for a sample. Measured by polling
+// the workers, and from the batches that the consumer has taken. Used by stream_limits, which
+// attributes waits to causes. Pure.
 #pragma once
 
 #include "runtime/base/batch_times.hpp"
@@ -17,27 +18,29 @@ namespace penstock::telemetry {
 [[nodiscard]] constexpr double seconds_of(std::int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
 }
-/// Seconds for a sample, without `left_out` nanoseconds of the batch.
+/// How many seconds the batch took per sample, without `left_out` nanoseconds of its loading time.
 [[nodiscard]] double seconds_a_sample(const batch_passage& b, std::int64_t left_out = 0);
 [[nodiscard]] double median(std::vector<double> values);
 
 /// Times are nanoseconds of the steady clock, and do not decrease from call to call. Not thread-safe.
 class worker_measures {
  public:
-  /// time() and idle_share() are of the last 10 s.
+  /// The time that time() and idle_share() cover.
   static constexpr nanoseconds span = std::chrono::seconds(10);
 
   struct circumstances {
     bool is_paused = false;
     bool owner_is_away = false;
   };
-  /// `before`: when the last look was; 0: never.
+  /// Takes the current state of the workers. `before`: the time of the previous call; 0: none.
   void look(std::int64_t now, std::int64_t before, const std::vector<worker_look>& workers, circumstances with);
-  /// The consumer has taken this batch, which its worker has loaded. Returns whether the worker's slow samples are its own fault.
+  /// The consumer has taken this batch, which its worker has loaded. Returns whether the worker itself
+  /// causes its slow samples.
   bool loaded(const batch_passage& b);
   /// The consumer has waited from `from` to `to`.
   void consumer_waited(std::int64_t from, std::int64_t to);
-  /// Leaves out time in which this process was suspended, because it says nothing about the workers.
+  /// Call it if this process was suspended: drops the times measured so far, because they say
+  /// nothing about the workers.
   void forget_times();
 
   // ---- one worker ----
@@ -45,46 +48,48 @@ class worker_measures {
   /// Shares of the worker's busy time in the last second.
   struct core_use {
     double running = 0;
-    double starved = 0;  ///< share in which it had no core
+    double starved = 0;  ///< share in which the worker could run but had no core
   };
   [[nodiscard]] core_use core_use_of(std::uint32_t worker) const;
-  /// Share of the last second, busy or not, in which it had no core.
+  /// Share of the last second, busy or not, in which the worker could run but had no core.
   [[nodiscard]] double starved(std::uint32_t worker) const;
-  /// `reading` is a share of the worker's time that includes waits for a core after a read; the result does not.
+  /// The share of the worker's time spent in reads, without waits for a core after a read. `reading`:
+  /// the same with these waits.
   [[nodiscard]] double without_core_wait(std::uint32_t worker, double reading) const;
-  /// Whether it was reading at the last look.
+  /// Whether the worker was reading at the last look.
   [[nodiscard]] bool was_reading(std::uint32_t worker) const;
-  /// Whether its batches take longer to arrive from a loader host than to load.
+  /// Whether the worker's batches take longer to arrive from a loader host than to load.
   [[nodiscard]] bool is_held_up_by_link(std::uint32_t worker) const;
 
-  /// Medians of its last batches.
+  /// Medians over the worker's last batches.
   struct pace {
     double seconds_a_sample = 0;
-    double reading = 0;  ///< share of that time in reads
+    double reading = 0;  ///< share of that time spent in reads
     std::size_t batches = 0;
   };
   /// Empty if the worker has loaded no batch.
   [[nodiscard]] std::optional<pace> pace_of(std::uint32_t worker) const;
-  /// The worker's time for a sample, divided by that of its peers. Empty if it or they have loaded too little.
+  /// The worker's time for a sample, divided by its peers' time. Empty if the worker or its peers
+  /// have loaded too few batches.
   [[nodiscard]] std::optional<double> slowness_of(std::uint32_t worker) const;
-  /// Whether its slow samples are the worker's own fault. Samples that are slow by themselves are slow on its peers,
-  /// too, or in each epoch.
+  /// Whether the worker itself causes its slow samples. If the samples were the cause, they would be slow on
+  /// its peers, too, or in each epoch.
   [[nodiscard]] bool slows_all_samples(std::uint32_t worker) const;
 
   // ---- all workers ----
 
-  /// Seconds for a sample, without slow samples, in each of the last batches.
+  /// For each of the last batches: how many seconds it took per sample, without slow samples.
   [[nodiscard]] std::vector<double> loads() const;
   /// The idle share of the workers' time while the consumer waited; 0 if it is small. Workers also idle when all slots
   /// are full because the consumer asks for nothing, but that delays no batch.
   [[nodiscard]] double idle_share() const;
-  /// Seconds after `first` in which no worker worked because the consumer asked for nothing. `waits_from`: when the wait in progress
-  /// began; 0: there is none.
+  /// How many seconds since `first` all workers were idle because the consumer asked for nothing.
+  /// `waits_from`: when the wait in progress began; 0: there is none.
   [[nodiscard]] double spare_seconds(std::int64_t first, std::int64_t waits_from) const;
   /// Sums over the workers, in seconds.
   struct time_spent {
     double ready = 0;
-    double busy = 0;  ///< this and the next two count only while they were ready
+    double busy = 0;  ///< this and the next two count only time in which the worker was ready
     double cpu = 0;
     double core_wait = 0;
     double starting = 0;
@@ -98,21 +103,21 @@ class worker_measures {
   struct load {
     double with_slow = 0;           // seconds per sample
     double without_slow = 0;        // the same, without the extra time of slow samples
-    std::uint64_t slow_sample = 0;  // the slowest sample, if these differ
+    std::uint64_t slow_sample = 0;  // the slowest sample, if the two times differ
   };
   struct memory {
     std::uint32_t incarnation = 0;
     nanoseconds cpu{0};
     nanoseconds core_wait{0};
     nanoseconds received{0};
-    double starved = 0;    // share of the last second in which it had no core
+    double starved = 0;    // share of the last second in which it could run but had no core
     double running = 0;    // share of the last second in which it had a core
     double receiving = 0;  // share of the last second in which its batches were on their way
     double working = 0;    // share of the last second in which it worked
-    bool reads = false;    // at the last look
+    bool reads = false;    // whether it was reading at the last look
     std::deque<load> loads;       // its last batches
     double usual = 0;             // their median
-    std::deque<double> readings;  // share of reads in the same batches
+    std::deque<double> readings;  // share of the time spent in reads, for the same batches
     double reading = 0;           // their median
   };
   /// The workers' time between two looks.
