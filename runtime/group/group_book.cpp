@@ -200,7 +200,7 @@ void group_book::take(place& s, const member_report& report, steady_time now) {
   take_word(s);
 }
 
-/// Applies the contents of a report, except that the rank is present.
+/// Applies the contents of a report. That the rank is present is recorded elsewhere.
 void group_book::take_word(place& s) {
   const member_report& said = *s.latest;
   learn_communicator(said.communicator.number);

@@ -19,8 +19,8 @@
 //
 // Two processes of one rank. A process that the launcher started later replaces the earlier one. Otherwise, the
 // one with the later incarnation has the rank. If the incarnations do not decide, a process that still reports
-// keeps its place, and the other waits until it is lost. If both still report well after the second one
-// arrived, and the group has not begun, the rank was started twice by mistake, and the group fails. If
+// keeps its place, and the other waits until that process is lost. If both still report well after the second
+// one arrived, and the group has not begun, the rank was started twice by mistake, and the group fails. If
 // join_timeout passes first, the error names both processes as well as the missing rank.
 //
 // Takeover. A book that learns of an earlier coordinator takes the next generation as soon as all ranks have
@@ -31,7 +31,8 @@
 // of an earlier coordinator, and the launcher does not count starts, the group starts over at once.
 //
 // A running_clock measures waiting: time in which this process did not run (rule G23) does not count as
-// silence of the ranks. If the others declared this process lost meanwhile, it is the first cause itself.
+// silence of the ranks. If the others meanwhile declared this process lost, this process
+// itself is the first cause.
 //
 // Bounds. One place for each rank, one competitor for each place; advance() is O(ranks).
 #pragma once
@@ -83,7 +84,7 @@ struct draw_communicator_id {
   std::uint64_t number = 0;
 };
 
-/// Why a rank whose process is known to be gone is lost.
+/// The reason for losing a rank whose process is known to be gone.
 inline constexpr const char* process_has_ended = "its process has ended";
 
 /// An event for the journal.

@@ -72,8 +72,7 @@ class fork_book {
   /// The template has ended and all its answers are known.
   struct ending {
     std::vector<number> lost;  ///< orders that ended with it
-    /// Whether the end counts as a failure of the template and not only of the worker that it was forking.
-    bool counts = true;
+    bool counts = true;  ///< whether the end counts as a failure of the template, not only of its workers
   };
   ending ended();
   /// Call after an end: sets when the next template may be started.

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds time_to_die{2000};
 struct order {
   spawn_request request;
   std::vector<unique_fd> descriptors;  // copies of the descriptors in the request
-  std::optional<failure> refused;      // why it was refused before it reached the thread
+  std::optional<failure> refused;      // why the request was refused before it reached the thread
   spawner::done then;
   std::shared_ptr<start_control> control;
 };

@@ -256,7 +256,7 @@ class job_book {
 
   // Jobs.
 
-  /// `request.job` is larger than any before, and its argument fits a slot.
+  /// `request.job` must be larger than in all earlier calls, and the argument must fit a slot.
   void submit(const job_request& request);
   /// The row to revoke before this job is cancelled. Empty if the job waits, is known to have started, or is
   /// settled.

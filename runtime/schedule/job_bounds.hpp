@@ -64,7 +64,7 @@ class job_bounds {
   [[nodiscard]] bool admits(std::uint64_t bytes, submitter who) const noexcept;
   /// Requires possible().
   void entered(std::uint64_t bytes);
-  /// This many jobs have been started. Call once per job: a job that waits again after a
+  /// This many jobs no longer wait. Call once per job: a job that waits again after a
   /// death is not counted again.
   void begun(std::uint64_t jobs);
   /// A job has ended and its argument is freed.

@@ -15,7 +15,7 @@
 // A stall counts from the last progress, even if the stream meanwhile waits for something else.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
-// consumer requests nothing because it holds every prepared batch or the session is paused.
+// consumer requests nothing and either holds every prepared batch or the session is paused.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -170,7 +170,7 @@ std::optional<tuner_step> worker_tuner::decide(steady_time now, const measuremen
 /// The consumer does not wait: chooses as many workers as it keeps busy, and some more.
 std::optional<tuner_step> worker_tuner::feed_consumer(steady_time now, const measurement& m) {
   fed_ += m.seconds;
-  // Two estimates of how many workers work: their activity is only sampled, and their CPU time is exact
+  // Use the larger of two estimates: the workers' activity is only sampled; their CPU time is exact
   // but does not include reads.
   needs_.push_back(std::max(m.busy, m.cpu + m.core_wait) / m.seconds);
   if (needs_.size() > needs_kept) needs_.pop_front();

@@ -158,7 +158,7 @@ struct death_report {
   /// kill, or an immediate one by an operator, `sample`, `path` and the batch (in a pool, `work`) are what it
   /// was working on, and nothing is blamed.
   std::optional<double> ignored_stop_seconds{};
-  /// How long the process had been working on this work, or on the blamed sample or job.
+  /// How long the process had been busy with this work, or with the blamed sample or job.
   std::optional<double> worked_seconds{};
   std::uint32_t hung_before = 0;           ///< how often the same work had hung before: see hung_work
   /// Batches that it held (in a pool: jobs that it had begun), which others load or run again; in a

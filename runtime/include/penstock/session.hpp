@@ -81,8 +81,8 @@ class PENSTOCK_API Session {
   /// errc::config with one line per mistake, starting with its key ("loader.workers: ..."), or
   /// errc::state_mismatch for a state that cannot be read.
   explicit Session(config settings, session_options options = {});
-  /// Ends everything within half a second, but first waits for an on_event call in progress. Batches still
-  /// held become unusable: their members throw errc::usage.
+  /// Ends everything within half a second, plus the time that an on_event call in progress still takes.
+  /// Batches still held become unusable: their members throw errc::usage.
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
