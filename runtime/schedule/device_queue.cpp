@@ -9,7 +9,8 @@ namespace penstock::schedule {
 
 void device_queue::add(std::uint64_t job, bool idempotent, bool kept) {
   const bool fresh = jobs_.emplace(job, entry{.idempotent = idempotent, .kept = kept}).second;
-  PENSTOCK_CHECK(fresh && !failure_, "job {} is added; failed {}", job, failure_.has_value());
+  PENSTOCK_CHECK(fresh && !failure_, "job {} was added twice, or after a failure ({})", job,
+                 failure_.has_value());
   waiting_.push_back(job);
 }
 

@@ -417,8 +417,8 @@ void pool::check_minimum(steady_time now) {
   if (!below_minimum_since_) below_minimum_since_ = now;
   if (now - *below_minimum_since_ < settings_.min_ready_within) return;
   fail({errc::workers_exhausted,
-        with_last_trouble(fmt::format("{} of at least {} loader workers were ready for {} s", ready, minimum,
-                                      in_seconds(settings_.min_ready_within))),
+        with_last_trouble(fmt::format("fewer than {} loader workers were ready for {} s: only {}", minimum,
+                                      in_seconds(settings_.min_ready_within), ready)),
         0});
 }
 

@@ -178,7 +178,7 @@ TEST_CASE("fewer ready workers than the minimum for its time end the run") {
   w.now += 1s;
   w.started();
   REQUIRE(w.failed());
-  CHECK(w.failed()->message == "1 of at least 2 loader workers were ready for 60 s");
+  CHECK(w.failed()->message == "fewer than 2 loader workers were ready for 60 s: only 1");
 }
 
 TEST_CASE("a minimum above the number of workers means all of them, and grows with that number") {
@@ -194,7 +194,7 @@ TEST_CASE("a minimum above the number of workers means all of them, and grows wi
   w.now += 60s;
   w.started();
   REQUIRE(w.failed());
-  CHECK(w.failed()->message.starts_with("1 of at least 2 loader workers"));
+  CHECK(w.failed()->message.starts_with("fewer than 2 loader workers"));
 }
 
 TEST_CASE("a program that cannot be executed ends the run with the reason") {
