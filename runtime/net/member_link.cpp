@@ -65,7 +65,7 @@ class member_link::body : public std::enable_shared_from_this<body> {
   std::shared_ptr<const stream_facts_of_side> side_;
   callbacks calls_;
   boost::asio::steady_timer timer_;  // timer of the current step
-  std::uint64_t step_ = 0;           // number of the step; tells a timer that belongs to an earlier step
+  std::uint64_t step_ = 0;           // number of the step; identifies timers of earlier steps
   std::shared_ptr<name_lookup> names_;
   std::deque<socket_address> to_try_;
   socket_address trying_;

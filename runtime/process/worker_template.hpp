@@ -36,7 +36,7 @@ class worker_template {
 
   /// `program`: how the template is started, without descriptors.
   worker_template(io_thread& io, spawn_request program, callbacks calls);
-  /// Kills the template. Calls nothing more.
+  /// Kills the template. No callback follows.
   ~worker_template();
   worker_template(const worker_template&) = delete;
   worker_template& operator=(const worker_template&) = delete;

@@ -48,7 +48,7 @@ struct device_order {
   bool operator==(const device_order&) const = default;
 };
 
-/// What an owner's death is blamed on.
+/// The job that an owner's death is blamed on.
 struct device_blame {
   std::uint64_t job = 0;
   std::string cause;

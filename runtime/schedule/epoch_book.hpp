@@ -142,7 +142,7 @@ class epoch_book {
   std::vector<epoch_account> accounts_;
   bool open_ = false;                 // the next batch belongs to the last account
   digest_chain digests_;              // digests of the open account
-  std::optional<steady_time> begun_;  // when the first batch of it by this process was requested
+  std::optional<steady_time> begun_;  // when this process's first batch of the open account was requested
   steady_time last_taken_;            // the previous delivery; at first, the request for the stream
   delivery_front front_;
   std::map<stream_position, std::uint64_t> early_digests_;

@@ -99,7 +99,7 @@ struct job_request {
 
 struct leased_job {
   job_id job = 0;
-  std::uint32_t attempt = 1;  ///< 1 + deaths blamed on it
+  std::uint32_t attempt = 1;  ///< 1 + deaths blamed on the job
   bool first = true;          ///< whether this is the first lease of the job
   bool operator==(const leased_job&) const = default;
 };

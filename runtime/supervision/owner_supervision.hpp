@@ -115,7 +115,7 @@ struct owner_sign {
   std::uint64_t work_mark = 0;
   std::optional<std::uint32_t> in_hand;  ///< mark of the upload that the sink is working on
   bool traced = false;
-  /// The kernel function that it waits in; during a start, what the start waits for.
+  /// The kernel function that the process waits in; during a start, what the start waits for.
   std::string wait_channel;
 };
 

@@ -207,7 +207,7 @@ class PENSTOCK_API Job {
 struct hosted_program {
   std::string kind{};                          ///< "Python"; empty: this pool has no workers on hosts
   std::map<std::string, std::string> facts{};  ///< versions that must be the same on both sides
-  std::string code{};                          ///< each worker program first reads this from a file
+  std::string code{};                          ///< contents of a file that each worker program reads first
   /// Descriptor of the file in which each job notes its current work, as a mark; the pool duplicates it. The file is an array of pairs
   /// of 64-bit numbers: a job's number and its mark. A job's pair is at its number modulo the count of pairs. Marks of jobs on
   /// hosts appear there too. -1: none.
