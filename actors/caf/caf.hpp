@@ -59,7 +59,7 @@ struct join_lists<hears<First...>, hears<Second...>, More...>
 template <class... Lists>
 using joined = typename join_lists<Lists...>::type;
 
-/// The number of the PENSTOCK_ACTOR_MESSAGES list that contains the message, or -1.
+/// The number of the PENSTOCK_ACTOR_MESSAGES list that contains the message; -1 if none does.
 template <class Message>
 inline constexpr int block_of = -1;
 /// The list with this number.
@@ -187,7 +187,7 @@ template <class Handle>
 class weak_handle {
  public:
   explicit weak_handle(const Handle& to) : to_(caf::actor_cast<caf::weak_actor_ptr>(to)) {}
-  /// Null: the actor is gone.
+  /// Null if the actor is gone.
   [[nodiscard]] Handle lock() const { return caf::actor_cast<Handle>(to_); }
 
  private:
@@ -208,7 +208,7 @@ using implementation = typename Handle::template stateful_base<State>;
 
 }  // namespace detail
 
-/// An actor as its own handlers see it; used like a pointer.
+/// What an actor's handlers get as `self`: used like a pointer to the actor.
 template <class Handle, class State>
 class self {
  public:

@@ -26,7 +26,8 @@ void shared_queue::start(caf::behavior handlers) {
       [queue = shared_from_this()](caf::mailbox_element_ptr message) { queue->arrived(std::move(message)); });
 }
 
-/// Must not handle the message here: CAF holds the companion's lock, and the actor cannot end until it is released.
+/// Must not handle the message here: CAF holds the companion's lock, and the actor could not end before CAF
+/// releases it.
 void shared_queue::arrived(caf::mailbox_element_ptr message) {
   std::unique_lock hold(mutex_);
   if (actor_ == nullptr) return;

@@ -38,11 +38,10 @@ class shared_queue : public std::enable_shared_from_this<shared_queue> {
   [[nodiscard]] Handle handle() const {
     return caf::actor_cast<Handle>(actor_);
   }
-  /// For the actor's own handlers.
+  /// Called by the actor's own handlers.
   [[nodiscard]] bool run_by_sender() const noexcept { return by_sender_; }
 
-  /// Calls `send`. If the message that it sends finds a shared actor idle, handles the message on this
-  /// thread.
+  /// Calls `send`. If `send` sends a message to an idle shared actor, this thread handles the message.
   template <class Send>
   static void send_and_run(Send send) {
     std::shared_ptr<shared_queue> woken;
@@ -76,7 +75,7 @@ class shared_queue : public std::enable_shared_from_this<shared_queue> {
   std::mutex mutex_;
   std::vector<caf::mailbox_element_ptr> waiting_;
   bool busy_ = false;                 // a thread runs the actor or is about to
-  caf::strong_actor_ptr actor_;       // null: it has ended
+  caf::strong_actor_ptr actor_;       // null: the actor has ended
   hears_turns::actor in_the_system_;  // runs the actor on the system's threads
 };
 
@@ -162,7 +161,8 @@ typename List::actor spawn_shared(actor_system& system,
   return handle;
 }
 
-/// From any thread. If `to` is an idle shared actor, this thread handles the message; otherwise as tell().
+/// From any thread. If `to` is an idle shared actor, this thread handles the message; otherwise the same as
+/// tell().
 template <class Handle, class Message>
 void tell_and_run(const Handle& to, Message&& message) {
   detail::shared_queue::send_and_run([&] { tell(to, std::forward<Message>(message)); });

@@ -16,7 +16,7 @@ namespace penstock::child {
 constexpr int exit_usage = 2;
 
 struct by_hand_request {
-  bool asked = false;  ///< one of our options was present
+  bool asked = false;  ///< whether one of our options was given
   bool help = false;
 };
 

@@ -42,7 +42,7 @@ bool started_by_a_session(const char* what_this_is) {
     return false;
   }
   // Programs that we start must not inherit these descriptors; otherwise the session would not notice our
-  // death. (`parcels` has the same number as `index`.)
+  // death. The range includes `parcels`, which has the same number as `index`.
   for (int fd = protocol::child_fd::link; fd < protocol::child_fd::index + protocol::child_fd::indexes_max;
        ++fd)
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);

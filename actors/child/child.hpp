@@ -14,8 +14,8 @@
 
 namespace penstock::child {
 
-/// Whether a session started this program. Decided at the first call, by whether there is a link: workers later move their link
-/// to another descriptor.
+/// Whether a session started this program. Looks for the link's descriptor at the first call and keeps the answer, because
+/// workers later move the link to another descriptor.
 [[nodiscard]] bool has_session();
 /// Checks has_session() and performs the first steps of a session's child. Without a session: prints a
 /// message to stderr and returns false.

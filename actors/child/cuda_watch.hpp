@@ -11,14 +11,15 @@ namespace penstock::child {
 
 class cuda_watch {
  public:
-  /// What counts as CUDA: libcuda loaded in this process, or libcuda initialised by any code. CUDA builds of
-  /// libraries such as PyTorch link libcuda, so with them its presence proves nothing.
+  /// The sign to watch for: libcuda is loaded in this process, or some code has initialised it. CUDA builds
+  /// of libraries such as PyTorch link libcuda; where a worker imports them, only the second sign proves
+  /// anything.
   enum class sign : std::uint8_t { loaded, initialised };
 
   explicit cuda_watch(sign what = sign::loaded) : what_(what) { static_cast<void>(newly_found()); }
 
   /// Whether the sign appeared since the last call; true at most once. Cheap: compares one counter unless a
-  /// library was loaded, and asks libcuda for one number while it is loaded but not initialised.
+  /// library was loaded. While libcuda is loaded but not initialised, also makes one call to it.
   [[nodiscard]] bool newly_found();
   /// Whether the sign has ever appeared. Never becomes false again: the process should be replaced.
   [[nodiscard]] bool found() const noexcept { return found_; }
@@ -36,7 +37,8 @@ class cuda_watch {
   bool found_ = false;
 };
 
-/// The message for a sample or job that loaded CUDA: the rule, then `reason` if it failed as well.
+/// The message for a sample or job that loaded CUDA: the rule, then `reason` if the sample or job failed as
+/// well.
 std::string cuda_text(std::uint32_t worker, std::string_view reason);
 
 }  // namespace penstock::child

@@ -17,7 +17,8 @@ class link_watch {
 
   /// Whether the descriptor is no longer the link. One system call.
   [[nodiscard]] bool lost() const;
-  /// Prints which work closed it, and aborts the process while the flight recorder still names that work.
+  /// Prints that `work` closed the link, and aborts the process while the flight recorder still names that
+  /// work.
   [[noreturn]] void abort_after(std::string_view work) const;
 
  private:

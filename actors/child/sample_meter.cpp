@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr nanoseconds core_read_every = 250us;  // a reading takes 1 us, as long as a batch of small samples
+constexpr nanoseconds core_read_every = 250us;  // a reading takes 1 us, as long as loading a batch of small samples
 
 }  // namespace
 

@@ -21,8 +21,8 @@ class sample_meter {
  private:
   sample_times times_;
   process::core_wait_meter core_wait_;
-  nanoseconds core_waited_{0};  ///< the last reading
-  steady_time core_read_{};     ///< the beginning of the last sample that had a reading
+  nanoseconds core_waited_{0};  ///< how long the thread had waited for a core at the last reading
+  steady_time core_read_{};     ///< when the last sample with a reading began
   steady_time began_{};
 };
 

@@ -1,4 +1,4 @@
-// The workers' partitions that the GPU owner has mapped, and where in them an upload's bytes are. Pure; used by gpu_owner.
+// The workers' partitions that the GPU owner has mapped. Finds an upload's bytes in them. Pure; used by gpu_owner.
 #pragma once
 
 #include "actors/protocol/local/gpu_owner_messages.hpp"
@@ -22,7 +22,7 @@ class attached_partitions {
   void add(const attach_partition& order) { all_[order.partition] = order; }
   void clear() { all_.clear(); }
   [[nodiscard]] bool contains(std::uint32_t partition) const { return all_.contains(partition); }
-  /// Refuses (errc::protocol) what is not in the arena.
+  /// Refuses (errc::protocol) an order for bytes outside the attached partitions.
   [[nodiscard]] result<place> find(const upload_order& order, std::uint32_t rows_max) const;
 
  private:

@@ -116,7 +116,7 @@ void Batch::release(stream_handle stream) {
 void Batch::release_after(std::span<const stream_handle> streams) {
   if (streams.empty()) return release_unused();
   const body& b = held();
-  b.home->release_after(b.ready.buffer, streams);  // if it throws, this batch is still held
+  b.home->release_after(b.ready.buffer, streams);  // if this throws, the batch is still held
   body_.reset();
 }
 

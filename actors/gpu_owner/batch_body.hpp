@@ -42,7 +42,7 @@ class batch_home {
   }
 
   /// Runs `use(device)` while keeping the session alive. Throws error (errc::usage) if the session is gone,
-  /// and in a forked copy of its process.
+  /// and in a forked child of its process.
   template <class Use>
   auto with_device(Use use) {
     refuse_copies();

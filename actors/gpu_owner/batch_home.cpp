@@ -8,7 +8,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// While the consumer waits for the next batch, a capture may end or another thread may park a buffer.
+// How often a wait for the next batch checks whether parked buffers can be returned: a capture may end
+// meanwhile, or another thread may park a buffer.
 constexpr nanoseconds retry_while_parked = 1ms;
 constexpr nanoseconds retry_when_none_is = 100ms;
 constexpr nanoseconds between_calls_of_the_host = 50ms;
@@ -27,7 +28,7 @@ void batch_home::release_after(std::uint32_t buffer, std::span<const stream_hand
 void batch_home::release_or_park(std::uint32_t buffer) noexcept {
   if (process_.left()) return;
   const std::lock_guard hold(mutex_);
-  if (!device_) return;  // nothing waits for the buffer
+  if (!device_) return;  // the session has closed and needs no buffer back
   parked_.push_back(buffer);
   give_back_parked();
 }
@@ -64,7 +65,8 @@ gpu_owner::hand_over::taken batch_home::take_from(gpu_owner::hand_over& queue, n
 
 bool batch_home::give_back_parked() {
   while (device_ && !parked_.empty()) {
-    // If the device refuses one, it refuses all: they would be recorded on the same stream.
+    // If the device refuses one buffer, it would refuse the others, too: it records the release of each on
+    // the same stream.
     if (!device_->release(parked_.back(), stream_handle{})) return true;
     give_back_(parked_.back());
     parked_.pop_back();

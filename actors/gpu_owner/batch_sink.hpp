@@ -41,13 +41,13 @@ class batch_sink {
   /// Returns once the batch is delivered. Fails with errc::sink, or with the device's failure.
   virtual result<void> take(const Batch& batch) = 0;
   [[nodiscard]] virtual replay_rule replay() const { return replay_rule::again; }
-  /// At most snapshot_bytes_max.
+  /// The sink's state, in at most snapshot_bytes_max bytes.
   virtual result<std::vector<std::byte>> snapshot() { return std::vector<std::byte>(); }
   virtual result<void> restore(std::span<const std::byte> state) {
     static_cast<void>(state);
     return {};
   }
-  /// The stream has ended.
+  /// Called once, when the stream has ended.
   virtual result<void> finish() { return {}; }
 };
 

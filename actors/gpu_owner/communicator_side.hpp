@@ -30,7 +30,7 @@ class communicator_side final : public group::rank_communicator {
 
   // ---- the program's thread
 
-  /// False if it is not usable within that time.
+  /// Waits until the communicator is usable. False if it is not within that time.
   bool wait_until_usable(nanoseconds at_most);
   /// Waits until a lost communicator is completely gone. False if it is not within that time.
   bool wait_until_gone(nanoseconds at_most);

@@ -43,10 +43,10 @@ struct owner_state {
   bool look_due = false;
   bool communicator_look_due = false;
   bool pinned = true;
-  std::uint32_t buffers_to_allocate = 0;  // to be allocated with the next upload
+  std::uint32_t buffers_to_allocate = 0;  // allocate that many with the next upload; 0: none
 };
 
-/// Including the messages from its device and to itself.
+/// All messages that the actor handles, including those from its device and to itself.
 using working_actor = working::actor;
 using self_pointer = actors::self<working_actor, owner_state>;
 
@@ -101,7 +101,8 @@ result<void> allocate_ring(owner_state& s) {
   return ok;
 }
 
-/// Whether there is a ring now. If the device has no memory for it, the oldest upload is refused.
+/// Allocates the ring, and returns whether that succeeded. If the device lacks the memory, refuses the oldest
+/// upload.
 bool allocate_ring_when_needed(owner_state& s) {
   auto ok = allocate_ring(s);
   if (ok) return true;

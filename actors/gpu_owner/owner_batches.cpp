@@ -29,7 +29,8 @@ result<void> owner_batches::run() {
     auto taken = deps_.consumer->take();
     if (deps_.flight != nullptr) deps_.flight->wait_ends(std::chrono::steady_clock::now());
     if (auto* why = std::get_if<failure>(&taken)) return tl::unexpected(std::move(*why));
-    // The device is certain to be open only once take() has returned; a device program may use it then.
+    // The device is certain to be open only once take() has returned; a device program may use the device
+    // from then on.
     if (!sink_) {
       if (auto ok = open_sink(); !ok) return ok;
     }

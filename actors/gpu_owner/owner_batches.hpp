@@ -26,8 +26,8 @@ struct stream_marks {
 
 class owner_batches {
  public:
-  // Acknowledgements are collected while more batches are ready, but only briefly. If
-  // a communicator's snapshots are due, they are collected until the next snapshot.
+  // The maximum number of acknowledgements in a message. They are collected while more batches are ready, but
+  // only briefly; in a group with a communicator, until the next snapshot.
   static constexpr std::size_t deliveries_a_message = 16;
 
   struct deps {

@@ -15,8 +15,8 @@ namespace {
 // The maximum number of entries in one message: fewer processes can have contexts on a GPU.
 constexpr std::size_t gpu_processes_max = 256;
 
-// Keeps this process's messages within a frame. Lists of copied uploads are split (fit.hpp); everything else
-// is bounded: deliveries + snapshot + their counters and lengths, and the processes on the GPU.
+// Room for the counters and lengths in a message. The two assertions show that each message of this process
+// fits a frame; lists of copied uploads are split (fit.hpp).
 constexpr std::size_t message_overhead_max = 256;
 static_assert(owner_batches::deliveries_a_message * sizeof(protocol::wire_delivery) + snapshot_bytes_max +
                   message_overhead_max <=
@@ -25,7 +25,7 @@ static_assert(gpu_processes_max * sizeof(protocol::wire_gpu_process) + message_o
               protocol::frame_bytes_max);
 
 /// The maximum number of batches in this process, from the upload order to the end of the sink's work: one
-/// per slot until it is copied, then one per buffer.
+/// per slot until the slot is copied, then one per buffer.
 std::size_t batches_at_once(const config& settings) {
   const std::size_t partitions = places_of(settings.loader);
   return partitions * most_slots_of_a_worker(settings.loader) + settings.gpu.buffers;
@@ -103,8 +103,8 @@ void owner_body::hear(const protocol::open_owner& order) {
   actors::tell(owner_, open_device{});
 }
 
-/// Lets run() report the failure. The link's thread must not, because reporting waits until this same thread
-/// has sent the reason.
+/// Lets run() report the failure. The link's thread must not report it, because reporting waits until the
+/// link's thread has sent the reason.
 void owner_body::refuse_order(failure why) {
   planned_.refused = std::move(why);
   planned_.decide(false);

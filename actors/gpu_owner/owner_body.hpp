@@ -1,6 +1,6 @@
 // The part of a GPU owner that exchanges messages with its session over a link. It carries out the session's
 // orders; the thread that calls run() gives batches to the sink, or job results to their programs. Its host
-// (owner_host) decides what the end means: the process of penstock-gpu exits (owner_main), whereas threads
+// (owner_host) decides what happens at the end: the process of penstock-gpu exits (owner_main), but threads
 // inside a session release everything (actors/session/owner_inside).
 //
 // Three threads: the link's (messages), the GPU owner actor's, and run()'s, the consumer, which takes batches
@@ -25,9 +25,9 @@ class owner_host {
  public:
   /// Called once, on the link's thread, when the session has sent open_owner. `settings` is the config in that message.
   virtual void introduced(const protocol::open_owner& order, const config& settings) = 0;
-  /// Ends the owner with this exit code, and with a final message if it has one. Called from any thread but the
-  /// link's. Only the first call counts; in a process, no call returns. On threads, call ask_to_leave() on the
-  /// body afterwards.
+  /// Ends the owner with this exit code, and first sends this final message, if any. Called from any thread but
+  /// the link's. Only the first call counts; in a process, no call returns. On threads, call ask_to_leave() on
+  /// the body afterwards.
   virtual void ends(int code, const std::optional<protocol::worker_gives_up>& last_words) = 0;
   /// The communicator cannot be aborted. In a process this does not return; other hosts must not block.
   virtual void stuck(const std::string& why) = 0;
@@ -44,7 +44,7 @@ class owner_body final : owner_listener {
     owner_host* host = nullptr;
     int arena = -1;  ///< descriptors of the session's memory
     int flights = -1;
-    bool outlived = false;  ///< run() must leave nothing behind when it returns: its process continues
+    bool outlived = false;  ///< the process continues after run(), which must leave nothing behind
   };
 
   explicit owner_body(deps deps) : deps_(deps) {}
@@ -53,13 +53,13 @@ class owner_body final : owner_listener {
   void speak_through(std::shared_ptr<protocol::owners_session_link> link) { link_ = std::move(link); }
   /// Handles a message of the session, on the link's thread.
   void hear(protocol::to_owner&& message);
-  /// Works until the session stops it or something fails; the host learns which.
+  /// Works until the session stops it or something fails, and reports which to the host.
   void run();
   /// Makes run() return soon: if it waits for a batch or for other ranks, the wait fails with this failure.
   /// Any thread.
   void ask_to_leave(const failure& why);
-  /// Call regularly on the link's thread where the host survives a communicator that cannot be aborted.
-  /// Detects a hung abort even while it blocks the owner's thread.
+  /// Call regularly on the link's thread, if the host's process must survive a communicator that cannot be
+  /// aborted. Detects a hung abort even while it blocks the owner's thread.
   void check_deadlines(steady_time now);
 
  private:

@@ -41,7 +41,7 @@ result<void> owner_jobs::run() {
     if (auto* why = std::get_if<failure>(&taken)) return tl::unexpected(std::move(*why));
     if (std::holds_alternative<hand_over::stream_ended>(taken)) return {};
     if (auto ok = answer(std::move(std::get<ready_batch>(taken))); !ok) {
-      send();  // earlier jobs are complete: report them
+      send();  // reports the jobs before it, which are complete
       return ok;
     }
   }
@@ -63,7 +63,7 @@ result<void> owner_jobs::answer(ready_batch job) {
   if (answers_.size() == answers_a_message || answer_bytes_ >= program_result_bytes_max ||
       !deps_.consumer->has_batch())
     send();
-  // Only now, because a process that dies earlier has not answered the job.
+  // Clear the job's mark only after send(): until then, a death would leave the job unanswered.
   if (deps_.flight != nullptr) {
     deps_.flight->sample_done();
     deps_.flight->rest();

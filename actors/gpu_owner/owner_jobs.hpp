@@ -19,7 +19,7 @@ struct upload_counts {
   bool pinned = false;
 };
 
-/// The upload orders for the owner actor.
+/// Converts the session's message to upload orders for the owner actor.
 [[nodiscard]] upload_batches orders_of(protocol::upload_jobs order);
 
 class owner_jobs {

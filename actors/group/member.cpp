@@ -25,7 +25,7 @@ struct member_state {
   bool open = false;                // the gate, as last reported
   group_phase phase = group_phase::gathering;  // this and `joined`: as last reported to the session
   bool joined = false;
-  std::uint64_t agreed = 0;  // as last reported to the owner
+  std::uint64_t agreed = 0;  // the agreed step, as last reported to the owner
   bool ended = false;
 
   [[nodiscard]] const rank_card& card() const { return deps.settings.card; }
@@ -99,7 +99,7 @@ void follow_phase(member_state& s) {
   if (phase == group_phase::stopping) tell(s, event_kind::group_stopping, "all ranks stop at the same step");
 }
 
-/// Runs before the rest of the same order is carried out: a new communicator serves the steps after the
+/// Call before the rest of the same order is carried out: a new communicator is for the steps after the
 /// agreed one.
 void follow_agreement(member_state& s) {
   const std::uint64_t agreed = s.rank->book().view().agreed;
@@ -208,7 +208,7 @@ void join(self_pointer self, const std::string& device) {
   if (s.deps.gate->handed_out() > 0) s.rank->book().delivered(s.deps.gate->handed_out());
 }
 
-/// Calls `what` with the rank, if it has joined, and carries out what follows.
+/// If this rank has joined, calls `what` with it and carries out what its book then requests.
 template <class What>
 void with_rank(self_pointer self, What what) {
   if (!self->state.rank) return;

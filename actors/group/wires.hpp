@@ -21,7 +21,7 @@ namespace penstock::group {
 template <class Sender, class Message>
 class newest {
  public:
-  /// True if it was empty: notify the receiver, once.
+  /// True if the mailbox was empty: notify the receiver, once.
   [[nodiscard]] bool put(Sender from, Message what) {
     const std::lock_guard hold(mutex_);
     const bool was_empty = messages_.empty();

@@ -67,7 +67,8 @@ class board {
   void batch_taken(steady_time taken);
   /// Records the progress of a data loader's pass: `done` of `expected` batches (0: unknown) are delivered or left out.
   void loader_pass(std::uint64_t epoch, std::uint64_t done, std::uint64_t expected);
-  /// A data loader's program loads a batch again, because of a death. `lost_before`: an earlier death had lost it, too.
+  /// A data loader's program loads a batch again, because of a death. `lost_before`: an earlier death had already lost
+  /// it.
   void batch_repeated(bool lost_before);
   /// A data loader's program does not get a batch. `samples`: how many of its samples are not in quarantine.
   void batch_lost(std::uint64_t samples);
@@ -78,9 +79,9 @@ class board {
   void waited(nanoseconds in_all, std::optional<steady_time> waits_at);
   void wait_begins(steady_time now);
   void wait_ends(steady_time now);
-  /// Call several times a second. `suspended`: for how long this process was, since the last call.
+  /// Call several times a second. `suspended`: how long this process was suspended since the last call.
   void looked(steady_time now, nanoseconds suspended);
-  // True if this changed anything.
+  // These three return true if they changed anything.
   bool ended(run_outcome how, const std::optional<failure>& why, steady_time now);
   /// `why_failed`: why the program failed; empty if it did not.
   bool ended_if_running(run_outcome how, steady_time now, const std::string& why_failed = {});
@@ -103,7 +104,8 @@ class board {
   [[nodiscard]] session_status status_before_end() const;
   [[nodiscard]] double waited_seconds(steady_time now) const;
   [[nodiscard]] std::optional<steady_time> waits_since() const;
-  /// What each worker loads a second (telemetry::rates_told); empty while the session is paused, and after its end.
+  /// How much each worker loads per second (telemetry::rates_told); empty while the session is paused, and after
+  /// its end.
   [[nodiscard]] std::map<std::uint32_t, double> worker_rates() const;
   [[nodiscard]] telemetry::limit_reading limits() const;
   /// Who asked for the pause; empty: the session is not paused.
@@ -135,7 +137,7 @@ class board {
   telemetry::limit_reading limits_;
   telemetry::rates_told rates_;
   bool degraded_ = false;
-  std::optional<pauser> paused_by_;  // empty: it is not paused
+  std::optional<pauser> paused_by_;  // empty: the session is not paused
   bool stopping_ = false;
 };
 

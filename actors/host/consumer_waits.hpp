@@ -1,5 +1,5 @@
-// How long the consumer of a run has waited for batches, without the times in which the run was paused or its process suspended.
-// Pure; used by the board.
+// How long the consumer of a run has waited for batches, not counting time in which the run was paused or its process was
+// suspended. Pure; used by the board.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -12,7 +12,7 @@ namespace penstock::host {
 
 class consumer_waits {
  public:
-  /// Between two looks of a running process there is less time than this, unless it gets no core.
+  /// A running process calls look() more often than this, unless it gets no core.
   static constexpr nanoseconds longest_turn = std::chrono::seconds(2);
 
   void begin(steady_time now) { since_ = now; }
@@ -20,7 +20,7 @@ class consumer_waits {
     ended_ = total(now);
     since_.reset();
   }
-  /// For an owner in another process: the total of its waits so far and, if it was waiting at the last reading, the time of that.
+  /// For an owner in another process: the total of its waits so far, and the time of that reading if the owner was waiting then.
   void told(nanoseconds in_all, std::optional<steady_time> waits_at) {
     ended_ = in_all;
     since_ = waits_at;
@@ -34,7 +34,7 @@ class consumer_waits {
       at_look_ = total(now);
     }
   }
-  /// Call several times a second. `suspended`: for how long, since the last look.
+  /// Call several times a second. `suspended`: how long the process was suspended since the last call.
   void look(steady_time now, nanoseconds suspended) {
     if (!at_pause_) left_out_ += std::min(suspended, grown(at_look_, now));
     at_look_ = total(now);
@@ -42,7 +42,7 @@ class consumer_waits {
   }
 
   [[nodiscard]] std::optional<steady_time> since() const noexcept { return since_; }
-  /// A wait in progress counts. Never decreases.
+  /// The total wait so far, including a wait in progress. Never decreases.
   nanoseconds until(steady_time now) {
     const steady_time known = looked_ ? std::min(now, *looked_ + longest_turn) : now;
     latest_ = std::max(latest_, at_pause_.value_or(total(known)) - left_out_);
@@ -53,13 +53,13 @@ class consumer_waits {
   [[nodiscard]] nanoseconds total(steady_time now) const {
     return ended_ + (since_ ? std::max<nanoseconds>(now - *since_, nanoseconds(0)) : nanoseconds(0));
   }
-  /// The end of an owner's wait is reported late: the total may fall.
+  /// Never negative, although the total may fall: the end of an owner's wait is reported late.
   [[nodiscard]] nanoseconds grown(nanoseconds from, steady_time now) const { return std::max(total(now) - from, nanoseconds(0)); }
 
-  nanoseconds ended_{0};                    // waits that are over, pauses and suspensions included, as at_pause_ and at_look_
-  std::optional<steady_time> since_;        // of the wait in progress
+  nanoseconds ended_{0};                    // finished waits; like at_pause_ and at_look_, includes pauses and suspensions
+  std::optional<steady_time> since_;        // when the wait in progress began
   std::optional<nanoseconds> at_pause_;     // the total when the pause in progress began
-  nanoseconds at_look_{0};                  // the total at the last look, or when the last pause ended
+  nanoseconds at_look_{0};                  // the total at the last look(), or when the last pause ended
   nanoseconds left_out_{0};
   nanoseconds latest_{0};
   std::optional<steady_time> looked_;

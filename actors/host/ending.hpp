@@ -16,7 +16,7 @@ namespace penstock::host {
 
 class ending {
  public:
-  /// `in_all`: [supervisor] shutdown.
+  /// `in_all`: the time for the whole shutdown, [supervisor] shutdown.
   explicit ending(nanoseconds in_all) : in_all_(in_all) {}
 
   /// Starts the session. False: it has already started, or was stopped before that.
@@ -27,18 +27,18 @@ class ending {
   void close();
   /// Who asked the session to stop; only the first one counts. Empty: the program.
   void asked_by(std::string_view who);
-  [[nodiscard]] std::string who_asked() const;  ///< empty: no one has
+  [[nodiscard]] std::string who_asked() const;  ///< empty: no one has asked
   /// Records why the program has failed; ignored after asked_by().
   void failed_by(std::string_view why);
-  [[nodiscard]] std::string why_failed() const;  ///< empty: it has not
+  [[nodiscard]] std::string why_failed() const;  ///< empty: it has not failed
 
   [[nodiscard]] bool stopped() const;
   [[nodiscard]] bool closed() const;
   [[nodiscard]] supervision::shutdown_shares shares() const;
   /// How long ago the first stop() was; empty before that.
   [[nodiscard]] std::optional<nanoseconds> stopping_for(steady_time now) const;
-  /// The time until workers that still work are killed, which runs from the first stop(). If none does: the time until the owner's
-  /// process is killed, from when it was asked to exit. Empty before that.
+  /// `some_work`: some workers still work; returns the time until they are killed, counted from the first stop(). Otherwise
+  /// returns the time until the owner's process is killed, counted from when it was asked to exit. Empty before that.
   [[nodiscard]] std::optional<nanoseconds> killed_in(bool some_work, steady_time now) const;
 
   /// Call when the owner's process has been asked to exit. `whole`: the stream was complete.

@@ -13,14 +13,15 @@
 
 namespace penstock::host {
 
-/// What the advice needs to know of a run, except its cores, its workers, its kind and its memory.
+/// What the advice needs to know about a run, except its cores, its workers, its kind and its memory.
 [[nodiscard]] telemetry::limit_context context_of(const session_status& status, const telemetry::limit_reading& reading);
 
 class limit_meter {
  public:
   static constexpr nanoseconds look_every = std::chrono::milliseconds(200);
 
-  /// `times`: null for a pool. `waited`: the consumer's waits so far. `waits_since`: the consumer's wait in progress. `begun`: the first demand.
+  /// `times`: null for a pool. `waited`: the consumer's waits so far. `waits_since`: the consumer's wait in progress. `begun`:
+  /// when the consumer first asked for work.
   telemetry::limit_reading look(supervision::progress_facts run, const batch_times* times,
                                 const std::vector<worker_look>& workers, std::optional<steady_time> waits_since,
                                 nanoseconds waited, steady_time begun, steady_time now);

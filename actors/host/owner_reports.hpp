@@ -51,7 +51,7 @@ class owner_reports : public gpu_owner::owner_listener, public supervisor::keepe
   void record_failure(const failure& why);
 
  private:
-  /// Follows opened(), unless another session has the GPU.
+  /// Called after opened(), unless another session has the GPU.
   virtual void device_ready(const device::identity& /*what*/) {}
 
   const deps deps_;

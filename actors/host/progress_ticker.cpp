@@ -15,8 +15,8 @@ using namespace std::chrono_literals;
 constexpr auto look_every = 1s;     // well below the watch's patience of 5 s
 constexpr double long_seconds = 4;  // a sample that takes this long is about to stall the stream
 
-/// Whether its sample is taking long, or it has no sample: a worker that is suspended between two samples can stall the
-/// stream, too.
+/// Whether the worker's sample is taking long, or the worker has no sample: a worker that is suspended between two
+/// samples can stall the stream, too.
 bool may_hold_up(const worker_status& w) {
   return w.current_sample ? w.current_sample_seconds.value_or(0) >= long_seconds : w.state == child_state::ready || w.state == child_state::draining;
 }

@@ -30,8 +30,8 @@ namespace penstock::host {
 [[nodiscard]] std::map<std::uint32_t, supervision::loading_now> loading_of(const session_status& status,
                                                                            const arena::flight_recorders& flights);
 
-/// Acts on a change that a watch reports: publishes the stall, logs it, and passes a change on as an event. `what`: what
-/// stalls, such as "stream".
+/// Acts on a change that a watch reports: publishes the stall, logs the change, and passes it on as an event. `what`:
+/// what stalls, such as "stream".
 void announce(supervision::progress_watch::news what_changed, const std::optional<stall_report>& stalled,
               double stood_seconds, std::string_view what, board& published,
               const std::function<void(event)>& tell);

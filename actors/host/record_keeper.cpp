@@ -176,7 +176,7 @@ struct record_keeper::work {
 
   void write(const std::string& text) {
     if (!record) return;
-    if (text.empty()) return record->touch();  // the file's time tells when the session was last alive
+    if (text.empty()) return record->touch();  // the file's modification time shows when the session was last alive
     if (auto ok = record->append(text); !ok) give_up(ok.error());
   }
 
@@ -192,7 +192,7 @@ struct record_keeper::work {
   void wait(std::uint64_t heard, clock::time_point until) {
     const auto found = source.journal->wait_for_events_after(heard, 1, until);
     if (!found.events.empty()) return;
-    std::unique_lock hold(mutex);  // give_up() was called on the journal, or time has passed
+    std::unique_lock hold(mutex);  // returned early if give_up() was called on the journal: then wait here
     changed.wait_until(hold, until, [this] { return stopping; });
   }
 

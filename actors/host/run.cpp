@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// For the supervisor and the scheduler. Actors that may block have their own threads.
+// Threads for the supervisor and the scheduler. Actors that may block have their own threads.
 constexpr std::size_t actor_threads = 2;
 constexpr auto patience_with_callbacks = 200ms;  // to deliver the events still queued
 
@@ -31,7 +31,7 @@ std::map<std::string, std::string> files_of(const run_kind& kind, const config& 
   return files;
 }
 
-/// Which processes end with this run, for the answers of its verbs. A launcher that has exited no longer counts.
+/// Which processes end with this run, as its verbs report it. A launcher that has exited no longer counts.
 std::function<const char*()> end_of(session_scope scope) {
   return [scope, parent = ::getppid()] {
     if (scope == session_scope::parent && ::getppid() == parent) return "parent";
@@ -187,7 +187,7 @@ session_status run::status() const {
   return e != nullptr ? look_closer(std::move(known), *e->flights, now(), batches_under_way()) : known;
 }
 
-/// Called on the io thread, which must not wait for mutex_: e outlives its sockets.
+/// Called on the io thread, which must not wait for mutex_ and need not: e outlives its sockets.
 session_status run::status_of(const engine& e) const {
   return look_closer(told_status(), *e.flights, now(), batches_under_way());
 }
@@ -215,7 +215,7 @@ std::string run::id() const {
   return control::session_id(settings_.name, ::getpid(), started());
 }
 
-/// The verbs with the same meaning for every plug-in.
+/// The operations that mean the same for a session and a pool.
 session_controls run::controls() {
   session_controls c;
   c.work = kind_.work;

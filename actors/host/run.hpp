@@ -72,7 +72,7 @@ class run : public supervisor::supervisor_listener {
     ending_.failed_by(why);
     stop(at_most, why);
   }
-  /// False: it was in that state already. `by`: who asked.
+  /// False: the run was in that state already. `by`: who asked.
   bool pause(bool paused, pauser by = pauser::program);
   /// Also switches tuning off.
   void scale(std::uint32_t workers);
@@ -84,8 +84,9 @@ class run : public supervisor::supervisor_listener {
   [[nodiscard]] session_status status() const;
 
  protected:
-  // Everything that exists only while workers run, in the order of construction; destroyed in reverse. A plug-in's engine
-  // derives from it, so that its handles to actors, and the objects that these share, are destroyed before the actor system.
+  // Everything that exists only while workers run, in the order of construction; destroyed in reverse. The engines of
+  // Session and Pool derive from it, so that their handles to actors, and the objects that these share, are destroyed before
+  // the actor system.
   struct engine {
     process::lifeline lifeline;
     std::shared_ptr<arena::arena> memory;
@@ -144,7 +145,7 @@ class run : public supervisor::supervisor_listener {
   const std::shared_ptr<telemetry::event_journal> journal_ = std::make_shared<telemetry::event_journal>();
   process_logs logs_;
   ending ending_;             // the progress of the shutdown
-  mutable std::mutex mutex_;  // guards a plug-in's engine and the members below
+  mutable std::mutex mutex_;  // guards the engine, which the derived class holds, and the members below
   std::unique_ptr<telemetry::event_caller> listener_;
   std::unique_ptr<record_keeper> record_;
 

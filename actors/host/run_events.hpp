@@ -22,8 +22,8 @@ namespace penstock::host {
 [[nodiscard]] event event_of(const owner_death_report& death);
 [[nodiscard]] event event_of_failed(const scheduler::lost_sample& lost);
 [[nodiscard]] event event_of_quarantined(const scheduler::lost_sample& lost);
-/// A data loader's sample in the form of a session's. If its index is not a number, it has the number
-/// not_numbered and its name.
+/// A data loader's sample in the form of a session's sample. If its index is not a number, the number is
+/// not_numbered and the name identifies the sample.
 [[nodiscard]] scheduler::lost_sample lost_sample_of(const loader_sample& which, std::string reason, std::vector<std::string> causes);
 [[nodiscard]] std::string text_of_quarantined(const std::string& name, const scheduler::lost_sample& lost);
 [[nodiscard]] event event_of_loader(event_kind kind, const loader_sample& which, std::string text);

@@ -15,7 +15,7 @@ using json = nlohmann::ordered_json;
 
 constexpr std::size_t steps_kept = 20;
 
-/// CPU time of all threads of a process; 0: it is gone.
+/// CPU time of all threads of a process; 0 if the process is gone.
 nanoseconds cpu_time_of(pid_t pid) {
   clockid_t clock{};
   timespec used{};

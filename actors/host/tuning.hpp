@@ -43,7 +43,7 @@ class tuning {
   mutable std::mutex mutex_;  // guards the members below
   std::optional<supervision::worker_tuner> tuner_;  // empty: off
   std::string off_because_;
-  std::deque<supervision::tuner_step> steps_;  // the last ones
+  std::deque<supervision::tuner_step> steps_;  // the latest steps
 };
 
 }  // namespace penstock::host

@@ -18,11 +18,12 @@ namespace penstock::job_worker {
 namespace {
 
 constexpr std::chrono::seconds orphans_are_reaped_every{1};
-// It takes longer only in an uninterruptible system call. The pool kills this worker 2 s after it asked it to
-// abort.
+// A killed process takes longer only in an uninterruptible system call. Must be less than 2 s: the pool kills
+// this worker 2 s after asking it to abort.
 constexpr std::chrono::seconds killed_are_gone_within{1};
 
-/// Much cheaper than listing all descendants. The first thread starts the commands and adopts orphans.
+/// Whether `pid` is this process's only child. Reads only the first thread's children, because that thread
+/// starts the commands and adopts orphans. Much cheaper than listing all descendants.
 bool is_only_child(pid_t pid) {
   std::ifstream children(fmt::format("/proc/self/task/{}/children", ::getpid()));
   pid_t one = 0;

@@ -19,7 +19,7 @@ class command_family {
   /// `watchdog`, which must outlive this object.
   explicit command_family(const group_watchdog& watchdog);
 
-  /// Parents come before their children.
+  /// The members' pids; parents come before their children.
   [[nodiscard]] std::vector<pid_t> members() const;
   /// Kills all members with SIGKILL and waits until they have ended, for at most 1 s. Stops them first, so that
   /// none can start another process, or die before its children are known.

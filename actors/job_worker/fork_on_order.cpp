@@ -111,7 +111,8 @@ std::uint32_t fork_on_order(int socket, const fork_hooks& hooks) {
   if (const std::string why = hooks.unsafe(); !why.empty()) decline(socket, why);
   process::send_answer(socket, {});
   while (true) {
-    // Check before receiving the order, whose descriptors must not prevent a fork.
+    // Check for a reason not to fork before receiving the order, because the order's own descriptors must not
+    // count as one.
     pollfd arrived{socket, POLLIN, 0};
     while (::poll(&arrived, 1, -1) < 0 && errno == EINTR) {
     }

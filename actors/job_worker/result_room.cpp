@@ -69,7 +69,8 @@ result<unique_fd> result_file::seal(std::uint64_t bytes) && {
   range_ = mapping();  // unmap: a file that is mapped for writing cannot be sealed
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0)
     return refuse_os(errc::system, errno, "cutting a result");
-  // A child that was just forked may not have replaced its mapping with a private copy yet.
+  // Sealing may fail at first: a child that was just forked may not have replaced its mapping with a private
+  // copy yet.
   for (int tries = 1;; ++tries) {
     auto ok = seal_memory_file(file_.get(), penstock::seal::size_and_contents, "a result");
     if (ok) return std::move(file_);

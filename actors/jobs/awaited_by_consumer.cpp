@@ -50,7 +50,7 @@ void awaited_by_consumer::was_slow(const slow_batch& batch) {
   if (!batch.slowest.empty()) one.sample = {batch.slowest.front().index.value_or(not_numbered), batch.slowest.front().name, batch.slowest.front().took};
   if (last_.job == batch.job && batch.busy.count() > 0) {
     one.to = last_.to;
-    one.from = std::max(last_.from, last_.to - batch.busy);  // before that, the wait was for something else
+    one.from = std::max(last_.from, last_.to - batch.busy);  // before its worker began, the wait was for something else
     one.weight = std::clamp(static_cast<double>(batch.slow.count()) / static_cast<double>(batch.busy.count()), 0.0, 1.0);
   }
   if (slow_.size() > slow_loads_kept) slow_.pop_front();

@@ -38,7 +38,7 @@ class lent_buffers {
   /// and for the first of the results that do.
   [[nodiscard]] std::uint64_t room() const;
   /// Says which results must be freed, once there has been no room for patience_with_callers. Call at least once a
-  /// second while a job waits for room: the rest of the time does not count, because the process may have been
+  /// second while a job waits for room: a longer gap counts only in part, because the process may have been
   /// suspended.
   [[nodiscard]] std::optional<std::string> held_too_long(steady_time now);
 

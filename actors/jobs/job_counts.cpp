@@ -4,7 +4,7 @@
 
 namespace penstock::jobs {
 
-/// Requires the lock.
+/// Call with mutex_ held.
 job_counts::verdicts& job_counts::of(std::string_view function) {
   const auto found = by_name_.find(function);
   return found != by_name_.end() ? found->second : by_name_[std::string(function)];

@@ -38,7 +38,7 @@ class job_counts {
   /// Counts jobs that ended, cancelled or failed, before an actor received them; their callers have been notified.
   void count_orphans(std::uint64_t jobs, bool cancelled);
   void count_notified(std::uint64_t jobs);
-  /// Names the functions by index, including those already known.
+  /// Sets the names of all functions, by index.
   void name_functions(const std::vector<std::string>& names);
 
   /// False if, after that time, the callers of some submitted jobs have not been notified.

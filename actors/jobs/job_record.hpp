@@ -37,7 +37,7 @@ class job_control {
   [[nodiscard]] virtual std::optional<std::string> who_holds_the_device() const = 0;
   /// What the calling thread waits for, if only that thread could end the wait (schedule/job_bounds).
   [[nodiscard]] virtual std::optional<std::string> waits_for_itself() const = 0;
-  /// For waiting callers while there are few jobs; null while there are many, because polling would take CPU
+  /// Decides whether a waiting caller polls. Null while there are many jobs, because polling would take CPU
   /// time from them.
   [[nodiscard]] virtual short_waits* polls() noexcept = 0;
 };
@@ -91,7 +91,7 @@ class job_record : public std::enable_shared_from_this<job_record> {
   [[nodiscard]] const job_rules& rules() const noexcept { return rules_; }
   /// Only for the scheduler, and only until the job has ended.
   [[nodiscard]] std::span<const std::byte> argument() const noexcept { return argument_.bytes(); }
-  /// The same for a reader on another thread: it may outlive the job.
+  /// The argument for a reader on another thread, which may outlive the job.
   [[nodiscard]] Argument shared_argument() const { return argument_; }
 
   /// Records where the latest attempt runs.

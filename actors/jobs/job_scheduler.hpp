@@ -40,7 +40,7 @@ namespace penstock::jobs {
 /// What the job scheduler reports to its pool. Called on the thread that runs it; must not block.
 class job_listener {
  public:
-  /// Jobs that have ended.
+  /// Counts of jobs that have ended.
   struct tally {
     std::uint64_t ok = 0;
     std::uint64_t failed = 0;

@@ -98,7 +98,8 @@ void end_at_device(scheduler_state& s, device_outcome outcome);
 void end_at_device(scheduler_state& s, std::vector<device_outcome> outcomes);
 /// Updates the statistics.
 void report_counts(scheduler_state& s);
-/// Notifies the callers of ended jobs. Call report_counts() first: they may query the statistics at once.
+/// Notifies the callers of ended jobs. Call report_counts() first: the callers may query the statistics at
+/// once.
 void notify_callers(scheduler_state& s);
 
 // ---- job_submissions.cpp ----------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ void kept_result::release(stream_handle stream) {
   const std::lock_guard hold(mutex_);
   static_cast<void>(there());
   auto& held = std::get<std::unique_ptr<device_result>>(where_);
-  held->release(stream);  // if it throws, the buffer is still held
+  held->release(stream);  // if this throws, the buffer is still held
   held.reset();
 }
 

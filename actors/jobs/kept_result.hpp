@@ -1,8 +1,8 @@
 // A result in the caller's hands. It is in the slot where its worker wrote it, in its own memfd, in a copy,
 // or in a device buffer of the ring. A result whose bytes no caller has requested can leave its slot at any
-// time; once they are handed out, the result stays where it is. A place lends at most all of its slots but
-// one, so that callers who keep results never block the worker; the next result is copied when its bytes are
-// requested (rule J11).
+// time; once they are handed out, the result stays where it is. At least one slot of each place stays unlent,
+// so that callers who keep results never block the worker: when all others are lent, a result is copied as
+// soon as its bytes are requested (rule J11).
 #pragma once
 
 #include "actors/jobs/admission.hpp"

@@ -66,8 +66,8 @@ class place_slots {
     place_->deliveries = std::vector<std::atomic<std::uint32_t>>(shape.slots);
   }
 
-  /// Whether an argument is sent in its own memfd: in the slot, it would leave less than a quarter of the
-  /// space.
+  /// Whether an argument is sent in its own memfd, because in the slot it would leave less than a quarter of
+  /// the space.
   [[nodiscard]] static bool travels_alone(std::uint64_t argument_bytes, std::uint64_t slot_bytes);
 
   /// Whether the scheduler writes this lease itself. Never while other leases of this place are being

@@ -109,7 +109,7 @@ void Pool::body::announce_submissions() {
   }
   engine& e = *engine_;
   if (!stays) return actors::tell(e.scheduler, jobs::jobs_submitted{submissions_});
-  hold.unlock();  // the scheduler's reports take it
+  hold.unlock();  // the scheduler's reports lock mutex_
   actors::tell_and_run(e.scheduler, jobs::jobs_submitted{submissions_});
 }
 

@@ -125,7 +125,7 @@ class sample_loader {
     }
   }
 
-  /// True if it could be loaded.
+  /// Loads and prints a sample. False if it could not be loaded.
   bool load(std::uint64_t index, std::uint64_t epoch) {
     std::string name;
     try {

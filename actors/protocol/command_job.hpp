@@ -54,8 +54,8 @@ struct command_outcome {
 [[nodiscard]] std::vector<std::byte> as_bytes(const command_job& job);
 [[nodiscard]] std::vector<std::byte> as_bytes(const command_outcome& outcome);
 
-/// Both refuse (errc::protocol) bytes that as_bytes() does not write. command_job_from also refuses a command
-/// without a program or with a zero byte in an argument, a variable or a path.
+/// Both refuse (errc::protocol) bytes that as_bytes() would not have written. command_job_from also refuses a
+/// command without a program or with a zero byte in an argument, a variable or a path.
 result<command_job> command_job_from(std::span<const std::byte> bytes);
 result<command_outcome> command_outcome_from(std::span<const std::byte> bytes);
 

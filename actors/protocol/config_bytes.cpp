@@ -4,8 +4,8 @@
 
 namespace penstock {
 
-// The members of each table in the order of the key table, which leaves out what is not sent. byte_output and byte_reader find
-// these by their argument's namespace.
+// Defines visit_members() for each table of the config: it visits the keys in the order of the key table, which leaves out
+// keys that are not sent. byte_output and byte_reader find these functions by their argument's namespace.
 #define PENSTOCK_TABLE(type, ...)                           \
   template <class Table, class Visit>                       \
   requires std::is_same_v<std::remove_const_t<Table>, type> \

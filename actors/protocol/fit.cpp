@@ -7,7 +7,7 @@
 namespace penstock::protocol {
 namespace {
 
-/// The only member of Message is the list.
+/// Message must have the list as its only member.
 template <class Message, class Item>
 std::vector<Message> split(std::vector<Item> items) {
   constexpr std::size_t length_bytes = 5;  // at most this many for the list's length

@@ -11,8 +11,8 @@
 
 namespace penstock::protocol {
 
-/// Why the session cannot use it: `unlike` ("it is not a penstock worker program") or both versions. Empty if
-/// it can.
+/// Why the session cannot use the program: `unlike` ("it is not a penstock worker program"), or a text with
+/// both versions. Empty if it can.
 inline std::string refusal_of(const hello& said, std::string_view unlike) {
   if (said.magic != hello::expected_magic) return std::string(unlike);
   if (said.version == version) return {};

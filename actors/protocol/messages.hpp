@@ -151,7 +151,8 @@ struct load_batch {
   bool urgent = false;  ///< the stream waits for this batch
 };
 
-/// Another worker has loaded the batch of this lease: report it at once, with any rows. The lease may have ended already.
+/// Another worker has loaded the batch of this lease: report the lease at once; its rows are not used. It may have ended
+/// already.
 struct drop_batch {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
@@ -275,13 +276,14 @@ struct slots_copied {
 struct wire_delivery {
   std::uint64_t upload = 0;
   std::uint64_t digest = 0;
-  // When the batch passed the owner's stages: steady clock, nanoseconds, the same on both sides.
+  // When the batch passed the owner's stages, in nanoseconds of the steady clock, which owner and session
+  // share.
   std::int64_t submitted_ns = 0;
   std::int64_t copied_ns = 0;
   std::int64_t ready_ns = 0;
   std::int64_t taken_ns = 0;
   std::int64_t released_ns = 0;
-  std::int64_t demanded_ns = 0;  ///< when the sink became free for it
+  std::int64_t demanded_ns = 0;  ///< when the sink became free for this batch
 };
 
 /// The sink has taken these batches. Counts are of this incarnation.

@@ -41,7 +41,8 @@ class turns {
         over_(patience <= nanoseconds(0)) {
     if (!over_) until_.restart(time_());
   }
-  /// Call when an attempt has failed. Waits until the socket is readable or writable, for one turn at most. False: the time is over.
+  /// Call when an attempt has failed. Waits until the socket is readable or writable, for one turn at most. False if the time is
+  /// over.
   bool wait(int socket, short event) { return wait(socket, event, turn_); }
   bool wait(int socket, short event, nanoseconds turn) {
     if (over_ || until_.is_over(time_())) return false;
@@ -98,7 +99,7 @@ result<bool> send_parcel(int socket, const parcel_label& label, int file, nanose
     // Too many descriptors in flight count as a full socket: the receiver will free some.
     if (errno != EAGAIN && errno != ETOOMANYREFS)
       return refuse_os(errc::system, errno, fmt::format("sending {} bytes in a memory file", label.bytes));
-    // Nothing reports that the receiver has taken descriptors.
+    // After ETOOMANYREFS, try again after a pause: nothing reports that the receiver has taken descriptors.
     constexpr std::chrono::milliseconds look_again{1};
     if (!(errno == EAGAIN ? until.wait(socket, POLLOUT) : until.wait(-1, 0, look_again))) return false;
   }

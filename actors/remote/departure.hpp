@@ -11,8 +11,7 @@ namespace penstock::hosts {
 
 class departure {
  public:
-  // Call on any thread. The host's worker
-  /// finishes its leases first, unless `at_once`.
+  /// Orders the host to leave, from any thread. Its worker finishes its leases first, unless `at_once`.
   void order(bool at_once) noexcept {
     if (at_once) at_once_ = true;
     ordered_ = true;
@@ -20,11 +19,11 @@ class departure {
   [[nodiscard]] const std::atomic<bool>& ordered() const noexcept { return ordered_; }
   [[nodiscard]] bool at_once() const noexcept { return at_once_; }
 
-  // Call on the connection's thread. Returns true
-  /// once: the caller then tells the session.
+  // Call the rest on the connection's thread.
+  /// True once, after order(): the caller then tells the session that the host leaves.
   [[nodiscard]] bool is_news() { return ordered_ && !std::exchange(told_, true); }
-  /// Whether it is leaving and `drain` is over. Call at least every `look_every`: longer gaps, in which the thread did not run, count only
-  /// in part.
+  /// Whether the host is leaving and its time `drain` is over. Call at least every `look_every`: longer gaps, in which the thread
+  /// did not run, count only in part.
   [[nodiscard]] bool has_drained(nanoseconds drain, nanoseconds look_every, steady_time now) {
     if (!ordered_) return false;
     if (!deadline_) {

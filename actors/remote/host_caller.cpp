@@ -39,7 +39,7 @@ void host_caller::offers(std::uint32_t workers) {
 
 void host_caller::gone(nanoseconds pause, const std::string& why) {
   live_ -= live_ > 0 ? 1 : 0;
-  if (live_ == 0) wanted_ = 1;  // when the host comes back, it may offer fewer workers
+  if (live_ == 0) wanted_ = 1;  // start with one connection: when the host comes back, it may offer fewer workers
   if (!why.empty()) say(why);
   if (!busy_) call_later(pause);
 }

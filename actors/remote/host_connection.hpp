@@ -51,7 +51,7 @@ struct session_offer {
 /// How a connection has ended.
 struct connection_end {
   enum class how : std::uint8_t {
-    left,          ///< the host ended it, or the peer was only a probe
+    left,          ///< the host ended the connection, or the peer was only a probe
     session_over,
     busy,          ///< the session must wait for a worker
     lost,          ///< the connection failed, or could not be made
@@ -59,7 +59,7 @@ struct connection_end {
   };
   how ending = how::left;
   session_number session = 0;  ///< 0: a peer called but was not admitted
-  bool placed = false;         ///< the session had given it a place
+  bool placed = false;         ///< whether the session had given the connection a place
   failure why{};               ///< set for busy, lost and unfit
 };
 
@@ -155,7 +155,7 @@ class host_connection {
   std::atomic<bool> cut_ = false;
   std::mutex mutex_;
   host_stream* stream_ = nullptr;  // guarded by mutex_, like the next member
-  bool placed_ = false;            // the session has given it a place
+  bool placed_ = false;            // whether the session has given this connection a place
 
   // Used on the connection's thread:
   std::variant<accepted_call, session_to_join> to_;  // joins() may read it from any thread, because the part that it reads never changes

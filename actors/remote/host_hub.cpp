@@ -26,7 +26,8 @@ constexpr std::uint64_t unknown_logged = 10;  // further ones could be a flood
 constexpr std::size_t refusals_remembered = 1000;
 constexpr auto goodbye_deadline = 1500ms;
 constexpr auto accept_again_after = 100ms;
-// How soon to call a host again: after its connection was lost; if it was busy; if it was refused, which may last.
+// How soon to call a host again: after its connection was lost, if it was busy, and if it was refused. A refused
+// host waits longest, because the reason may last.
 constexpr nanoseconds call_again_after = 300ms;
 constexpr nanoseconds call_busy_after = 1s;
 constexpr nanoseconds call_refused_after = 5s;
@@ -208,7 +209,7 @@ void host_hub::hear(connection_id id, connection_news news) {
 
 void host_hub::closed(connection_id id, const connection_closed& news) {
   book_.closed(id, news.why);
-  carry_out();  // the supervisor learns why before it learns of the worker's end
+  carry_out();  // first, so that the supervisor learns why before it learns of the worker's end
   entry gone = std::move(connections_.at(id));
   connections_.erase(id);
   records_.closed(id);

@@ -99,7 +99,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
     std::unique_ptr<remote_connection> connection;
     std::shared_ptr<host_caller> caller{};  // if the session called the host
     bool known = false;  // has proved the secret
-    host_card card{};    // once it has joined
+    host_card card{};    // set once the host has joined
     bool cut = false;
     // The connection's worker, from its start to its end:
     std::optional<worker_ref> who{};

@@ -128,7 +128,7 @@ struct flight_seen {
   std::int64_t core_wait_ns = 0;     ///< how long that thread has waited for a core
   bool traced = false;  ///< a debugger is attached
   std::uint64_t sample = 0;   ///< the index of the sample with that name
-  std::uint32_t attempt = 0;  ///< 0: it loads no sample
+  std::uint32_t attempt = 0;  ///< 0: the worker is loading no sample
 };
 
 struct output_line {

@@ -15,7 +15,7 @@
 namespace penstock::hosts {
 namespace {
 
-static_assert(POLLIN == 1);  // host_stream::wait_for
+static_assert(POLLIN == 1);  // host_stream.hpp writes the number, so that it need not include <poll.h>
 
 constexpr std::size_t read_bytes = 64 * 1024;
 constexpr std::size_t short_read_bytes = 1024;  // for messages; keeps the stack of an otherwise idle thread small

@@ -24,7 +24,7 @@ class hosted_jobs {
   hosted_jobs(const hosted_jobs&) = delete;
   hosted_jobs& operator=(const hosted_jobs&) = delete;
 
-  /// The worker runs. `parcels`: the host's end of its socket.
+  /// Call when the worker has started. `parcels`: the host's end of its socket.
   void started(unique_fd parcels) { parcels_ = std::move(parcels); }
   void assigned(arena::slots_view slots) { slots_.emplace(std::move(slots)); }
 
@@ -34,7 +34,7 @@ class hosted_jobs {
   result<void> take_file(host_stream& from, const file_follows& news);
   /// Answers offers, and gives the worker the files that are here.
   result<void> answer(host_stream& to);
-  /// The worker has ended its job.
+  /// Call when the worker has ended its job: sends the outcome.
   result<void> ended(host_stream& to, const protocol::jobs_done& news, bool digests);
   result<void> send_again(host_stream& to) const;
 

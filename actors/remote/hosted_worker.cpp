@@ -137,7 +137,7 @@ void hosted_worker::launch() {
           if (!child) {
             return part->tell(*wake, [&] { part->started = tl::unexpected(child.error()); });
           }
-          if (part->unwanted) return;  // the child is killed with `child`
+          if (part->unwanted) return;  // destroying `child` kills the process
           part->process = std::move(child->process);
           for (const int number : part->signals) part->process->signal(number);
           part->tell(*wake, [&] {
@@ -198,7 +198,8 @@ result<void> hosted_worker::hear_io(host_stream& to) {
   }
   for (std::string& line : lines) to.put(from_host(output_line{std::move(line)}));
   if (!ended) return {};
-  // Messages that it sent before it died still count. Its last flight mark then shows the work that it died of.
+  // Messages that the worker sent before it died still count. With them handled, its last flight mark shows the
+  // work that it died of.
   if (auto ok = hear_link(to); !ok) return ok;
   link_.reset();
   show_flight(to, true);

@@ -114,11 +114,11 @@ class hosted_worker {
   batch_layout layout_;
   std::unique_ptr<packer> packer_;  // null: batches are not compressed
   std::map<std::uint32_t, loaded> loaded_;  // by slot; kept because the session may ask for them again
-  std::optional<std::uint32_t> leases_;  // none: it is not ready yet
+  std::optional<std::uint32_t> leases_;  // nullopt: the worker is not ready yet
   std::unique_ptr<hosted_jobs> jobs_;  // in a pool
   process_meter meter_;
   steady_time shown_at_{};
-  std::string gave_up_;  // the reason in its worker_gives_up
+  std::string gave_up_;  // the reason in the worker's message worker_gives_up
   bool over_ = false;
 };
 

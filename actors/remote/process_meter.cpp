@@ -17,7 +17,7 @@ void process_meter::look(steady_time now) {
   if (now - measured_at_ < measure_every) return;
   measured_at_ = now;
   const auto facts = process::look_at(pid_);
-  if (facts && facts->rss_bytes > 0) {  // if 0, it has just ended: keep the last figures for the report of its death
+  if (facts && facts->rss_bytes > 0) {  // 0: the process has just ended, so keep the last figures for the report of its death
     private_bytes_ = facts->rss_anon_bytes;
     resident_bytes_ = facts->rss_bytes;
   }

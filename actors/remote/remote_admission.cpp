@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr nanoseconds handshake_deadline = 5s;
 constexpr nanoseconds listing_deadline = 10min;  // the host lists the dataset
-constexpr nanoseconds probe_deadline = 2min;    // penstock doctor lists it
+constexpr nanoseconds probe_deadline = 2min;    // `penstock doctor` lists the dataset
 constexpr std::size_t hello_bytes_max = 4096;
 
 }  // namespace

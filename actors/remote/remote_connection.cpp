@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 constexpr nanoseconds ping_at_least_every = 1s;  // a host divides its workers according to the pings
 
-/// How long the worker took for a batch, from its report.
+/// How long the worker took to load a batch, from the batch's report.
 nanoseconds time_to_load(std::string_view report) {
   nanoseconds time{0};
   protocol::frame_reader<protocol::from_worker> reader;
@@ -326,7 +326,7 @@ result<void> remote_connection::land(const batch_follows& batch) {
 
 result<void> remote_connection::land_job(const job_over& job) {
   if (!jobs_) return refuse(errc::protocol, "it reported the end of a job that it does not have");
-  meter_.receiving(nanoseconds(0));  // the worker has one job at a time, so it waits during the transfer
+  meter_.receiving(nanoseconds(0));  // 0: the worker has one job at a time and loads nothing during the transfer
   auto wrong = jobs_->land(stream_, job, deps_->digests);
   meter_.received();
   if (!wrong) return tl::unexpected(std::move(wrong.error()));

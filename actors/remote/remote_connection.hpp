@@ -156,7 +156,7 @@ class remote_connection {
   result<void> hear_session();
   result<void> land(const batch_follows& batch);
   struct arrival {
-    std::string wrong;  // why the batch must not be used; empty: it is good
+    std::string wrong;  // why the batch must not be used; empty if it is good
     bad_transfer kind = bad_transfer::damaged;
   };
   result<arrival> receive(const batch_follows& batch);

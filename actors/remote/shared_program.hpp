@@ -28,7 +28,7 @@ class file_shelf {
  public:
   /// Keeps a duplicate. Refuses (errc::system); a number is used once.
   result<void> publish(std::uint64_t number, int file);
-  /// No further job needs it.
+  /// Drops the file: no further job needs it.
   void withdraw(std::uint64_t number);
   [[nodiscard]] std::map<std::uint64_t, shelved_file> all() const;
 

@@ -38,7 +38,7 @@ class late_workers {
   /// For a seek.
   void forget() { batches_.forget(); }
 
-  /// `Workers`: a map from the worker's number.
+  /// `Workers`: a map whose keys are the workers' numbers.
   template <class Workers>
   void look(const Workers& workers, schedule::ledger& books, steady_time now) {
     if (flights_) books.hedge(find(workers, books, now));

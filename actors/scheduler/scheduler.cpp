@@ -22,7 +22,7 @@ struct carry_out {
   steady_time now;
   gpu_owner::upload_batches uploads;
 
-  /// Null: it has died since the ledger decided. Another process may be in its place by now.
+  /// Null if the worker has died since the ledger decided. Another process may be in its place by now.
   [[nodiscard]] protocol::worker_link* link_of(worker_ref who) const {
     const auto worker = s.workers.find(who.worker);
     return worker == s.workers.end() || worker->second.who != who ? nullptr : worker->second.link.get();
@@ -188,7 +188,8 @@ void settle_death(scheduler_state& s, const worker_ended& ended) {
   actors::tell(s.others.supervisor, supervisor::blame_decided{std::move(decision)});
 }
 
-/// The ledger knows which sample is in each row of a report; the report has the sample's name.
+/// Stores the names of failed samples. A report has only their rows and names; the ledger knows which sample
+/// is in each row.
 void note_names(scheduler_state& s, const lease_reported& news) {
   for (const protocol::wire_row_failure& f : news.report.failures) {
     if (f.name.empty()) continue;

@@ -17,7 +17,7 @@ struct group_side {
 
   const group::group_setup membership;
   const std::shared_ptr<group::told_ends> ends = std::make_shared<group::told_ends>();
-  std::shared_ptr<group::hand_over_gate> gate;  // made with the actors
+  std::shared_ptr<group::hand_over_gate> gate;  // created together with the actors
   std::optional<gpu_owner::ready_batch>
       at_gate;                               // taken from the queue, waits at the gate; used by the consumer's thread
   std::atomic<std::uint64_t> delivered = 0;  // steps that the owner's process has acknowledged

@@ -59,7 +59,7 @@ class owner_life final : gpu_owner::owner_host {
 
   deps deps_;
 
-  // In order of construction, on run()'s thread.
+  // Created in this order, on run()'s thread.
   std::unique_ptr<actors::actor_system> system_;
   std::unique_ptr<process::io_thread> io_;
   std::unique_ptr<gpu_owner::owner_body> body_;
@@ -72,9 +72,9 @@ class owner_life final : gpu_owner::owner_host {
 
   std::mutex mutex_;                         // guards the members below
   gpu_owner::owner_body* there_ = nullptr;   // set while the body can be asked to leave
-  std::optional<int> code_;                  // its exit code, once it is known
-  bool leaves_ = false;                      // it was asked to leave, or decided to
-  bool said_why_ = false;                    // whether it has sent the reason
+  std::optional<int> code_;                  // the exit code of this incarnation, once known
+  bool leaves_ = false;                      // the owner was asked to leave, or has decided to
+  bool said_why_ = false;                    // whether the owner has sent the reason
   bool told_ = false;
   std::promise<void> gone_;
   std::shared_future<void> is_gone_ = gone_.get_future().share();

@@ -71,7 +71,7 @@ class Session::body final : public host::run {
   struct engine : run::engine {
     output_lock sink_lock;  // held until the process that writes to the sink has ended
     std::optional<prepared_dataset> dataset;
-    std::optional<hosts::described_program> custom;  // instead of `dataset`, if hosts run the program too
+    std::optional<hosts::described_program> custom;  // set instead of `dataset` if loader hosts run the worker program, too
     process::shared_files listing;  // gives the dataset's index to the other ranks on this host
     std::shared_ptr<device::device> device;  // none when its owner has a keeper
     std::shared_ptr<supervisor::owner_process> owner_process;
@@ -149,7 +149,7 @@ class Session::body final : public host::run {
   [[nodiscard]] bool owner_is_inside() const { return session::owner_is_inside(settings_); }
 
   const session_options options_;
-  const std::unique_ptr<session::group_side> group_;  // null: it joins none
+  const std::unique_ptr<session::group_side> group_;  // null: the session joins none
   std::optional<schedule::stream_state> resumed_;
   steady_time begun_{};  // the first demand; set before anything starts
   const std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>();

@@ -120,7 +120,7 @@ result<std::optional<prepared_dataset>> Session::body::prepare_with_other_ranks(
   if (prepared)
     e.listing.publish((*prepared)->indexes());
   else
-    e.listing = {};  // another rank may try
+    e.listing = {};  // another rank may then list the dataset
   return prepared;
 }
 
@@ -184,7 +184,7 @@ result<void> Session::body::try_start() {
   const std::lock_guard hold(mutex_);
   engine_ = std::move(e);
   pulse_.begins();
-  // scale() could not tell the supervisor until now.
+  // Pass on the number that scale() has set meanwhile: until now it could not reach the supervisor.
   if (workers_ != begun_with) actors::tell(engine_->supervisor, supervisor::scale_pool{workers_});
   tell_group_of_earlier_failure();
   if (trouble) return tl::unexpected(std::move(*trouble));
@@ -286,7 +286,7 @@ void Session::body::close() noexcept {
   }
   static_cast<void>(accounts(true));  // delivery events must precede the event of the end
   if (cut_short) tell_ended(run_outcome::stopped);
-  if (e == nullptr) return stop_readers();  // it never ran, or is already closed
+  if (e == nullptr) return stop_readers();  // the session never ran, or is already closed
   ending_.wait_for_group();
   drop_group(*e);
   // Shut down from the outside in: the sockets, the workers, the owner, the actors.

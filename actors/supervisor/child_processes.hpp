@@ -1,6 +1,7 @@
 // Starts and signals the child processes of one kind for their actor. Everything happens on the session's io thread,
 // in order, except spawning, which may wait for a file system and has its own thread. Any thread may call. The io
-// thread passes the processes' events and messages on; worker_processes and owner_process know to whom and as what.
+// thread passes on the processes' events and messages; worker_processes and owner_process define who gets them, and
+// in which form.
 #pragma once
 
 #include "actors/protocol/link.hpp"
@@ -69,17 +70,17 @@ class child_processes : public child_starter<Ref>,
   using child_link = protocol::link<In, Out>;
 
   struct child {
-    std::vector<int> signals{};  // received before it runs
+    std::vector<int> signals{};  // signals to send once the child runs
     std::shared_ptr<process::start_control> control{};
-    std::unique_ptr<process::child_process> process{};  // null: it is starting, or another machine runs it
-    std::shared_ptr<child_link> link{};                 // null: it is starting
+    std::unique_ptr<process::child_process> process{};  // null: the child is starting, or runs on another machine
+    std::shared_ptr<child_link> link{};                 // null: the child is starting
   };
 
-  /// `unasked_max`: as for its link.
+  /// `unasked_max`: see link::callbacks.
   child_processes(process::io_thread& io, std::uint64_t unasked_max) : io_(io), unasked_max_(unasked_max) {}
 
   void started(Ref who, result<linked_child> made) {
-    if (shut_down_) return;  // the child is shut down as well
+    if (shut_down_) return;  // dropping `made` ends the child
     if (!made) {
       children_.erase(who);
       return tell_refused(who, std::move(made.error()));
@@ -107,7 +108,7 @@ class child_processes : public child_starter<Ref>,
 
   /// Signals a child that is not running yet, or not on this machine.
   virtual void signal_start(Ref /*who*/, child& one, int number) {
-    one.signals.push_back(number);  // it may have started in the meantime
+    one.signals.push_back(number);  // started() sends them
     if (number == SIGKILL && one.control) one.control->give_up();
   }
 

@@ -15,7 +15,7 @@
 namespace penstock::supervisor {
 namespace {
 
-constexpr nanoseconds soon{1'000'000'000};  // a delay that is not worth telling
+constexpr nanoseconds soon{1'000'000'000};  // shorter delays are not mentioned
 
 template <class Report>
 std::string text_of_end(const Report& d) {
@@ -92,7 +92,7 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   }
   // For a data loader's worker, count from when it began the sample, not the batch.
   const steady_time since = kind == work_kind::batches ? w.last_flight.named_since.value_or(w.last_flight.since) : w.last_flight.since;
-  const steady_time until = ending.hung_at().value_or(now);  // the end of a process that hangs may take seconds
+  const steady_time until = ending.hung_at().value_or(now);  // a hung process may take seconds to end
   if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(until - since, nanoseconds(0))).count();
   if (!ignored) {
     r.held = decision.held;
@@ -139,7 +139,7 @@ std::string history_text(const death_report& d, work_kind kind) {
   if (d.worked_seconds && d.cause == death_cause::stopped && !d.ignored_stop_seconds)
     text = fmt::format(", for {}", duration_for_people(nanoseconds(static_cast<std::int64_t>(*d.worked_seconds * 1e9))));
   if (d.hung_before > 0) {
-    const bool no_retry = d.cause == death_cause::hang || d.ignored_stop_seconds;  // a worker that a stop ends is not replaced
+    const bool no_retry = d.cause == death_cause::hang || d.ignored_stop_seconds;  // a worker that ignored a stop is not replaced
     const std::string_view way_out = way_out_of_hangs(kind, no_retry);
     text += fmt::format("; that had hung {} before{}{}", counted(d.hung_before, "time"), way_out.empty() ? "" : ": ", way_out);
   }

@@ -17,20 +17,20 @@ namespace penstock::supervisor {
 struct worker_facts {
   worker_ref who;
   pid_t pid = -1;  ///< -1: still starting
-  std::optional<std::uint64_t> host;  ///< the loader host that runs it, where `pid` is its number; none: this machine
-  std::uint32_t slots = 0;  ///< 0: it has none yet
+  std::optional<std::uint64_t> host;  ///< the loader host that runs the worker: `pid` is a process there; none: this machine
+  std::uint32_t slots = 0;  ///< 0: none assigned yet
   std::shared_ptr<protocol::worker_link> link;
   std::shared_ptr<const unique_fd> parcels;
   steady_time started{};
   std::optional<process::exit_report> ended;
   std::string last_lines;
   std::vector<std::string> stack;
-  std::string wait_channel;  ///< when it was found hanging
-  std::string sent_signal;   ///< who sent the signal that ended it; empty: as in termination::why_signalled()
+  std::string wait_channel;  ///< what it was waiting for in the kernel when it was found hanging
+  std::string sent_signal;   ///< who sent the signal that ended the worker; empty: see termination::why_signalled()
   arena::flight_reading last_flight;
   std::uint64_t rss_bytes = 0;
   std::optional<std::string>
-      gpu_use;  ///< the GPU library or device that it, or a process started by it, was seen using
+      gpu_use;  ///< the GPU library or device that the worker, or a process that it started, was seen using
 };
 
 /// The sample that the worker was loading, from the last reading of its flight recorder.
@@ -38,28 +38,29 @@ std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w);
 [[nodiscard]] bool has_work(const arena::flight_reading& w);
 
 /// The name of the sample, or the work as the job described it, from the last reading of the worker's flight
-/// recorder; printable. Empty if it had none.
+/// recorder; printable. Empty if the worker had none.
 [[nodiscard]] std::string work_in_hand(const worker_facts& w, work_kind kind);
 
 /// Call once the worker has exited and the scheduler has decided what to blame.
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
                        const scheduler::blame_decision& decision, work_kind kind, steady_time now);
 
-/// "ended: SIGSEGV". If the session killed it for a fault, the reason: "was killed: no heartbeat for 10 s". If it was ordered to
-/// end: "was stopped on request", or "was killed: it had not stopped within 10 s of the request".
+/// How the process ended: "ended: SIGSEGV". If the session killed it for a fault, the reason: "was killed: no heartbeat for 10
+/// s". If it was ordered to end: "was stopped on request", or "was killed: it had not stopped within 10 s of the request".
 [[nodiscard]] std::string end_text(const death_report& death);
 [[nodiscard]] std::string end_text(const owner_death_report& death);
 
-/// Whether the end of the job already reports this death, which is then only a detail. `jobs_are_told`: as in supervisor_settings.
+/// Whether the report of the job's end already covers this death, which is then logged only as a detail. `jobs_are_told`: see
+/// supervisor_settings.
 [[nodiscard]] bool is_told_as_job(const death_report& death, work_kind kind, bool jobs_are_told);
 
-/// ", while setting up the dataset": what a loader worker did if it died in this phase, before its first sample. Empty for other phases,
-/// and in pools.
+/// What a loader worker did that died before its first sample: ", while setting up the dataset". Empty for other phases, and in
+/// pools.
 [[nodiscard]] std::string preparation_text(work_phase phase, work_kind kind);
 
-/// ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)", for a data loader ", while loading sample 7";
-/// ", while working on 'cat.jpg'" if it ignored a stop and nothing is blamed. If it died before its first sample: preparation_text().
-/// Empty: nothing is known.
+/// What the worker was doing: ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)", for a data loader ",
+/// while loading sample 7". If it ignored a stop and nothing is blamed: ", while working on 'cat.jpg'". If it died before its
+/// first sample: preparation_text(). Empty if nothing is known.
 [[nodiscard]] std::string blame_text(const death_report& death, work_kind kind);
 
 /// ", for 40 s; that had hung 2 times before: ...; 2 batches to load again": what else is known. Empty: nothing.
@@ -68,8 +69,8 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 /// The event's text: "worker 3 (pid 17) ended: SIGSEGV, while loading sample 7; 2 batches to load again".
 [[nodiscard]] std::string death_text(const death_report& death, work_kind kind);
 
-/// What follows that in the log: "; a replacement starts in 2 s; stack: `penstock deaths --stacks`, with --last after the end".
-/// `place`: the worker's, after its death.
+/// What follows death_text() in the log: "; a replacement starts in 2 s; stack: `penstock deaths --stacks`, with --last after
+/// the end". `place`: the worker's place, after its death.
 [[nodiscard]] std::string next_text(const death_report& death, const supervision::place_view& place, steady_time now);
 
 }  // namespace penstock::supervisor

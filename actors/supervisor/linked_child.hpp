@@ -25,7 +25,7 @@ struct linked_child_request {
   int arena = -1;
   int flight = -1;
   std::vector<int> indexes{};  ///< descriptors of the datasets' indexes; -1: none
-  std::vector<int> cores{};    ///< cores that it may run on; empty: those of the calling thread
+  std::vector<int> cores{};    ///< cores that the child may run on; empty: those of the calling thread
   bool parcels = false;        ///< a socket pair for large arguments and results, instead of the indexes
   /// Starts the child in place of the spawner, under the rules of spawner::start. Empty: the spawner starts
   /// it.
@@ -38,7 +38,7 @@ struct linked_child {
   std::unique_ptr<process::child_process> process;  ///< null: another machine runs it, and `pid` is a process there
   unique_fd link;                                   ///< the session's end
   unique_fd parcels;                                ///< the session's end, if requested
-  std::optional<std::uint64_t> host{};              ///< the loader host that runs it; none: this machine
+  std::optional<std::uint64_t> host{};              ///< the loader host that runs the child; none: this machine
 };
 
 /// Starts the child without waiting; call on the io thread. Calls `then` there once, perhaps before

@@ -94,7 +94,7 @@ class owner_communicator {
   std::uint64_t given_ = 0;   // the step of the snapshot that the current process got
   bool free_ = false;         // the group has ended, so every step counts as agreed
   process at_ = process::gone;
-  std::uint64_t number_ = 0;  // the communicator that it is making or a member of; 0: none
+  std::uint64_t number_ = 0;  // the communicator that the process is making or a member of; 0: none
   std::optional<gpu_owner::communicate> to_make_;  // held back
   std::uint64_t to_draw_ = 0;                      // the communicator whose id the group wants; 0: none
   std::uint64_t drawn_ = 0;                        // the communicator whose id the current process has created; 0: none

@@ -15,7 +15,7 @@ struct owner_descriptors {
   int lifeline = -1;
   int arena = -1;
   int flight = -1;
-  std::vector<int> cores{};  ///< cores that it may run on; empty: ours
+  std::vector<int> cores{};  ///< cores that the owner may run on; empty: those of this process
 };
 
 struct owner_listeners {

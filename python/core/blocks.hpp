@@ -1,5 +1,6 @@
-// Memory for arguments and results that Python holds as buffers. Released blocks are reused: fresh pages cost
-// the kernel several times what the copy into them costs. Used by the modules _core and _worker.
+// Memory for arguments and results that Python holds as buffers. Released blocks are reused: the kernel takes
+// several times as long to provide fresh pages as the copy into them takes. Used by the modules _core and
+// _worker.
 #pragma once
 
 #include <nanobind/nanobind.h>

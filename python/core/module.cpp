@@ -309,7 +309,7 @@ void bind_batches(nb::module_& m) {
       .def_prop_ro("shape", [](const tensor_handle& t) { return t.facts().shape; })
       .def_prop_ro("address",
                    [](const tensor_handle& t) {
-                     t.held->begin_view();  // its end is not reported
+                     t.held->begin_view();  // the end of this view is not reported
                      return reinterpret_cast<std::uint64_t>(t.facts().data);
                    })
       .def_prop_ro("cuda_device", &tensor_handle::cuda_device)

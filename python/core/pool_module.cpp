@@ -112,7 +112,8 @@ nb::tuple outcome_of(Job& job, std::size_t copied_below) {
   return nb::make_tuple("ok", std::move(copy));
 }
 
-/// Calls `wait` for at most `seconds`, in slices: Python runs signal handlers only between calls. True as soon as `wait` is.
+/// Calls `wait` for at most `seconds`, in slices: Python runs signal handlers only between calls. Returns true as soon as
+/// `wait` does.
 template <class Wait>
 bool in_slices(double seconds, Wait wait) {
   const auto until = std::chrono::steady_clock::now() + *as_nanoseconds(seconds);

@@ -43,7 +43,7 @@ struct outlived {
   }
 };
 
-/// What views of closed sessions keep, for an error about memory; empty if there is nothing.
+/// For an error about memory: which memory of closed sessions is kept by views. Empty if none is.
 std::string kept_by_views() {
   outlived& all = outlived::get();
   const std::lock_guard hold(all.mutex);
@@ -201,7 +201,7 @@ void session_core::release_returned() {
       used[i].batch.release_after(used[i].streams);
     } catch (const error& refused) {
       if (refused.code() != errc::usage) throw;
-      const std::lock_guard hold(mutex_);  // a stream is being captured: try again later
+      const std::lock_guard hold(mutex_);  // errc::usage: a stream is being captured, so try again later
       for (; i < used.size(); ++i) returned_.push_back(std::move(used[i]));
       return;
     }

@@ -82,9 +82,9 @@ class session_core : public std::enable_shared_from_this<session_core> {
   const std::function<void()> look_after_signals_;
   const std::shared_ptr<block_pool> blocks_;
   std::mutex taking_;  // held while a batch is taken, and while memory is freed
-  // the thread that holds taking_ to take a batch; its signal handlers may call us
+  // the thread that holds taking_ to take a batch: a signal handler on that thread may call this object, too
   std::atomic<std::thread::id> taker_{};
-  // for the waiting call: when it was last called, and for how long all buffers have been lent
+  // for while_waiting(): when it was last called, and for how long all buffers have been lent
   std::chrono::steady_clock::time_point looked_{};
   std::optional<std::chrono::nanoseconds> all_lent_for_;
 

@@ -80,7 +80,7 @@ class call_in_python {
   explicit call_in_python(JobCall& call) : call_(&call) {}
   void over() noexcept { call_ = nullptr; }
 
-  /// In separate memory: the job may keep its argument, and its slot is reused.
+  /// A copy of the argument: the job may keep it, although its slot is reused.
   [[nodiscard]] memory_block argument() const {
     const auto bytes = here().argument();
     memory_block copy{block_cache::of_process().take(bytes.size()), bytes.size()};
@@ -94,20 +94,21 @@ class call_in_python {
   /// Records the place in the batch of the sample that the call is loading, or what else the call is doing
   /// (_loading.Marks).
   void mark(std::uint64_t place) const { job_marks::write(here().job(), place); }
-  /// "sample 37". Called for every sample: a text made in Python would take longer.
+  /// Records that the call is loading "sample 37". Called for every sample, so the text is made here: making
+  /// it in Python would take longer.
   void sample(std::uint64_t place, std::uint64_t index) const {
     mark(place);
     std::array<char, 40> text{};
     here().sample(index, {text.data(), std::to_chars(appended(text.data(), "sample "), text.end(), index).ptr});
   }
-  /// "sample 37 of shard 1".
+  /// Records that the call is loading "sample 37 of shard 1".
   void sample_of_shard(std::uint64_t place, std::uint64_t index, std::uint64_t shard) const {
     mark(place);
     std::array<char, 80> text{};
     char* const end = std::to_chars(appended(text.data(), "sample "), text.end(), index).ptr;
     here().sample(no_index, {text.data(), std::to_chars(appended(end, " of shard "), text.end(), shard).ptr});
   }
-  /// For a sample whose index is not a number.
+  /// The same for a sample whose index is not a number.
   void sample_named(std::uint64_t place, const std::string& name) const {
     mark(place);
     here().sample(no_index, name);

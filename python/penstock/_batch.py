@@ -208,12 +208,12 @@ class Batch:
 
     @property
     def epoch(self) -> int:
-        """The epoch that it belongs to."""
+        """The epoch that the batch belongs to."""
         return self._lease.epoch
 
     @property
     def index(self) -> int:
-        """Its number within the epoch, from 0; reports call it the sequence number."""
+        """The batch's number within its epoch, from 0; reports call it the sequence number."""
         return self._lease.sequence
 
     @property

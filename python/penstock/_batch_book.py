@@ -33,9 +33,9 @@ class Planned:
         index: what the sampler yielded.
         bad: places in the batch to leave out.
         known: the places in `bad` that are left out without a try.
-        timeouts: how many times it timed out.
-        again: it is loaded again because of a death, and its next job is not submitted yet.
-        lost_before: it has been loaded again because of a death.
+        timeouts: how many times the batch timed out.
+        again: the batch must be loaded again because of a death, and its next job is not submitted yet.
+        lost_before: the batch has already been loaded again because of a death.
         attempts: how many attempts ended jobs have made with the same samples.
         loaded: its result, if known before delivery.
         worker: the worker that it was sent to; None: any.
@@ -143,7 +143,8 @@ class BatchBook:
         self.under_way.remove(planned)
 
     # ---- how loading ended ----------------------------------------------------------------------------------------
-    # Call took() or gave_up() first, then plan() the batch that takes its place, then count(): its position names the next shard.
+    # Call took() or gave_up() first, then plan() the batch that takes its place, and then count(), whose record names the next
+    # batch's shard.
 
     def took(self, planned: Planned, over: bool, state: Any) -> None:
         """The batch was loaded.
@@ -172,7 +173,7 @@ class BatchBook:
             self._progress.shards = self.shards.saved(self.under_way[0].shard if self.under_way else 0)
 
     def is_tried_again(self, planned: Planned, status: str, place: Optional[int]) -> bool:
-        """Whether to load it again after a failure, perhaps with one more sample left out.
+        """Whether to load the batch again after a failure, perhaps with one more sample left out.
 
         Args:
             status: its job's status: "timed_out", or "poisoned" when it killed its workers.

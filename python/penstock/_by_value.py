@@ -64,7 +64,7 @@ class _Reductions(ChainMap[type, Callable[[Any], Any]]):
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc,unused-ignore]
-    """cloudpickle's, with the rules above."""
+    """cloudpickle's pickler, with the rules above."""
 
     dispatch_table = _Reductions({types.CodeType: _reduce_code, functools._lru_cache_wrapper: _reduce_cached}, cloudpickle.Pickler.dispatch_table)
 
@@ -111,7 +111,7 @@ _received: dict[str, list[str]] = {}  # files that exist in no file system; thei
 
 def _remember(filename: str, first: int, text: str) -> None:
     if filename in linecache.cache and filename not in _received:
-        return  # in the program itself, when a function is sent back to it
+        return  # this is the program itself, to which a function was sent back: its lines are known
     lines = _received.setdefault(filename, [])
     new = text.splitlines(keepends=True)
     lines.extend(["\n"] * (first - 1 + len(new) - len(lines)))

@@ -22,7 +22,8 @@ _ORDERED_BY_TORCH = (
 
 
 def saved(loader: Any, known: list[Any]) -> Optional[dict[str, Any]]:
-    """Plain values. None for torch's own samplers, which draw from torch's generators.
+    """What the sampler draws its order from, as plain values. None for torch's own samplers, which draw from torch's
+    generators.
 
     Args:
         known: generators that are saved elsewhere.
@@ -76,8 +77,8 @@ def _samplers_of(loader: Any) -> Iterator[Any]:
 
 
 def _has_state(sampler: Any) -> bool:
-    """Whether its state_dict() may define the order. In a subclass of torch's samplers, such as torchdata's, the state is a position: the
-    loader skips what was delivered, and the sampler would skip it again."""
+    """Whether the sampler's state_dict() may define its order. Not in a subclass of torch's samplers, such as torchdata's: there
+    the state is a position. The loader skips what was delivered, and a restored sampler would skip it again."""
     return (
         not isinstance(sampler, _ORDERED_BY_TORCH)
         and callable(getattr(sampler, "state_dict", None)) and callable(getattr(sampler, "load_state_dict", None))

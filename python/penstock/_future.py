@@ -41,7 +41,7 @@ class Future(concurrent.futures.Future[T]):
 
     _job: Optional[_core.Job] = None
     _number: Optional[int] = None  # the job's number, once it has ended
-    _pool: Any = None  # keeps the pool until the job has ended
+    _pool: Any = None  # keeps the pool alive until the job has ended
     _cancelling = False
     _gpu: Optional[Callable[[Any], Any]] = None  # what the GPU thread of this process does with the result
 

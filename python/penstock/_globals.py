@@ -24,7 +24,7 @@ class Initializer:
         self._pickled = pickled
         self._seen: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._there = False
-        self.function: Any = None  # also None until it is unpickled
+        self.function: Any = None  # None until unpickled
         self.arguments: tuple[Any, ...] = ()
 
     def unpickle(self) -> None:

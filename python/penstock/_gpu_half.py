@@ -130,7 +130,7 @@ class _Arrays(pickle.Unpickler):
         index = buffer.index if isinstance(buffer, _There) else self._hosts[id(buffer)]
         kind = getattr(self._torch, dtype.name, None) if dtype.isnative else None
         if not isinstance(kind, self._torch.dtype) or more or order not in ("C", "F"):
-            return standard(self.on_host(index), dtype, shape, order, *more)  # torch has none of this kind
+            return standard(self.on_host(index), dtype, shape, order, *more)  # torch has no tensor of this kind
         self.found.add(index)
         offset, length = self._spans[index]
         tensor = self._whole[offset : offset + length].view(kind)

@@ -8,7 +8,7 @@ from typing import Any, Optional
 __all__ = ["Homes", "SeenWorkers"]
 
 LOOK_EVERY = 0.5  # seconds between looks for workers and hosts that have joined or left
-ON_HOSTS_MAX = 256  # workers of a session
+ON_HOSTS_MAX = 256  # how many workers on hosts a session can have
 GONE = ("draining", "stopped", "failed")  # states of workers that load no further batch
 
 
@@ -60,8 +60,8 @@ class SeenWorkers:
         self.last_on_hosts = int(pool._config["loader.limits.max"]) + ON_HOSTS_MAX  # the highest possible number of a worker on a host
 
     def width(self) -> int:
-        """The number of workers that can load, including those on hosts and those that an operator has added; at least 1. Without hosts,
-        the first ones count before they are ready."""
+        """The number of workers that can load, including those on hosts and those that an operator has added; at least 1. Without
+        hosts, the workers that the loader starts with count even before they are ready."""
         now = time.monotonic()
         if now > self._width_until:
             self._width_until = now + LOOK_EVERY

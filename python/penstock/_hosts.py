@@ -19,7 +19,7 @@ Hosts = Union[str, Sequence[str]]
 
 def facts(packages: Sequence[str]) -> dict[str, str]:
     """The versions of Python and of the installed packages among these."""
-    import importlib.metadata  # here, because workers do not need it
+    import importlib.metadata  # imported here, because workers do not need it
     import platform
 
     found = {"Python": platform.python_version()}
@@ -32,7 +32,7 @@ def facts(packages: Sequence[str]) -> dict[str, str]:
 
 
 def settings_of(hosts: Optional[Hosts], secret_file: Any) -> dict[str, Any]:
-    """The config overrides for a pool's or loader's arguments."""
+    """The config overrides for the arguments hosts and hosts_secret_file of a pool or loader."""
     if hosts is None:
         if secret_file is not None:
             raise config_error("hosts_secret_file is the secret of loader hosts: pass hosts, too")

@@ -33,7 +33,7 @@ _PROGRAM = frozenset(_globals.PROGRAM)
 
 
 def kept(function: types.FunctionType) -> Optional["Kept"]:
-    """What to send instead of the function. None: it has to be pickled by value."""
+    """What to send instead of the function. None: the function has to be pickled by value."""
     if function.__globals__.get(function.__name__) is not function:
         return None
     known = _known.get(function.__name__)
@@ -57,7 +57,7 @@ class Kept:
 
 
 def received(pickled: bytes) -> Any:
-    """The function; in a worker."""
+    """Returns the function. Called in a worker, by unpickling."""
     function = _received.get(pickled)
     if function is None:
         _make_room(_received)

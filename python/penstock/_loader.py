@@ -99,8 +99,7 @@ class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         """The worker processes, as in torch's iterators."""
         return _processes.processes_of(self._pool.pool)
 
-    # ---- what the subclasses implement
-    # ----------------------------------------------------------------------------------
+    # ---- what the subclasses implement ----------------------------------------------------------------------------
 
     def _begun(self, loader: Any) -> BatchBook:
         """The book of a new epoch."""
@@ -265,14 +264,14 @@ class Pass(Ahead):
         if planned.loaded is not None:
             return planned.loaded
         self._jobs.failures.refuse_quarantined(planned, self._progress.epoch)
-        if planned not in self._jobs.of:  # submitting it raised
+        if planned not in self._jobs.of:  # submitting the batch raised: try again
             self._load(planned)
         while (loaded := self._jobs.result(planned, self._book, self._progress.epoch, self._patience(), self._look_around)) is None:
             self._load(planned)
         return loaded
 
     def _patience(self) -> float:
-        return TELL_EVERY if self._group is None else 0.05  # a rank may be lost meanwhile
+        return TELL_EVERY if self._group is None else 0.05  # in a group, look often: a rank may be lost meanwhile
 
     def _look_around(self) -> None:
         if self._group is not None:
@@ -369,7 +368,7 @@ class IterablePass(Pass):
                 except Interrupted as caught:
                     interrupted = caught
                 except Exception:
-                    return False  # next() raises it
+                    return False  # next() raises the exception
                 if interrupted is not None:
                     raise interrupted.why
                 if not planned.loaded[2]:

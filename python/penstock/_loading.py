@@ -62,7 +62,7 @@ class Order(NamedTuple):
     given: Given
     seeding: Seeding
     workers: int
-    last_attempt: int  # the attempt that runs alone: an exception in it is the batch's result
+    last_attempt: int  # number of the attempt that runs alone: if that raises, the exception is the batch's result
     verified: bool = False  # batches carry a digest of their content
     states: Optional[str] = None  # path of the shards' states (_shards.py), if an iterable dataset has state_dict()
 
@@ -74,7 +74,7 @@ class Batch(NamedTuple):
     file: str  # path of that Order
     oldest: int  # earlier orders are no longer used
     epoch: int
-    shared_seed: Optional[int]  # of datapipes
+    shared_seed: Optional[int]  # torch's seed for shuffling datapipes
     shard: int  # for an iterable dataset: the shard to read
     first: int  # epoch position of its first sample; for an iterable dataset the batch's number in its shard
     index: Any  # what the sampler yielded
@@ -90,7 +90,7 @@ class Loaded(NamedTuple):
     over: bool = False  # the shard has ended, or every sample of the batch was left out
     state: Optional[_shards.ShardState] = None  # the shard's state after this batch
     digest: Optional[bytes] = None  # digest of the content, computed before any of it was in a slot
-    slow: Any = None  # its slow samples, if it has any: the worker, then as Call.slow_samples()
+    slow: Any = None  # if the batch had slow samples: the worker's number, then what Call.slow_samples() returns
 
 
 class Marks:
@@ -121,7 +121,7 @@ class _Stage:
     def __init__(self, order: Order, identity: int, batch: Batch) -> None:
         self.order, self.identity = order, identity
         self.failed: Any = None  # exception of its worker_init_fn: the result of each batch
-        self.by_value = False  # plain pickle cannot handle its batches
+        self.by_value = False  # whether plain pickle cannot handle the order's batches
         self.in_place = order.given.collate_fn is torch_loader._utils.collate.default_collate
         self.seeds: Optional[_seeds.SampleSeeds] = None
         self.shard = _Shard(order, identity)
@@ -180,15 +180,15 @@ class _Shard:
         self.behind: Optional[_shards.ShardState] = None  # the dataset's state after the last batch
 
     def is_midway(self) -> bool:
-        """Whether its iterator has started but not ended."""
+        """Whether the shard's iterator has started but not ended."""
         return self._source is not None and not self._source.ended
 
     def is_before(self, batch: int) -> bool:
-        """Whether its iterator can still reach this batch."""
+        """Whether the shard's iterator can still reach this batch."""
         return self._source is not None and self._source.batches <= batch
 
     def source_of(self, dataset: Any, batch: int, known: Optional[_shards.ShardState]) -> "_Source":
-        """Its iterator, at this batch or before it."""
+        """The shard's iterator, at this batch or before it."""
         if self._source is None or self._source.batches > batch:
             if isinstance(self._states, _StatesOnHost):
                 self._states.known = known
@@ -240,7 +240,7 @@ class _PlaceOfBatch:
         try:
             self.room = _tensors.Room(call.reserve(size), size)
         except Exception:
-            self.room = None  # too large: call.give() reports it
+            self.room = None  # the batch is too large: call.give() reports that
 
     def stacked(self, samples: Any) -> Any:
         """The samples, stacked in place; None if they do not fit or are not plain tensors."""
@@ -390,7 +390,7 @@ def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, bad: list[tuple[i
             stage.seeds(_key(order, batch, 0, batch.index[0]))
         wanted = [_MISSING if place in batch.bad else index for place, index in enumerate(batch.index)]
         wanted = _completed(order, wanted)
-        samples = stage.dataset.__getitems__(wanted) if wanted or not batch.bad else []  # any type that collate_fn takes
+        samples = stage.dataset.__getitems__(wanted) if wanted or not batch.bad else []  # the result may have any type that collate_fn accepts
     else:
         samples = _samples(call, stage, batch, batch.index if collated else (batch.index,), bad)
         if bad or batch.bad:

@@ -51,8 +51,8 @@ def kept_if_possible(function: Any) -> Any:
 
 
 def _is_simple(value: Any) -> bool:
-    """Whether plain pickle can write the value; also true for a chunk of inputs, and for the function that is called
-    with them."""
+    """Whether plain pickle can write the value: a simple value, a chunk of inputs made of simple values, or a
+    function that workers can import."""
     kind = type(value)
     if kind in _SIMPLE:
         return True

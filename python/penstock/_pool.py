@@ -171,7 +171,7 @@ class Pool(Control, Mapping):
             raise
         finally:
             self._life.leave()
-        if future.done():  # it ended before we knew its job
+        if future.done():  # the job ended before this thread knew its number
             future._job = None
         return future
 

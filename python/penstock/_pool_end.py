@@ -27,7 +27,7 @@ class PoolLife:
         self._halves = 0  # jobs with gpu= that have not ended
         self._shut = False
         self._aborted = False
-        self.why = Reason()  # why it ends early, for the record
+        self.why = Reason()  # why the pool ends early, for its record
         self.owner = os.getpid()
         self.futures: set[Future[Any]] = set()  # futures that have not ended
         # The pool is not closed at the interpreter's exit: queued jobs still run then, perhaps on workers that have not
@@ -128,7 +128,7 @@ def _dropped(core: _core.Pool, setup: Setup, owner: int, name: Optional[Name]) -
         finally:
             if name is not None:
                 name.give_back()
-            setup.close()  # not earlier: a starting worker may read it
+            setup.close()  # only now: a starting worker may read the file
             with _ENDED:
                 _ENDING -= 1
                 _ENDED.notify_all()

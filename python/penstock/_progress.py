@@ -31,7 +31,7 @@ class Progress:
     def __init__(self, epoch: int, resumed: Optional[dict[str, Any]]) -> None:
         self.epoch = epoch
         self.drawn: dict[str, Any] = {"generators": [], "drawn_from": None}  # _drawn(), just before the order was drawn
-        self.resumed = resumed  # the state that it resumes from
+        self.resumed = resumed  # the state from which this epoch resumes
         self.base_seed: Optional[int] = None if resumed is None else resumed["base_seed"]
         self.shared_seed: Optional[int] = None if resumed is None else resumed.get("shared_seed")  # of datapipes
         self.samples: int = 0 if resumed is None else resumed["samples"]  # delivered so far, in the sampler's order
@@ -112,7 +112,7 @@ def order_is_drawn(loader: Any, progress: Progress) -> None:
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)  # draws what a new iterator draws as its seed
     elif progress.resumed is not None and progress.resumed["base_seed"] is not None:
         _set_generators(loader, progress.resumed)
-    if progress.resumed is not None and progress.resumed["base_seed"] is not None:  # otherwise it was saved between epochs
+    if progress.resumed is not None and progress.resumed["base_seed"] is not None:  # the state was saved within an epoch
         _drawn_from.restore(loader, progress.resumed.get("drawn_from"), _generators(loader))
     progress.drawn = _drawn(loader)
 

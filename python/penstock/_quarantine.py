@@ -97,7 +97,7 @@ class BadSamples:
             self._core.sample_quarantined(sample.number, sample.name, 0, causes, True)
         quarantine.untold = {}
         if self.policy == "raise":
-            return  # refuse() names them
+            return  # refuse() names these samples
         names = ", ".join(str(index) for index in list(known)[:_NAMED]) + (", ..." if len(known) > _NAMED else "")
         one = len(known) == 1
         self._core.warn(
@@ -250,7 +250,7 @@ class Quarantine:
         with open(path) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith("\n"):
-                    break  # a crash or a full disk cut it off: add() removes it
+                    break  # a crash or a full disk cut off this line: add() removes it
                 try:
                     told, index, causes = _read(json.loads(line))
                 except (ValueError, KeyError, TypeError, AttributeError) as broken:
@@ -292,7 +292,8 @@ class Quarantine:
 
 
 def _read(entry: Any) -> tuple[str, Any, Optional[list[str]]]:
-    """The dataset, an index and the causes of the deaths that it caused; None: it was released."""
+    """What an entry names: the dataset, the index of a sample, and the causes of the deaths for which it is blamed.
+    Causes None: the sample was released."""
     if entry.get("schema") == _SCHEMA:
         return entry["fingerprint"], entry["sample"], None if entry.get("released") else list(entry["causes"])
     return entry["dataset"], entry["index"], list(entry["causes"])

@@ -11,7 +11,7 @@ _TEXT_MAX = 200  # characters of the exception's own text: it may be long, and t
 class Reason(NamedTuple):
     """Why something ends early."""
 
-    text: str = ""  # empty: it does not end early
+    text: str = ""  # empty: no early end
     fails: bool = False  # the program has failed: the outcome is not `stopped`
 
 
@@ -22,7 +22,7 @@ def by_exception(why: Optional[BaseException]) -> Reason:
         return Reason()
     try:
         lines = str(why).strip().splitlines()
-    except Exception:  # a __str__ that fails
+    except Exception:  # the exception's __str__ fails
         lines = []
     kind = type(why)
     name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"

@@ -54,7 +54,7 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
 
     @property
     def _loads_here(self) -> bool:
-        """Whether there are no workers."""
+        """Whether this process loads the samples itself, without workers."""
         return self.num_workers == 0 and self._options["hosts"] is None
 
     @property

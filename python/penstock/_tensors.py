@@ -66,7 +66,7 @@ def _tensor(buffer: Any, dtype: str, shape: tuple[int, ...], gradient: bool) -> 
 def _reduce_special(tensor: Any) -> Any:
     if tensor.is_nested and tensor.layout is torch.strided:  # some versions of torch cannot pickle these
         return _nested, ([each.detach() for each in tensor.unbind()], tensor.requires_grad)
-    if tensor.is_conj() or tensor.is_neg():  # torch 1 pickles them without the sign
+    if tensor.is_conj() or tensor.is_neg():  # torch 1 loses the sign when it pickles these
         return _reduce_tensor(tensor.resolve_conj().resolve_neg())
     return tensor.__reduce_ex__(5)
 
@@ -145,7 +145,7 @@ class _PicklerByValue(_by_value.Pickler):
 
 
 def batch_parts(value: Any, by_value: bool = False) -> list[Any]:
-    """The pickle, followed by the buffers left out of it.
+    """Pickles a batch. Returns the pickle, followed by the buffers left out of it.
 
     Args:
         by_value: also pickle classes and functions that the reader cannot import.
@@ -288,7 +288,7 @@ def view_of(held: Any) -> Any:
 
 
 def dataset_parts(value: Any) -> list[Any]:
-    """The pickle, followed by the buffers left out of it."""
+    """Pickles a dataset. Returns the pickle, followed by the buffers left out of it."""
     buffers: list[pickle.PickleBuffer] = []
     whole = io.BytesIO()
 
@@ -301,7 +301,7 @@ def dataset_parts(value: Any) -> list[Any]:
 
 
 def published(value: Any) -> int:
-    """Writes the pickle and, page-aligned, the buffers left out of it to a sealed memory file. Returns its descriptor."""
+    """Pickles a dataset into a sealed memory file: the pickle, then, page-aligned, the buffers left out of it. Returns its descriptor."""
     parts = dataset_parts(value)
     lengths = [len(part) for part in parts]
     head = struct.pack(f"<{1 + len(parts)}Q", len(parts), *lengths)

@@ -63,7 +63,8 @@ class PenstockBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         # Parallel's other arguments are for backends that write files.
         options = {name: value for name, value in {**self._given, **given}.items() if name in OPTIONS}
         options["initializer"] = _Beginning(options.get("initializer"))
-        # Threads of OpenMP and BLAS as for joblib's own backends: inner_max_num_threads, the caller's variables, or a share.
+        # Limits the threads of OpenMP and BLAS as joblib's own backends do: by inner_max_num_threads, by the caller's
+        # variables, or to a share of the cores.
         limits = self._prepare_worker_env(workers)
         environment = {f"loader.env.{name}": value for name, value in limits.items()}
         # NumPy starts its threads when it is imported, and a process with threads cannot be forked.

@@ -157,7 +157,7 @@ class LoaderHosts:
 
     def _ended(self, host: "_Placed", future: Any) -> None:
         """Runs on one of Ray's threads."""
-        if host not in self._hosts:  # it was asked to leave
+        if host not in self._hosts:  # the host was asked to leave
             return
         failed = future.exception()
         why = str(getattr(failed, "cause", failed) if failed else future.result() or "")

@@ -224,7 +224,8 @@ class DataLoader(SupervisedLoader, Generic[Batch_co]):
             hosts=hosts, hosts_secret_file=hosts_secret_file,
         )
         self._keep(options)
-        # Under the arguments' names, too: libraries make loaders from the attributes of others (Lightning, accelerate).
+        # Stored under the arguments' names, too: libraries (Lightning, accelerate) make loaders from the attributes of
+        # others.
         self.__dict__.update(options)
         self.device = None if device is None else torch.device(device)
         self.bad_samples = BadSampleList()
@@ -284,12 +285,12 @@ def _check(on_bad_sample: str, seeding: Optional[str], pool: Any) -> None:
 
 
 def _number_of_workers(value: Any) -> int:
-    """The number as an int, because seeds of generators are computed from it. torch refuses a negative one."""
+    """num_workers as an int, because seeds of generators are computed from it. torch refuses a negative number."""
     return whole_number(value, "num_workers", "pass a number of worker processes", least=-LARGEST)
 
 
 def _check_seed(seed: Any) -> None:
-    """torch's loader would fail late, or without the argument's name."""
+    """Checks the seed here, because torch's loader would fail late, or without the argument's name."""
     if seed is not None:
         whole_number(seed, "seed", "pass a whole number of at most 64 bits, or None", least=-LARGEST, most=(1 << 64) - 1)
 

@@ -116,7 +116,7 @@ def failures_of_initializer(written: bytes) -> list[tuple[str, Optional[str]]]:
     while True:
         try:
             failures.append(pickle.load(stream))
-        except (EOFError, pickle.UnpicklingError):  # the end; or a worker was killed while it wrote
+        except (EOFError, pickle.UnpicklingError):  # the end of the file, or a worker was killed while it wrote
             return failures
 
 
@@ -157,8 +157,8 @@ def _run(call: "_worker.Call") -> Optional[tuple[bytes, bytes, bytes]]:
         try:
             call.give(_parts.pickled_result(function(*positional, **named)))
         finally:
-            _restore_environment()  # a loader's dataset keeps what it sets
-    except BaseException as raised:  # SystemExit too: it ends the job, not the worker
+            _restore_environment()  # not for a loader, whose dataset keeps what it sets
+    except BaseException as raised:  # also SystemExit, which ends the job but not the worker
         return described(raised)
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -175,7 +175,8 @@ def call_on_input(function: Callable[..., Any], index: int, *inputs: Any) -> Any
 
 
 def _described_chunk(call: "_worker.Call", function: Callable[..., Any], inputs: list[tuple[Any, ...]], first: int) -> dict[str, Any]:
-    """Names the chunk's inputs; once it has killed a worker, each input before it is run. Returns more arguments of call_with_each()."""
+    """Names the chunk's inputs as the current work. Returns more arguments for call_with_each(): if the chunk has killed a
+    worker, each input is named before it is run."""
     name, last = _name_of_function(function), first + len(inputs) - 1
     call.describe(f"{name} on inputs {first} to {last}" if last > first else f"{name} on input {first}")
     return {} if call.attempt == 1 else {"begin": lambda index: call.describe(f"{name} on input {index}")}
@@ -184,8 +185,8 @@ def _described_chunk(call: "_worker.Call", function: Callable[..., Any], inputs:
 def call_with_each(
     function: Callable[..., Any], inputs: list[tuple[Any, ...]], first: int, begin: Optional[Callable[[int], None]] = None
 ) -> tuple[list[Any], Optional[tuple[int, bytes, bytes, bytes]]]:
-    """Runs a chunk of Pool.map() as one job: gives the function's values and, if an exception ended the chunk early, its input's index
-    and how it is described().
+    """Runs a chunk of Pool.map() as one job: gives the function's values. If an exception ended the chunk early, also gives the
+    place of that input in the chunk, and the exception as described() returns it.
 
     Args:
         first: the index of the chunk's first input.
@@ -254,6 +255,6 @@ def _pickled_error(raised: BaseException, taken: int) -> bytes:
 
 
 if __name__ == "__main__":
-    from penstock import worker  # not this copy of it: jobs refer to functions of the module
+    from penstock import worker  # the imported module, because jobs refer to its functions; this file runs as __main__
 
     worker.main()

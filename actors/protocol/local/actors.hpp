@@ -139,7 +139,7 @@ namespace penstock::protocol {
 using heard_inside = actors::joined<gpu_owner::working, scheduler::heard, supervisor::heard,
                                     supervisor::heard_by_keeper, session::heard, jobs::heard,
                                     jobs::heard_by_host, group::heard_by_member, group::heard_by_coordinator>;
-/// The number of the list of all these messages, for creating an actor system.
+/// The number of the list of all these messages; an actor system is created with it.
 inline constexpr std::integral_constant<int, 0> local_messages{};
 
 }  // namespace penstock::protocol

@@ -50,7 +50,7 @@ struct communicate {
     abort,
     agreed,  ///< no rank goes back to a step before `agreed`
     free,    ///< the group has ended: this rank no longer waits for others
-    end,     ///< not from the group: this owner ends, and with it any communicator that it has
+    end,     ///< this owner ends, and so does its communicator; not an order of the group
   };
   act what = act::draw_id;
   std::uint64_t number = 0;

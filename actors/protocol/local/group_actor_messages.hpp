@@ -31,7 +31,7 @@ struct session_failed {
 struct stop_group {};
 /// The last step of a stopping group has been handed out.
 struct limit_reached {};
-/// From the GPU owner.
+/// From the GPU owner: the state of its communicator.
 struct communicator_told {
   communicator_state state;
 };
@@ -44,7 +44,7 @@ struct orders_arrived {};
 struct link_made {};
 struct link_lost {
   std::string why;
-  bool closed = false;  ///< the peer closed it
+  bool closed = false;  ///< the peer closed the link
 };
 /// The coordinator's process, on this host, is known to have exited.
 struct coordinator_ended {};
@@ -96,12 +96,12 @@ struct communicator_drawn {
 struct links_refused {
   failure why;
 };
-/// The session is closing. Still tell the others what they need to know.
+/// The session is closing: end once the other ranks know what they need.
 struct leave_group {};
 /// End now.
 struct drop_group {};
 struct group_beat {
-  bool again = true;  ///< another beat follows
+  bool again = true;  ///< schedule the next beat
 };
 
 }  // namespace penstock::group

@@ -3,8 +3,8 @@
 // scheduler's when the GPU owner is another process. It counts the batches handed out, so that a freeze and a
 // hand-over never disagree about a batch.
 //
-// It also remembers that it has answered `wait`. The member could miss that: between two of its steps a right can
-// lapse, the scheduler can be told to wait, and the right can be extended.
+// The gate also remembers that it has answered `wait`. The member could miss that: between two of its steps, the
+// right can lapse, the gate can answer `wait`, and the right can be extended.
 #pragma once
 
 #include "runtime/base/clock.hpp"

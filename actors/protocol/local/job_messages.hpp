@@ -35,7 +35,7 @@ struct jobs_reported {
   std::shared_ptr<job_report_queue> queue;
 };
 
-/// Results that have left their slots, one entry each.
+/// Results that have left their slots: each entry names the lease of one result.
 using release_queue = protocol::burst_queue<lease_ref>;
 struct results_released {
   std::shared_ptr<release_queue> queue;

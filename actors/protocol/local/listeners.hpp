@@ -47,7 +47,7 @@ class owner_communicator_listener {
 struct attached_partition {
   std::uint32_t partition = 0;  ///< the worker's number
   std::uint64_t bytes = 0;
-  bool pinned = false;  ///< the device reads them directly
+  bool pinned = false;  ///< the device reads the slots directly
   nanoseconds took{};
 };
 
@@ -190,9 +190,9 @@ namespace penstock::group {
 /// Reported by the member actor, and by rank 0's coordinator.
 class group_listener {
  public:
-  /// Called whenever any of it may have changed.
+  /// Called whenever a part of the status may have changed.
   virtual void group_changed(const group_status& now) = 0;
-  /// For the journal.
+  /// Reports an event for the session's journal.
   virtual void group_event(event_kind what, std::string text) = 0;
   /// Called once, when all ranks are present and their settings agree: memory may be allocated and workers started.
   virtual void joined() = 0;
@@ -200,11 +200,12 @@ class group_listener {
   virtual void gate_moved() = 0;
   /// Called once. `failed` comes with a cause. After `stopped`, batches already handed out are still delivered.
   virtual void group_over(group_outcome how, const std::optional<group_cause>& cause) = 0;
-  /// For the GPU owner of this rank.
+  /// Passes an order of the group to this rank's GPU owner.
   virtual void communicator_ordered(const gpu_owner::communicate& order) { static_cast<void>(order); }
-  /// From the coordinator to this rank's member: why it cannot listen at the group's address; empty: it listens.
+  /// From the coordinator to this rank's member: why the coordinator cannot listen at the group's address;
+  /// empty: it listens.
   virtual void cannot_listen(const std::string& why) { static_cast<void>(why); }
-  /// From the coordinator to this rank's member: it has refused this peer.
+  /// From the coordinator to this rank's member: the coordinator has refused this peer.
   virtual void peer_refused(const std::string& who) { static_cast<void>(who); }
   /// Called when the actor has ended: no rank needs this session any more.
   virtual void member_gone() = 0;

@@ -24,7 +24,7 @@ struct lost_sample {
   std::uint64_t sequence = 0;
   std::uint64_t sample = 0;
   std::string name;
-  std::string reason;          ///< why it failed
+  std::string reason;          ///< why the sample failed
   std::uint32_t attempts = 0;  ///< how many attempts a quarantined sample had
   std::vector<std::string> causes;
   std::uint64_t alike = 0;  ///< for a failed sample: how many samples have failed for this reason, including this one
@@ -38,7 +38,7 @@ struct blame_decision {
   std::uint64_t sequence = 0;
   std::uint32_t held = 0;  // batches that others have to load again; in a pool, jobs
   std::uint32_t held_again = 0;  // of these, those that an earlier death had already lost
-  std::optional<std::uint64_t> in_hand{};  // the sample that it was working on
+  std::optional<std::uint64_t> in_hand{};  // the sample that the worker was working on
 };
 
 /// The dataset is known: start leasing.
@@ -66,7 +66,7 @@ struct worker_joined {
   schedule::worker_kind kind = schedule::worker_kind::loader;
   std::shared_ptr<protocol::worker_link> link;
   std::shared_ptr<const unique_fd> parcels{};  ///< for a pool's worker: our end of its parcel socket
-  std::optional<std::uint64_t> host{};         ///< the loader host that runs it; none: this machine
+  std::optional<std::uint64_t> host{};         ///< the loader host that runs the worker; none: this machine
 };
 
 /// The process has been reaped. The scheduler replies with blame_decided.
@@ -77,7 +77,7 @@ struct worker_ended {
   std::string cause;        ///< "SIGSEGV", "exit 3", "hang"
   bool host_lost = false;   ///< the worker's loader host was lost: blame a sample only if its batch keeps losing hosts
   bool took_too_long = false;  ///< killed because of the time that its sample or job took
-  std::optional<schedule::flight_mark> in_hand{};  ///< what it was working on, blamed or not
+  std::optional<schedule::flight_mark> in_hand{};  ///< what the worker was working on, blamed or not
 };
 
 /// The process survives SIGKILL. No reply; worker_ended follows if it ever exits.

@@ -26,8 +26,8 @@ struct worker_started {
   pid_t pid = -1;
   std::shared_ptr<protocol::worker_link> link;
   std::shared_ptr<unique_fd>
-      parcels{};  ///< our end of its socket for large arguments and results; null if it has none
-  std::optional<std::uint64_t> host{};  ///< the loader host that runs it: `pid` is a process there; none: this machine
+      parcels{};  ///< our end of the worker's socket for large arguments and results; null if there is none
+  std::optional<std::uint64_t> host{};  ///< the loader host that runs the worker: `pid` is a process there; none: this machine
 };
 struct start_refused {
   worker_ref who;
@@ -101,7 +101,7 @@ struct host_refused {
 };
 struct restart_worker {
   std::uint32_t worker = 0;
-  bool at_once = false;  ///< the worker does not finish what it holds
+  bool at_once = false;  ///< without letting the worker finish what it holds
 };
 struct drain_worker {
   std::uint32_t worker = 0;
