@@ -182,7 +182,7 @@ void stop(const Handle& to) {
   caf::anon_send_exit(to, caf::exit_reason::user_shutdown);
 }
 
-/// Does not keep the actor alive.
+/// A handle that does not keep the actor alive.
 template <class Handle>
 class weak_handle {
  public:
@@ -260,7 +260,7 @@ class self {
   implementation* actor_;
 };
 
-/// `behave` creates the actor's handlers, on the thread that runs it.
+/// Starts an actor. `behave` creates its handlers, on the thread that runs it.
 template <class Handle, class State, class Deps>
 Handle spawn(actor_system& system, typename Handle::behavior_type (*behave)(self<Handle, State>, Deps),
              Deps deps) {
@@ -271,7 +271,7 @@ Handle spawn(actor_system& system, typename Handle::behavior_type (*behave)(self
       std::move(deps));
 }
 
-/// The actor has its own thread, which it may block.
+/// Like spawn(), but the actor gets its own thread, which it may block.
 template <class Handle, class State, class Deps>
 Handle spawn_on_its_own_thread(actor_system& system,
                                typename Handle::behavior_type (*behave)(self<Handle, State>, Deps),

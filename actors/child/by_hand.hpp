@@ -31,7 +31,8 @@ struct by_hand_option {
 result<bool> parse_by_hand(const std::vector<std::string>& arguments,
                            const std::vector<by_hand_option>& options);
 
-/// This process's arguments, the program's name first, so that a worker program's main need not pass them.
+/// This process's arguments, beginning with the program's name. Read here, so that a worker program's main
+/// need not pass them.
 std::vector<std::string> own_arguments();
 
 /// Flushes stdout, then prints the error to stderr.

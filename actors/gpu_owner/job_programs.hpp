@@ -27,7 +27,7 @@ inline constexpr std::uint64_t program_result_bytes_max = 1U << 20U;
 /// Used from one thread. The device must be open when run() is called.
 class job_programs {
  public:
-  /// `programs`: paths by name ([jobs.programs]); jobs name a program by its index in that order.
+  /// `programs`: paths by name ([jobs.programs]). A job gives its program's index in the order of the names.
   job_programs(std::shared_ptr<device::device> device, const std::map<std::string, std::string>& programs);
   ~job_programs();
 

@@ -28,7 +28,7 @@ namespace penstock::group {
 
 struct coordinator_deps {
   group_settings settings;
-  std::string group;  ///< its name, for messages
+  std::string group;  ///< the group's name, for messages
   /// Opens the actor's listener. Called once.
   std::function<std::shared_ptr<coordinator_wire>(coordinator_actor, std::shared_ptr<newest_reports>)> listen;
   group_listener* listener = nullptr;  ///< outlives the actor

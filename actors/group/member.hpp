@@ -31,8 +31,8 @@ namespace penstock::group {
 
 struct member_deps {
   member_settings settings;  ///< its card does not name the device yet
-  std::string group;         ///< its name, for messages
-  std::string where;         ///< its address, for messages
+  std::string group;         ///< the group's name, for messages
+  std::string where;         ///< the group's address, for messages
   std::shared_ptr<hand_over_gate> gate;
   /// Opens the actor's link. Called once.
   std::function<std::shared_ptr<member_wire>(member_actor, std::shared_ptr<newest_order>)> connect;

@@ -43,7 +43,7 @@ using newest_reports = newest<link_id, member_report>;
 /// What the launcher of the ranks has reported to the coordinator. Thread-safe.
 class told_ends {
  public:
-  /// The launcher will report how processes end.
+  /// Records that the launcher will report how processes end.
   void expect() { expected_ = true; }
   [[nodiscard]] bool expected() const { return expected_; }
   void put(told_end end) {

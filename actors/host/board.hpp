@@ -48,7 +48,7 @@ class board {
   void processes_lost(const std::vector<lost_process_report>& lost);
   void sample_failed(const scheduler::lost_sample& lost, std::shared_ptr<const raised_exception> exception = {});
   void sample_quarantined(const scheduler::lost_sample& lost);
-  /// A data loader's sample. `known`: an earlier run quarantined it.
+  /// Records a data loader's quarantined sample. `known`: an earlier run quarantined it.
   void loader_quarantined(const scheduler::lost_sample& lost, bool known);
   void quarantine_known(const std::vector<quarantine_report>& known);
   /// Lifts the quarantine for this run, or releases the sample for good. Returns the sample's previous state.

@@ -37,7 +37,7 @@ struct session_controls {
   std::function<std::vector<owner_death_report>()> owner_deaths;
   std::function<std::string()> metrics;  ///< the page for Prometheus; empty in a record
   std::function<double()> waited_seconds;  ///< how long the consumer has waited for batches
-  std::function<std::optional<steady_time>()> waits_since{};  ///< the consumer's wait in progress
+  std::function<std::optional<steady_time>()> waits_since{};  ///< when the consumer's wait in progress began
   /// These two call ending::killed_in() and ending::stopping_for().
   std::function<std::optional<nanoseconds>(bool some_work)> killed_in{};
   std::function<std::optional<nanoseconds>()> stopping_for{};

@@ -45,7 +45,7 @@ class ending {
   void owner_told(bool whole, steady_time now);
   [[nodiscard]] std::optional<bool> owner_was_told() const;
 
-  /// The session belongs to a group, and this many group actors end with the session.
+  /// Call if the session belongs to a group: this many group actors end with the session.
   void group_begins(std::uint32_t actors);
 
   // The actors report their end, once each.

@@ -20,8 +20,8 @@ class limit_meter {
  public:
   static constexpr nanoseconds look_every = std::chrono::milliseconds(200);
 
-  /// `times`: null for a pool. `waited`: the consumer's waits so far. `waits_since`: the consumer's wait in progress. `begun`:
-  /// when the consumer first asked for work.
+  /// `times`: null for a pool. `waited`: the consumer's waits so far. `waits_since`: when the consumer's wait in progress
+  /// began. `begun`: when the consumer first asked for work.
   telemetry::limit_reading look(supervision::progress_facts run, const batch_times* times,
                                 const std::vector<worker_look>& workers, std::optional<steady_time> waits_since,
                                 nanoseconds waited, steady_time begun, steady_time now);

@@ -192,7 +192,7 @@ struct record_keeper::work {
   void wait(std::uint64_t heard, clock::time_point until) {
     const auto found = source.journal->wait_for_events_after(heard, 1, until);
     if (!found.events.empty()) return;
-    std::unique_lock hold(mutex);  // returned early if give_up() was called on the journal: then wait here
+    std::unique_lock hold(mutex);  // after give_up() the journal no longer waits, so wait here
     changed.wait_until(hold, until, [this] { return stopping; });
   }
 

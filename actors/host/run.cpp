@@ -187,7 +187,8 @@ session_status run::status() const {
   return e != nullptr ? look_closer(std::move(known), *e->flights, now(), batches_under_way()) : known;
 }
 
-/// Called on the io thread, which must not wait for mutex_ and need not: e outlives its sockets.
+/// Called on the io thread, which must not wait for mutex_. No lock is needed, because `e` outlives its
+/// sockets.
 session_status run::status_of(const engine& e) const {
   return look_closer(told_status(), *e.flights, now(), batches_under_way());
 }

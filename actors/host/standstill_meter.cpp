@@ -12,7 +12,7 @@
 namespace penstock::host {
 namespace {
 
-/// Unlike steady_clock, it runs while the machine is suspended.
+/// A clock that, unlike steady_clock, runs while the machine is suspended.
 nanoseconds time_since_boot() {
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);

@@ -18,7 +18,8 @@ class standstill_meter {
  public:
   explicit standstill_meter(nanoseconds every) : watch_(every) {}
 
-  /// Call on one thread, about as often as `every` says. Returns how long the process was suspended since the last look, if it was.
+  /// Call on one thread, about as often as `every` says. Returns how long the process was suspended since the last call, if it
+  /// was.
   [[nodiscard]] std::optional<nanoseconds> look();
 
  private:

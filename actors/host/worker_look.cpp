@@ -52,7 +52,7 @@ std::vector<worker_look> look_at_remote_workers(const session_status& status, co
       seen.cpu = times->cpu;
       seen.core_wait = times->core_wait;
       seen.receiving = times->receiving;
-      // Its flight page is out of date: while the host sends a batch, it sends no flight pages.
+      // The worker's flight page is out of date: a host sends no flight pages while it sends a batch.
       if (times->rests) {
         seen.busy = seen.reads = false;
         seen.sample_for = nanoseconds(0);

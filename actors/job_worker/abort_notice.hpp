@@ -17,7 +17,7 @@ class abort_notice {
   /// Readable after a SIGABRT; -1 if no descriptors were free.
   [[nodiscard]] int fd() const noexcept;
   [[nodiscard]] bool has_come() const noexcept;
-  /// Dies of SIGABRT.
+  /// Ends this process by SIGABRT.
   [[noreturn]] void follow() const;
 };
 

@@ -29,7 +29,7 @@ class group_watchdog {
   [[nodiscard]] int start();
   /// Readable when the watching process has died: call start(). -1 before the first start().
   [[nodiscard]] int fd() const noexcept { return process_.get(); }
-  /// 0 before the first start().
+  /// The pid of the watching process; 0 before the first start().
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
   using entry = std::atomic<pid_t>;

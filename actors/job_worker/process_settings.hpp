@@ -45,7 +45,7 @@ class process_settings {
   std::vector<char*> pointers_;
   const std::vector<char*> saved_pointers_;
 
-  unique_fd folder_;  // empty: the directory had already been removed
+  unique_fd folder_;  // the working directory; empty if it had already been removed
   sigset_t signals_{};
   mode_t umask_ = 0;
   std::array<rlimit, limits> limits_{};

@@ -100,7 +100,7 @@ class admission {
   std::condition_variable room_;
   std::uint32_t waiting_ = 0;
   std::optional<failure> closed_;
-  std::optional<std::uint64_t> wake_at_;  // total bytes freed
+  std::optional<std::uint64_t> wake_at_;  // call wake() when the total of freed bytes reaches this
   std::function<void()> wake_;
 };
 

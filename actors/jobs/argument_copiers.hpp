@@ -9,7 +9,7 @@
 
 namespace penstock::jobs {
 
-/// Not thread-safe. The leases that workers hold bound its queue.
+/// Not thread-safe. The leases that workers hold bound the queue.
 class argument_copiers {
  public:
   /// The maximum number of threads: a few saturate the memory bandwidth.

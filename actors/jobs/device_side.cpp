@@ -76,7 +76,7 @@ class device_side::program_thread {
         continue;
       }
       auto* const job = std::get_if<gpu_owner::ready_batch>(&*taken);
-      if (job == nullptr) return;  // stopped, or the owner has failed and reported it
+      if (job == nullptr) return;  // the queue was stopped, or the owner has failed and reported that
       auto answer = programs.run(*job);
       if (!job->refused && (!answer || !answer->buffer)) all.home->give_back(job->buffer);
       const std::lock_guard hold(all.mutex);

@@ -76,7 +76,7 @@ class device_side final : host::owner_reports, supervisor::job_upload_listener {
   void to_scheduler(Message message);
 
   const deps deps_;
-  std::shared_ptr<device::device> device_;  // null when it belongs to another process
+  std::shared_ptr<device::device> device_;  // null if the device belongs to another process
   gpu_owner::gpu_owner_actor owner_;        // the owner or its keeper
   std::shared_ptr<supervisor::owner_process> process_;
   std::shared_ptr<batch_home> home_;

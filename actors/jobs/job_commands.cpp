@@ -179,7 +179,7 @@ struct carry_out {
   }
 };
 
-/// Sends pending uploads, and reports which callers they wait for.
+/// Sends pending uploads. Reports it if jobs on the device wait for callers to free buffers.
 void tell_owner(self_pointer self) {
   scheduler_state& s = self->state;
   auto uploads = s.device->orders(s.stay_there.empty() ? 0 : *s.stay_there.begin());

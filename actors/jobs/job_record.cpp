@@ -44,7 +44,7 @@ void job_record::fail(job_failure why) {
   over(std::move(hold));
 }
 
-/// Polls before a wait that may be short. Call without the lock, which the end of the job takes.
+/// Polls before a wait that may be short. Call without mutex_ held, because the end of the job locks it.
 void job_record::poll(steady_time deadline) const {
   const steady_time until = std::chrono::steady_clock::now() + short_waits::longest;
   if (done_.load(std::memory_order_acquire) || deadline < until) return;
@@ -130,7 +130,7 @@ std::uint32_t job_record::attempts() const {
   return latest_begun() ? latest_.row.attempt : latest_.row.attempt - 1;
 }
 
-/// The row of the latest attempt, if that has begun. Requires the lock and a place.
+/// The row of the latest attempt, if that has begun. Call with mutex_ held, and only if there is a place.
 std::optional<arena::job_reading> job_record::latest_begun() const {
   const arena::job_slot table(latest_.row.slot);
   const auto rows = table.rows(latest_.row.generation);

@@ -86,7 +86,7 @@ struct job_scheduler_deps {
   std::shared_ptr<scheduler::lease_counts> leases;
   std::shared_ptr<admission> meter;
   std::shared_ptr<const slot_left> left;
-  std::shared_ptr<lent_buffers> buffers;     ///< the device's, if callers may hold them
+  std::shared_ptr<lent_buffers> buffers;     ///< the device's buffers; null unless callers may hold them
   job_listener* listener = nullptr;                  ///< outlives the actor
 };
 

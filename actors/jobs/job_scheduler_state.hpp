@@ -30,7 +30,7 @@ struct open_job {
   std::shared_ptr<job_record> record;
   std::uint32_t function = 0;
   bool leased = false;  // leased at least once: no longer counted as waiting
-  bool ending = false;  // its caller has ended it: it no longer goes to the device
+  bool ending = false;  // its caller has ended the job: the result no longer goes to the device
 };
 
 /// The results that a slot's latest lease left there.
@@ -66,7 +66,7 @@ struct scheduler_state {
   std::vector<std::function<void()>> ended;  // notifications of callers still to send
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
-  std::unordered_map<schedule::job_id, std::uint32_t> host_losses;  // number of lost loader hosts, per job that was running there
+  std::unordered_map<schedule::job_id, std::uint32_t> host_losses;  // per job: how many loader hosts were lost while they ran it
   /// Which decide_jobs messages are on their way: at most one for each reason (news, second, look).
   struct {
     bool due = false;

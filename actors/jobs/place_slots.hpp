@@ -75,8 +75,8 @@ class place_slots {
   [[nodiscard]] bool written_at_once(std::span<const slot_job> jobs) const;
   /// Writes the table and the arguments, which fit the slot.
   void write_jobs(const lease_ref& lease, std::span<const slot_job> jobs);
-  /// Writes the table. Waits for an earlier delivery into this slot, which exists only if its worker died
-  /// meanwhile.
+  /// Writes the table. Before that, waits for an earlier delivery into this slot: there is one only if the
+  /// worker died during it.
   [[nodiscard]] argument_delivery deliver(const lease_ref& lease, std::span<const slot_job> jobs);
 
   /// Rows first .. end - 1 of a lease.

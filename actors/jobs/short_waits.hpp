@@ -1,7 +1,7 @@
 // Decides whether a caller polls for the end of its job before it sleeps. Waking a caller takes 15 us or
 // more, so where jobs end within tens of microseconds, polling is faster and takes no more CPU time. Where
-// they do not, polling is a waste, and on a busy machine it keeps the worker from its core, so callers then
-// poll only rarely. The worker and the io thread need cores as well: at most half of the cores poll.
+// jobs take longer, polling is a waste, and on a busy machine it keeps the worker from its core, so callers
+// then poll only rarely. The worker and the io thread need cores as well: at most half of the cores poll.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class short_waits {
     left_out_.store(pause, std::memory_order_relaxed);
   }
 
-  /// Between two checks: leaves the core's resources to another thread on it.
+  /// Call between two checks: leaves the core's resources to its other hardware thread.
   static void relax() noexcept {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

@@ -189,7 +189,8 @@ std::string lease_runner::collate(std::uint64_t epoch, std::span<std::byte> slot
   }
 }
 
-/// Moves the rows of tensors that are trimmed per batch together, leaving each as long as the longest.
+/// Trims tensors that are trimmed per batch: each row keeps the length of the longest, and the rows move
+/// together.
 void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
   for (const tensor_place& place : context_.layout.tensors) {
     if (place.spec.length != length_rule::batch_maximum) continue;

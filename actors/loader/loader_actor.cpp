@@ -127,7 +127,7 @@ struct loader_steps {
     for (const std::uint64_t sample : step.samples) {
       try {
         said.names.push_back(s.dataset->name_of(sample).substr(0, protocol::samples_named::name_bytes_max));
-      } catch (...) {  // load() of this sample would report why
+      } catch (...) {  // use the default name; load() of this sample would report the error
         said.names.push_back(default_sample_name(sample));
       }
     }

@@ -1,5 +1,5 @@
 // A command line as a job: the argument and the result of the function "command"
-// (actors/job_worker/command.hpp). In the form of message_bytes.hpp. Pure; parsed strictly on both sides.
+// (actors/job_worker/command.hpp). Encoded as in message_bytes.hpp. Pure; parsed strictly on both sides.
 #pragma once
 
 #include "runtime/base/result.hpp"

@@ -124,7 +124,7 @@ result<config> config_on_host(config settings, const string_map& own) {
   for (mixed_dataset_config& one : settings.datasets) {
     if (auto ok = move(one.dataset.path, settings, own); !ok) return tl::unexpected(std::move(ok.error()));
   }
-  settings.storage.cache.clear();  // a folder of the session's machine
+  settings.storage.cache.clear();  // the session's cache is a folder on its own machine
   return settings;
 }
 

@@ -88,7 +88,7 @@ struct connection_listener {
 /// A session has connected.
 struct accepted_call {
   unique_fd socket;
-  std::string from;  ///< its address, for messages
+  std::string from;  ///< the session's address, for messages
 };
 /// A session to connect to.
 struct session_to_join {
@@ -112,12 +112,12 @@ class host_connection {
   [[nodiscard]] bool admitted() const noexcept { return session_ != 0; }
   /// The number of that session; 0: none has been admitted.
   [[nodiscard]] session_number session() const noexcept { return session_; }
-  /// The number of the session that it connects to; 0: it was called.
+  /// The number of the session that this connection joins; 0 if the session has connected to this host.
   [[nodiscard]] session_number joins() const noexcept {
     const auto* const session = std::get_if<session_to_join>(&to_);
     return session == nullptr ? 0 : session->number;
   }
-  /// Whether its worker has work, or is starting.
+  /// Whether the connection's worker has work, or is starting.
   [[nodiscard]] bool is_busy() const noexcept { return worker_is_ == worker_state::busy; }
   [[nodiscard]] bool has_worker() const noexcept { return worker_is_ != worker_state::none; }
   [[nodiscard]] bool is_leaving() const noexcept { return departure_.ordered(); }

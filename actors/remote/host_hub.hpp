@@ -43,7 +43,7 @@ class host_board {
   /// Records that the session has had no worker since `since`, and waits at most `limit` for a host. The wait ends when
   /// shows() gets a host.
   void waits(steady_time since, nanoseconds limit);
-  /// `resident`: the memory of their workers in bytes, by place.
+  /// `resident`: the memory of the hosts' workers in bytes, by place.
   void shows(std::vector<host_status> hosts, const host_records& records, std::map<std::uint32_t, std::uint64_t> resident);
   void add_to(session_status& status) const;
 

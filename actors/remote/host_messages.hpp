@@ -1,5 +1,5 @@
-// The messages between a session and a connection of a loader host (actors/remote/host_stream.hpp). Raw bytes follow only welcome
-// and the messages marked so; each of them says how many.
+// The messages between a session and a connection of a loader host (actors/remote/host_stream.hpp). Raw bytes follow only the
+// messages marked "raw bytes" here; each of them says how many.
 //
 //   host                                          session
 //         <------------------------- session_calls   only if the session has connected

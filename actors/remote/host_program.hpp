@@ -34,7 +34,8 @@ class host_files {
   standing look(std::uint64_t number, const void* who);
   [[nodiscard]] shelved_file find(std::uint64_t number) const;
   void arrived(std::uint64_t number, shelved_file file);
-  /// This connection will fetch no more files. Files that it has not fetched become to_be_fetched again.
+  /// Call when this connection will fetch no more files. Those that it has not fetched become to_be_fetched
+  /// again.
   void gone(const void* who);
 
  private:

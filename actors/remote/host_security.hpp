@@ -12,7 +12,7 @@
 
 namespace penstock::hosts {
 
-/// "HOST:PORT", "[v6]:port". Refuses (errc::config).
+/// Parses "HOST:PORT" or "[v6]:port". Refuses (errc::config).
 result<group::group_address> parse_address(std::string_view text);
 
 enum class connection_side : std::uint8_t { session, host };

@@ -53,19 +53,19 @@ class hosted_worker {
  public:
   /// Starts the process. Refuses (errc::system, errc::out_of_memory).
   static result<std::unique_ptr<hosted_worker>> start(const hosted_worker_deps& deps);
-  /// Kills it if it is still running. Does not wait.
+  /// Kills the process if it is still running. Does not wait.
   ~hosted_worker();
   hosted_worker(const hosted_worker&) = delete;
   hosted_worker& operator=(const hosted_worker&) = delete;
 
-  /// This host's end of its link; -1: it has not started yet, or has ended.
+  /// This host's end of the worker's link; -1 if the worker has not started yet, or has ended.
   [[nodiscard]] int link() const noexcept { return link_.get(); }
   [[nodiscard]] bool has_unsent() const noexcept { return !unsent_.empty(); }
-  /// Whether it has leases; its flight page then changes often.
+  /// Whether the worker has leases; its flight page then changes often.
   [[nodiscard]] bool is_busy() const noexcept { return leases_.value_or(0) > 0 || (jobs_ && jobs_->is_busy()); }
-  /// Whether it is ready, and has nothing to do.
+  /// Whether the worker is ready, and has nothing to do.
   [[nodiscard]] bool is_idle() const noexcept { return leases_ && !is_busy(); }
-  /// Whether its end has been reported.
+  /// Whether the worker's end has been reported.
   [[nodiscard]] bool over() const noexcept { return over_; }
 
   /// Handles frames from the session for the worker.

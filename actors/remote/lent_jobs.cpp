@@ -38,8 +38,8 @@ result<bool> lent_jobs::hears(protocol::to_worker& message, int arena) {
     return false;
   }
   if (std::holds_alternative<protocol::stop_work>(message)) {
-    // Pass this on later: a stopping worker drops jobs that it has not
-    // begun, but the row of a job that was sent is already marked as begun.
+    // Pass stop_work on later: a stopping worker drops jobs that it has not begun, but the row of a job that was
+    // sent is already marked as begun.
     stopping_ = true;
     return false;
   }

@@ -85,7 +85,7 @@ class lent_jobs {
   std::uint32_t unanswered_ = 0;
   bool waits_ = false;     // waits for an argument
   bool stopping_ = false;  // the pool has asked the worker to stop
-  bool told_ = false;      // the host has been told
+  bool told_ = false;      // the host has been told to stop
 };
 
 }  // namespace penstock::hosts

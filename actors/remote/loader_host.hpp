@@ -26,7 +26,7 @@ struct host_settings {
   std::vector<std::string> sessions{};  ///< addresses to join (HOST:PORT); empty: listen
   std::string listen;                   ///< address at which to wait for sessions; used if `sessions` is empty
   std::uint32_t workers = 1;
-  std::string name;  ///< empty: this machine's
+  std::string name;  ///< empty: this machine's name
   std::string secret_file;
   bool insecure = false;
   string_map data{};  ///< where the sessions' folders are on this machine; if not empty, only those are read

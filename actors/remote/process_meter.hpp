@@ -12,7 +12,7 @@ namespace penstock::hosts {
 class process_meter {
  public:
   void started(pid_t pid) noexcept { pid_ = pid; }
-  /// -1 until it has started.
+  /// The process's pid; -1 until it has started.
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   /// Measures memory and debugger, at most four times a second.
   void look(steady_time now);

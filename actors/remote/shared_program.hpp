@@ -44,7 +44,7 @@ class job_marks {
   /// Maps a file. Refuses (errc::system).
   static result<job_marks> map(int file, std::uint64_t bytes);
 
-  /// -1: this job has marked nothing.
+  /// What the job has marked; -1: nothing.
   [[nodiscard]] std::int64_t of(std::uint64_t job) const;
   void set(std::uint64_t job, std::int64_t mark) const;
   [[nodiscard]] std::uint64_t bytes() const noexcept { return memory_.bytes().size(); }

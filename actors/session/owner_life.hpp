@@ -44,7 +44,7 @@ class owner_life final : gpu_owner::owner_host {
   void ask_to_leave();
   /// Suppresses the report of the end.
   void be_quiet();
-  /// False if it is still running after that time.
+  /// Waits for the end of the incarnation. False if it is still running after that time.
   [[nodiscard]] bool wait_until_gone(nanoseconds at_most);
 
  private:
@@ -65,7 +65,7 @@ class owner_life final : gpu_owner::owner_host {
   std::unique_ptr<gpu_owner::owner_body> body_;
   std::shared_ptr<protocol::owners_session_link> link_;
 
-  // On its io thread only.
+  // Used on the incarnation's io thread only.
   std::unique_ptr<process::ticker> ticker_;
   std::optional<arena::flight_writer> page_;
   patient_deadline leaving_;

@@ -36,7 +36,7 @@ class pulse {
   mutable std::mutex mutex_;
   bool there_ = false;
   bool has_member_ = false;
-  bool scheduler_answered_ = false;  // whether it has answered since the last beat
+  bool scheduler_answered_ = false;  // whether the scheduler has answered since the last beat
   bool member_stepped_ = false;
   std::uint64_t beats_ = 0;
 };

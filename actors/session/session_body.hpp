@@ -73,12 +73,12 @@ class Session::body final : public host::run {
     std::optional<prepared_dataset> dataset;
     std::optional<hosts::described_program> custom;  // set instead of `dataset` if loader hosts run the worker program, too
     process::shared_files listing;  // gives the dataset's index to the other ranks on this host
-    std::shared_ptr<device::device> device;  // none when its owner has a keeper
+    std::shared_ptr<device::device> device;  // null if the GPU owner has a keeper
     std::shared_ptr<supervisor::owner_process> owner_process;
-    std::shared_ptr<session::owner_inside> owner_inside;  // one of these two is set, or none
+    std::shared_ptr<session::owner_inside> owner_inside;  // at most one of these two is set
     std::shared_ptr<hosts::host_hub> hub;                 // none without [loader.hosts]
     std::shared_ptr<session_listener> listener;                // receives the reports of everything below
-    supervisor::owner_keeper_actor keeper;                // the keeper of either
+    supervisor::owner_keeper_actor keeper;                // the keeper of that one
     gpu_owner::gpu_owner_actor owner;                     // the owner itself, or its keeper
     scheduler::scheduler_actor scheduler;
     session::session_actor session;
@@ -151,7 +151,7 @@ class Session::body final : public host::run {
   const session_options options_;
   const std::unique_ptr<session::group_side> group_;  // null: the session joins none
   std::optional<schedule::stream_state> resumed_;
-  steady_time begun_{};  // the first demand; set before anything starts
+  steady_time begun_{};  // when the consumer first asked for work; set before anything starts
   const std::shared_ptr<batch_times> times_ = std::make_shared<batch_times>();
   std::shared_ptr<gpu_owner::hand_over> consumer_ = std::make_shared<gpu_owner::hand_over>();
   session::stream_cursor cursor_;  // the consumer's position

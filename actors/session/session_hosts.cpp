@@ -17,7 +17,8 @@ config config_for_hosts(config settings) {
 
 }  // namespace
 
-/// Needed even without local workers: hosts must describe the dataset as the session's own program does.
+/// Describes a custom dataset with the session's own program, even without local workers: a host's program
+/// must describe it in the same way.
 result<void> Session::body::describe_for_hosts(engine& e) {
   if (!has_hosts(settings_.loader) || !hosts::is_custom(settings_)) return {};
   auto described = hosts::describe_custom(settings_, &given_up_);

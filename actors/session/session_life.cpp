@@ -129,7 +129,7 @@ result<void> Session::body::try_start() {
   const std::uint32_t places = places_of(settings_.loader);
   // One flight recorder per place, and one for the owner's process.
   if (auto ok = e->create_shared(places + 1, worker_cores_.node); !ok) return ok;
-  // In a group the other ranks must learn of a failure, so the actors start even then.
+  // In a group the other ranks must learn of a failure, so the actors start even after one.
   std::optional<failure> trouble = options_.cannot_begin;
   // Check this before opening the dataset, which may take minutes.
   auto hosts = hosts::read_hosts(settings_.loader, workers_ > 0);
@@ -196,7 +196,7 @@ result<void> Session::body::try_start() {
 void Session::body::fail(const failure& why) {
   if (!board_.ended(run_outcome::failed, why, now())) return;
   tell(host::event_of(event_kind::run_failed, why.message));
-  // Before the consumer wakes up and stops the session, which would stop the group.
+  // First, because the consumer wakes up and stops the session, which would stop the group.
   tell_group_of_failure(why.message);
   consumer_->fail(why);
   cursor_.give_up();
@@ -220,7 +220,7 @@ void Session::body::end_within(std::optional<std::chrono::milliseconds> at_most)
   close_workers(shares.items);
   const std::lock_guard hold(mutex_);
   if (!engine_) return;
-  // An owner that was asked earlier now has less time.
+  // An owner that was asked to exit earlier now has less time.
   if (const auto whole = ending_.owner_was_told())
     actors::tell(engine_->owner, gpu_owner::close_device{*whole, false, shares.owner});
 }

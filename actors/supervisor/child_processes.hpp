@@ -150,8 +150,8 @@ class child_processes : public child_starter<Ref>,
   void on_end(Ref who, const process::exit_report& report, const process::output_tail& tail) {
     const auto it = children_.find(who);
     if (it == children_.end() || !it->second.link) return;
-    // Messages that it sent before it died still count. Do not wait for end of file: a grandchild may hold the socket
-    // open.
+    // Messages that the child sent before it died still count. Do not wait for end of file: a grandchild may hold the
+    // socket open.
     it->second.link->drain();
     it->second.link->close();
     listeners_.output->ended(source_of(who));

@@ -25,7 +25,7 @@ struct worker_facts {
   std::optional<process::exit_report> ended;
   std::string last_lines;
   std::vector<std::string> stack;
-  std::string wait_channel;  ///< what it was waiting for in the kernel when it was found hanging
+  std::string wait_channel;  ///< what the worker was waiting for in the kernel when it was found hanging
   std::string sent_signal;   ///< who sent the signal that ended the worker; empty: see termination::why_signalled()
   arena::flight_reading last_flight;
   std::uint64_t rss_bytes = 0;

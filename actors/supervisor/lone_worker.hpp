@@ -28,26 +28,28 @@ struct lone_worker_request {
   std::vector<std::string> command;      ///< program, resolved by find_program, and arguments
   std::vector<std::string> environment;  ///< the complete environment
   std::vector<int> indexes{};            ///< descriptors of the datasets' indexes; -1: none
-  nanoseconds deadline{0};               ///< for its start and for each answer, except that of load()
+  nanoseconds deadline{0};               ///< for the worker's start and for each answer, except that of load()
   const std::atomic<bool>* given_up = nullptr;  ///< when true, every wait ends (errc::stopped). Must outlive the worker
 };
 
 class lone_worker {
  public:
-  /// Waits until it runs. Refuses (errc::worker_program, errc::system, errc::timed_out).
+  /// Starts the worker and waits until it runs. Refuses (errc::worker_program, errc::system,
+  /// errc::timed_out).
   static result<std::unique_ptr<lone_worker>> start(const lone_worker_request& request);
-  /// Kills it.
+  /// Kills the worker.
   ~lone_worker();
   lone_worker(const lone_worker&) = delete;
   lone_worker& operator=(const lone_worker&) = delete;
 
-  /// Waits for its hello; open() does so, too. Refuses a program that is not a worker, or has another protocol version.
+  /// Waits for the worker's hello; open() does so, too. Refuses a program that is not a worker, or has another protocol
+  /// version.
   result<void> greet();
-  /// Has it open the dataset. Refuses (errc::dataset) with the worker's reason if the worker does.
+  /// Has the worker open the dataset. Refuses (errc::dataset) with the worker's reason if the worker refuses.
   result<dataset_description> open(const config& settings);
-  /// Has it set up the dataset, with one slot for that many samples.
+  /// Has the worker set up the dataset, with one slot for that many samples.
   result<void> set_up(const dataset_description& dataset, std::uint32_t samples);
-  /// After set_up(): what the dataset calls these samples.
+  /// Call after set_up(). Returns what the dataset calls these samples.
   result<std::vector<std::string>> name(std::span<const std::uint64_t> samples);
   /// Returns the answer to a lease. Refuses with errc::timed_out, or with errc::worker_program and how the worker ended.
   result<protocol::from_worker> load(const protocol::load_batch& lease, nanoseconds deadline);

@@ -132,7 +132,7 @@ owner_communicator::orders owner_communicator::delivered(std::uint64_t step,
   }
   held_.push_back({step, std::move(news), true});
   if (held_.size() > group::held_max) {
-    // Merge the two newest: the later one represents both.
+    // Merge the two newest reports: the later one's snapshot covers both.
     held last = std::move(held_.back());
     held_.pop_back();
     held& before = held_.back();

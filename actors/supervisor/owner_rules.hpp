@@ -28,7 +28,7 @@ inline constexpr int keeper_waits_of_an_abort = waits_of_an_abort + 1;
 /// In a pool, a job that kills owners is skipped and the other jobs continue.
 [[nodiscard]] supervision::owner_settings rules_of(const config& settings, bool pool);
 
-/// The mark of the upload that its sink is working on.
+/// The mark of the upload that the owner's sink is working on.
 [[nodiscard]] std::optional<std::uint32_t> in_hand(const arena::flight_reading& flight);
 [[nodiscard]] supervision::owner_sign sign_of(std::int32_t pid, const arena::flight_reading& flight);
 

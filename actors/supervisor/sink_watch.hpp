@@ -10,7 +10,7 @@
 
 namespace penstock::supervisor {
 
-/// Includes a wait in progress. Not thread-safe.
+/// Adds up the waits, including one in progress. Not thread-safe.
 class sink_watch {
  public:
   /// Waits of at most `short_wait` are not reported as in progress: they end before the next reading.
@@ -28,7 +28,7 @@ class sink_watch {
     news.owner_waited(before_ + waited_, waits ? std::optional(now) : std::nullopt);
   }
 
-  /// Since when the page has not changed.
+  /// Returns when the page last changed.
   [[nodiscard]] steady_time unchanged_since(const arena::flight_reading& flight, steady_time now) {
     if (std::exchange(word_, flight.word) != flight.word) since_ = now;
     return since_;

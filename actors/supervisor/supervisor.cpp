@@ -224,7 +224,7 @@ void settle_death_of(supervisor_state& s, const scheduler::blame_decision& decis
   if (news.unasked || news.ignored_stop) {
     const bool detail = news.unasked ? is_told_as_job(report, s.deps.settings.work, s.deps.settings.jobs_are_told)
                                      : *news.ignored_stop < supervision::hurried_stop;
-    const bool alone = report.worker == s.deps.settings.rules.pool.sacrificial_place;  // not always replaced
+    const bool alone = report.worker == s.deps.settings.rules.pool.sacrificial_place;  // the sacrificial worker is not always replaced
     log::write(detail ? log::level::debug : log::level::warn, "supervisor", death_text(report, s.deps.settings.work) +
                next_text(report, alone ? supervision::place_view{report.worker} : s.workers->places().place_of(report.worker), now));
     s.records.note_death(report);

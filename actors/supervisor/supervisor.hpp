@@ -34,7 +34,7 @@ namespace penstock::supervisor {
 
 struct supervisor_settings {
   supervision::worker_rules rules;
-  std::uint32_t landing_slots = 1;  ///< the most that a worker on another machine gets
+  std::uint32_t landing_slots = 1;  ///< the most slots that a worker on another machine gets
   std::string config;  ///< sent in open_dataset
   work_kind work = work_kind::samples;
   bool jobs_are_told = false;  ///< the program itself reports how each job ended, so a death caused by a job is logged as a detail

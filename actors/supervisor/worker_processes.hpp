@@ -31,8 +31,8 @@ struct worker_program {
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& extra);
 
 struct worker_listeners {
-  supervisor_actor supervisor;         ///< starts, links, ends, and every message except reports
-  report_listener* reports = nullptr;  ///< the workers' reports
+  supervisor_actor supervisor;         ///< gets starts, lost links, ends, and every message except reports
+  report_listener* reports = nullptr;  ///< gets the workers' reports
   output_listener* output = nullptr;
 };
 

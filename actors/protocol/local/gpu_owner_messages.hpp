@@ -20,8 +20,8 @@ struct prepare_device {
   std::shared_ptr<const device::transfer_plan> plan;
   arena::geometry shape;
   std::uint32_t buffers = 0;
-  /// Allocate them with the first upload. If the device's memory does not suffice, only that upload is
-  /// refused (ready_batch::refused), and the next one tries again. For job results.
+  /// Allocate the buffers only with the first upload. If the device's memory does not suffice, only that
+  /// upload is refused (ready_batch::refused), and the next one tries again. For job results.
   bool when_needed = false;
 };
 
@@ -67,7 +67,7 @@ struct look_at_device {};
 /// An owner in another process closes in two steps: first its process, then its keeper.
 struct close_device {
   bool whole = false;                              ///< the stream is complete: sinks may finish
-  bool leave = true;                               ///< the actor ends
+  bool leave = true;                               ///< the actor ends afterwards
   nanoseconds at_most = std::chrono::seconds(10);  ///< its process, if separate, is killed after this time
 };
 

@@ -14,7 +14,7 @@ namespace penstock::group {
 
 /// The device is open: join.
 struct join_group {
-  std::string device;  ///< UUID of its GPU; empty: the host device
+  std::string device;  ///< UUID of the rank's GPU; empty: the host device
 };
 /// The dataset is known, as is the beginning of the stream.
 struct stream_described {

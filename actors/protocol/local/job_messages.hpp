@@ -90,7 +90,7 @@ struct device_lost {
   struct blame {
     schedule::job_id job = 0;
     std::string cause;     ///< how the owner ended
-    bool poisons = false;  ///< it has killed two owners
+    bool poisons = false;  ///< the job has killed two owners
   };
   std::uint64_t era = 0;
   std::optional<blame> blamed;

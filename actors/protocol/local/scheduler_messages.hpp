@@ -169,7 +169,7 @@ struct tell_accounts {
 /// A message to itself: ask the ledger once the mailbox is empty.
 struct decide {};
 
-/// A message to itself, with [loader] hedge.
+/// A message to itself: find batches that a second worker should load.
 struct look_for_late_workers {};
 
 /// The answers of the group's gate may have changed.
