@@ -23,7 +23,7 @@ inline void raise(const error& what) {
   }
 }
 
-/// For nanobind::register_exception_translator.
+/// Raises penstock::error in Python: for nanobind::register_exception_translator.
 inline void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);

@@ -139,7 +139,7 @@ void lease::release_unless_viewed() {
   {
     const std::lock_guard hold(mutex_);
     if (views_ > 0) return;
-    views_ = 1;  // from here on the lease is released
+    views_ = 1;  // no view can begin from here on, because the lease counts as released
     released_ = released_ || give_back_;
   }
   release();

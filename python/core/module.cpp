@@ -75,7 +75,7 @@ class session_handle {
     if (hook_) hook_->off = true;
     if (hook_) hook_->callable.reset();
   }
-  /// For the garbage collector.
+  /// The object's reference to the callback, for the garbage collector.
   [[nodiscard]] event_hook* hook() const { return hook_.get(); }
 
  private:

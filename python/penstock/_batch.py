@@ -108,7 +108,7 @@ class Tensor:
             raise AttributeError(f"this tensor is on {self.device}: it has no __cuda_array_interface__")
         if self._kept is not None:
             return dict(self._kept.__cuda_array_interface__)
-        self._core.record_stream(0)  # its stream is unknown: assume the legacy default stream
+        self._core.record_stream(0)  # the consumer's stream is unknown: assume the legacy default stream
         return {
             "shape": self.shape,
             "typestr": self._typestr(),

@@ -125,7 +125,7 @@ class BatchBook:
         return planned
 
     def exhaust(self) -> None:
-        """The sampler has ended."""
+        """Call when the sampler has ended."""
         self._exhausted = True
 
     def next(self) -> Optional[Planned]:
@@ -147,7 +147,7 @@ class BatchBook:
     # batch's shard.
 
     def took(self, planned: Planned, over: bool, state: Any) -> None:
-        """The batch was loaded.
+        """Call when the batch was loaded.
 
         Args:
             over: its shard has ended, or all samples of the batch were left out.
@@ -160,13 +160,14 @@ class BatchBook:
             self.shards.behind[planned.shard] = state
 
     def gave_up(self, planned: Planned) -> None:
-        """The batch's error is delivered instead of it."""
+        """Call when the batch's error is delivered instead of the batch."""
         self.under_way.remove(planned)
         if self.shards is not None:
             self.shards.delivered[planned.shard] += 1
 
     def count(self, planned: Planned) -> None:
-        """The batch was delivered, or its error was, or all of its samples were left out: a resumed loader continues after it."""
+        """Call when the batch or its error was delivered, or all of its samples were left out: a resumed loader continues after
+        the batch."""
         self._progress.delivered(self._samples(planned.index))
         self._progress.finished = self._exhausted and not self.under_way
         if self.shards is not None:

@@ -40,8 +40,9 @@ def submitted(pool: "Mapping", fn: Callable[..., T], *args: Any) -> "Future[T]":
 def mapped(
     pool: "Mapping", fn: Callable[..., T], inputs: Iterator[tuple[Any, ...]], size: int, first: int, later: int, end: Optional[float]
 ) -> Iterator[T]:
-    """The values of fn in the order of the inputs. Each job gets `size` inputs. It starts with `first` jobs under way. Each result that the
-    caller takes allows one more, up to `later`, because chunks of tiny functions end before the next ones can be submitted."""
+    """The values of fn in the order of the inputs. Each job gets `size` inputs. Starts with `first` jobs under way. Each result
+    that the caller takes allows one more, up to `later`, because chunks of tiny functions end before the next ones can be
+    submitted."""
     under_way: collections.deque[tuple[int, Inputs, Future[Any]]] = collections.deque()
     refused: Optional[error] = None  # why the pool takes no more jobs: raised after the outcomes of those under way (rule J10)
     taken = 0  # how many inputs have been taken
@@ -111,7 +112,8 @@ def mapped(
 
 
 def _tell_exception(pool: Any, first: int, chunk: "Future[Any]") -> None:
-    """The job of a chunk succeeds even if one of its inputs raises: `penstock events` learns of the exception here.
+    """Reports an exception of an input to `penstock events`, because the job of a chunk succeeds even if one of its
+    inputs raises.
 
     Args:
         first: the index of the chunk's first input.

@@ -13,7 +13,7 @@ import torch.utils.data.distributed
 
 __all__ = ["kept", "restore", "saved"]
 
-_DEEPEST = 8  # samplers around samplers
+_DEEPEST = 8  # how many samplers may be wrapped around each other
 # Their orders depend only on an epoch and on generators, which are saved elsewhere.
 _ORDERED_BY_TORCH = (
     torch.utils.data.distributed.DistributedSampler, torch.utils.data.RandomSampler, torch.utils.data.SequentialSampler,

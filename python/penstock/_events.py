@@ -50,7 +50,7 @@ class EventStream:
             self._wake()
 
     def close(self) -> None:
-        """The iterator ends after the events already received. Any thread may call."""
+        """Ends the iterator after the events already received. Any thread may call."""
         with self._lock:
             self._over = True
             self._wake()

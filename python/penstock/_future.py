@@ -138,7 +138,8 @@ class Future(concurrent.futures.Future[T]):
 
 
 def error_of(status: str, kind: bytes, text: bytes, told: bytes, causes: list[str], attempts: int, *, job: Optional[int] = None) -> BaseException:
-    """`job`: its number, for the message. An exception of its function remains as it was raised."""
+    """The exception for a job that failed; an exception of its function remains as it was raised. `job`: its number,
+    for the message."""
     shown, _, pickled = told.partition(b"\0")
     traceback = shown.decode("utf-8", "replace")
     if status == "exception" and pickled:

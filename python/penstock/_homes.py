@@ -28,7 +28,7 @@ class Homes:
     def spread(self, workers: Sequence[int]) -> None:
         """Assigns each shard to one of `workers`, the workers that exist now."""
         if not workers:
-            return  # others will join
+            return  # no worker exists now; others will join
         held: dict[int, list[int]] = {worker: [] for worker in workers}
         homeless: list[int] = []
 

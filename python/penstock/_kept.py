@@ -191,7 +191,8 @@ def _is_constant(value: Any) -> bool:
 
 
 def _names_of(code: types.CodeType) -> Optional[list[str]]:
-    """The names that it may look up among the globals. None if it may store what a later job would see."""
+    """The names that the code may look up among the globals. None if the code may store what a later job would
+    see."""
     names: dict[str, None] = {}
     for each in _codes_in(code):
         if any(instruction.opname in STORES for instruction in dis.get_instructions(each)):

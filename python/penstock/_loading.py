@@ -31,7 +31,7 @@ ExceptionWrapper: Any = torch_loader.ExceptionWrapper
 OUT_OF_MEMORY = 12  # exit code of a worker in which a sample raised MemoryError
 WORTH_A_ROOM = 1 << 16  # bytes: larger batches are collated in their slot
 MOST_NAMED = 16  # samples listed when a batch is named by its samples
-MOST_OF_NAME = 40  # characters of each
+MOST_OF_NAME = 40  # characters of each such name
 
 
 class Seeding(NamedTuple):
@@ -120,7 +120,7 @@ class _Stage:
 
     def __init__(self, order: Order, identity: int, batch: Batch) -> None:
         self.order, self.identity = order, identity
-        self.failed: Any = None  # exception of its worker_init_fn: the result of each batch
+        self.failed: Any = None  # the exception that worker_init_fn raised: then the result of each batch
         self.by_value = False  # whether plain pickle cannot handle the order's batches
         self.in_place = order.given.collate_fn is torch_loader._utils.collate.default_collate
         self.seeds: Optional[_seeds.SampleSeeds] = None
@@ -333,7 +333,7 @@ def with_samples(function: str, index: Any) -> str:
 def _stage_of(batch: Batch, worker: int) -> _Stage:
     stage = _stages.get((batch.order, batch.shard))
     if stage is not None and _hosts.on_host() and stage.left_midway(batch.epoch):
-        stage = None  # a shard moves between workers of hosts
+        stage = None  # on hosts, shards move between workers: make the stage again
     if stage is None:
         for old in [key for key in _stages if key[0] < batch.oldest]:
             del _stages[old]
@@ -510,7 +510,7 @@ def _give(call: "_worker.Call", stage: _Stage, loaded: Loaded) -> None:
                 return call.finish(size)
             return call.give(parts)  # copies parts out of the room first
         except (AttributeError, TypeError, ValueError, pickle.PicklingError):
-            pass  # its classes cannot be imported by the caller, or it cannot be pickled at all
+            pass  # the caller cannot import the classes in it, or it cannot be pickled at all
     try:
         parts = _tensors.batch_parts(result, by_value=True)
         stage.by_value = True

@@ -26,7 +26,7 @@ class Name:
             _in_use.add(self)
 
     def give_back(self) -> None:
-        """The pool has ended. Takes no lock, because the garbage collector may call it at any point."""
+        """Call when the pool has ended. Takes no lock, because the garbage collector may call it at any point."""
         _in_use.discard(self)
 
 

@@ -83,7 +83,7 @@ def _raw(buffer: pickle.PickleBuffer) -> memoryview:
 
 
 def split(whole: Any) -> list[memoryview]:
-    """The parts of an argument or a result; views of it."""
+    """Splits an argument or a result into its parts, as views."""
     view = memoryview(whole)
     (count,) = _COUNT(view)
     if count == 1:  # most results
@@ -97,7 +97,7 @@ def split(whole: Any) -> list[memoryview]:
 
 
 def unpickled(parts: list[memoryview]) -> Any:
-    """What was pickled; its arrays are views of the parts."""
+    """The unpickled value; its arrays are views of the parts."""
     return _globals.loads(parts[0], parts[1:])
 
 

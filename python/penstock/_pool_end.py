@@ -35,7 +35,7 @@ class PoolLife:
         weakref.finalize(self, _dropped, core, setup, self.owner, name).atexit = False
 
     def enter(self, with_half: bool) -> None:
-        """A job is about to be submitted: leave() follows. usage_error after shutdown."""
+        """Call before a job is submitted, and leave() afterwards. Raises usage_error after shutdown."""
         with self._lock:
             if self._shut:
                 raise usage_error("cannot schedule new futures after shutdown")
@@ -55,7 +55,7 @@ class PoolLife:
                 self.why = why
 
     def half_done(self) -> None:
-        """The gpu= half of a job has ended."""
+        """Call when the gpu= half of a job has ended."""
         with self._lock:
             self._halves -= 1
             self._news.notify_all()
@@ -112,10 +112,11 @@ def end_with_the_interpreter(pool: Any) -> None:
 
 
 def _dropped(core: _core.Pool, setup: Setup, owner: int, name: Optional[Name]) -> None:
-    """The last reference to a pool has gone, perhaps on its own callback thread, where its last future has ended.
+    """Closes a pool whose last reference has gone, perhaps on the pool's own callback thread, where its last future
+    has ended.
 
-    The interpreter waits for Python threads but not for that one. If it returned from closing the pool into an interpreter that is
-    exiting, Python would end the thread in the middle of C++, which aborts the process (SIGABRT).
+    The interpreter waits for Python threads but not for the callback thread. If that thread returned from closing the pool into
+    an interpreter that is exiting, Python would end the thread in the middle of C++, which aborts the process (SIGABRT).
     """
     if owner != os.getpid():
         setup.close()

@@ -57,7 +57,7 @@ class BadSampleList(list[dict[str, Any]]):
         return len(self) + self._dropped
 
     def add(self, entry: dict[str, Any]) -> bool:
-        """Whether this dropped an entry for the first time."""
+        """Adds an entry. Returns whether this dropped an entry for the first time."""
         self.append(entry)
         surplus, before = max(len(self) - self.MOST, 0), self._dropped
         del self[:surplus]
@@ -74,7 +74,7 @@ class BadSamples:
     Args:
         policy: on_bad_sample.
         quarantine: the samples that killed workers before.
-        listed: loader.bad_samples, which is added to.
+        listed: loader.bad_samples, to which samples are added.
         core: the pool's, for its events and its log.
     """
 
@@ -182,7 +182,7 @@ def deaths_over(work: str, causes: list[str]) -> str:
 
 
 def causes_in_words(causes: list[str]) -> str:
-    """`3 x SIGKILL (sent by another process or by its own code)`, `SIGSEGV, 2 x SIGABRT`."""
+    """The causes in words: `3 x SIGKILL (sent by another process or by its own code)`, `SIGSEGV, 2 x SIGABRT`."""
     counts = [(cause, len(list(same))) for cause, same in itertools.groupby(causes)]
     return ", ".join(cause if count == 1 else f"{count} x {cause}" for cause, count in counts)
 

@@ -16,8 +16,8 @@ class Reason(NamedTuple):
 
 
 def by_exception(why: Optional[BaseException]) -> Reason:
-    """`an exception in the program: ValueError: the loss is NaN`; empty without an exception, or for one that means success. Ctrl-C stops a
-    program; with any other exception it has failed."""
+    """The reason in words: `an exception in the program: ValueError: the loss is NaN`. Empty without an exception, or for one
+    that means success. Ctrl-C stops a program; with any other exception it has failed."""
     if why is None or isinstance(why, GeneratorExit) or (isinstance(why, SystemExit) and not why.code):
         return Reason()
     try:
@@ -36,7 +36,7 @@ def by_exception(why: Optional[BaseException]) -> Reason:
 
 
 def by_the_programs_end() -> Reason:
-    """At the interpreter's exit: the same for the exception that ended the program."""
+    """Call at the interpreter's exit: the reason, if an exception has ended the program."""
     if hasattr(sys, "ps1"):
         return Reason()  # an interactive program continues after an exception
     why = getattr(sys, "last_value", None)

@@ -56,7 +56,7 @@ def code_of(initializer: Optional[Callable[..., object]], arguments: tuple[Any, 
     """What a worker reads first.
 
     Args:
-        key: of multiprocessing; not for workers on other machines.
+        key: the authentication key of multiprocessing; not for workers on other machines.
     """
     first = pickle.dumps((_absolute(sys.path), list(getattr(sys, "argv", []))))
     return first + pickle.dumps(key) + pickle.dumps(_by_value.dumps((initializer, arguments)))

@@ -83,10 +83,10 @@ class SupervisedLoader(torch.utils.data.DataLoader[Any]):  # type: ignore[misc,u
         return self._position.state_of(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iteration resumes there: the same samples in the same order with the same randomness, even with a different number of
-        workers or another batch size. The shards of an iterable dataset need the same number of workers. If the dataset has state_dict()
-        and load_state_dict(), each shard resumes from its own state; otherwise it is iterated again, and the loader drops what was
-        delivered.
+        """The next iteration resumes from this state: the same samples in the same order with the same randomness, even with a
+        different number of workers or another batch size. The shards of an iterable dataset need the same number of workers. If
+        the dataset has state_dict() and load_state_dict(), each shard resumes from its own state; otherwise it is iterated again,
+        and the loader drops what was delivered.
 
         Raises:
             state_mismatch_error: the state belongs to another dataset or sampler; the message names the differences.

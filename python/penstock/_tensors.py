@@ -301,7 +301,8 @@ def dataset_parts(value: Any) -> list[Any]:
 
 
 def published(value: Any) -> int:
-    """Pickles a dataset into a sealed memory file: the pickle, then, page-aligned, the buffers left out of it. Returns its descriptor."""
+    """Pickles a dataset into a sealed memory file: the pickle, then, page-aligned, the buffers left out of it. Returns the file's
+    descriptor."""
     parts = dataset_parts(value)
     lengths = [len(part) for part in parts]
     head = struct.pack(f"<{1 + len(parts)}Q", len(parts), *lengths)
@@ -333,7 +334,8 @@ def map_published(path: str) -> Any:
 
 
 def _unpickled(view: memoryview, count: int, rounded: Callable[[int], int]) -> Any:
-    """The value of a pickle and its buffers, behind the table of their lengths."""
+    """Unpickles a value. The memory holds the lengths of the pickle and of its buffers, then the pickle and the
+    buffers."""
     at, parts = rounded(8 * (1 + count)), []
     for length in struct.unpack_from(f"<{count}Q", view, 8):
         parts.append(view[at : at + length])
