@@ -61,10 +61,10 @@ class hand_over {
   [[nodiscard]] bool has_batch() const;
   /// Waits until take() would return at once; false if that takes longer.
   [[nodiscard]] bool wait_for_batch(nanoseconds at_most);
-  /// The consumer returns a buffer. True: notify the owner; false: an earlier call's notification covers this
-  /// buffer as well.
+  /// Call when the consumer returns a buffer. True: notify the owner; false: an earlier call's notification
+  /// covers this buffer as well.
   [[nodiscard]] bool give_back(std::uint32_t buffer);
-  /// The stream seeks. Returns all queued batches: the caller releases their buffers.
+  /// Call when the stream seeks. Returns all queued batches: the caller releases their buffers.
   std::vector<ready_batch> begin_seek(std::uint64_t seek_number);
 
  private:

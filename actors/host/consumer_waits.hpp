@@ -20,7 +20,8 @@ class consumer_waits {
     ended_ = total(now);
     since_.reset();
   }
-  /// For an owner in another process: the total of its waits so far, and the time of that reading if the owner was waiting then.
+  /// For an owner in another process. `in_all`: the total of its waits so far. `waits_at`: when that total was read, if the
+  /// owner was waiting then.
   void told(nanoseconds in_all, std::optional<steady_time> waits_at) {
     ended_ = in_all;
     since_ = waits_at;

@@ -108,8 +108,8 @@ json as_json(const session_status& status, const session_controls& controls) {
   return j;
 }
 
-/// What the consumer is waiting for, while the wait is too short to count
-/// as a stall (rule W15). Null: it is not waiting, or has only just begun.
+/// What the consumer is waiting for, while the wait is too short to count as a stall (rule W15). Null: it is
+/// not waiting, or has only just begun.
 json awaited_now(const session_controls& controls, const session_status& status) {
   constexpr auto worth_telling = std::chrono::seconds(1);
   const auto since = controls.progress && !status.stalled ? controls.waits_since() : std::nullopt;

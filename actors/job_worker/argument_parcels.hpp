@@ -21,7 +21,8 @@ class argument_parcels {
   result<std::optional<protocol::parcel>> take(const protocol::run_jobs& lease, std::uint32_t row,
                                                nanoseconds patience);
 
-  /// No more rows of this lease will start: frees its arguments, including those that arrive later.
+  /// Call when no more rows of this lease will start. Frees the lease's arguments, including those that
+  /// arrive later.
   void lease_over(const protocol::run_jobs& lease);
 
   [[nodiscard]] std::size_t kept() const noexcept { return kept_.size(); }

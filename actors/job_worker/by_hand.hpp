@@ -17,7 +17,7 @@ namespace penstock::job_worker {
 
 struct by_hand_request : child::by_hand_request {
   bool list = false;
-  std::string function;  ///< to run; empty: none
+  std::string function;  ///< the function to run; empty: none
 };
 
 /// The program's arguments, without its name; those before the first of our options belong to the program

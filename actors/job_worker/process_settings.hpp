@@ -31,7 +31,8 @@ class process_settings {
   /// Restores all settings. False: one cannot be restored (a lowered hard limit, a working directory that is
   /// no longer accessible), and this process must run no more jobs.
   [[nodiscard]] bool restore() noexcept;
-  /// After restore() has returned false: what could not be restored, as text ("the limit on open files").
+  /// Call after restore() has returned false. Returns what could not be restored, as text ("the limit on open
+  /// files").
   [[nodiscard]] const char* lost() const noexcept { return lost_; }
 
  private:

@@ -41,8 +41,7 @@ class admission {
   /// Like enter(), but does not wait: returns false if full.
   result<bool> try_enter(std::uint64_t bytes, submitter who = submitter::caller);
 
-  /// Call when jobs stop waiting, once per job: a job
-  /// that waits again after a death is not counted again.
+  /// Call when jobs stop waiting, once per job: a job that waits again after a death is not counted again.
   void begun(std::uint64_t jobs);
   /// Call when a job has ended and its argument of `bytes` bytes has been freed.
   void ended(std::uint64_t bytes);

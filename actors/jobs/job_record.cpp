@@ -26,8 +26,8 @@ void job_record::call(const std::function<void(Job)>& callback) {
 }
 
 void job_record::succeed(std::shared_ptr<kept_result> result, std::uint32_t attempts) {
-  argument_ = {};  // before waking threads and without the lock: freeing the argument may run the caller's
-                   // code
+  // Before waking threads and without mutex_ held: freeing the argument may run the caller's code.
+  argument_ = {};
   std::unique_lock hold(mutex_);
   result_ = std::move(result);
   latest_.place.reset();

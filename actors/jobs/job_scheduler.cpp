@@ -44,8 +44,8 @@ std::vector<schedule::lease_reading> last_readings(const scheduler_state& s, wor
   return all;
 }
 
-/// Reads the rows of running leases. A worker reports ended jobs of a bundle only when another one ends. If
-/// that takes long, this finds the ended jobs earlier.
+/// Reads the rows of running leases. A worker may report an ended job only when the next job of the lease
+/// ends. If that takes long, this finds the ended job earlier.
 void look_at_bundles(scheduler_state& s) {
   for (const auto& [index, worker] : s.workers) {
     for (const schedule::lease_reading& so_far : last_readings(s, worker.who))

@@ -22,7 +22,7 @@ namespace penstock::jobs {
 /// What the host reports to its pool. May be called on the host's thread.
 class pool_host_listener {
  public:
-  /// The run must fail.
+  /// Called when the run must fail.
   virtual void gave_up(const failure& why) = 0;
 
  protected:

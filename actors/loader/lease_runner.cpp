@@ -189,8 +189,8 @@ std::string lease_runner::collate(std::uint64_t epoch, std::span<std::byte> slot
   }
 }
 
-/// Trims tensors that are trimmed per batch: each row keeps the length of the longest, and the rows move
-/// together.
+/// Trims the tensors whose length depends on the batch: shortens every row to the length of the longest, and
+/// moves the rows together.
 void lease_runner::trim(std::span<std::byte> slot, std::uint32_t rows) const {
   for (const tensor_place& place : context_.layout.tensors) {
     if (place.spec.length != length_rule::batch_maximum) continue;

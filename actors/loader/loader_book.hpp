@@ -62,7 +62,7 @@ class loader_book {
   [[nodiscard]] next_step name(const protocol::name_samples& order);
   /// `reason`: how the session violated the protocol; empty: it has closed the link.
   [[nodiscard]] next_step link_lost(const std::string& reason);
-  /// An urgent lease may have come, or the order to stop.
+  /// Call when an urgent lease may have come, or the order to stop.
   [[nodiscard]] next_step woken(bool stopping);
 
   // Outcomes.
@@ -71,11 +71,11 @@ class loader_book {
   [[nodiscard]] next_step set_up(bool cuda_loaded, std::int32_t pid);
   [[nodiscard]] next_step urgent(std::optional<protocol::load_batch> lease);
   [[nodiscard]] next_step ran(bool cuda_loaded);
-  /// The order to stop came before the batch was finished.
+  /// Call if the order to stop came before the batch was finished.
   [[nodiscard]] next_step stopped();
-  /// What the session has sent or shares with this process cannot be used.
+  /// Call if something that the session has sent or shares with this process cannot be used.
   [[nodiscard]] next_step session_failed(failure why);
-  /// User code has failed in a way that concerns the dataset as a whole.
+  /// Call if user code has failed in a way that concerns the dataset as a whole.
   [[nodiscard]] next_step dataset_failed(failure why);
 
  private:

@@ -182,7 +182,7 @@ struct stop_work {};
 struct open_owner {
   std::uint32_t version = protocol::version;
   std::uint32_t incarnation = 0;
-  std::uint32_t flight_page = 0;  ///< the owner's, after the workers'
+  std::uint32_t flight_page = 0;  ///< number of the owner's flight page, which follows the workers' pages
   std::string config;             ///< the whole effective config, see config_bytes.hpp
   std::string sink;               ///< null, npy, journal:PATH or plugin:PATH
   std::string out;                ///< folder of the npy sink

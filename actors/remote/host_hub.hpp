@@ -97,7 +97,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
  private:
   struct entry {
     std::unique_ptr<remote_connection> connection;
-    std::shared_ptr<host_caller> caller{};  // if the session called the host
+    std::shared_ptr<host_caller> caller{};  // set if the session called the host
     bool known = false;  // has proved the secret
     host_card card{};    // set once the host has joined
     bool cut = false;

@@ -65,7 +65,7 @@ struct dataset_found {
   std::vector<wire_fact> program{};  ///< set only for a custom dataset
 };
 
-/// Instead of dataset_found, for a pool.
+/// Sent instead of dataset_found for a pool.
 struct program_found {
   std::vector<wire_fact> facts;
 };

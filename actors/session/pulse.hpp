@@ -22,8 +22,8 @@ class pulse {
   void ends();
   /// Call when the scheduler has answered state() or report().
   void scheduler_answered();
-  /// Call when the group's member has checked its work, which
-  /// it does several times per `lost_after` once it has joined.
+  /// Call when the group's member has checked its work, which it does several times per `lost_after` once it
+  /// has joined.
   void member_stepped();
   void member_gone();
 

@@ -166,7 +166,7 @@ class Session::body final : public host::run {
   std::unique_ptr<gpu_owner::batch_sink> sink_;  // for run_for() with an embedded owner; used by the consumer's thread
   std::atomic<bool> taking_ = false;             // a thread is in next()
   std::atomic<bool> owner_is_irreplaceable_ = false;  // losing it would end the run
-  std::atomic<bool> given_up_ = false;                // a start that waits for a program stops waiting
+  std::atomic<bool> given_up_ = false;                // makes a start that waits for a worker program stop waiting
 };
 
 }  // namespace penstock

@@ -41,11 +41,11 @@ class stream_cursor {
   /// Null until the stream is open.
   [[nodiscard]] std::shared_ptr<const device::transfer_plan> transfer() const;
 
-  /// Session::next() was called: earlier ranges over epochs must not continue.
+  /// Call when Session::next() is called: earlier ranges over epochs must then not continue.
   void begin_iteration() noexcept { ++iteration_; }
-  /// A range over an epoch requests a batch. `iteration` is the range's own number, initially 0: the range
-  /// then becomes the current one, and this returns true. Throws error (errc::usage) if another range has
-  /// started since.
+  /// Call when a range over an epoch requests a batch. `iteration` is the range's own number, initially 0:
+  /// the range then becomes the current one, and this returns true. Throws error (errc::usage) if another
+  /// range has started since.
   bool enter(std::uint64_t epoch, std::uint64_t& iteration);
   /// Waits until the stream is open; empty if it never opens. Throws error (errc::usage) if the epoch number
   /// is too large. `while_waiting` is session_options::while_waiting.

@@ -156,7 +156,7 @@ result<void> lone_worker::read(std::string_view doing) {
                       [&](protocol::from_worker&& m) { heard_.push_back(std::move(m)); });
 }
 
-/// Does not notice a dead worker: hear() does.
+/// Sends a message. Does not notice a dead worker: hear() does.
 result<void> lone_worker::say(const protocol::to_worker& message, std::string_view doing) {
   std::vector<char> bytes;
   static_cast<void>(protocol::append_frame(bytes, message));

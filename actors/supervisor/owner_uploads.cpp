@@ -7,7 +7,7 @@ namespace penstock::supervisor {
 namespace {
 
 /// Shows where the batch is until the acknowledgement brings the owner's own times. Counts the batch as converted,
-/// too: a conversion takes no longer than the message.
+/// too: a conversion takes no longer than the message takes to arrive.
 void note_copied(batch_times* times, const upload_order* batch, steady_time now) {
   if (times == nullptr || batch == nullptr) return;
   times->note(batch->position, batch_stage::copied, now);

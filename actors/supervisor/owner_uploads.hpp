@@ -1,5 +1,5 @@
-// Converts uploads, what must come before them, and their outcomes between the keeper's types and the messages of the
-// owner's process. Records when batches pass the owner's stages. Pure; used by the owner's keeper.
+// Converts between the keeper's types and the messages of the owner's process: uploads, the orders that must come
+// before them, and their outcomes. Records when batches pass the owner's stages. Pure; used by the owner's keeper.
 #pragma once
 
 #include "actors/protocol/link.hpp"

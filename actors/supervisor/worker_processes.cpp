@@ -110,8 +110,8 @@ void worker_processes::make_template() {
           }});
 }
 
-/// Reports that a worker that waited for the template ended as the template
-/// did, because a worker started with exec would have ended in the same way.
+/// Reports that a worker that waited for the template ended as the template did, because a worker started
+/// with exec would have ended in the same way.
 void worker_processes::template_ended(std::uint32_t worker, pid_t pid, const process::exit_report& report,
                                       const process::output_tail& tail) {
   const auto it = std::ranges::find_if(

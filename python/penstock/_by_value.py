@@ -38,7 +38,8 @@ _OF_EACH_CACHED = {"__wrapped__", "cache_parameters", *functools.WRAPPER_ASSIGNM
 
 
 def _reduce_cached(function: Any) -> Any:
-    """For functions with functools.lru_cache: those of the program by value, others by name, as pickle does. The cache is not sent."""
+    """Pickles functions with functools.lru_cache: those of the program by value, others by name, as pickle does. The cache is not
+    sent."""
     if function.__module__ not in _PROGRAM:
         return function.__reduce__()
     own = {name: value for name, value in vars(function).items() if name not in _OF_EACH_CACHED}

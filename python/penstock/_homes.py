@@ -1,5 +1,5 @@
-"""The number of a loader's workers, those on hosts, and which of these loads each shard of an iterable dataset. Used by _workers.py and
-_loader.py."""
+"""How many workers a loader has, which of them are on hosts, and which one loads each shard of an iterable dataset. Used by
+_workers.py and _loader.py."""
 
 import time
 from collections.abc import Sequence

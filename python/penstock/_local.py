@@ -36,7 +36,7 @@ class LocalPass(torch_loader._SingleProcessDataLoaderIter):  # type: ignore[misc
         self._left = _progress.batches_left(loader, self._progress)  # None if unknown
 
     def resumed_behind_end(self) -> bool:
-        """Whether this resumes an epoch of an iterable dataset that has no batches left."""
+        """Whether this resumes an epoch of an iterable dataset, and that epoch has no batches left."""
         if not self._iterable or self._progress.resumed is None:
             return False
         try:

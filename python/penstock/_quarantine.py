@@ -46,7 +46,8 @@ class Sample(NamedTuple):
 
 
 class BadSampleList(list[dict[str, Any]]):
-    """`DataLoader.bad_samples`: the latest samples that were left out. A long run may leave out any number."""
+    """`DataLoader.bad_samples`: the latest samples that were left out. Older ones are dropped, because a long run may
+    leave out any number."""
 
     MOST = 10_000
     _dropped = 0

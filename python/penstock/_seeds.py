@@ -1,4 +1,4 @@
-"""Seeds the global generators of Python, NumPy and torch before each sample; penstock.sample_rng().
+"""Seeds the global generators of Python, NumPy and torch before each sample. Implements penstock.sample_rng().
 
 A sample's seed depends on the loader's seed, the epoch and the sample's key alone: not on the worker, the number of workers, the
 batch or crashes (rules P16 and P17). Used by _loading.py and _loader.py.

@@ -55,9 +55,9 @@ class Session(Controlled, Ranked):
     Args:
         config: a config file's path, or the result of load_config.
         state: the result of state() in an earlier run: continue after its last batch.
-        on_event: an EventStream, for `async for`; or called with a dict for each event (a death, a bad sample, a finished epoch, ...: the fields of
-            `penstock events --json`), one at a time, on a separate thread. It may be slow, and may call everything
-            but next(), close() and iterators. Exceptions from it are printed and ignored.
+        on_event: an EventStream, for `async for`; or a function. It is called with a dict for each event (a death, a bad sample, a
+            finished epoch, ...: the fields of `penstock events --json`), one at a time, on a separate thread. It may be slow, and may
+            call everything but next(), close() and iterators. Exceptions from it are printed and ignored.
         digests: hash each batch as it is delivered; report()["epochs"] then has a digest for each epoch, which proves
             that two runs delivered the same.
         batches: deliver this many in total, then end.

@@ -54,7 +54,7 @@ struct coordinator_held {};
 struct cannot_listen {
   std::string why;
 };
-/// That coordinator has refused a peer, perhaps a rank that is missing.
+/// Rank 0's coordinator has refused a peer, perhaps a rank that is missing.
 struct peer_refused {
   std::string who;
 };

@@ -85,7 +85,7 @@ class supervisor_listener {
   virtual void workers_changed(const std::vector<worker_status>& workers, bool degraded,
                                std::uint32_t started, std::uint32_t restarts) = 0;
   virtual void worker_died(const death_report& death) = 0;
-  /// The run must fail.
+  /// Called when the run must fail.
   virtual void gave_up(const failure& why) = 0;
   /// Called when all workers are gone, after close_pool.
   virtual void pool_closed() = 0;
