@@ -89,7 +89,7 @@ void train(const char* folder) {
     losses[batch->epoch()] += sums[inputs * classes];
     rows[batch->epoch()] += sums.back();
   }
-  // Only now: a rank that is still busy may need the others.
+  // Wait for all ranks before this one leaves: a rank that is still busy may need the others.
   group.barrier(60s);
   if (group.rank() == 0)
     std::printf("gradients were added %s\n",

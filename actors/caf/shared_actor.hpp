@@ -66,7 +66,7 @@ class shared_queue : public std::enable_shared_from_this<shared_queue> {
   void arrived(caf::mailbox_element_ptr message);
   void run_one();
   void run_all();
-  /// False: the actor has ended.
+  /// Handles a message. False if the actor has ended.
   bool run(caf::mailbox_element& message, const caf::strong_actor_ptr& actor);
   virtual void drop_state() = 0;
 

@@ -74,7 +74,7 @@ class run : public supervisor::supervisor_listener {
   }
   /// False: the run was in that state already. `by`: who asked.
   bool pause(bool paused, pauser by = pauser::program);
-  /// Also switches tuning off.
+  /// Sets the number of workers, and switches tuning off.
   void scale(std::uint32_t workers);
   /// Tunes the number of workers from now on.
   void scale_automatically();
@@ -151,7 +151,7 @@ class run : public supervisor::supervisor_listener {
 
  private:
   // What a session or a pool adds.
-  /// Null before the start and after the end. Called with mutex_ held, like the next two.
+  /// The engine; null before the start and after the end. Called with mutex_ held, like the next two.
   [[nodiscard]] virtual engine* running() const = 0;
   virtual void pause_scheduler(bool paused) = 0;
   /// Refuses if there is not enough memory for that many more workers.
@@ -160,7 +160,7 @@ class run : public supervisor::supervisor_listener {
   virtual void add_to_metrics(telemetry::metrics_facts& /*facts*/) const {}
   virtual void add_to_progress(supervision::progress_facts& /*facts*/, const engine& /*e*/) const {}
   virtual void add_verbs(session_controls& /*controls*/, engine& /*e*/) {}
-  /// Null in a pool.
+  /// When batches passed each stage; null in a pool.
   [[nodiscard]] virtual const batch_times* times() const { return nullptr; }
   /// The slowest samples of the last minutes, the slowest first.
   [[nodiscard]] virtual std::vector<slow_sample> slowest_samples(steady_time when) const { return times() == nullptr ? std::vector<slow_sample>() : times()->slowest(when); }

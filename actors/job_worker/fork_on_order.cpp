@@ -41,7 +41,7 @@ struct thread_facts {
   void* robust_list = nullptr;
   std::size_t robust_bytes = 0;
 
-  /// False if the kernel does not report it.
+  /// Asks the kernel. False if it does not report these facts.
   bool find() {
     return ::prctl(PR_GET_TID_ADDRESS, &number) == 0 && number != nullptr && *number == ::gettid() &&
            ::syscall(SYS_get_robust_list, 0, &robust_list, &robust_bytes) == 0;

@@ -21,7 +21,7 @@ class work_notes {
   void begins(const arena::flight_state& at, const arena::job_reading& job, std::string_view function, steady_time now);
   /// Records what the job is doing now. Ends the current sample, if any.
   void describe(std::string_view work, steady_time now);
-  /// The same for a sample. Samples are timed.
+  /// Records that the job is loading this sample, and times it. Ends the current sample, if any.
   void sample(std::uint64_t index, std::string_view name, steady_time now);
   /// The job's slow samples so far. Empties the list.
   [[nodiscard]] JobCall::slow_load slow_samples(steady_time now);

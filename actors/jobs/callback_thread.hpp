@@ -21,7 +21,7 @@ class callback_thread {
   callback_thread(const callback_thread&) = delete;
   callback_thread& operator=(const callback_thread&) = delete;
 
-  /// False after stop(): the callback will not run here.
+  /// Queues a callback. False after stop(): the callback will not run on this thread.
   bool call(const std::function<void()>& callback);
   /// Runs a callback on the calling thread, as the callback thread would.
   static void run(const std::function<void()>& callback) noexcept;

@@ -27,7 +27,7 @@ class device_jobs {
   device_jobs(std::shared_ptr<lent_buffers> buffers, std::shared_ptr<admission> meter)
       : buffers_(std::move(buffers)), meter_(std::move(meter)) {}
 
-  /// Empty: the outcome comes later.
+  /// Returns the job's outcome; empty if it comes later.
   [[nodiscard]] std::optional<device_outcome> add(std::shared_ptr<job_record> record, slot_result result,
                                                   std::uint32_t attempts);
   /// `first`: the first job in the whole pool whose result must stay on the device; 0: none.

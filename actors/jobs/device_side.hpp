@@ -52,7 +52,7 @@ class device_side final : host::owner_reports, supervisor::job_upload_listener {
   ~device_side();
 
   [[nodiscard]] const gpu_owner::gpu_owner_actor& owner() const noexcept { return owner_; }
-  /// Null if callers may not hold the device's buffers.
+  /// The buffers that callers hold; null if callers may hold none.
   [[nodiscard]] const std::shared_ptr<lent_buffers>& buffers() const noexcept { return buffers_; }
   /// Sets the receiver of reports, then opens the device.
   void open(job_scheduler_actor scheduler);

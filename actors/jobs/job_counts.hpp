@@ -41,7 +41,7 @@ class job_counts {
   /// Sets the names of all functions, by index.
   void name_functions(const std::vector<std::string>& names);
 
-  /// False if, after that time, the callers of some submitted jobs have not been notified.
+  /// Waits until the callers of all submitted jobs have been notified. False if that takes longer than `at_most`.
   [[nodiscard]] bool wait_until_all_notified(nanoseconds at_most);
   /// Leaves out the bytes held, which only admission knows. Jobs that are neither running nor ended count as waiting, even
   /// if a worker already has them. When the worker has begun one of them, host::look_closer counts it as running.

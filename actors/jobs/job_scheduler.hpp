@@ -66,7 +66,7 @@ class job_listener {
   virtual void functions_named(const std::vector<std::string>& names) = 0;
   /// Called when the callers of `jobs` ended jobs have been notified.
   virtual void callers_notified(std::uint64_t jobs) = 0;
-  /// Only for failures worth an event: poisoned, timed_out, worker_lost.
+  /// Called only for failures worth an event: poisoned, timed_out, worker_lost.
   /// `inputs`: job_options::inputs.
   virtual void job_failed(std::uint64_t job, const std::string& work, const job_failure& why, std::uint32_t inputs) = 0;
   /// A worker died that held these jobs. Called before they are leased again or end.

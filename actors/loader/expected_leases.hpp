@@ -18,11 +18,11 @@ class expected_leases {
  public:
   // Called on the io thread.
   void announce(const protocol::load_batch& lease);
-  /// Send a wake_up afterwards.
+  /// Keeps an urgent lease. Send a wake_up afterwards.
   void add_urgent(protocol::load_batch lease);
   void drop(const protocol::drop_batch& lease);
   // Called by the actor.
-  /// Empty: there is no urgent lease.
+  /// The first urgent lease; empty if there is none.
   [[nodiscard]] std::optional<protocol::load_batch> take_urgent();
   /// Whether the lease's result is no longer needed.
   [[nodiscard]] bool is_dropped(const protocol::load_batch& lease);

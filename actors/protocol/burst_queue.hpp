@@ -13,7 +13,7 @@ namespace penstock::protocol {
 template <class T>
 class burst_queue {
  public:
-  /// True: notify the actor. The actor takes items added before then without a further message.
+  /// Adds an item. True: notify the actor, which then takes all items without a further message.
   [[nodiscard]] bool add(T item) {
     const std::lock_guard hold(mutex_);
     items_.push_back(std::move(item));

@@ -52,7 +52,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
 
   void start() { read_more(); }
 
-  /// False once this side has closed the link.
+  /// Whether the link is open: false once this side has closed it.
   [[nodiscard]] bool is_open() {
     const std::lock_guard hold(mutex_);
     return !closed_;
@@ -100,8 +100,8 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
                       });
   }
 
-  /// On the io thread: reads what has already arrived, without waiting. For the last
-  /// messages of a dead peer, because a grandchild may still hold its socket open.
+  /// On the io thread: reads what has already arrived, without waiting. Call for the last messages of a dead
+  /// peer: a grandchild may still hold its socket open, so the end of the file may never come.
   void drain() {
     while (open_ && read_once()) {
     }
@@ -140,7 +140,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
                        });
   }
 
-  /// False if there is nothing to read now.
+  /// Reads once. False if there is nothing to read now.
   bool read_once() {
     // On the stack: all links share the io thread, so none of them needs a buffer between reads.
     std::array<char, 64 * 1024> incoming;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by reads

@@ -123,7 +123,7 @@ class byte_reader {
  public:
   explicit byte_reader(std::span<const char> bytes) : rest_(bytes) {}
 
-  /// False: the bytes end too early, or a length is wrong.
+  /// Reads a value. False if the bytes end too early, or a length is wrong.
   [[nodiscard]] bool operator()(auto& value) { return get(value); }
   [[nodiscard]] std::size_t remaining() const noexcept { return rest_.size(); }
 

@@ -295,7 +295,7 @@ void host_hub::carry_out() {
 
 // ---- for worker_processes -----------------------------------------------------------------------------------
 
-/// Null: there is none, or the hub is shutting down.
+/// The connection with this place; null if there is none, or the hub is shutting down.
 const host_hub::entry* host_hub::entry_at(std::uint32_t place) const {
   const auto connection = book_.connection_at(place);
   const auto found = connection ? connections_.find(*connection) : connections_.end();

@@ -75,10 +75,10 @@ class host_program {
   [[nodiscard]] const own_program& own() const noexcept { return own_; }
   /// The complete environment of this worker.
   [[nodiscard]] std::vector<std::string> environment(std::uint32_t worker) const;
-  /// Null: jobs mark nothing.
+  /// What jobs mark; null if they mark nothing.
   [[nodiscard]] const job_marks* marks() const noexcept { return marks_.get(); }
   [[nodiscard]] host_files& files() noexcept { return files_; }
-  /// On the io thread. Null: workers start with exec.
+  /// The template that forks workers; null if workers start with exec. Call on the io thread.
   [[nodiscard]] host_template* forker();
 
  private:

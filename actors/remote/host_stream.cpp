@@ -103,7 +103,7 @@ bool host_stream::has_message() const {
   return header.payload_bytes > message_bytes_max_ || bytes.size() - sizeof header >= header.payload_bytes;
 }
 
-/// One read, without waiting.
+/// Reads once, without waiting.
 result<void> host_stream::receive() {
   if (!tls_) {
     std::array<char, short_read_bytes> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written by recv
@@ -115,7 +115,7 @@ result<void> host_stream::receive() {
   return receive_encrypted();
 }
 
-/// Empty: nothing has arrived.
+/// Reads once from the socket, without waiting. Returns an empty view if nothing has arrived.
 result<std::string_view> host_stream::receive_into(std::span<char> room) {
   const ssize_t got = ::recv(socket_.get(), room.data(), room.size(), MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::string_view();

@@ -13,7 +13,7 @@ struct hosts_setup {
   std::shared_ptr<const group::tls_context> tls_of_calls{};  ///< for hosts that the session calls
 };
 
-/// Null: there are no hosts. Reads the file with the secret, so call it where blocking is harmless. Refuses
+/// Reads [loader.hosts]; null if there are no hosts. Also reads the file with the secret, so call it where blocking is harmless. Refuses
 /// (errc::config) a bad address, a secret that tls_of_hosts refuses, and a missing library for `compress`.
 result<std::unique_ptr<const hosts_setup>> read_hosts(const loader_config& loader, bool has_local_workers);
 

@@ -59,10 +59,10 @@ class lent_jobs {
     std::span<const std::byte> argument;
     mapping elsewhere;  // the argument, if it is not in the slot
   };
-  /// The slot of the lease at the front.
+  /// The slot of the first lease in the queue.
   [[nodiscard]] arena::job_slot slot() const { return arena::job_slot(slots_->slot(leases_.front().slot)); }
   result<void> begin_next();
-  /// False: the argument is still on its way, or no longer needed.
+  /// Gets the job's argument. False if the argument is still on its way, or no longer needed.
   result<bool> fetch_argument(in_hand& job);
   void row_over();
   void offer_files(host_stream& to);

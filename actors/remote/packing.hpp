@@ -21,7 +21,7 @@ inline constexpr std::size_t packed_at_once = 256 * 1024;
 /// Not thread-safe.
 class packer {
  public:
-  /// Null for `none`. Refuses (errc::config) if the library is missing.
+  /// Opens the library. Null for `none`. Refuses (errc::config) if the library is missing.
   static result<std::unique_ptr<packer>> open(compress_rule how);
   virtual ~packer() = default;
   packer(const packer&) = delete;

@@ -23,7 +23,7 @@ std::shared_future<scheduler::stream_accounts> Session::body::ask_for_accounts(c
   return answer;
 }
 
-/// Empty before the scheduler exists. Refuses (errc::timed_out) when the scheduler does not answer.
+/// The scheduler's accounts; empty before the scheduler exists. Refuses (errc::timed_out) when the scheduler does not answer.
 result<scheduler::stream_accounts> Session::body::accounts(bool epochs) {
   std::shared_future<scheduler::stream_accounts> answer;
   {

@@ -48,7 +48,7 @@ void Session::body::spawn_group(engine& e) {
   e.coordinator = group::spawn_coordinator(*e.system, std::move(of_all));
 }
 
-/// False: there is no group to ask, or no time for it.
+/// Asks the group to stop at a common step. False if there is no group to ask, or no time for it.
 bool Session::body::ask_group_to_stop() {
   const std::lock_guard hold(mutex_);
   if (!group_ || group_->over || !engine_ || !engine_->member) return false;

@@ -38,7 +38,7 @@ class stream_cursor {
             schedule::stream_range range);
   /// Call when the stream will never open: wakes waiting threads.
   void give_up();
-  /// Null until the stream is open.
+  /// The layout of batches on the device; null until the stream is open.
   [[nodiscard]] std::shared_ptr<const device::transfer_plan> transfer() const;
 
   /// Call when Session::next() is called: earlier ranges over epochs must then not continue.

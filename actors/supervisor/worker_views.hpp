@@ -18,7 +18,7 @@ namespace penstock::supervisor {
 class worker_records {
  public:
   void begin(worker_ref who, steady_time now);
-  /// Null if its place is empty, or another process has it.
+  /// The facts about this worker; null if its place is empty, or another process has it.
   [[nodiscard]] worker_facts* find(worker_ref who);
   [[nodiscard]] worker_facts& at(worker_ref who) { return living_.at(who.worker); }
   [[nodiscard]] std::map<std::uint32_t, worker_facts>& all() { return living_; }

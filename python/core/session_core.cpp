@@ -43,7 +43,7 @@ struct outlived {
   }
 };
 
-/// For an error about memory: which memory of closed sessions is kept by views. Empty if none is.
+/// Text to add to an error about memory: which memory of closed sessions is kept by views. Empty if none is.
 std::string kept_by_views() {
   outlived& all = outlived::get();
   const std::lock_guard hold(all.mutex);

@@ -32,7 +32,7 @@ struct core_options {
   std::function<void()> look_after_signals;  ///< may throw; called without the GIL
 };
 
-/// For the interpreter's exit: waits for memory that is being freed. Memory that views still hold is freed when the process exits.
+/// Call at the interpreter's exit: waits for memory that is being freed. Memory that views still hold is freed when the process exits.
 void leave_the_rest_to_the_exit();
 
 class session_core : public std::enable_shared_from_this<session_core> {

@@ -186,8 +186,8 @@ class Pass(Ahead):
         super()._reset(loader, first_iter)
 
     def resumed_behind_end(self) -> bool:
-        """Whether this resumes an iterable dataset at the end of an epoch,
-        with no batches left. Waits for the dataset's next batch to find out."""
+        """Whether this resumes an iterable dataset at the end of an epoch, when no batches are left. Waits for the
+        dataset's next batch to find out."""
         return False
 
     def __next__(self) -> Any:

@@ -17,7 +17,7 @@ __all__ = ["PoolLife", "end_with_the_interpreter"]
 
 
 class PoolLife:
-    """What a pool and its options() share: the workers, and a count of what still needs them. The pool ends when this object does."""
+    """What a pool and its options() share: the workers, and a count of what still needs them. The pool ends when this object is destroyed."""
 
     def __init__(self, core: _core.Pool, setup: Setup, name: Optional[Name]) -> None:
         self._core, self.setup, self._name = core, setup, name
@@ -49,7 +49,7 @@ class PoolLife:
                 self._news.notify_all()
 
     def ends_by(self, why: Reason) -> None:
-        """Sets the reason why the pool ends early, for its record; empty: it does not."""
+        """Sets the reason why the pool ends early, for its record; empty if it does not."""
         with self._lock:
             if not self._shut:
                 self.why = why

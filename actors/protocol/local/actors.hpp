@@ -178,7 +178,7 @@ namespace penstock::jobs {
 struct meet_supervisor {
   supervisor::supervisor_actor supervisor;
 };
-/// Null: there is no owner, and no job may request one.
+/// `owner` is null in a pool without a GPU owner, in which no job may request one.
 struct meet_owner {
   gpu_owner::gpu_owner_actor owner;
 };

@@ -142,7 +142,7 @@ class job_upload_listener {
 /// Receives workers' reports on the io thread. There are so many that they bypass the supervisor.
 class report_listener {
  public:
-  /// False: this listener does not handle the message, which then goes to the supervisor.
+  /// Handles a message. False if this listener does not handle it: the message then goes to the supervisor.
   virtual bool reported(worker_ref who, protocol::from_worker& message) = 0;
 
  protected:
