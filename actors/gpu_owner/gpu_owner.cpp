@@ -190,8 +190,8 @@ void harvest(owner_state& s) {
   }
   if (finished.empty()) return;
   const std::size_t count = finished.size();
-  // Count them before the consumer can see them, so that the counts are complete for a consumer that has seen
-  // all batches.
+  // Count the batches before the consumer can see them, so that a consumer that has seen all batches finds
+  // complete counts.
   s.deps.listener->progressed(count, bytes, s.pinned);
   const stage_range range("deliver");
   s.deps.consumer->put(std::move(finished));

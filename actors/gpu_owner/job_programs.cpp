@@ -83,7 +83,7 @@ class job_programs::room_of_job final : public DeviceJob::room {
 
   void* memory(std::uint64_t bytes) override {
     if (bytes <= around_.memory_bytes_) return around_.memory_;
-    // Queued work may still use the old memory.
+    // Wait first, because queued work may still use the old memory.
     value_or_throw(around_.device_->finish_program());
     if (around_.memory_ != nullptr) around_.device_->give_back_memory(around_.memory_);
     around_.memory_ = nullptr;

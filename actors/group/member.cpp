@@ -124,8 +124,8 @@ void end_gate(const member_state& s) {
   wake_waiting(s);
 }
 
-/// Gives the gate the right to hand out batches and reads how many it has handed out, in one step. So the
-/// number that a frozen rank reports is exact.
+/// Gives the gate the right to hand out batches and reads how many it has handed out, in one step, so that
+/// the number that a frozen rank reports is exact.
 void move_gate(member_state& s, steady_time now) {
   const auto right = s.rank->book().right();
   s.rank->book().delivered(right ? s.deps.gate->open(right->until, right->limit) : s.deps.gate->shut());

@@ -1,6 +1,6 @@
 // Arguments received in memory files, kept until their rows start. They arrive in the order of leases and
-// rows, but some are not needed: the session may or may not have sent the argument of a revoked job. Used by
-// the job_runner; not thread-safe.
+// rows, but the argument of a revoked job may or may not have been sent, and is not needed. Used by the
+// job_runner; not thread-safe.
 #pragma once
 
 #include "actors/protocol/messages.hpp"

@@ -66,7 +66,7 @@ struct scheduler_state {
   std::vector<std::function<void()>> ended;  // notifications of callers still to send
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
-  std::unordered_map<schedule::job_id, std::uint32_t> host_losses;  // per job: how many loader hosts were lost while they ran it
+  std::unordered_map<schedule::job_id, std::uint32_t> host_losses;  // per job: how many loader hosts were lost while running it
   /// Which decide_jobs messages are on their way: at most one for each reason (news, second, look).
   struct {
     bool due = false;

@@ -24,8 +24,8 @@ inline constexpr std::uint64_t probe_questions_max = 256;
 
 // ---- the side that is asked ----------------------------------------------------------------------------------
 
-/// Answers as a session. `difference` compares the peer's findings with the session's, and says how they differ. Always returns a refusal,
-/// when the peer is done.
+/// Answers as a session. `difference` compares the peer's findings with the session's, and says how they differ. Always returns a
+/// refusal once the peer is done.
 result<void> answer_probe_of_host(host_stream& peer, nanoseconds patience, const std::function<std::string(const from_host&)>& difference);
 /// Answers as a host that sessions connect to.
 result<void> answer_probe_of_session(host_stream& peer, const std::string& version, const std::string& name, std::uint32_t workers);

@@ -54,7 +54,7 @@ class owner_introduction {
 [[nodiscard]] std::vector<jobs::device_answer> answers_of(const protocol::jobs_answered& news,
                                                           supervision::owner_supervision& owner,
                                                           std::uint32_t incarnation, steady_time now);
-/// Records a batch that the sink has been working on for a long time as taken.
+/// Records as taken a batch that the sink has been working on for a long time.
 void note_taken(batch_times* times, const upload_order* batch, steady_time since);
 
 [[nodiscard]] scheduler::owner_lost loss_of_batches(const supervision::uploads_lost& lost);

@@ -22,7 +22,7 @@ class worker_records {
   [[nodiscard]] worker_facts* find(worker_ref who);
   [[nodiscard]] worker_facts& at(worker_ref who) { return living_.at(who.worker); }
   [[nodiscard]] std::map<std::uint32_t, worker_facts>& all() { return living_; }
-  /// Does nothing if another process has its place.
+  /// Drops the facts about this worker; does nothing if another process has its place.
   void erase(worker_ref who);
   void note_death(const death_report& report) { deaths_[report.worker] = report; }
 

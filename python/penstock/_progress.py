@@ -62,7 +62,7 @@ class Position:
         self.resume: Optional[dict[str, Any]] = None
 
     def begin(self, loader: Any) -> Progress:
-        """The next epoch. Call before anything is drawn for it, within program_generator_kept()."""
+        """Begins the next epoch. Call before anything is drawn for it, within program_generator_kept()."""
         resumed, self.resume = self.resume, None
         self._epoch += 1
         sampler = _sampler_of(loader)

@@ -49,7 +49,8 @@ class Workers:
         self.marks = _loading.Marks(marks)
         gate = _beginning.Gate()
         self.announced = _beginning.Announced()
-        # The dataset decides how much memory it takes, and many concurrent imports of torch take long.
+        # Limits are wide by default: the dataset decides how much memory workers take, and importing torch in many of
+        # them at once takes long.
         usual = {"loader.slot_bytes": "4MiB", "jobs.memory": "8GiB", "loader.limits.memory": "1TiB", "loader.hang.start_deadline": "5m"}
         given = {**usual, **pool_options(device), **_flat(options)}
         begin = (f"/proc/{self.pid}/fd/{marks}", gate.path, _beginning.at_once(), self.announced.path)
