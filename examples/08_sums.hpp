@@ -38,7 +38,7 @@ inline bool gpu_is_there() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-/// The same in NCCL's order, which is also the same on every rank.
+/// The sum over all ranks, in NCCL's order: also bit for bit the same on every rank.
 inline std::vector<double> sum_by_nccl(penstock::Group& group, const std::vector<double>& own) {
   static double* const memory = [&] {
     double* made = nullptr;

@@ -67,8 +67,8 @@ class batch_home {
   /// Returns the buffer once the work queued on the streams so far is done. Throws error with the device's
   /// reason if it refuses; the caller then keeps the buffer.
   void release_after(std::uint32_t buffer, std::span<const stream_handle> streams);
-  /// For the destructor of a batch: does the same for the legacy default stream, and parks the buffer if that
-  /// fails.
+  /// For the destructor of a batch: returns the buffer once the work queued on the legacy default stream is
+  /// done, and parks it if the device refuses.
   void release_or_park(std::uint32_t buffer) noexcept;
   /// The next batch of the queue. Returns parked buffers before and during the wait. Throws error
   /// (errc::usage) when all buffers have been parked for `patience`: the caller's own capture may be the

@@ -89,12 +89,12 @@ class place_slots {
                                                  std::optional<protocol::parcel> parcel,
                                                  const std::shared_ptr<const slot_left>& left,
                                                  const std::shared_ptr<admission>& meter) const;
-  /// The same for a result that goes to the device: of any size, and not copied. Fails (errc::out_of_memory)
-  /// if the result did not fit the slot.
+  /// The result of a finished row for the device: of any size, and not copied. Fails (errc::out_of_memory) if
+  /// the result did not fit the slot.
   result<slot_result> result_in_slot(std::uint64_t job, const lease_ref& lease, std::uint32_t row,
                                      const std::shared_ptr<const slot_left>& left,
                                      const std::shared_ptr<admission>& meter) const;
-  /// The error of a failed or too large row. `parcel`: as for result_of.
+  /// The error of a failed or too large row. `parcel`: see result_of().
   [[nodiscard]] job_failure failure_of(const lease_ref& lease, std::uint32_t row,
                                        std::optional<protocol::parcel> parcel) const;
   [[nodiscard]] bool result_elsewhere(const lease_ref& lease, std::uint32_t row) const;

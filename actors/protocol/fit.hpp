@@ -12,10 +12,10 @@ namespace penstock::protocol {
 /// samples x 8 bytes, plus its own numbers.
 [[nodiscard]] std::vector<upload_slots> split_to_fit(std::vector<wire_upload> uploads);
 
-/// The same for job results; each has a function name of at most 200 bytes.
+/// Splits job results in the same way. A single one always fits: its function name has at most 200 bytes.
 [[nodiscard]] std::vector<upload_jobs> split_to_fit(std::vector<wire_job_upload> uploads);
 
-/// The same for acknowledgements of copies.
+/// Splits acknowledgements of copies in the same way.
 [[nodiscard]] std::vector<slots_copied> split_to_fit(std::vector<std::uint64_t> uploads);
 
 /// A batch of 65536 failed samples with long names and reasons would not fit a frame. Cuts names and reasons

@@ -21,7 +21,8 @@ namespace penstock::hosts {
 [[nodiscard]] std::string difference_of_datasets(const dataset_description& here,
                                                  const protocol::dataset_described& there);
 
-/// The same for facts about a worker program, by name. The host may send several values for one fact; one of them must match.
+/// How facts about a worker program, by name, differ; empty: they do not. The host may send several values for one fact; one
+/// of them must match.
 [[nodiscard]] std::string difference_of_facts(const string_map& here, const std::vector<wire_fact>& there);
 [[nodiscard]] std::vector<wire_fact> as_wire(const string_map& facts);
 

@@ -74,7 +74,8 @@ class host_stream {
   result<Variant> wait_for(nanoseconds at_most);
   /// Reads the raw bytes after a message, and adds them to `digest`. Refuses (errc::io) when nothing arrives for `silence_max`.
   result<void> read_raw(std::span<std::byte> to, nanoseconds silence_max, xxh3* digest = nullptr);
-  /// The same, and with `digest` reads the digest that the peer has sent. Returns how the bytes are damaged; empty: intact.
+  /// Like read_raw(); with `digest` also reads the digest that the peer has sent. Returns how the bytes are damaged; empty:
+  /// intact.
   result<std::string> read_checked(std::span<std::byte> to, nanoseconds silence_max, bool digest);
   /// Reads the digest that follows the bytes. Returns how the received bytes differ from those sent; empty:
   /// they do not.

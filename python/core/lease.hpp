@@ -71,7 +71,7 @@ class lease {
   void record(stream_handle stream);
   /// Returns the buffer now. Afterwards only the tensors' descriptions and the records are available.
   void release();
-  /// The same, but only if there is no view of the buffer. For the end of the session.
+  /// Like release(), but only if there is no view of the buffer. For the end of the session.
   void release_unless_viewed();
   /// Records a view whose end is reported (DLPack), or one whose end is not (its address was handed out).
   /// Throws error (errc::usage) after release().

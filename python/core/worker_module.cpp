@@ -108,7 +108,7 @@ class call_in_python {
     char* const end = std::to_chars(appended(text.data(), "sample "), text.end(), index).ptr;
     here().sample(no_index, {text.data(), std::to_chars(appended(end, " of shard "), text.end(), shard).ptr});
   }
-  /// The same for a sample whose index is not a number.
+  /// Records that the call is loading a sample whose index is not a number.
   void sample_named(std::uint64_t place, const std::string& name) const {
     mark(place);
     here().sample(no_index, name);

@@ -61,7 +61,8 @@ class ToDevice:
 
 
 def moved(data: Any, device: Any) -> Any:
-    """The same structure with its tensors, and other objects that have to(), on the device."""
+    """Returns a structure like `data`, with its tensors, and other objects that have a method to(), moved to the
+    device."""
     if isinstance(data, torch.Tensor) or callable(getattr(data, "to", None)):
         return data.to(device, non_blocking=True)
     if isinstance(data, collections.abc.Mapping):

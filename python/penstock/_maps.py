@@ -67,7 +67,8 @@ class Mapping(concurrent.futures.Executor):
         return results()
 
     def map_unordered(self, fn: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
-        """The same, with results in order of completion. A job's exception is raised when its turn comes; the next `next()` continues."""
+        """Like map(), but with results in order of completion. A job's exception is raised when its turn comes; the next `next()`
+        continues."""
         inputs = zip(*iterables)
         first = (_chunks.submitted(self, fn, *each) for each in itertools.islice(inputs, self._queue))
         return _AsCompleted(first, functools.partial(self._one_more, fn, inputs))
@@ -86,7 +87,7 @@ class Mapping(concurrent.futures.Executor):
         raise NotImplementedError
 
     def _for_inputs(self, count: int) -> "Mapping":
-        """The same pool for jobs that take `count` inputs each."""
+        """This pool, for jobs that take `count` inputs each."""
         raise NotImplementedError
 
     @property

@@ -183,7 +183,7 @@ class Pool(Control, Mapping):
         fresh: Optional[bool] = None,
         gpu: Optional[Callable[[Any], Any]] = None,
     ) -> "Pool":
-        """The same pool with other options for its jobs: pool.options(timeout=5, idempotent=False).submit(fn, x)."""
+        """This pool, with other options for its jobs: pool.options(timeout=5, idempotent=False).submit(fn, x)."""
         other = self._copy()
         if gpu is not None:
             if not self._has_gpu:

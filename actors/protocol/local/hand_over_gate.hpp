@@ -79,7 +79,8 @@ class hand_over_gate {
     std::unique_lock hold(mutex_);
     return hand_out(handed_out_ + 1, now, hold);
   }
-  /// The same for the step with this number. A step may be handed out again: its receiver may have died.
+  /// Hands out the step with this number if the answer is `go`. A step may be handed out again: its receiver
+  /// may have died.
   gate_answer hand_out(std::uint64_t step, steady_time now) {
     std::unique_lock hold(mutex_);
     return hand_out(step, now, hold);

@@ -77,7 +77,8 @@ struct limits_in_use {
 struct worker_told_to_stop {
   worker_ref who;
 };
-/// Calls this once the supervisor has handled and reported everything sent before. It must not block.
+/// Calls the function once the supervisor has handled and reported everything sent before. The function must
+/// not block.
 struct when_handled {
   std::function<void()> call;
 };
