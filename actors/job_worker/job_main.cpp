@@ -173,7 +173,7 @@ class worker {
     const auto ran = runner_->run(lease);
     if (!ran && ran.error().code == errc::protocol) return give_up(exit_codes::protocol, ran.error());
     if (!ran) {
-      // A new process can continue; this one cannot.
+      // Exit: a new process can continue, but this one cannot.
       fmt::print(stderr, "penstock: worker {} ends: {}\n", me_.worker, printable(ran.error().message));
       return end(exit_codes::failed);
     }

@@ -62,8 +62,8 @@ class host_probe {
   /// Connects, agrees and measures. Takes at most about half a minute.
   explicit host_probe(const probe_settings& settings);
   [[nodiscard]] const probe_answers& answers() const noexcept { return answers_; }
-  /// Sends the session the dataset or program found here; returns how it differs from the session's. Refuses
-  /// (errc::io).
+  /// Sends the session a description of the dataset or program found here. Returns how that differs from the
+  /// session's. Refuses (errc::io).
   result<std::string> compare(from_host found);
 
  private:

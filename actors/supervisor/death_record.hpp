@@ -54,8 +54,8 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 /// supervisor_settings.
 [[nodiscard]] bool is_told_as_job(const death_report& death, work_kind kind, bool jobs_are_told);
 
-/// What a loader worker did that died before its first sample: ", while setting up the dataset". Empty for other phases, and in
-/// pools.
+/// What a loader worker was doing if it died before its first sample: ", while setting up the dataset". Empty for other phases,
+/// and in pools.
 [[nodiscard]] std::string preparation_text(work_phase phase, work_kind kind);
 
 /// What the worker was doing: ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)", for a data loader ",

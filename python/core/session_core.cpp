@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds called_every = 50ms;  // session_options::while_waiting
 
-// Time limit for closing a session without stop(); the same as for destroying one.
+// Time limit for closing a session without stop(). Destroying a session has the same limit.
 constexpr std::chrono::milliseconds end_of_closed = 500ms;
 
 std::string for_people(std::chrono::nanoseconds time) {

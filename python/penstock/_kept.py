@@ -72,7 +72,7 @@ def _make_room(kept_ones: dict[Any, Any]) -> None:
 
 
 _received: dict[bytes, Any] = {}
-_changing = threading.RLock()  # unpickling or garbage collection may submit a job
+_changing = threading.RLock()  # reentrant, because unpickling or garbage collection may submit a job
 
 
 class _Known:

@@ -186,7 +186,7 @@ def call_with_each(
     function: Callable[..., Any], inputs: list[tuple[Any, ...]], first: int, begin: Optional[Callable[[int], None]] = None
 ) -> tuple[list[Any], Optional[tuple[int, bytes, bytes, bytes]]]:
     """Runs a chunk of Pool.map() as one job: gives the function's values. If an exception ended the chunk early, also gives the
-    place of that input in the chunk, and the exception as described() returns it.
+    place in the chunk of the input that raised it, and the exception as described() returns it.
 
     Args:
         first: the index of the chunk's first input.

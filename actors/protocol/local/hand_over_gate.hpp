@@ -1,7 +1,7 @@
 // Decides whether the next batch may be handed out, in a session that belongs to a group (rules G9, G19 and
 // G28). The group's member actor writes it. The thread that hands out batches asks it: the consumer's, or the
-// scheduler's when the GPU owner is another process. It counts the batches handed out, so that a freeze and a
-// hand-over never disagree about a batch.
+// scheduler's when the GPU owner is another process. The gate counts the batches handed out, so that a freeze
+// and a hand-over never disagree about a batch.
 //
 // The gate also remembers that it has answered `wait`. The member could miss that: between two of its steps, the
 // right can lapse, the gate can answer `wait`, and the right can be extended.
