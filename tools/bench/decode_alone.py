@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A session compared with its own decoder in a bare loop: decode_alone.py FOLDER BIN [--device D] [--workers 1 8 16] [--rounds N]
 
-Prints a Markdown table: photographs a second of `penstock run` from its first batch on, and of the same number of processes of
-penstock-bench-decode-alone, which load the same samples the same way without a session. Each round runs both in turn; the ratio is the median of
-the rounds' ratios. BIN is the folder of the programs. Build penstock-bench-decode-alone first.
+Prints a Markdown table of photographs a second: of `penstock run`, counted from its first batch, and of the same number of
+penstock-bench-decode-alone processes, which load the same samples without a session. Each round runs both in turn; the ratio
+is the median of the rounds' ratios. BIN is the folder of the programs. Build penstock-bench-decode-alone first.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def main():
             file.write(CONFIG % (os.path.abspath(options.folder), 100000, options.device))
         for workers in options.workers:
             rounds = []
-            alone(binary, config, workers, 1)  # the files are in memory from here on
+            alone(binary, config, workers, 1)  # reads the files into the page cache
             for _ in range(options.rounds):
                 bare = alone(binary, config, workers, options.seconds)
                 rounds.append((session(penstock, config, workers, options.seconds, bare), bare))

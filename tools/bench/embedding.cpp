@@ -4,8 +4,8 @@
 //
 //   penstock-bench-embedding first-lease [REPETITIONS]    4 workers of a dataset that only stamps the time
 //   penstock-bench-embedding destruction [REPETITIONS]    8 workers, running
-//   penstock-bench-embedding ballast MIB [REPETITIONS]    8 workers, next to that much touched memory
-//   penstock-bench-embedding state BATCHES                of an epoch's state with digests
+//   penstock-bench-embedding ballast MIB [REPETITIONS]    8 workers of a program with MIB of memory in use
+//   penstock-bench-embedding state BATCHES                the size of Session::state() after so many batches
 #include "runtime/process/child_end.hpp"
 #include "runtime/process/process_facts.hpp"
 #include "runtime/process/spawn.hpp"

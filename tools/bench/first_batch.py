@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures the time to the first batch of ten million samples: first_batch.py [BIN] [WORKERS ...]
+"""Measures the time to the first batch of datasets with ten million samples: first_batch.py [BIN] [WORKERS ...]
 
 Writes 10 million samples of 8 bytes into one .npy file and 10 million sequences into a sparse token file, in a temporary folder. Runs one batch
 of 32 with each number of workers (1, 4 and 16 by default), in turn in the same run, on the host device. Prints a Markdown table: the median
-time from the session's start to its first batch, the range, and the median of the rounds' ratios to the first number.
-BIN is the folder of the programs, build/release/bin by default. Needs NumPy.
+time from the session's start to its first batch, the range, and the ratio to the first number of workers (median over the
+rounds). BIN is the folder of the programs, build/release/bin by default. Needs NumPy.
 """
 
 import os

@@ -47,7 +47,7 @@ def machine(b):
         print(f"  {name}: {b.facts[name]}")
 
 
-# doctor first: it reads the driver's log, where the tests leave an intended illegal access.
+# doctor runs first: it reads the driver's log, and later steps cause an illegal access on purpose, which the driver logs.
 STEPS = [machine, doctor, tests, captures, upload, transform, first_batch, digests, pytorch, full_memory, exclusivity, owner_killed, poison, endless,
          mean_variance, variable_size, training, two_gpus, no_kernel_image, embedding, job_tests, job_rate, job_full_memory, memcheck]
 

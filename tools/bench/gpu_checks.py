@@ -155,7 +155,7 @@ def training(b):
 
 
 def two_gpus(b):
-    """The session on the second GPU, its caller on the first."""
+    """The session uses the second GPU while its caller uses the first."""
     b.needs_gpus(2)
     if not b.device_tests:
         raise Skip("test_device_gpu is missing")

@@ -38,7 +38,8 @@ def job_rate(b):
             while child.poll() is None:
                 time.sleep(0.5)
                 tree = descendants(child.pid)
-                # The benchmark itself copies too, in turn with the pool, so only its children are checked: only the owner may use the GPU.
+                # The benchmark uses the GPU itself, for the bare copies, so only its
+                # children are checked: of these, only the owner may use the GPU.
                 most, processes = max(most, len(who_uses_the_gpu(tree - {child.pid}))), max(processes, len(tree))
             output, said = child.communicate()
         if child.returncode != 0:
@@ -55,7 +56,7 @@ def job_rate(b):
 
 
 def job_full_memory(b):
-    """One job while another process fills the device memory, and one job after that."""
+    """One job while another process fills the device memory, and one after that process has freed it."""
     b.needs_gpus(1)
     bench, program = b.program("penstock-bench-jobs"), b.program("moments.so")
     for placement in ("process", "embedded"):

@@ -18,13 +18,13 @@ using copied_arguments = std::vector<std::shared_ptr<std::vector<std::byte>>>;
 [[nodiscard]] copied_arguments make_arguments();
 
 /// One thread per worker, each with one buffer per slot of a worker, used in turn: the same memory as a pool
-/// uses. The buffers are written once before timing starts. Their pages are as large as a slot's unless the
-/// system gives huge pages to one of them alone (/sys/kernel/mm/transparent_hugepage: enabled,
+/// uses. The buffers are written once before timing starts. Their pages have the same size as those of slots,
+/// unless the system gives huge pages to only one of the two (/sys/kernel/mm/transparent_hugepage: enabled,
 /// shmem_enabled).
 class bare_copies {
  public:
   bare_copies(std::uint32_t threads, std::uint32_t buffers_each);
-  /// argument -> first half of a buffer -> its second half.
+  /// Copies each argument to the first half of a buffer, and from there to the second half.
   double jobs_per_second(const copied_arguments& arguments, std::uint64_t jobs);
 
  private:
@@ -47,7 +47,7 @@ struct hand_over_settings {
   bool streaming = false;  ///< the first copy bypasses the caches, as in a pool
 };
 /// Each pair is a thread of this process that copies arguments into slots of shared memory, and a child that copies each
-/// within its slot. Forks: call without other threads.
+/// within its slot. Forks, so no other thread may be running.
 double handed_over_per_second(const copied_arguments& arguments, const hand_over_settings& s);
 
 /// How long a cache line takes from one core to another. This changes when the hypervisor moves a virtual machine to other cores.

@@ -3,9 +3,9 @@
 
     photos    photographs a second: one host of N cores against N local workers, and two hosts of N/2 cores against one
     bytes     large batches over the loopback interface, without a secret and with TLS, against the same number of bare connections
-    idle      processor time and memory of a paused session for each remote worker
+    idle      processor time and memory for each remote worker while the session is paused
     many      100 hosts of one worker: how soon they are ready, and whether they share the work evenly
-    changes   seconds from the start of a host to its first batch, and from the loss of a host until others have loaded all that it held
+    changes   seconds from the start of a host to its first batch, and from the loss of a host until others have loaded its batches
 
 All hosts run on this machine. Under "photos", `taskset` gives each host its own cores, and leaves the others to the session. Prints a
 line for each run, and at the end one JSON object. Rates leave out the time to the first batch.
@@ -223,8 +223,8 @@ class Bench:
         return {"ready_seconds": round(seconds, 2), "least_of_mean": round(min(done) / mean, 3), "most_of_mean": round(max(done) / mean, 3)}
 
     def changes(self):
-        """Reads the journal of a session without local workers. The stream is in order: once it has passed all batches that were leased
-        when a host was lost, others have loaded what it held."""
+        """Reads the journal of a session without local workers. Batches are delivered in order, so once all batches
+        that were leased when a host was lost have been delivered, other hosts have loaded the lost host's batches."""
         found = {"joined": [], "closed": [], "silent": [], "silent, counted as lost": []}
         more = 'landing_slots = 2\nlost_after = "%gs"\n' % LOST_AFTER
         with self.session(SMALL.format(wait="1ms"), arguments=("--json", "--quiet", "--sink", "journal:journal"), more=more):
@@ -257,7 +257,7 @@ class Bench:
         return {kind: {"median": round(statistics.median(times), 3), "most": round(max(times), 3)} for kind, times in found.items()}
 
     def delivered(self):
-        """Reads only what the journal has got since the last call."""
+        """Reads only the lines added to the journal since the last call."""
         with contextlib.suppress(FileNotFoundError), open(os.path.join(self.folder, "journal"), "rb") as file:
             file.seek(self.journal_bytes)
             lines = file.read()

@@ -348,8 +348,8 @@ void device_rate(const settings& s) {
       percentile(ratios, 0));
 }
 
-/// One job with a ring of 256 buffers, then, after a line on stdin, another one: for a device whose memory is full at
-/// first.
+/// Runs a job with a ring of 256 buffers, waits for a line on stdin, and
+/// runs another job. For a device whose memory is full during the first job.
 void full(const settings& s) {
   config c = device_config(s);
   c.gpu.buffers = 256;

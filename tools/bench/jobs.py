@@ -5,10 +5,10 @@
 
 BIN has penstock, penstock-worker and penstock-bench-jobs of a Release build. PYTHON provides the competitors from PyPI;
 without it, the newest loky, joblib and Ray are installed into a virtual environment in a temporary folder. GNU parallel is
-Debian's package "parallel". Missing ones are left out.
+Debian's package "parallel". Missing pools are left out.
 
-In each round every pool does the same work, with two workers, one after the other; a ratio is the median over the rounds
-of ours over theirs. The order within a round is drawn from the seed.
+In each round every pool does the same work with two workers. The pools run one after the other,
+in an order drawn from the seed. A ratio is ours over theirs, the median over the rounds.
 """
 
 import argparse

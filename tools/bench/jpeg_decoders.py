@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Compares the decoders of [image] decoder: jpeg_decoders.py FOLDER [BIN] [--workers N] [--seconds S]
 
-Prints a Markdown table: photographs a second after the first third of the epochs, and processor time of all processes for
-each, with
-random-resized-crop 224 to float16; then how much pixels differ from Pillow's, in whole pictures and crops; then whether digests
-are equal with other numbers of workers and slots. FOLDER has a folder for each class; BIN holds the programs,
-build/release/bin by default. If nvjpeg-alone is among them, nvJPEG without penstock is measured first. Needs a GPU; nvJPEG for all rows but the first; numpy and Pillow for pixels.
+Prints a Markdown table for random-resized-crop 224 to float16: photographs a second after the first third of the epochs,
+and processor time of all processes per photograph. Then prints how much pixels differ from Pillow's, in whole pictures and
+in crops, and whether digests stay equal with other numbers of workers and slots. FOLDER has a folder for each class. BIN
+holds the programs, build/release/bin by default. If nvjpeg-alone is among them, nvJPEG without penstock is measured first.
+Needs a GPU, nvJPEG for all rows but the first, and NumPy and Pillow for the pixels.
 """
 
 import argparse
@@ -42,7 +42,7 @@ class bench:
         self.samples = len(glob.glob(os.path.join(given.folder, "*", "*.jp*g")))
 
     def run(self, image, epochs=1, batch=256, shuffle=True, options=()):
-        """(the report, processor seconds of all processes)"""
+        """Returns the report, and the processor seconds of all processes."""
         file = os.path.join(self.folder, "b.toml")
         with open(file, "w") as out:
             out.write(CONFIG % (os.path.abspath(self.given.folder), batch, epochs, str(shuffle).lower(),
@@ -53,7 +53,7 @@ class bench:
     def rate(self, image, guess):
         epochs = max(3, math.ceil(self.given.seconds * guess / self.samples) + 1)
         report, seconds = self.run(image, epochs)
-        later = report["epochs"][len(report["epochs"]) // 3:]  # slots are page-locked during the first ones
+        later = report["epochs"][len(report["epochs"]) // 3:]  # the first epochs include page-locking the slots
         delivered = sum(e["delivered"] for e in report["epochs"])
         return sum(e["delivered"] for e in later) / sum(e["seconds"] for e in later), 1e6 * seconds / delivered
 

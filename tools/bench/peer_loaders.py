@@ -326,7 +326,7 @@ def on_the_device(job):
 
     def take(batch):
         if not hasattr(batch, "to") and not hasattr(batch, "__array__"):
-            return batch  # DALI's own tensor is on the GPU
+            return batch  # DALI's tensors are already on the GPU
         if not isinstance(batch, torch.Tensor):
             batch = torch.from_numpy(batch).pin_memory()
         batch = batch.to("cuda", non_blocking=True)

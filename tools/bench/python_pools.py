@@ -7,8 +7,8 @@ one that the script itself defines), and a map of them in chunks of 100.
 NAME=PACKAGE adds a penstock from this folder (PYTHONPATH: build/release/python), so that two builds can be compared in
 one run; without one, PYTHON's own penstock is used. loky is left out if it is missing.
 
-In each round every pool does the same work, with two workers, one after the other; the order is drawn from the seed. A
-ratio is the median over the rounds.
+In each round every pool does the same work with two workers. The pools run one after
+the other, in an order drawn from the seed. A ratio is the median over the rounds.
 """
 
 import argparse

@@ -3,9 +3,9 @@
 
     resnet_feed.py FOLDER [--workers 16] [--batch 256] [--seconds 8] [--decoders cpu,gpu,hybrid]
 
-FOLDER has a folder of JPEGs for each class. Each decoder is fed after and before the cached batch: cached, feed, cached. Prints one JSON
-object per decoder: images per second of the feed, of the cached batch, and their ratio. float16 weights, channels last, SGD. Needs torch,
-torchvision, a GPU and the package.
+FOLDER has a folder of JPEGs for each class. Measures each decoder between two measurements of the cached batch. Prints
+one JSON object per decoder: images per second of the feed, of the cached batch, and their ratio. float16 weights,
+channels last, SGD. Needs torch, torchvision, a GPU and the package.
 """
 
 import argparse

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Compares photographs in tar shards with the same ones in files: shards.py FOLDER WORK [BIN] [COUNT]
 
-Reduces the photographs of FOLDER to 256 pixels, and writes COUNT files (100 000 by default) with them into WORK, again and again if
-there are fewer. Then `penstock pack` makes shards of these. Both are streamed shuffled, with 2 workers on the host device, in turn in
-the same run. Prints a Markdown table: images a second after the first batch, and processor time of all processes for an image, the
-start included. Warm: everything is in the page cache. Cold: before each
-run all pages of both are dropped (inodes and folders stay in memory). Slow opens: also cold, and each open takes 5 ms, as on a file
-server. Digests must be equal. WORK must be on a disk, with 5 GB of space for 100 000 photographs; what was written there is removed.
-BIN is the folder of the programs, build/ci/bin by default; slow_disk.so must be there.
+Reduces the photographs of FOLDER to 256 pixels, and writes COUNT files (100 000 by default) into WORK, repeating
+photographs if there are fewer. Then `penstock pack` makes shards of these. Both are streamed shuffled, with 2 workers
+on the host device, in turn in the same run. Prints a Markdown table: images a second after the first batch, and
+processor time of all processes per image, including the start. Warm: everything is in the page cache. Cold: before each
+run all pages of both are dropped (inodes and folders stay in memory). Slow opens: also cold, and each open takes 5 ms,
+as on a file server. Digests must be equal. WORK must be on a disk, with 5 GB of space for 100 000 photographs; what was
+written there is removed. BIN is the folder of the programs, build/ci/bin by default; slow_disk.so must be there.
 """
 
 import os
@@ -25,7 +25,7 @@ BIN = os.path.abspath(sys.argv[3] if len(sys.argv) > 3 else os.path.join(TOP, "b
 penstock = penstock_in(BIN)
 COUNT = int(sys.argv[4]) if len(sys.argv) > 4 else 100_000
 ROUNDS, BATCH, CLASSES, OPEN_MICROSECONDS = 5, 64, 100, 5000
-PARTS = ("warm", 300), ("cold", 300), ("cold, slow opens", 75)  # and how many batches a run has
+PARTS = ("warm", 300), ("cold", 300), ("cold, slow opens", 75)  # name, batches per run
 
 CONFIG = """
 [dataset]

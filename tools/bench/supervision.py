@@ -158,7 +158,7 @@ class Bench:
         begin, kills = time.monotonic(), 0
         while time.monotonic() - begin < seconds and process.poll() is None:
             time.sleep(max(0, begin + (kills + 1) * 0.2 - time.monotonic()))
-            # Any worker, including new ones and the sacrificial one: a kill from outside does not distinguish them.
+            # Any worker may be hit, including new ones and the sacrificial one, as by a kill from outside.
             there = [p for p in children_now(process.pid) if harness.name_of(p).startswith("penstock-worke")]
             if there:
                 os.kill(choose.choice(there), signal.SIGKILL)
@@ -232,7 +232,8 @@ class Bench:
             wanted = choose.randrange(1, 4)
             while len(look()) < wanted and time.monotonic() < end:
                 pass
-            # In the middle of spawning: not all exist, or one has not executed its program yet, or has just done so.
+            # Spawning is under way if some workers do not exist yet, or if one
+            # has not executed its program or has only just done so.
             return 0 < len(look()) < 4 or any(harness.name_of(p) == "penstock" or threads_of(p) < 3 for p in workers)
 
         def all_work():
@@ -331,7 +332,8 @@ class Bench:
         killed, seen, first = 0, set(), None
         while killed < n + 50:
             for pid in harness.children_of(process.pid):
-                # A worker that has been ready for a moment: killing one that is not ready counts as a death under the rules.
+                # Pick only workers that have been ready for a moment, because a
+                # death before that counts towards the restart limit.
                 try:
                     young = time.clock_gettime(time.CLOCK_BOOTTIME) - starttime(pid) < 0.12
                 except OSError:

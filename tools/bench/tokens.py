@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Compares token files with memcpy: tokens.py [BIN [trillion]] [--device DEVICE] [--workers N] [--batch N] [--batches N]
 
-Prints a Markdown table. 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers with 8 slots, the host device: sequences a second
-and bytes that reach the device, compared with as many threads as workers, which copy as many bytes as a sequence's tensors have (int32 tokens and targets: 32
-KiB) with memcpy from random places of a mapping of the same file, in turn in the same run. The options change this: for a GPU with 16 cores, use
---device cuda --workers 8 --batch 256 --batches 24000. Then the processor time for a sequence: of such a memcpy, of the
-workers alone, and of all processes, with the host device's copy. This hardly depends on the machine's other load. Then 10^12 tokens in
-10 000 sparse files, as one list, and as a blend of 250 [[datasets]] of 40 files with weights: time of a run of one batch, its processor time, and
-private memory of session, owner and a worker. `trillion`: only these. BIN is the folder of the programs, build/release/bin by default. Needs a C
-compiler (cc).
+Prints the results of three measurements:
+
+  rate      sequences a second, and bytes that reach the device: 10 GB of uint16 in one sparse file, sequences of 4096, batches of 32, 2 workers
+            with 8 slots, the host device. Compared with one thread per worker that only copies: 32 KiB per sequence (its int32 tokens and
+            targets), by memcpy from random places of a mapping of the same file. Both run in turn. On a machine with a GPU and 16 cores, use
+            --device cuda --workers 8 --batch 256 --batches 24000.
+  cost      processor time per sequence: of such a memcpy, of the workers alone, and of all processes, including the host device's copy.
+            This hardly depends on the machine's other load.
+  trillion  10^12 tokens in 10 000 sparse files, as one list, and as a blend of 250 [[datasets]] of 40 files with weights: the time and processor
+            time of a run of one batch, and the private memory of session, owner and a worker
+
+`trillion` as an argument measures only the last part. BIN is the folder of the programs, build/release/bin by default. Needs a C compiler (cc).
 """
 
 import argparse

@@ -5,7 +5,8 @@
     torch_loader.py --gpu [--only-penstock] [--workers 8] [--seconds 8] [--rounds 2]
 
 tiny: samples of 64 bytes, batches of 32. photos: a Pillow transform (decode a JPEG, resize, crop, to a float tensor), images and CPU
-seconds. start: to the first batch. --gpu: 600 kB float32 samples sliced from an array in memory, batches of 32, to the GPU,
+seconds. start: the time to the first batch. --gpu: 600 kB float32 samples sliced from an array in memory, batches of 32, to
+the GPU,
 compared with the best of torch with 4 to 16 workers and pin_memory; --only-penstock leaves torch out, to compare two builds in
 turn. Needs only torch and penstock: no network, no files.
 """

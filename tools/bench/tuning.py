@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Measures [loader] workers = "auto": against the best fixed number from 1 worker, and with a consumer of 2000 samples a second.
+"""Measures [loader] workers = "auto".
+
+Compares its rate, starting from 1 worker, with that of the best fixed number of workers. Then measures it with a consumer
+that takes 2000 samples a second.
 
     tools/bench/make_photos.py FOLDER 2000 && tools/bench/tuning.py build/ci/bin FOLDER
 
@@ -84,7 +87,7 @@ class Bench:
         step = "%gms" % (64e3 / samples_per_second)
         process = self.start("headroom", self.config, "--step", step, "--seconds", "%ds" % (3 * seconds))
         try:
-            time.sleep(1.5 * seconds)  # the part with one batch again and again
+            time.sleep(1.5 * seconds)  # skips headroom's first part, which repeats one batch
             rate = self.rate_over(seconds)
             return rate, self.status()["tuning"]
         finally:

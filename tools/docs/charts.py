@@ -1,5 +1,5 @@
-"""The charts of docs/measurements.md, from figures in docs/benchmarks.md, and the README's chart, from tools/bench/killed_worker.json. A
-figure that docs/benchmarks.md lacks is an error: charts show nothing else."""
+"""The charts of docs/measurements.md, from figures in docs/benchmarks.md, and the README's chart, from
+tools/bench/killed_worker.json. If docs/benchmarks.md lacks one of their figures, that is an error."""
 
 import json
 import os

@@ -165,7 +165,7 @@ def documented(item, owner):
 
 
 def tidy(body):
-    """A struct's body unchanged, without its indentation."""
+    """A struct's body, unchanged except for its indentation."""
     body = re.split(r"^\s*(?:private|protected):", body, flags=re.M)[0].strip("\n").rstrip()
     return "\n".join("  " + line.strip() if line.strip() and not line.startswith("    ") else line for line in body.split("\n"))
 

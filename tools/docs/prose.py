@@ -48,7 +48,7 @@ EXEMPT = ("decisions/", "source/", "config.md", "doctor.md", "reference/")
 
 
 def check_pages(stage, pages):
-    """One line for each fault of the pages (paths relative to `stage`). Each begins with its purpose."""
+    """Returns one line for each fault of the pages. `pages`: paths relative to `stage`."""
     faults = []
     for page in pages:
         with open(os.path.join(stage, page), encoding="utf-8") as file:

@@ -43,7 +43,7 @@ def documented(module, name, member):
         lines += ["```python", f"class {name}" + (f"({bases})" if bases else ""), "```", ""]
         lines += docstring(target)
         constructor = target.members.get("__init__") or (target.inherited_members.get("__init__") and target.inherited_members["__init__"].final_target)
-        if constructor is not None and constructor.is_function and "_core." not in signature(name, constructor):  # else the package makes them
+        if constructor is not None and constructor.is_function and "_core." not in signature(name, constructor):  # else only the package makes these
             lines += ["```python", signature(name, constructor), "```", ""]
         # Public classes inherit from private ones of the package.
         inherited = {inner_name: inner.final_target for inner_name, inner in target.inherited_members.items()
@@ -125,7 +125,8 @@ def cell(text):
 
 
 def with_dunders(text):
-    """Outside of `code`, Markdown would print __main__ in bold and without its underscores."""
+    """Escapes names like __main__ outside of `code`, where Markdown would print them in bold and without their
+    underscores."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"__(\w+?)__", r"\\_\\_\1\\_\\_", part) for part in parts)
 

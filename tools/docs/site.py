@@ -109,7 +109,7 @@ def stage_pages(stage, penstock):
     return by_hand
 
 
-# Pages without a purpose line: the site adds it.
+# Purpose lines for pages that have none of their own.
 PURPOSES = {
     "decisions/*.md": "A decision about the design, with its reasons and its cost.",
 }
@@ -168,7 +168,7 @@ class Sources:
             path = os.path.join(self._stage, page)
             with open(path, encoding="utf-8") as file:
                 text = file.read()
-            # Tests find programs by a second word after a fence's language, which mkdocs does not know.
+            # Remove the second word after a fence's language: tests need it to find programs, but mkdocs does not know it.
             text = re.sub(r"^```(\w+) +\S.*$", r"```\1", text, flags=re.M)
             changed = self._rewritten(text, page, os.path.dirname(os.path.join("docs", page)))
             with open(path, "w", encoding="utf-8") as file:

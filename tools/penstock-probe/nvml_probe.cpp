@@ -24,7 +24,7 @@ struct memory_info {
 constexpr int uncorrected_errors = 1;
 constexpr int since_driver_load = 0;
 
-/// Adds one number that a function returns, if it succeeds.
+/// Calls an NVML function that returns a number, and adds the number if the call succeeds.
 template <class Number = unsigned>
 void add_number(nlohmann::json& to, const char* key, const nvml& n, const char* function, nvml::gpu gpu) {
   Number value{};

@@ -12,11 +12,12 @@
 
 namespace penstock::probe {
 
-/// libcuda: which file, its version, cuInit, the visible GPUs. `root`: where to look for its folders.
+/// Examines libcuda: its file and version, the result of cuInit, the
+/// visible GPUs. `root`: library folders are searched below it.
 int ask_cuda(const std::string& root);
-/// The same, and a copy to the GPU and back through pageable memory, without a kernel (ordinal: CUDA's).
+/// The same, and copies to the GPU and back through pageable memory, without a kernel. `ordinal`: CUDA's.
 int copy_with_cuda(int ordinal);
-/// libnvidia-ml: the GPUs and their state.
+/// Examines libnvidia-ml: the GPUs and their state.
 int ask_nvml(const std::string& root);
 
 struct deep_request {
@@ -25,11 +26,11 @@ struct deep_request {
   std::uint32_t slots = 1;
   std::uint64_t slot_bytes = 0;
 };
-/// Context, allocation, copy, kernel, copy back and compare, through the device that a session uses;
-/// page-locks this many partitions.
+/// Uses the device as a session does: creates a context, allocates, copies a batch,
+/// runs the kernel, copies back and compares. Page-locks `partitions` partitions.
 int go_deep(const deep_request& request);
 
-/// A separate step; reports "path" or "load_error".
+/// Loads a library as a step of its own, and prints its "path" or a "load_error".
 device::driver_library open_library(const std::string& name, const std::string& root);
 
 /// Prints one line and flushes it: the next call may never return.

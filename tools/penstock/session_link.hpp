@@ -61,7 +61,7 @@ int refuse_unreached(const session_choice& choice, const failure& why);
 
 struct chosen_socket {
   std::filesystem::path path;  ///< or an ended session's record
-  int refused = exit_ok;       ///< an exit code; the reason has been printed
+  int refused = exit_ok;       ///< exit code of an error that has been printed
 };
 [[nodiscard]] chosen_socket choose(const session_choice& choice);
 /// choose(), for a verb that shows the session: says which one --last means.

@@ -1,5 +1,6 @@
 // Handles Ctrl-C, SIGTERM and SIGHUP for our own programs: a library must leave signals alone. The first request asks for a clean
-// shutdown, the second for a quick one. After the third the program ends at once if it can, and is given up if it cannot.
+// shutdown, the second for a quick one. After the third the program should end at
+// once; if it does not end within 2 s, its process is terminated.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +20,8 @@ inline constexpr std::chrono::milliseconds given_up_after{2000};
 /// What a program says when it is asked to stop.
 struct stop_words {
   std::string first = "stopping: workers finish their sample (press again to stop at once)";
-  /// What a program that is given up leaves behind. Called on another thread, until stop_signals is destroyed; must not wait for anything.
+  /// What a program leaves behind when its process is terminated after the third request. Called
+  /// on another thread, until stop_signals is destroyed; must not wait for anything.
   std::function<std::string()> left_behind{};
 };
 

@@ -75,7 +75,7 @@ double longest_at_work(const std::string& session) {
   return longest;
 }
 
-/// Detaches from a session before it is closed, whatever was thrown.
+/// Detaches the fault injector from a session before the session is closed, even after an exception.
 struct letting_go {
   fault_injector* enemy;
   std::atomic<Session*>& current;

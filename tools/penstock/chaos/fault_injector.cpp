@@ -95,7 +95,8 @@ void fault_injector::hear(const event& e) {
   }
 }
 
-/// Handles the latest death of a worker whose batch is not loaded again yet.
+/// Notes when a batch was loaded again, for the latest worker
+/// death that has been detected. Only the first such batch counts.
 void fault_injector::hear_of_batch(const event& e) {
   for (std::size_t i = faults_.size(); i-- > first_of_session_;) {
     chaos_fault& f = faults_[i];

@@ -25,7 +25,7 @@ class victim_book {
 
   /// `sample`: the one that the death is blamed on, if any.
   void worker_died(std::uint32_t worker, std::optional<std::uint64_t> sample, time when);
-  /// `sample`: the one that it loads now, if any.
+  /// `sample`: the one that the worker is loading, if any.
   [[nodiscard]] bool may_be_struck(std::uint32_t worker, std::optional<std::uint64_t> sample, time now) const;
 
  private:

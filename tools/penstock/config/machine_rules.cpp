@@ -29,8 +29,8 @@ config_file::excerpt place_of(const config_file::provenance& from, std::string_v
   config_file::excerpt where;
   where.origin = from.origin;
   if (from.line == 0) return where;
-  // An origin is spelled as in the including file: relative to the main file's folder, or to the working
-  // folder.
+  // The path in `origin` is relative to the working
+  // folder, or to the folder of the main config file.
   std::ifstream text(from.origin);
   if (!text) text.open(file.parent_path() / from.origin);
   std::string line;
@@ -66,7 +66,7 @@ std::optional<config_file::diagnostic> slots_beyond_memory(const config_file::lo
   if (!l.slot_bytes) return std::nullopt;
   const std::uint32_t workers =
       std::clamp<std::uint32_t>(l.workers.value_or(process::usable_cores()), 1, l.limits.max);
-  // A session's workers may have more slots, but then all slots of a worker fit in 8 MiB.
+  // Assumes a pool's number of slots. A session's workers have more only if all slots of a worker fit in 8 MiB.
   const arena::geometry shape{l.slot_bytes->bytes, slots_of_a_pool_worker(l), places_of(l)};
   const auto fits =
       arena::check_memory(session::memory_need_of(loaded.values, shape, workers), arena::memory_limits());

@@ -30,7 +30,7 @@ namespace penstock::cli {
 [[nodiscard]] std::optional<config_file::diagnostic> members_not_there(const config_file::loaded_config& loaded,
                                                                        const std::filesystem::path& file);
 
-/// A warning at [loader] command if the worker program is not found, for the same reason.
+/// A warning at [loader] command if the worker program is not found: the file may be meant for another machine.
 [[nodiscard]] std::optional<config_file::diagnostic> program_not_here(
     const config_file::loaded_config& loaded, const std::filesystem::path& file);
 

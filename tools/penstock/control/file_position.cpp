@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uintmax_t report_bytes_max = 64 << 20;
 
-/// Empty for a FIFO, whose end may never come, and for a file that is larger than it can be.
+/// Empty for a FIFO, whose end may never come, and for a file of more than `bytes_max` bytes.
 std::optional<std::string> contents_of(const std::string& path, std::uintmax_t bytes_max) {
   std::error_code fault;
   if (!std::filesystem::is_regular_file(path, fault) || std::filesystem::file_size(path, fault) > bytes_max || fault) return std::nullopt;

@@ -108,7 +108,7 @@ int quarantine(const quarantine_options& o) {
   if (!o.file.empty()) return with_file(o);
   session_choice choice = o.choice;
   if (o.act != "list") {
-    // In place of `list`, these change a live session, and a record cannot be changed.
+    // Unlike `list`, these verbs change a live session, and nothing can change the record of an ended one.
     const std::string in_file = fmt::format("penstock quarantine release {} --file FILE", *o.sample);
     if (means_past(choice)) return usage(fmt::format("quarantine {} needs a live session", o.act), in_file);
     choice.reading_verb.clear();

@@ -72,7 +72,7 @@ session_end::session_end(std::filesystem::path socket) : socket_(std::move(socke
   const auto facts = process::look_at(pid);
   if (!process_ || !facts) return;
   parent_ = open_process(facts->parent);
-  // If the parent has changed meanwhile, its number may belong to another process by now.
+  // If the parent has changed meanwhile, the old parent's pid may belong to another process by now.
   const auto again = process::look_at(pid);
   if (!again || again->parent != facts->parent) parent_ = unique_fd();
 }

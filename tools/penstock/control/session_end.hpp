@@ -26,8 +26,8 @@ inline constexpr std::chrono::milliseconds longest_wait = std::chrono::hours(24 
 
 class session_end {
  public:
-  /// Construct before the request that ends the session: the process still exists then, so its pid is
-  /// certainly its own.
+  /// Construct before the request that ends the session: the
+  /// process still exists then, so its pid has not been reused.
   explicit session_end(std::filesystem::path socket);
 
   /// Takes what the session says in its answer, or in the error of a refusal. Without this call, only the socket is watched.

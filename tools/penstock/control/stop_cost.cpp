@@ -17,7 +17,7 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr nanoseconds told_after = std::chrono::seconds(1);  // session_end::wait_and_tell() names what it waits for after that, with its work
+constexpr nanoseconds told_after = std::chrono::seconds(1);  // session_end::wait_and_tell() names slower processes and their work
 
 }  // namespace
 

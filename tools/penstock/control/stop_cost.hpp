@@ -40,7 +40,7 @@ class stop_cost {
   std::string resume_;
   const char* saver_ = "run";  // the verb with --state
   nlohmann::ordered_json killed_ = nlohmann::ordered_json::array();
-  std::string without_told_work_;  // the text about the last one
+  std::string without_told_work_;  // the text about the last killed process
   nlohmann::ordered_json position_saved_;
 };
 

@@ -34,8 +34,8 @@ std::map<std::string, std::string> written_files::expected() const {
   return all;
 }
 
-/// Whether the file exists and is not older than it must be. A report must be new, because it is written at the end; a quarantine file may
-/// be old.
+/// Whether the file exists and is new enough. A report must be new,
+/// because it is written at the end; a quarantine file may be old.
 bool written_files::is_written(const std::string& kind, const std::string& path) const {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) return false;

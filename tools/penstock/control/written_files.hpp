@@ -9,7 +9,8 @@
 
 namespace penstock::cli {
 
-/// Whether the file was written after a session's end, so that its contents are not that session's. `ended`: a UTC time; otherwise unknown.
+/// Whether the file was written after a session's end, so that its contents are not that session's.
+/// `ended`: a UTC time; if it is null, the end is unknown and the result is false.
 [[nodiscard]] bool was_written_later(const std::string& path, const nlohmann::ordered_json& ended);
 
 /// `written`: {"files": {...}, "not_written": {...}}, and "ended" if the session is known to have ended. A line for
@@ -18,7 +19,7 @@ namespace penstock::cli {
 
 class written_files {
  public:
-  /// Construct before the request that ends the session: its report is newer.
+  /// Construct before the request that ends the session: only a report that is newer than this object counts as written.
   written_files() = default;
   /// For a session that has ended: each of its files is newer than its start.
   explicit written_files(std::chrono::system_clock::time_point started) : since_(started), all_are_new_(true) {}
@@ -32,7 +33,7 @@ class written_files {
   [[nodiscard]] nlohmann::ordered_json positions() const;
   /// files_for_people() of as_json().
   [[nodiscard]] std::string for_people() const;
-  /// The same before the end: "report: /data/report.json".
+  /// The files that will be written, as text before the end: "report: /data/report.json".
   [[nodiscard]] std::string announced() const;
 
  private:

@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::uint64_t picture_bytes_max = std::uint64_t{1} << 30U;
 constexpr std::size_t end_bytes =
-    64 * 1024;  // the end marker must be within these bytes; some programs write after it
+    64 * 1024;  // the end marker must be in the last 64 KiB; some programs append data after it
 constexpr std::uint64_t told_every = 256;
 
 spread spread_of(std::vector<std::uint64_t> numbers) {

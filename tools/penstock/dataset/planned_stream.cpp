@@ -109,7 +109,7 @@ result<planned_stream> planned_stream::create(const config& settings,
     auto opened = make_dataset(settings, prepared->descriptors());
     if (!opened) return tl::unexpected(std::move(opened.error()));
     dataset = std::move(*opened);
-    keep_prepared(settings, *prepared);  // a session may load what is planned
+    keep_prepared(settings, *prepared);  // for a session that may load the planned batches
   }
   planned_stream made(std::move(*prepared), std::move(*order), std::move(dataset), std::move(custom));
   made.begin_.identity = session::identity_of(settings, &made.prepared_.description, made.prepared_.order);

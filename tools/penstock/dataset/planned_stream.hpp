@@ -47,7 +47,7 @@ result<prepared_dataset> prepare_by_worker(const config& settings);
 
 class sample_namer;
 
-/// For a custom dataset, it keeps the worker that described the dataset until its own destruction.
+/// For a custom dataset, a planned_stream keeps the worker that described the dataset until it is destroyed.
 class planned_stream {
  public:
   /// `saved`: a state of the run, or none. It contains the run's quarantined samples, and the position at which a group of a different size
@@ -58,8 +58,8 @@ class planned_stream {
   /// Refuses (errc::usage) a batch that its epoch does not have.
   [[nodiscard]] result<planned_batch> batch(std::uint64_t epoch, std::uint64_t batch) const;
   [[nodiscard]] epoch_extent batches_of(std::uint64_t epoch) const;
-  /// Asks a custom dataset's worker, which sets up the dataset for that; "sample 7" if it cannot. Blocks for up to
-  /// [loader.hang] start_deadline for each answer.
+  /// For a custom dataset, asks its worker, which first sets up the dataset; "sample 7" if the worker gives no name. Blocks
+  /// for up to [loader.hang] start_deadline for each answer.
   [[nodiscard]] std::vector<std::string> names_of(std::span<const std::uint64_t> samples) const;
   [[nodiscard]] std::string name_of(std::uint64_t sample) const;
   [[nodiscard]] const prepared_dataset& prepared() const noexcept { return prepared_; }

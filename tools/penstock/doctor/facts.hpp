@@ -33,7 +33,7 @@ enum class gpu_demand : std::uint8_t {
   required,
 };
 
-/// The job's needs; without a config file, of a job with default settings.
+/// The job's needs; without a config file, those of a job with default settings.
 struct job_facts {
   bool has_config = false;
   std::string device = "auto";
@@ -182,7 +182,7 @@ struct worker_facts {
 };
 
 struct data_facts {
-  std::optional<failure> trouble;  ///< why listing it failed
+  std::optional<failure> trouble;  ///< why listing the dataset failed
   std::string type;
   std::uint64_t samples = 0;
   std::vector<std::string> notices;
@@ -226,8 +226,8 @@ struct hosts_facts {
   bool encrypted = false;
   std::string secret_trouble;
   std::string name;             ///< the session's or the host's
-  std::string version;          ///< the version of this program
-  std::string version_trouble;  ///< with both values
+  std::string version;          ///< penstock's version here
+  std::string version_trouble;  ///< names both versions
   std::string measure_trouble;
   double round_trip_seconds = 0;
   double bytes_per_second = 0;  ///< from the host to the session
@@ -236,12 +236,12 @@ struct hosts_facts {
   std::uint32_t cores = 0;    ///< the cores of this machine, for its workers
   std::string program;        ///< "Python": the session runs jobs or a dataset in it
   std::string own_program;    ///< the program that this machine can run
-  std::string data_path;      ///< here
+  std::string data_path;      ///< the dataset's path on this machine
   std::string data_trouble;
   std::uint64_t samples = 0;
   std::string fingerprint;
-  bool compared = false;   ///< whether it was compared with the session's dataset
-  std::string difference;  ///< with both values; empty: none
+  bool compared = false;   ///< whether this machine's dataset was compared with the session's
+  std::string difference;  ///< names both values; empty: the datasets are equal
 };
 
 struct facts {

@@ -42,7 +42,7 @@ struct hosts_request {
   std::string address;
   std::string secret_file;
   bool insecure = false;
-  string_map data{};  ///< where the session's folders are here
+  string_map data{};  ///< for each folder of the session, its path on this machine
   std::string version;
   std::string program{};  ///< "Python": the program that this command can start for a session
   string_map program_facts{};

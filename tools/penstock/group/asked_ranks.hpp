@@ -17,7 +17,7 @@ namespace penstock::cli {
 /// The group that a verb means: the one named by --group, or the only one if nothing is named.
 struct meant_group {
   std::optional<live_group> group;  ///< empty: the verb means one session
-  int refused = exit_ok;            ///< an exit code; the reason has been printed
+  int refused = exit_ok;            ///< exit code of an error that has been printed
 };
 [[nodiscard]] meant_group group_meant(const session_choice& choice);
 /// Whether a rank is alive in any group that `--group NAME` could mean.

@@ -176,7 +176,7 @@ std::string group_for_people(const json& group, std::size_t width) {
     rows.push_back(row_of(rank));
     const json& s = status_of(rank);
     if (!s.is_object()) continue;
-    kind = kind_of(s);  // that of all ranks
+    kind = kind_of(s);  // all ranks have the same kind
     if (const auto rate = rate_of(s)) sum = sum.value_or(0) + *rate;
   }
   const std::string per_second = fmt::format("{}/s", words_for(kind).items);

@@ -28,8 +28,8 @@ std::string job_log_line(std::chrono::system_clock::time_point ended, std::uint6
 }
 
 result<std::unique_ptr<job_log>> job_log::open(const std::string& path) {
-  // Open for reading as well, to find an incomplete line from an earlier run. But open a pipe only for writing: as a reader we would keep it
-  // from breaking.
+  // Open for reading as well, to find an incomplete line from an earlier run. But open a pipe
+  // only for writing: if we held its read end, writes would not fail once its reader is gone.
   struct stat facts {};
   const bool is_file = ::stat(path.c_str(), &facts) != 0 || S_ISREG(facts.st_mode);
   unique_fd file(::open(path.c_str(), (is_file ? O_RDWR : O_WRONLY) | O_CREAT | O_APPEND | O_CLOEXEC, 0666));

@@ -1,6 +1,6 @@
 // The log of `penstock map --job-log`: one line of JSON per job when it ends, with times, duration and
-// outcome; the results are in the output. The file is appended to, so that runs that share a journal share it
-// too.
+// outcome; the results are in the output. Lines are appended,
+// so runs that share a journal can share the log, too.
 //
 //   {"time":"2026-11-22T04:17:02.330582Z","index":6,"status":"ok","attempts":1,"exit":0,"seconds":1.302,"text":null,"line":"cat.jpg",
 //    "started":"2026-11-22T04:17:01.028171Z","signal":null}

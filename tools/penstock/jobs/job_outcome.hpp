@@ -37,7 +37,7 @@ struct job_outcome {
   /// Keeps `result` counted against [jobs] memory until the outcome is written.
   std::shared_ptr<const void> held{};
   bool again = false;     ///< --retries may repeat it
-  bool from_pool = false;  ///< a pool has run it, or an earlier attempt, so the program must decide about it (pool_options::judged)
+  bool from_pool = false;  ///< a pool ran the job or an earlier try, so judge() must report how it ended
   bool ends_run = false;  ///< every job would fail like this: the function does not exist
 };
 

@@ -100,7 +100,7 @@ result<std::unique_ptr<work>> work_of(const map_options& o, const config& settin
 
 /// Why the pool ended early.
 struct pool_ending {
-  std::atomic<bool> by_us = false;     // the output is lost, or the last allowed job has failed
+  std::atomic<bool> by_us = false;     // by this run: its output is lost, or too many jobs have failed
   std::atomic<bool> by_order = false;  // `penstock stop`
 };
 
@@ -186,7 +186,8 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   options.files = files_of_mapping(o);
   options.judged = true;
   options.ends = session_scope::process;  // the remaining lines are written after the pool's end
-  // `penstock stop`, or no worker is left: the run may be waiting for lines, or for the reader of its output.
+  // After `penstock stop`, or when no worker is left, the run may still
+  // be waiting for lines or for the reader of its output.
   options.on_event = [&running, &ending](const event& news) {
     map_run* const run = running;
     if (run == nullptr || (news.kind != event_kind::stopping && news.kind != event_kind::run_failed)) return;

@@ -21,8 +21,8 @@ struct map_files {
   std::unique_ptr<job_log> log;          ///< null without --job-log
 };
 
-/// `work`: the work that the journal must match. Keeps only the beginning of longer lines. For --dry-run:
-/// opens only the input and an existing journal.
+/// `work`: the work that the journal must match. `longest_line`: of longer lines, only the beginning is kept. For
+/// --dry-run: opens only the input and an existing journal.
 result<map_files> open_files(const map_options& o, const std::string& work, std::uint64_t longest_line);
 
 }  // namespace penstock::cli

@@ -234,7 +234,7 @@ void map_run::settled(const std::shared_ptr<job>& what, job_outcome outcome) {
   over(what, outcome, !wanted_again && !outcome.ends_run);
 }
 
-/// Called on the writing thread, which must not wait for room: the job is urgent.
+/// Called on the writing thread, which must not wait for room in the pool's queue, so the job is urgent.
 void map_run::try_again(const std::shared_ptr<job>& what) {
   const job_outcome before = std::move(what->last);
   if (!stopping()) {

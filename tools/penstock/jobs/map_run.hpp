@@ -84,7 +84,7 @@ class map_run {
     starter start;
     std::function<void(job_verdict)> judge;  ///< tells the pool how a job that it ran has ended; may be empty
     std::function<void()> abandon;  ///< called when the output or the journal fails: cancels the running jobs
-    std::function<void()> halt;     ///< called when the last allowed job has failed; may be empty
+    std::function<void()> halt;     ///< called when failures_max jobs have failed; may be empty
     std::function<void(const std::string&)> tell;  ///< prints a line for the user; called on any thread
   };
   map_run(map_rules rules, deps deps);

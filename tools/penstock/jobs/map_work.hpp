@@ -43,7 +43,7 @@ class work {
                                                   const result_files* files);
 
 struct command_settings {
-  std::uint64_t output_bytes_max = 0;      ///< kept of stdout, and again of stderr
+  std::uint64_t output_bytes_max = 0;      ///< kept of stdout, and as many of stderr
   std::uint64_t memory_bytes_max = 0;      ///< 0: no limit
   std::vector<std::string> environment{};  ///< in the form of protocol::command_job
   const result_files* files = nullptr;     ///< for --results; outlives the work

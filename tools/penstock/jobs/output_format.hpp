@@ -23,7 +23,7 @@ struct written_outcome {
 };
 
 /// `line` is a line written by output_line(), in this run or in an earlier one with the same journal.
-/// `lines`: text for commands.
+/// `lines`: line_rule::text if the jobs are commands.
 [[nodiscard]] written_outcome written_as(output_format format, line_rule lines, std::string&& line);
 
 /// Standard base64. Decoding ignores everything from the first invalid character on.

@@ -21,7 +21,8 @@ output_stream::output_stream(int fd) : fd_(fd) {
   if (!S_ISFIFO(facts.st_mode) && !S_ISCHR(facts.st_mode)) return;
   own_.reset(
       ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  // It may be another user's pipe. Then poll() guarantees room for a piece of this size.
+  // If the pipe belongs to another user, it cannot be opened again. Pieces
+  // are then small enough that poll() guarantees room for one.
   kind_ = own_ ? kind::never_waits : kind::in_pieces;
 }
 

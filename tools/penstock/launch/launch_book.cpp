@@ -178,7 +178,7 @@ void launch_book::heard(std::uint32_t rank, std::uint64_t batches, std::uint64_t
 }
 
 void launch_book::group_over(std::uint32_t rank, launch_outcome how, steady_time now) {
-  if (!restarts_single() || how == launch_outcome::failed) return;  // the exit code says so
+  if (!restarts_single() || how == launch_outcome::failed) return;  // a failed rank's exit code reports it
   lives_[rank].knows_end = true;
   if (group_end_) return;
   group_end_ = how;

@@ -135,7 +135,8 @@ class launch_book {
   /// Call when a line of this rank has arrived, with the number of batches that its process has delivered and the
   /// number of beats that its session has shown. A line with the same number of beats as before is no sign of life.
   void heard(std::uint32_t rank, std::uint64_t batches, std::uint64_t beats, steady_time now);
-  /// The state of all running ranks; `start`: what the current start waits for. Call about once per tick().
+  /// Takes the state of all running ranks. `start`: what the rank that is
+  /// now starting waits for. Call about once per tick().
   void look(steady_time now, const std::vector<rank_sign>& signs, const std::string& start);
   [[nodiscard]] nanoseconds tick() const noexcept;
   /// Call when this rank reports that its group has finished, or was stopped.

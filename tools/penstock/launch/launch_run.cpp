@@ -125,7 +125,7 @@ void launch_run::arm() {
 
 void launch_run::look() {
   look_at_ = clock::now() + book_.tick();
-  // A process that has just started, and may already have exited, is not yet known as a rank.
+  // A process that has just started is not known as a rank yet: reaping strays now could reap it.
   if (starting_ == 0) reap_strays([this](pid_t pid) { return is_rank(pid); });
   if (work_.resumable) oom_.look(clock::now());
   std::vector<rank_sign> signs;
@@ -275,8 +275,8 @@ void launch_run::tell_refused(std::uint32_t rank, const std::string& why) {
   tell_end(rank);
 }
 
-/// Tells all running ranks: each shows the lost processes in its status, and rank 0 adds what it is told to its report
-/// of the loss.
+/// Sends the lost processes to all running ranks. Each shows them
+/// in its status, and rank 0 adds them to its report of the loss.
 void launch_run::note_lost(std::uint32_t rank) {
   const rank_facts& r = book_.ranks()[rank];
   const lost_process_report lost{rank, r.pid, r.end, std::chrono::system_clock::now()};

@@ -107,7 +107,7 @@ class launch_run {
   [[nodiscard]] std::string prefix_of(std::uint32_t rank) const;
   [[nodiscard]] bool is_rank(pid_t pid) const;
 
-  // Everything but `work_` is used on the io thread.
+  // Everything but `work_` is used only on the io thread.
   process::io_thread& io_;
   launch_work work_;
   launch_book book_;

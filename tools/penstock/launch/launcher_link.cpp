@@ -41,7 +41,7 @@ unique_fd channel_of_environment() {
   return unique_fd(fd);
 }
 
-/// A failure shows in the exit code.
+/// `none` also after a failure, which the exit code reports.
 group_end_word end_of_group(const Session& session) {
   const auto group = session.status().group;
   if (group && group->outcome == run_outcome::finished) return group_end_word::finished;

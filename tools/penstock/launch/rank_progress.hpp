@@ -20,7 +20,7 @@
 
 namespace penstock::cli {
 
-/// Names the descriptor in a rank's environment.
+/// The environment variable with the number of the channel's descriptor.
 inline constexpr const char* launch_channel_variable = "PENSTOCK_LAUNCH_CHANNEL";
 
 /// Longer lines are not ours. A state has at most 1 KiB, an epoch's entry about 400 bytes.

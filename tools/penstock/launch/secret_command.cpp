@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t secret_bytes = 32;
 constexpr ::mode_t of_others = 077;
 
-/// A shell creates the file behind `>` readable for all users, and [group] secret_file refuses such a file.
+/// With `>`, a shell creates a file that all users can read, and [group] secret_file refuses such a file.
 result<void> make_private(int file) {
   struct stat facts {};
   if (::fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode) || (facts.st_mode & of_others) == 0) return {};

@@ -111,7 +111,7 @@ result<shard_source> source_of(const shard_list& shards, std::size_t i) {
   return shard_source{printable(without_folders(shards.names[i])), static_cast<std::uint64_t>(facts.st_size), modified_ns_of(facts)};
 }
 
-/// Finds the shards from an earlier run. Before the first one is written, records what each is made from.
+/// Finds the shards from an earlier run. Before writing the first shard, records the source of each.
 result<void> begin_or_continue(const shard_list& shards, const std::string& out, std::uint64_t frame_size, std::vector<repacked_shard>& made) {
   constexpr std::string_view way_out = "choose another --out, or remove the shards and pack.json to begin again";
   auto found = read_repack_state(out);
@@ -141,7 +141,7 @@ result<void> begin_or_continue(const shard_list& shards, const std::string& out,
   return write_repack_state(out, state);
 }
 
-/// Otherwise a folder of shards would have each sample twice.
+/// Refuses an output folder that contains source shards, because it would then have each sample twice.
 result<void> check_is_another_folder(const shard_list& shards, const std::string& out) {
   for (std::size_t i = 0; i < shards.names.size(); ++i) {
     std::error_code fault;

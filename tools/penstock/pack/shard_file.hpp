@@ -21,7 +21,7 @@ class shard_file {
 
   /// Appends to the archive. The bytes of one call stay in one frame; if they do not fit the current frame, they begin a new one.
   result<void> add(std::string_view bytes);
-  /// Writes everything to disk and gives the file its name. Returns the file's bytes.
+  /// Writes everything to disk and gives the file its name. Returns the file's size in bytes.
   result<std::uint64_t> finish();
 
   [[nodiscard]] std::uint64_t archive_bytes() const noexcept { return archive_bytes_; }

@@ -25,7 +25,7 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// The ranks of this group's last launch that has ended, for --last with --group. Empty if none left a
 /// record.
 [[nodiscard]] std::optional<live_group> past_group(const std::string& name);
-/// Reports that there is none; returns the exit code.
+/// Reports that no ended group is known by this name; returns the exit code.
 int no_such_past_group(const session_choice& choice);
 
 /// If no session is live: the command that reads the last one (`status` if this verb cannot read records).

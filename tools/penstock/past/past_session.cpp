@@ -168,7 +168,8 @@ json past_session::started() const {
   return header_.value("started", json());
 }
 
-/// Workers and owners that did not stop in time when asked, or got no time for it: these are no unexpected ends.
+/// Counts workers and owners that were killed because they did not stop in time when
+/// asked, or were given no time. These ends do not count as unexpected.
 std::uint64_t past_session::killed_at_stop() const {
   return static_cast<std::uint64_t>(std::ranges::count_if(events_, [](const json& e) {
     return e.contains("death") && was_killed_at_stop(e.at("death"));
@@ -182,7 +183,7 @@ std::uint64_t past_session::deaths_of(bool workers) const {
   }));
 }
 
-/// How it ended, in the words of the last event about that.
+/// How the session ended, in the words of the last event about its end.
 std::string past_session::reason() const {
   const char* const run = words_for(kind_of_answer(header_)).run;
   if (died_ && machine_stopped_ && process_end_.empty()) return fmt::format("the machine stopped or was restarted before the program closed the {}", run);
@@ -234,7 +235,7 @@ json past_session::deaths() const {
     death.contains("worker") ? workers.push_back(marked(death, "worker", sacrificial))
                              : owners.push_back(death);
   }
-  // The last replacement started after its death event.
+  // The last death event was written before its replacement started; the status has the complete entry.
   const json gpu = status_.is_object() ? status_.value("gpu", json::object()) : json::object();
   const json last = gpu.value("last_death", json());
   if (!owners.empty() && last.is_object() && last.value("pid", json()) == owners.back().value("pid", json()))

@@ -32,7 +32,7 @@ class past_session {
   void files_are(const nlohmann::ordered_json& written);
   /// Marks a session that has not ended: it is suspended, and cannot answer itself.
   void is_suspended();
-  /// The machine was started after the last write: if the session has no end, that is why.
+  /// Notes that the machine was started after the last write, which explains why a session has no recorded end.
   void machine_has_stopped();
   [[nodiscard]] bool has_no_end() const noexcept { return died_; }
   /// When its first batch was requested: a UTC time; null if it is unknown.
@@ -73,7 +73,7 @@ class past_session {
 };
 
 [[nodiscard]] result<past_session> read_past(const std::filesystem::path& record);
-/// read_past() and answer().
+/// Calls read_past(), and then answer() with the question.
 [[nodiscard]] result<nlohmann::ordered_json> ask_record(const std::filesystem::path& record,
                                                         const nlohmann::ordered_json& question);
 

@@ -42,7 +42,7 @@ constexpr std::chrono::milliseconds end_after_second_signal = 2s;
 constexpr std::chrono::milliseconds end_after_third_signal = 500ms;
 constexpr auto opening_step = 20ms;
 
-/// The time for the shutdown after this many requests; empty: as [supervisor] shutdown says.
+/// How long the shutdown may take after this many stop requests; empty: as long as [supervisor] shutdown says.
 std::optional<std::chrono::milliseconds> time_to_end(int requests) {
   if (requests == 1) return std::nullopt;
   return requests == 2 ? end_after_second_signal : end_after_third_signal;

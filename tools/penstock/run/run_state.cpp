@@ -19,7 +19,7 @@
 namespace penstock::cli {
 namespace {
 
-// A rank may be a few periods behind; after that, its file must be somewhere else.
+// A rank may be a few periods behind. If its file is still missing after that, it must be in another place.
 constexpr std::uint32_t incomplete_max = 3;
 constexpr auto last_states_within = std::chrono::seconds(5);
 constexpr auto state_look_interval = std::chrono::milliseconds(20);

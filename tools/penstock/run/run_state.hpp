@@ -36,13 +36,13 @@ class run_state {
   /// The state to begin from; empty if there is no file, or if no batch is delivered in it. Removes the file that an earlier process of
   /// this rank left. Call before the session joins its group.
   result<std::vector<std::byte>> read();
-  /// "resuming from 'photos.state': epoch 0, 96 samples delivered"; empty if read() was.
+  /// "resuming from 'photos.state': epoch 0, 96 samples delivered"; empty if read() found no state.
   [[nodiscard]] std::string resumed_from() const;
   /// What to do after a run that had nothing left to deliver.
   [[nodiscard]] std::string next_after_the_end() const;
   /// The paths that are written.
   [[nodiscard]] std::vector<std::string> places() const;
-  /// The file that the next run begins from, for whoever outlives this object.
+  /// The file that the next run begins from. The result may outlive this object.
   [[nodiscard]] std::shared_ptr<const state_keeper> file() const;
 
   /// Call before the first batch, so that a file exists from the start. Keeps a file that read() has found. Ranks that share a

@@ -55,14 +55,15 @@ std::vector<shared_stack> stacks_of(const json& deaths, frames_shown which) {
   return all;
 }
 
-/// Which frames are shown: the newest one, and with `of_user` only those above that are not `below`.
+/// Which frames are shown: the newest one and, of the others, all or only those for which `below` is false.
 std::vector<bool> shown_of(const std::vector<std::string>& frames, frames_shown which, const std::function<bool(const std::string&)>& below) {
   std::vector<bool> shown;
   for (const std::string& frame : frames) shown.push_back(shown.empty() || which == frames_shown::all || !below(frame));
   return shown;
 }
 
-/// The lines of the frames that are shown, and how many of `whose` were left out between them.
+/// The lines of the frames that are shown, with a count of the frames left out
+/// between them. `whose`: where those frames belong, for the text.
 std::vector<std::string> folded(const std::vector<std::string>& lines, const std::vector<bool>& shown, std::string_view whose) {
   std::vector<std::string> out;
   std::uint64_t left_out = 0;

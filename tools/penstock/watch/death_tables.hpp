@@ -49,7 +49,7 @@ namespace penstock::cli {
 [[nodiscard]] std::string cost_of_deaths(const nlohmann::ordered_json& cost, work_kind kind);
 /// "8 samples were lost with batches that raised an exception", from the same object; empty if none were.
 [[nodiscard]] std::string lost_with_batches(const nlohmann::ordered_json& cost);
-/// That, and "2 sample failures without a death (`penstock events`)"; empty if there are none of either.
+/// lost_with_batches(), and "2 sample failures without a death (`penstock events`)"; empty if there are neither.
 [[nodiscard]] std::string losses_in_words(const nlohmann::ordered_json& cost);
 
 /// Whether Python wrote this line as a part of a crashed worker's stack.

@@ -12,7 +12,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr double reported_seconds = 10;  // that the rate in a status covers
+constexpr double reported_seconds = 10;  // the period that the rate in a status covers
 
 double seconds_between(const json& before, const json& now) {
   return (number_in(now, "now_ns") - number_in(before, "now_ns")) * 1e-9;

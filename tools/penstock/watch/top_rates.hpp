@@ -26,7 +26,8 @@ struct top_rates {
 [[nodiscard]] top_rates rates_reported(const nlohmann::ordered_json& status);
 /// "-" if the rates are unknown.
 [[nodiscard]] std::string text_of_rate(const top_rates& of, double rate);
-/// A worker's rate between the answers, or what the later one reports: if there is only one, or the worker is new. "-": unknown.
+/// A worker's rate between the answers. If there is only one answer, or the
+/// worker is new, the rate that the answer reports. "-": unknown.
 [[nodiscard]] std::string worker_rate(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now, const nlohmann::ordered_json& worker);
 
 }  // namespace penstock::cli
