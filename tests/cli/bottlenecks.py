@@ -84,7 +84,7 @@ SLOTS = {"loader.slots_per_worker"}
 PASS = {"scheduler.order"}  # later batches may pass a late one
 STALLED = ("order", "decode")  # on a busy machine, or if no batch behind the stalled one is ready, it is decode
 WORKERS = {"loader.workers"}
-LESS = {"dataset.work"} | WORKERS  # fewer workers, more, or less work: as many cores as there are
+LESS = {"dataset.work"} | WORKERS  # less work, or another number of workers: which of them depends on the number of cores
 SMALLER = {"image.size"} | WORKERS
 
 BOTTLENECKS = [

@@ -62,7 +62,7 @@ class ChaosTest(PenstockTest):
         began = time.monotonic()
         code, out, err = self.penstock("chaos", config, "--workers", 2, "--kinds", "kill,owner-kill", "--rate", 20, "--seconds", "2s", "--seed", 8)
         self.assertEqual(code, EXIT_OK, err + out)
-        self.assertLess(time.monotonic() - began, 20)  # --seconds includes the time between runs: such short runs are under attack only briefly
+        self.assertLess(time.monotonic() - began, 20)  # --seconds includes the time between runs, so faults can hit such short runs only briefly
         self.assertGreater(int(re.search(r"(\d+) faults in", out)[1]), 4, out)
         self.assertIn("SIGKILL (sent by penstock chaos)", err)
         self.assertNotIn("sent by another process", err)
@@ -89,7 +89,7 @@ class ChaosTest(PenstockTest):
         self.assertRegex(err, r"timeouts for this test: item_timeout \S+ s \(of 30\S* s\), heartbeat_timeout \S+ s \(of 10\S* s\)")
         code, out, err = self.penstock(*chaos, "--faults", 3)
         self.assertEqual(code, EXIT_OK, err + out)
-        self.assertRegex(err, r"\nrun \d+: 3 of 3 faults\n")  # then there is no time left
+        self.assertRegex(err, r"\nrun \d+: 3 of 3 faults\n")  # the last line names no time that is left
         self.assertRegex(out, r"3 faults in \d+ runs? of the stream; seed 1")
 
     def test_help_manual_and_completion_list_the_kinds_of_faults(self):

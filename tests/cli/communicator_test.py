@@ -153,7 +153,7 @@ class CommunicatorTest(Training):
             self.wait_for_step(process, step)
             self.kill(process, self.wait_until(lambda: self.owner_of(self.rank_pids(process)[rank]), "an owner"))
         report, numbers = self.finish(process, LONG * 24)
-        self.assertEqual(report["restarts"], 0)  # processes of sessions
+        self.assertEqual(report["restarts"], 0)  # no session's process was restarted
         self.assertGreaterEqual(len(numbers), 3)
         self.check_that_an_undisturbed_training_has_the_same_losses()
 

@@ -203,7 +203,7 @@ class ControlTest(PenstockTest):
 
     def test_a_session_that_was_suspended_reports_that_afterwards(self):
         process = self.live()
-        # What limits the stream is measured when its clock is read.
+        # The session reads its clock when it measures what limits the stream: wait for the first measurement.
         self.wait_until(lambda: any(share for share in self.status()["limits"].values() if isinstance(share, float)), "a look at the clock")
         suspend(process.pid)
         time.sleep(2.5)  # real time: the suspension that is tested

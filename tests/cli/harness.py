@@ -97,7 +97,7 @@ class PenstockTest(unittest.TestCase):
         self.assertRegex(answer.get("schema", ""), r"^penstock\.[a-z.-]+/\d+$")
 
     def lines_on_a_terminal(self, *arguments, columns=80, timeout=60, stream="stdout"):
-        """The output on a terminal of this width; `stream`: or the errors."""
+        """The output on a terminal of this width. `stream`: "stdout" or "stderr"."""
         ours, its = os.openpty()
         with open(ours, "rb", buffering=0) as screen:
             fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))

@@ -115,7 +115,7 @@ class HedgeTest(PenstockTest):
         self.wait_for_hedge()
         report = self.report_of(process)
         self.assertEqual([(q["sample"], q["attempts"]) for q in report["quarantine"]], [(STALLED - 1, 3)])
-        self.assertEqual(len(report["workers"]["deaths"]), 4)  # both in the first attempt
+        self.assertEqual(len(report["workers"]["deaths"]), 4)  # two in the first attempt, one in each other attempt
         self.assertEqual([e["digest"] for e in report["epochs"]], self.digests_of(poison % (STALLED - 1, 0)))
 
     def test_a_run_that_is_paused_and_resumed_while_two_workers_load_a_batch_continues(self):

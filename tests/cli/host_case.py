@@ -124,7 +124,7 @@ class HostCase(PenstockTest):
         return sum(len(ready & set(h["workers"])) for h in status.get("hosts", []))
 
     def share(self, seconds=GIVEN_WITHIN, **expected):
-        """Waits until sessions have that many."""
+        """Waits until each session has this many ready workers on hosts."""
         def now():
             return {name: self.workers_here(name) for name in expected}
         self.wait_until(lambda: now() == expected, lambda: "%s: %s" % (expected, now()), seconds=seconds)

@@ -8,8 +8,8 @@ from harness import *
 
 
 class FakeRank(socketserver.ThreadingUnixStreamServer):
-    """The control socket of a rank with three workers; it refuses the given workers and verbs, lacks 'worker/N', and with 'everything'
-    hangs up."""
+    """The control socket of a rank with workers 0 to 2. `refuses`: the workers and verbs
+    that it refuses; "worker/1": it has no such worker; "everything": it hangs up."""
 
     def __init__(self, path, refuses):
         class Answers(socketserver.StreamRequestHandler):

@@ -576,7 +576,7 @@ class LifeTest(MapTest):
                              "--set", "log.level=off", "--quiet")
         self.wait_until(lambda: self.of_session("quarantine").get("quarantine"), "a poisoned job")
         (poisoned,) = self.of_session("quarantine")["quarantine"]
-        self.assertEqual((poisoned["job"], poisoned["sample"]), (2, 2))  # an older name
+        self.assertEqual((poisoned["job"], poisoned["sample"]), (2, 2))  # `sample` is an older name of `job`
         self.assertRegex(poisoned["work"], r"script\.sh die$")
         self.assertRegex(self.penstock("metrics")[1], r'penstock_job_poisoned_info\{session="map",job="2",work=".*script\.sh die",causes="3 x SIGSEGV"\} 1')
         deaths = self.of_session("deaths")["deaths"]

@@ -188,7 +188,7 @@ class TokensTest(ObjectsTest):
         self.same_stream(config, ["s3://bucket/data"])
         server.requests.clear()
         self.digests(config("s3://bucket/data"), "--workers", 2)
-        self.assertLess(server.count(), 400)  # neighbours in a batch share requests, which are announced
+        self.assertLess(server.count(), 400)  # one request fetches samples that are neighbours in a batch
 
     def test_mistakes_with_token_files_are_refused_and_named(self):
         server = self.serve()

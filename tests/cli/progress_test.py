@@ -121,7 +121,7 @@ class ProgressTest(PenstockTest):
         deaths = [d["worker"] for d in json.loads(self.penstock("deaths", "--last", "--json")[1])["deaths"]]
         self.assertEqual(len(deaths), 3)
         self.assertGreater(hung["seconds"], 15, looks[-1:])
-        self.assertGreater(waited, 10, looks[-1:])  # of the first two deaths
+        self.assertGreater(waited, 10, looks[-1:])  # the stream waited because of the first two deaths
         code, out, _ = self.penstock("events", "--last", "--json")
         events = [json.loads(line) for line in out.splitlines()]
         (again,) = [e["text"] for e in events if e["kind"] == "progress_again"]

@@ -414,7 +414,7 @@ class SupervisionTest(PenstockTest):
             self.assertEqual(json.loads(out)["outcome"], "stopped")
             self.assertGreater(took, 0.9, placement)  # the workers were given their share of the time
             self.assertLess(took, 5, placement)
-            # A process that was killed last may need some time for its end, which the session no longer waits for.
+            # The process that was killed last may need some time to end, and the session does not wait for that.
             self.wait_until(lambda: not [pid for pid in family if alive(pid)], lambda: [described(pid) for pid in family if alive(pid)])
 
     def test_a_worker_that_computes_forever_and_ignores_sigterm_is_killed_and_its_stack_is_shown(self):

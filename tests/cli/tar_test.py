@@ -277,7 +277,7 @@ class TarTest(PenstockTest):
             self.assertNotEqual(code, EXIT_OK)
             self.assertIn("reading WebP pictures needs libwebp.so.7", err)
             self.assertIn("(the package libwebp7 provides it)", err)
-        # Shards need it only for samples that have no other picture.
+        # Shards need libwebp only for samples that have no other picture.
         self.assertEqual(self.penstock("check-config", self.config(), env=environment)[0], EXIT_OK)
         with tarfile.open(os.path.join(self.shards, "x.tar"), "w") as archive:
             file = io.BytesIO()

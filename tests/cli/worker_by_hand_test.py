@@ -42,7 +42,7 @@ class WorkerByHand(PenstockTest):
         return self.write("odd.toml", ODD.format(options=options))
 
     def test_workers_whose_fingerprints_differ_are_refused_and_the_error_shows_what_their_author_chose(self):
-        code, _, err = self.penstock("run", self.odd('new_each_time = "yes", hang = "0"'), "--device", "host", "--workers", 2)  # no worker ends alone
+        code, _, err = self.penstock("run", self.odd('new_each_time = "yes", hang = "0"'), "--device", "host", "--workers", 2)  # sample 0 hangs, so no worker finishes the run alone
         self.assertEqual(code, 1, err)
         self.assertRegex(err, r"fingerprints [0-9a-f]+ \(its author's 'odd/\d+'\) and [0-9a-f]+ \(its author's 'odd/\d+'\)")
     def test_a_sample_equals_the_one_that_a_session_delivers_and_is_the_same_each_time(self):

@@ -54,7 +54,7 @@ class DrawingShards(torch.utils.data.IterableDataset):
 
 
 class Resuming(torch.utils.data.IterableDataset):
-    """Knows its position. Apart from the shard and the generators, its values depend only on that."""
+    """Knows its position. Its values depend only on the position, the shard and the generators."""
 
     def __init__(self, length, wait=0.0):
         self.length, self.wait, self.at = length, wait, 0
@@ -215,7 +215,7 @@ class HostsTest(LoaderCase):
         loader = self.loader(Drawing(20, poison=(7,)), **options)
         self.host(loader.hosts_join_at)
         self.same(list(loader), expected)
-        # Of a worker on this machine the session also knows that no OOM kill was counted.
+        # For a worker on this machine, the session also knows that no OOM kill was counted.
         told = lambda of: [(each["index"], [cause.split(" ")[0] for cause in each["causes"]]) for each in of.bad_samples]
         self.assertEqual(told(loader), told(local))
         self.assertEqual([each["index"] for each in loader.bad_samples], [7])
@@ -331,7 +331,7 @@ class HostsTest(LoaderCase):
         loader = self.loader(DrawingShards(40), pool=RESTARTS, **options)
         self.host(loader.hosts_join_at)
         self.same(list(loader), first)
-        with unittest.mock.patch.object(penstock._loader, "LOOK_EVERY", 1000.0):  # a pass that waits for a look does not end
+        with unittest.mock.patch.object(penstock._loader, "LOOK_EVERY", 1000.0):  # so rarely that a pass which waited for a look would not end
             self.same(list(loader), second)
 
     def test_shards_move_to_new_hosts_and_away_from_lost_ones(self):

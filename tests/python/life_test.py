@@ -98,7 +98,7 @@ class LifeTest(PackageTest):
     def test_ctrl_c_interrupts_a_wait_at_once_and_loses_no_batch(self):
         process = self.program(WAITING, self.config(LONG))
         self.said(process, "paused")
-        # It takes the prepared batches; then it waits, and checks for signals every 50 ms.
+        # The program takes the prepared batches; then it waits, and checks for signals every 50 ms.
         waited = times_waited(process.pid)
         self.wait_until(lambda: times_waited(process.pid) > waited + 15, "the program to wait")
         begin = time.monotonic()

@@ -200,7 +200,7 @@ class LoaderDeathsTest(LoaderCase):
     def test_the_command_line_lists_and_releases_what_a_loader_quarantined(self):
         path = os.path.join(self.folder, "quarantine")
         Quarantine(path, "these").add(17, ["exit 7", "SIGABRT"])
-        Quarantine(path, "these").add("cat.jpg", ["exit 7"])  # in single quotes, as a key of a dictionary: only for loaders
+        Quarantine(path, "these").add("cat.jpg", ["exit 7"])  # a name instead of a number, which only loaders use; shown in single quotes
         code, out, err = self.penstock("quarantine", "list", "--file", path, "--json")
         (entry,) = json.loads(out)["quarantine"]
         self.assertEqual((code, entry["sample"], entry["attempts"], entry["causes"]), (0, 17, 2, ["exit 7", "SIGABRT"]), err)

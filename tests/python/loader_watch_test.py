@@ -138,7 +138,7 @@ class LoaderWatchTest(PackageTest):
                 time.sleep(0.5)
             """)
         status = self.wait_until(lambda: (s := self.asked("status")) and s["batches_delivered"] >= 4 and s["rate"] and s, "some batches", seconds=60)
-        measured = min(status["uptime_seconds"] - 2, 10)  # the rate is at most that old
+        measured = min(status["uptime_seconds"] - 2, 10)  # the rate covers at most this time
         self.assertLessEqual(status["rate"] * measured, status["batches_delivered"])  # 32 others have been loaded ahead
         self.assertEqual([w["state"] for w in status["workers"] if w["rate"] is None and not w["sacrificial"]], [])
         self.assertRegex(self.penstock("top", "--once")[1], r"(?m)^[\d.]+ samples/s  [\d.]+ batches/s ")

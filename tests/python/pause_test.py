@@ -111,7 +111,7 @@ class PauseTest(PackageTest):
             self.signal(programs, signal.SIGSTOP)
             time.sleep(seconds)  # real time: the pause that is tested
             self.signal(programs, signal.SIGCONT)
-            time.sleep(random.uniform(0.1, 0.6))  # and about when it passes
+            time.sleep(random.uniform(0.1, 0.6))  # the programs run between two pauses
             self.assertEqual([one.poll() for one in programs], [None] * len(programs), "after the pause of %.1f s" % seconds)
         os.unlink(self.goes_on)
 

@@ -1,8 +1,8 @@
 """Third-party training programs with one import changed: their batches and losses equal torch's, and a killed worker changes none.
 
 Each program runs twice, with torch's DataLoader and with penstock's. The second time the worker that loads sample 13 is killed. Every
-rank writes its batches and losses down, and which program its workers were. A test is skipped where its library is not installed.
-"""
+rank records its batches, its losses, and the program that its workers ran. A test is skipped where its library is not
+installed. """
 
 import importlib.util
 import socket

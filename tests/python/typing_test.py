@@ -10,7 +10,7 @@ from package import *
 
 class TypingTest(PackageTest):
     def mypy(self, kind, *arguments):
-        """`kind` names its cache in the build tree, which is useless for a call with other options."""
+        """Runs mypy. `kind` names mypy's cache in the build tree: a cache is useless for calls with other options."""
         if importlib.util.find_spec("mypy") is None:
             self.skipTest("mypy is not installed")
         self.need_torch()

@@ -354,7 +354,7 @@ TEST_CASE("an idle owner does not poll its device") {
   s.upload(1, 0, 0);
   const auto batch = std::get<ready_batch>(s.consumer->take());
   const int while_it_was_under_way = s.device->calls("poll");
-  // By ten deadlines later, every scheduled check has run.
+  // After ten deadlines, every scheduled check has run.
   const auto end = std::chrono::steady_clock::now() + 200ms;
   while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
   CHECK(s.device->calls("poll") == while_it_was_under_way);

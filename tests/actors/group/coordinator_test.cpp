@@ -157,7 +157,7 @@ TEST_CASE("the news of a lost process says how it ended, if the launcher tells t
   SECTION("before") { group.tell_end({1, 4001, "SIGSEGV"}); }
   group.say(member_process_ended{1});
   group.carry();
-  CHECK(group.zero.news.outcome == group_outcome::failed);  // the loss itself does not wait
+  CHECK(group.zero.news.outcome == group_outcome::failed);  // the group fails without waiting for the launcher
   SECTION("after") {
     CHECK(group.losses().empty());
     group.tell_end({1, 4002, "SIGKILL"});  // the end of another process
@@ -186,7 +186,7 @@ TEST_CASE("the news that a lost rank is back comes after the news of its loss, e
   report.card.starts = 1;
   driver.reported(2, report, steady_time(1h));
   advance();
-  REQUIRE(texts.size() == 1);  // the news that it has arrived
+  REQUIRE(texts.size() == 1);  // rank 1 has arrived; the news of its loss is still held back
   driver.ended({1, 4001, "SIGSEGV"});
   advance();
   REQUIRE(texts.size() == 3);

@@ -128,7 +128,7 @@ TEST_CASE_METHOD(running_rank,
   CHECK(rank.hand_out());
   CHECK(rank.news.moves == before + 1);
   rank.answer(group_phase::running, true);
-  CHECK(rank.news.moves == before + 1);  // no batch is waiting
+  CHECK(rank.news.moves == before + 1);  // no batch waits for the permission, so nothing needs to wake
 }
 
 TEST_CASE_METHOD(running_rank, "a dead owner's batch that waits for a lapsed permission passes when the group has ended") {

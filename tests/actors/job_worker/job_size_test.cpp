@@ -78,7 +78,7 @@ TEST_CASE("a result beyond the limit on file sizes is an error, not a signal") {
 TEST_CASE("when files of results fill the socket, earlier rows are reported so that the session frees some") {
   constexpr std::uint32_t jobs = 600;
   one_worker w({{"big", [](JobCall& call) { static_cast<void>(call.result(20'000)); }}}, 65'536);
-  // Do as the session does, which reads parcels when rows are reported.
+  // Read parcels when rows are reported, as a session does.
   std::uint32_t taken = 0;
   auto context_reports = [&] {
     while (true) {

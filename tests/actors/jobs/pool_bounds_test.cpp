@@ -106,7 +106,7 @@ TEST_CASE("results of jobs behind a slow one stay within [jobs] memory, and arri
   };
   await([&] { return filled() && pool.statistics().running == 1; });
   for (int i = 0; i < 200; ++i, std::this_thread::sleep_for(1ms))
-    filled();  // any further job would exceed it
+    filled();  // any further job would exceed the limit
   CHECK(most <= 8U << 20U);
   CHECK(pool.statistics().running == 1);
   jobs[0].kill();

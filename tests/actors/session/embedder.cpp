@@ -249,7 +249,7 @@ int destroys_it_on_another_thread_than_the_first() {
 }
 
 int has_no_standard_streams() {
-  // The result goes to the descriptor that the test reads, past the numbers 0 to 2.
+  // Keeps the pipe that the test reads, under a descriptor number above 2.
   const int out = ::dup(STDOUT_FILENO);
   for (const int fd : {0, 1, 2}) ::close(fd);
   begin();

@@ -64,8 +64,8 @@ TEST_CASE(
   std::vector<std::byte> state;
   std::uint64_t repeats = 0;
   std::vector<run_report> last;
-  // Positions reached: 40; 64; 88; 101 (3 ranks: 13 left, one repeat for each of two), and 12 of epoch 1;
-  // 101.
+  // Each group continues where the previous one stopped: at positions 40, 64 and 88 of epoch 0. The fourth one
+  // finishes epoch 0, whose last 13 samples need two repeats for 3 ranks, and stops at position 12 of epoch 1.
   for (const auto& [group, steps] : std::vector<std::pair<layout, std::uint64_t>>{
            {{1, 8}, 5}, {{2, 4}, 3}, {{4, 3}, 2}, {{3, 4}, 3}, {{1, 7}, 1000}}) {
     const group_end end = run_group(group, state, steps, times);

@@ -263,7 +263,7 @@ class world {
         if (process_.ready && process_.number != 0) tell(progress::broken);
         break;
       case act::take:
-        // Sometimes several times as many as can be held.
+        // Sometimes takes several times as many batches as can be held.
         for (std::uint32_t i = 0; i < (s.pick % 50 == 0 ? 40U : 1U); ++i) deliver(true);
         break;
       case act::take_bare: deliver(false); break;

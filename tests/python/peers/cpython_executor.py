@@ -107,7 +107,8 @@ def replace_in_programs(folder):
     """The same in programs that the tests start, which inherit no path."""
     from test.support import script_helper
 
-    # Replaces it only when the program itself uses it: the interpreter runs exit functions in the reverse order of their registration.
+    # Replaces the class only when the program itself uses concurrent.futures: the
+    # interpreter runs exit functions in the reverse order of their registration.
     begin = LATER % (
         [folder, os.path.dirname(os.path.abspath(__file__)), *os.environ.get("PYTHONPATH", "").split(os.pathsep)],)
     start = script_helper.assert_python_ok

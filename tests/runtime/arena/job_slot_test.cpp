@@ -267,7 +267,7 @@ TEST_CASE(
     const auto row = slot.read(0);
     CHECK(row.has_value() == p.is_within);
     if (!row) CHECK(row.error().code == errc::protocol);
-    // The size of a result in a memfd is checked there.
+    // The table does not limit the size of a result in a memfd: whoever receives the memfd checks it.
     slot.end(0, row_state::finished, p.offset, p.bytes, true, 1ns);
     REQUIRE(slot.read(0));
     CHECK(slot.read(0)->result_offset == 0);

@@ -155,7 +155,7 @@ TEST_CASE("a key that takes a number or auto takes a reference to either") {
     INFO(no);
     CHECK_FALSE(load_text(text, {{"WORKERS", std::string(no).empty() ? " " : no}}));
   }
-  // Quoted and without a reference, it is a mistake.
+  // A quoted number without a reference is a mistake.
   CHECK_FALSE(load_text(synthetic + "[loader]\nworkers = \"6\"\n"));
 }
 
@@ -466,7 +466,7 @@ TEST_CASE("a file with [jobs] and without [dataset] configures a pool, which nee
   REQUIRE(unlimited);
   CHECK(!unlimited->values.jobs.timeout);
   CHECK(complaints_of(load_text("[jobs]\ntimeout = \"auto\"\n")).find("or \"none\"") != std::string::npos);
-  // With a [dataset] it configures a stream again, and a stream needs a path to its data.
+  // With [dataset], the file configures a stream, and a stream needs a path to its data.
   CHECK(complaints_of(load_text("[jobs]\nqueue = 7\n[dataset]\ntype = \"image-folder\"\n"))
             .find("'path' in [dataset] is missing") != std::string::npos);
 }

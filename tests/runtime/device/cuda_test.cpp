@@ -222,7 +222,7 @@ TEST_CASE("a caller on one GPU that takes batches from another keeps its current
     CHECK(still_on_the_first());
     CHECK(s.device->release(1, {}));
     CHECK(still_on_the_first());
-    // The caller's own work on it continues.
+    // The caller's own work on the first GPU continues.
     void* mine = nullptr;
     REQUIRE(cudaMalloc(&mine, 1) == cudaSuccess);
     cudaPointerAttributes where{};

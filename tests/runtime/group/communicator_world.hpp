@@ -45,7 +45,7 @@ class communicator_world {
     std::deque<group_order> orders;     // in transit to it
     std::deque<member_report> reports;  // in transit to the coordinator
     std::deque<communicator_command>
-        to_owner;  // begin_making, begin_abort of the member: as orders of the group
+        to_owner;  // the member's begin_making and begin_abort
     std::deque<communicator_state> from_owner;
     std::optional<begin_making> library_makes;
     std::optional<std::uint64_t> library_aborts;

@@ -68,7 +68,7 @@ class group_world {
     [[nodiscard]] group::member_book& book() const { return driver->book(); }
     std::optional<group::end_rank> end{};
     bool cut_up = false;          // no message reaches the coordinator
-    bool cut_down = false;        // no message arrives from there
+    bool cut_down = false;        // no message arrives from the coordinator
     std::uint64_t let_in_by = 0;  // the last coordinator that accepted it
     // For a coordinator: the newest group of earlier coordinators, according to the reports that it has received.
     std::uint64_t known_generation = 0;

@@ -65,7 +65,7 @@ TEST_CASE("time in which a host is suspended does not count towards giving up a 
   attempts.joined(60s);
   attempts.lost(first_try);
   steady_time now = run(attempts, first_try, 30s) + 1h;
-  CHECK(attempts.failed(now));  // 30 s, and one second of the hour
+  CHECK(attempts.failed(now));  // 31 s count: 30 s, and 1 s of the suspended hour
   now = run(attempts, now, 29s);
   CHECK(attempts.failed(now));
   CHECK_FALSE(attempts.failed(run(attempts, now, 500ms)));

@@ -6,7 +6,7 @@
 //   communicator_program STEPS [--wait] [--abort-timeout MS] [--patience MS] [--none] [--die RANK:STEP] [--odd RANK:WHAT:STEP] [--log DIR]
 //
 //   WHAT: holds    keeps its use open after a loss until the group has failed
-//         returns  keeps its use open after a loss until FILE in --log DIR is there: "go"
+//         returns  keeps its use open after a loss until the file "go" exists in --log DIR
 //         leaves   leaves the group
 #include "runtime/device/driver_library.hpp"
 #include "tests/runtime/program_group/rank_main.hpp"

@@ -130,8 +130,8 @@ TEST_CASE("thousands of unknown peers neither keep a group from gathering nor us
   run_until(all.io, [&] { return all.all_ended(); });
 }
 
-// They count as proven until their handshake stops, and are dropped last. That does not help a peer that replays hellos: a member's
-// handshake takes one round trip, and the oldest proven connection is dropped first.
+// Peers that replay a member's hello count as proven until their handshake stops, and are dropped last. They still
+// keep no member out: its handshake takes one round trip, and the oldest proven connection is dropped first.
 TEST_CASE("a recorded hello, replayed a thousand times, keeps no rank out") {
   group_over_links all(link_kind::secret, {.ranks = 4});
   std::optional<own_time> began;

@@ -54,7 +54,7 @@ class World(Network):
         self.run(lambda: all(host.times(word) for host in self.hosts), at_most)
 
     def cut_off_once_it_runs(self, host):
-        """The time at which that happened."""
+        """Returns when the host was cut off."""
         self.all_say("go", 10)
         self.wait(3)
         self.cut.add(host)

@@ -8,7 +8,7 @@ namespace {
 
 using strings = std::vector<std::string>;
 
-/// What the filter passes of these lines, and at the end.
+/// What the filter passes on: of these lines, and then as its rest.
 strings passed(const strings& lines) {
   stack_filter filter;
   strings all;

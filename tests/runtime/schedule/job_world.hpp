@@ -183,9 +183,9 @@ class job_world {
   std::map<std::pair<std::uint32_t, std::uint32_t>, table> memory_;   // by place and slot
   std::map<std::uint32_t, std::optional<steady_time>> absent_since_;  // by place: since when it takes no work
   std::deque<message> in_transit_;
-  std::deque<message> heard_;  // counts of delivered messages
+  std::deque<message> heard_;  // the last delivered messages, which may arrive again
   std::set<schedule::job_id> waiting_ordinary_;
-  std::set<schedule::job_id> leasable_;  // the same, at the time of the current commands
+  std::set<schedule::job_id> leasable_;  // waiting_ordinary_ at the time of the current commands
   bool paused_ = false;
   bool probations_given_up_ = false;
 };

@@ -502,7 +502,7 @@ class world {
     uploaded_ = delivered_;
   }
 
-  // One of its batches has killed an owner, and must not kill another one.
+  // Leaves out a batch that has killed an owner, so that it does not kill another one.
   void leave_out(std::uint32_t pick) {
     if (uploads_.empty()) return;
     const upload_command poison = uploads_[pick % uploads_.size()];

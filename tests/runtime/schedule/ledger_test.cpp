@@ -215,7 +215,7 @@ TEST_CASE("batches that an earlier run delivered early are not loaded again") {
 
 TEST_CASE("a run that ends before a batch that was delivered early finishes without it") {
   const small_plan plan(8, 1);
-  ledger books({}, plan, {2, 4, 0b1010});  // 4 and 6, which the run does not need
+  ledger books({}, plan, {2, 4, 0b1010});  // positions 4 and 6 were delivered early; the run ends before them
   books.worker_joined(a1, 16);
   CHECK(uploads_without(books, {}) == std::vector<stream_position>{2, 3});
 }

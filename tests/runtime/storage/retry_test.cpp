@@ -61,7 +61,7 @@ TEST_CASE("the number of parallel requests grows until their answers start late"
   }
   CHECK(pace.at_once() > 8);
   CHECK(pace.at_once() < 40);
-  // Slow answers that are not caused by us.
+  // Answers that are slow for other reasons than our own load.
   for (int i = 0; i < 50'000; ++i) pace.answered(200ms, 500ms, 1000);
   CHECK(pace.at_once() == 64);
 }

@@ -241,7 +241,7 @@ TEST_CASE(
   };
   CHECK(pass_while_it_beats(3, 750ms).empty());
   CHECK(w.pass(250ms, false).empty());  // 0, 1 and 2 are late together
-  // 1 recovers, so that 0 and 2 have half a timeout more; at its end 3 is nearly late, too.
+  // Worker 1 recovers, so 0 and 2 get another half timeout; when that ends, 3 is nearly late, too.
   CHECK(pass_while_it_beats(1, 430ms).empty());
   CHECK(pass_while_it_beats(1, 190ms).size() == 2);
 }

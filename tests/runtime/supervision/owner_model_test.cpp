@@ -62,7 +62,7 @@ class world {
     bool killed = false;
     bool spawned = false;      // the spawn has been reported
     bool stalled = false;      // the spawn does not return unless it is killed
-    bool stubborn = false;     // not even then
+    bool stubborn = false;     // the spawn does not return even when it is killed
     std::deque<upload_order> has;
     std::set<std::uint64_t> copied;
     std::optional<upload_order> in_hand;

@@ -24,8 +24,8 @@ struct stream_plan {
   double demand = 1;                            // cores for a busy worker; less: it waits for storage
   std::function<double(double)> loads{};        // samples a second of that many workers, each with a core
   double takes = 1e9;                           // samples a second of the consumer
-  double noise = 0.02;                          // of each look's rate
-  nanoseconds start = 100ms;                    // of a worker
+  double noise = 0.02;                          // relative error of the rate that a look measures
+  nanoseconds start = 100ms;                    // how long a worker takes to start
 };
 
 class simulated_stream {

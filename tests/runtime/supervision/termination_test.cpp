@@ -120,7 +120,7 @@ TEST_CASE("a child that closes its link and exits within the grace period has ex
 
   SECTION("a child that keeps running is killed for a protocol violation") {
     const auto commands = t.advance(begin + 250ms);
-    REQUIRE(commands.size() == 1);  // unannounced: it may be dying of a fault, and then that is what the log must say
+    REQUIRE(commands.size() == 1);  // not announced: if the child is dying of a fault, the log must name that fault instead
     CHECK(signals_in(commands) == std::vector{SIGKILL});
     CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
     CHECK(t.fault(signalled(SIGKILL)) == "it closed its link but did not exit");

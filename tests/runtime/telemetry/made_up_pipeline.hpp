@@ -17,9 +17,9 @@ using std::chrono::milliseconds;
 
 struct made_up_load {
   nanoseconds busy{0};
-  nanoseconds reading{0};  // its first part
-  nanoseconds slow{0};     // what its slow samples take longer than usual
-  std::uint64_t slowest = 0;  // with `slow`: the slowest one
+  nanoseconds reading{0};  // how much of `busy`, at its beginning, the worker reads
+  nanoseconds slow{0};     // how much longer than usual its slow samples take
+  std::uint64_t slowest = 0;  // the slowest sample, if `slow` is not 0
   // Times of its thread, spread evenly over `busy`.
   nanoseconds core_wait{0};
   std::optional<nanoseconds> cpu{};  // empty: the thread runs whenever it does not read
@@ -30,7 +30,7 @@ struct pipeline_plan {
   std::uint32_t slots = 3;
   std::uint32_t buffers = 4;
   std::uint32_t samples = 16;
-  nanoseconds ready_after{0};  // of the workers
+  nanoseconds ready_after{0};  // when the workers are ready
   std::function<made_up_load(std::uint32_t worker, std::uint64_t batch)> load;
   std::function<nanoseconds(std::uint64_t batch)> copy;
   std::function<nanoseconds(std::uint64_t batch)> convert;
@@ -164,9 +164,9 @@ class made_up_pipeline {
   pipeline_plan plan_;
   telemetry::stream_limits limits_;
   std::vector<batch_passage> batches_;
-  std::vector<made_up_load> loads_;  // of the same batches
-  std::vector<std::vector<std::int64_t>> slots_;  // when each is free
-  std::vector<std::int64_t> free_at_;             // for each worker
+  std::vector<made_up_load> loads_;  // the loads of `batches_`
+  std::vector<std::vector<std::int64_t>> slots_;  // by worker: when each slot is free
+  std::vector<std::int64_t> free_at_;             // by worker: when it can load its next batch
   std::map<std::uint32_t, std::int64_t> cpu_of_forgotten_;
   std::map<std::uint32_t, std::int64_t> core_wait_of_forgotten_;
   std::size_t forgotten_ = 0;

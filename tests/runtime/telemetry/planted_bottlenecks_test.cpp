@@ -22,19 +22,19 @@ struct measured {
   const char* what;
   std::uint32_t workers = 2;
   std::uint32_t cores = 2;
-  std::uint32_t slots = 2;  // of each worker
-  double until_s = 12;  // of the run
-  double load_ms = 0;  // of a batch
+  std::uint32_t slots = 2;  // slots of each worker
+  double until_s = 12;  // when the reading is taken
+  double load_ms = 0;  // time to load a batch
   struct {
     double reading = 0;
     double cpu = 0;
     double core_wait = 0;
-  } part{};  // of that, as shares; reads include waits for a core
+  } part{};  // shares of the load time; reads include waits for a core
   struct {
-    std::uint64_t every = 0;  // batches: each of these has a slow sample; 0: none
+    std::uint64_t every = 0;  // one batch in `every` has a slow sample; 0: none
     double seconds = 0;
   } slow{};
-  double slow_worker = 1;  // how much longer worker/0 takes
+  double slow_worker = 1;  // factor by which worker/0 is slower
   double copy_ms = 0.05;
   double convert_ms = 0.01;
   double use_ms = 0;
@@ -77,7 +77,7 @@ limit_reading reading_of(const measured& m) {
   made_up_pipeline pipeline(plan_of(m));
   stream_limits limits;
   limit_reading last;
-  std::optional<batch_passage> head;  // of the worker that has died
+  std::optional<batch_passage> head;  // the batch of the worker that has died
   std::optional<steady_time> died;
   for (nanoseconds t = 0ms; t <= ms(m.until_s * 1e3); t += 200ms) {
     limit_facts f = pipeline.facts_at(t);

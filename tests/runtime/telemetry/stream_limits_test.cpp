@@ -128,7 +128,7 @@ TEST_CASE("the beginning of a short run is measured separately, and after it the
   CHECK(r.after_beginning()->of(limit::start) < 0.01);
   CHECK(r.after_beginning()->seconds == Catch::Approx(2.5).margin(0.05));
   CHECK_FALSE(made_up_pipeline(p).run(0ms, 1s).after_beginning());     // no batch yet
-  CHECK_FALSE(made_up_pipeline(p).run(0ms, 1600ms).after_beginning());  // the beginning is nearly all of it
+  CHECK_FALSE(made_up_pipeline(p).run(0ms, 1600ms).after_beginning());  // nearly all of this time is the beginning
   CHECK_FALSE(made_up_pipeline(p).run(0ms, 12s).after_beginning());    // more than 10 s ago
 }
 
@@ -698,7 +698,7 @@ TEST_CASE("a consumer that requests a batch while it holds all buffers is the li
   limit_reading r;
   for (nanoseconds t = 0ms; t <= 12s; t += 200ms) {
     limit_facts f = pipeline.facts_at(t);
-    for (batch_passage& b : f.passages) {  // it requests one at once, but must release a buffer before it gets one
+    for (batch_passage& b : f.passages) {  // the consumer requests a batch at once, but must release a buffer before it gets one
       if (b.demanded == 0) continue;
       b.demanded = b.at[7] - 9'000'000;
       b.at[3] = b.at[7] - 9'500'000;

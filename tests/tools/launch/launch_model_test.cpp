@@ -77,7 +77,7 @@ class world {
     bool killed = false;
     bool asked = false;      // asked to end, with the round
     nanoseconds sick{0};     // how long the launcher could have seen the hang
-    nanoseconds dying{0};    // the same since SIGKILL
+    nanoseconds dying{0};    // how long the launcher could have seen that it survives SIGKILL
     nanoseconds outside{0};  // how long it could have learned that the group has ended
     [[nodiscard]] bool is_sick() const { return stalled || mute || hung || frozen; }
     [[nodiscard]] bool speaks() const { return running && !mute && !frozen && awake >= speaks_after; }

@@ -134,14 +134,14 @@ TEST_CASE("tiny pictures with markers decode to the same bits") {
 TEST_CASE("files whose markers do not help are decoded whole") {
   CHECK(is_cut(usual_file(), corner));
   CHECK_FALSE(is_cut(encode_jpeg(make_raster(usual_size)), corner));                       // no markers
-  CHECK_FALSE(is_cut(encode_jpeg(make_raster(usual_size), {.restart_mcus = 5}), corner));  // does not divide 11
+  CHECK_FALSE(is_cut(encode_jpeg(make_raster(usual_size), {.restart_mcus = 5}), corner));  // a row has 11 MCUs
   CHECK_FALSE(
       is_cut(encode_jpeg(make_raster(usual_size), {.restart_mcus = 15}), corner));  // not a whole number of rows
   CHECK_FALSE(is_cut(encode_jpeg(make_raster(usual_size), {.progressive = true, .restart_rows = 1}), corner));
   CHECK_FALSE(
       is_cut(encode_jpeg(make_raster(usual_size), {.interleaved = false, .restart_rows = 1}), corner));
   jpeg_request above = corner;
-  above.window = {0, 0, 60, usual_size.width};  // only the part below it could be skipped
+  above.window = {0, 0, 60, usual_size.width};  // only the part below this window could be skipped
   CHECK_FALSE(is_cut(usual_file(), above));
 }
 
