@@ -116,7 +116,7 @@ class ReplayTest(PenstockTest):
         self.assertEqual((found["batches"], found["changed"], found["suspects"]), (18, [], []))
         code, out, err = self.penstock("replay", config, "--verify", self.journal(config, "--batches", 5))
         self.assertEqual((code, out), (EXIT_OK, ""))
-        self.assertIn("5 of 5 batches as in the journal", err)
+        self.assertIn("5 of 5 batches match the journal", err)
 
     def test_missing_duplicate_and_contradictory_batches_of_a_journal_are_reported(self):
         config = self.photos()
@@ -172,7 +172,7 @@ class ReplayTest(PenstockTest):
         code, out, err = self.penstock("replay", config, "--verify", journal)
         self.assertEqual(code, EXIT_FAILED)
         self.assertEqual(out.count("may have changed: 5\t"), 3)
-        self.assertIn("15 of 18 batches as in the journal", err)
+        self.assertIn("15 of 18 batches match the journal", err)
 
     def test_a_picture_that_has_become_unreadable_is_reported_as_missing(self):
         config = self.photos()

@@ -253,7 +253,7 @@ def table_of(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bin")
-    parser.add_argument("--python", help="has loky, joblib and ray")
+    parser.add_argument("--python", help="an interpreter that has loky, joblib and ray")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="run this share of the usual number of jobs")
     parser.add_argument("--seed", type=int, default=1)

@@ -110,7 +110,7 @@ int ask_cuda(const std::string& root) {
     tell({{"driver_version", version}});
   begin_step("cuInit");
   if (cuda.init == nullptr) {
-    tell({{"load_error", "it has no cuInit"}});
+    tell({{"load_error", "the library has no cuInit"}});
     return 0;
   }
   const int code = cuda.init(0);
@@ -165,7 +165,7 @@ int copy_with_cuda(int ordinal) {
   step("cuInit", [&] { return cuda.init(0); });
   step("selecting the device", [&] { return cuda.device_get(&device, ordinal); });
   step("creating the context", [&] { return context_retain(&context, device); });
-  step("making it current", [&] { return context_set(context); });
+  step("making the context current", [&] { return context_set(context); });
   step("allocating 8 MiB", [&] { return allocate(&memory, there.size()); });
   step("copying to the device", [&] { return to_device(memory, there.data(), there.size()); });
   step("copying back", [&] { return to_host(back.data(), memory, back.size()); });

@@ -117,7 +117,7 @@ void add_host_command(verb_table& verbs) {
        "With --on it starts hosts on other machines by ssh. There, penstock must be on the PATH of commands that ssh runs. ssh must log in without "
        "a password. The hosts leave when this command ends.\n\n"
        "Exits with 0 when the sessions that it joined are over, or after SIGTERM once the workers have finished their batches; with 78 "
-       "when a session refused this host, or if no worker can run here. Until a session answers, it tries again.",
+       "when a session refused this host, or if no worker can run here. Until a session answers, it keeps trying.",
        {{"penstock host --join trainer:7077 --secret-file hosts.secret", "a worker for each core"},
         {"penstock host --join trainer:7077 --workers 8 --data /data=/mnt/data --secret-file hosts.secret",
          "the session's /data is /mnt/data here"},

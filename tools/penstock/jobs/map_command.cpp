@@ -209,7 +209,7 @@ int run_all(const map_options& o, const config& settings, map_files& files, cons
   deps.judge = [&pool, function = what.function()](job_verdict verdict) { pool.judge(function, verdict); };
   const auto stop_pool = [&pool, &ending] {
     ending.by_us = true;
-    pool.stop(end_of_running_jobs, "its own rules: the output is lost, or --halt");
+    pool.stop(end_of_running_jobs, "`penstock map`, because its output is lost or --halt applies");
   };
   deps.abandon = stop_pool;
   deps.halt = [stop_pool, &jobs, now = halt_rule_from(o.halt)->cancels_running] {
