@@ -121,7 +121,7 @@ class Network:
                 try:
                     os.write(machine.tun, packet)
                 except OSError:
-                    pass  # its queue is full
+                    pass  # the program's queue is full
             nap = min(0.05, self.waiting[0][0] - now if self.waiting else 0.05)
             # Relay the packets of killed programs, too: the kernel closes their connections.
             tuns = {machine.tun: machine for machine in self.machines}

@@ -337,7 +337,7 @@ class AlertsTest(PenstockTest):
             self.assertEqual(waits, sorted(waits))
             self.assertGreater(waits[-1], 30)
         fired, told = self.firing(recorders)
-        fired.discard(("PenstockDeviceStarves", "fails", ""))  # its sink does nothing, so it waits nearly always
+        fired.discard(("PenstockDeviceStarves", "fails", ""))  # this session's sink does nothing, so it waits nearly always
         self.assertEqual(fired, {
             ("PenstockStalled", "stalled", "sample"), ("PenstockStalled", "inside", "sample"),
             ("PenstockWorkersDie", "fails", ""), ("PenstockOwnerDied", "fails", "signal"),

@@ -217,7 +217,7 @@ class EmbeddedTest(Training):
             self.wait_for_step(process, step)
             self.kill(process, self.rank_pids(process)[rank])
         report, numbers = self.finish(process, LONG * 24)
-        self.assertEqual(report["restarts"], 2)  # those that were killed; the others are the same processes
+        self.assertEqual(report["restarts"], 2)  # only the two killed processes were restarted
         self.assertGreaterEqual(len(numbers), 3)
         self.check_that_an_undisturbed_training_has_the_same_losses()
 

@@ -589,7 +589,7 @@ class ControlTest(PenstockTest):
         return dict({"schema": "penstock.sessions/1", "sessions": [], "dead": 0, "removed": 0, "left_folders": 0, "removed_folders": 0}, **facts)
 
     def test_a_stale_socket_is_replaced_and_sessions_removes_other_stale_sockets(self):
-        self.environment["TMPDIR"] = self.folder  # leftover files of other programs do not count
+        self.environment["TMPDIR"] = self.folder  # so that leftover files of other programs do not count
         process = self.live()
         process.kill()
         process.communicate()

@@ -37,7 +37,7 @@ class DoctorHostTest(HostCase):
         address = self.address()
         host = self.host(address, 1, secret=("--secret-file", secret))
         before = {w["id"] for w in self.joined(1)["workers"]}
-        self.assertEqual(self.penstock("pause", "--session", "h")[0], EXIT_OK)  # it must not end before doctor asks it
+        self.assertEqual(self.penstock("pause", "--session", "h")[0], EXIT_OK)  # the session must not end before doctor asks it
         for _ in range(3):
             rows = self.ask(address, secret=("--secret-file", secret))
             self.assertEqual(self.statuses(rows, "reach", "secret", "version", "data", "fingerprint", "cores"), ["ok"] * 5 + ["info"])

@@ -174,7 +174,7 @@ class Examples(harness.PenstockTest):
             losses = self.train_ranks(ranks)
             self.assertEqual(sorted(losses[0]), list(range(5)))
             for rank in range(ranks):
-                self.assertEqual(losses[rank], losses[0])  # to the last digit
+                self.assertEqual(losses[rank], losses[0])  # equal to the last digit
             self.assertLess(float(losses[0][4]), 0.8 * float(losses[0][0]))
 
     def test_the_example_configs_pass_the_strict_check(self):

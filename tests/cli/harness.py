@@ -79,7 +79,7 @@ class PenstockTest(unittest.TestCase):
     @staticmethod
     def signal_again(process, number):
         """A further request to stop: signals within a tenth of a second are one."""
-        time.sleep(0.12)  # the clock is the other process's
+        time.sleep(0.12)  # real time, because the other process measures it
         process.send_signal(number)
 
     def penstock(self, *arguments, timeout=120, **popen):

@@ -53,7 +53,7 @@ class HostsOverLinksTest(HostCase):
         """Kills hosts and workers at random moments. How many it killed before the session ended."""
         for killed in range(kills):
             net.wait(random.uniform(0.3, 1.5))
-            running = [host for host in hosts if host.ended is None]  # when the stream ends, they may end before the session
+            running = [host for host in hosts if host.ended is None]  # after the stream, hosts may end before the session
             if session.ended is not None or not running:
                 return killed
             victim = random.choice(running)

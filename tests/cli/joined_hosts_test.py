@@ -62,7 +62,7 @@ class JoinedHostsTest(HostCase):
         self.ends(host, EXIT_OK)
 
     def test_a_session_that_does_not_return_is_given_up_and_the_host_fails_at_the_end(self):
-        killed, one = self.session("killed", samples=10**6, workers=1, hosts=INSECURE + 'wait = "1s"\n')  # local worker: does not wait
+        killed, one = self.session("killed", samples=10**6, workers=1, hosts=INSECURE + 'wait = "1s"\n')  # a session with a local worker does not wait for hosts
         other, two = self.session("other", samples=10**6)
         host = self.joining(2, one, two)
         self.share(killed=1, other=1)

@@ -448,7 +448,7 @@ device = "host"
         os.makedirs(folder, mode=0o700, exist_ok=True)
         for rank, refuses in enumerate(refusals):
             path = os.path.join(folder, "odd-rank%d.sock" % rank)
-            if os.path.exists(path):  # of an earlier group
+            if os.path.exists(path):  # the file may be an earlier group's
                 os.unlink(path)
             server = FakeRank(path, refuses)
             self.addCleanup(server.server_close)

@@ -64,7 +64,7 @@ class LostRanksTest(PenstockTest):
             if seconds is not None and delivers:
                 back.append(seconds)
             now = self.rank_pids(process)
-            for r, (pid, children) in others.items():  # at the end ranks are gone, but are not replaced
+            for r, (pid, children) in others.items():  # at the end, ranks exit without being replaced
                 self.assertEqual(now.get(r, pid), pid, "rank %d was not touched" % r)
                 self.assertLessEqual(set(children_of(pid)), set(children), "workers of rank %d" % r)
         return done, back

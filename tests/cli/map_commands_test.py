@@ -43,7 +43,7 @@ class ProcessTest(MapTest):
     def test_a_command_that_signals_its_process_group_does_not_affect_its_worker(self):
         found, _ = self.map("--command", self.script("trap '' TERM; kill 0; echo \"$PPID\""), items=["a", "b"], workers=1)
         self.assertEqual([(line["status"], line["attempts"]) for line in found], [("ok", 1)] * 2)
-        self.assertEqual(len({line["result"]["stdout"] for line in found}), 1)  # the same worker all the time
+        self.assertEqual(len({line["result"]["stdout"] for line in found}), 1)  # the same worker ran all jobs
 
     def test_a_script_without_an_interpreter_is_run_by_the_shell(self):
         path = self.write("script", 'echo "[$1]"\n')

@@ -92,7 +92,7 @@ class JournalTest(MapTest):
     def test_a_pipe_is_compared_with_the_journal_and_then_continues_from_its_first_line(self):
         many = ["%d %s" % (i, "x" * 300) for i in range(40)]
         self.map("--command", self.command, "--journal", self.journal, items=many[:20])
-        code, summary = self.go_on("\n".join(many))  # the last line without a line feed
+        code, summary = self.go_on("\n".join(many))  # no line feed after the last line
         self.assertEqual((code, summary["from_journal"]), (EXIT_OK, 20))
         self.assertEqual([line["result"]["stdout"] for line in self.lines()], ["did %s\n" % one for one in many])
         code, summary = self.go_on("\n".join(many[:7]) + "\n")  # fewer lines than the journal has

@@ -117,7 +117,7 @@ class TokensTest(ObjectsTest):
             self.same_stream(self.config, ["s3://bucket/data/m-{000..002}.bin", server.address + "/bucket/data/m-{000..002}.bin"], local=indexed, more=more)
             server.requests.clear()
             self.digests(self.config("s3://bucket/data/m-*.bin", more=more), "--workers", 3)
-            self.assertLess(server.count(".idx"), 3 * 6)  # the session reads them, and the workers do not
+            self.assertLess(server.count(".idx"), 3 * 6)  # only the session reads the .idx files, not the workers
 
     def test_a_stream_that_was_stopped_or_lost_workers_continues_with_the_same_batches(self):
         server = self.serve()

@@ -93,7 +93,7 @@ class ProgressTest(PenstockTest):
         worker = next(w for w in self.status()["workers"] if w["id"] == stalled["worker"])
         self.assertGreater(worker["current_sample_seconds"], 4)
         self.assertLess(worker["current_sample_seconds"], 25)
-        signal_process(worker["pid"], signal.SIGKILL)  # another worker loads it
+        signal_process(worker["pid"], signal.SIGKILL)  # another worker then loads the sample
         out, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, EXIT_OK, err)
         self.assertIn("no progress for", err.decode())

@@ -74,7 +74,7 @@ class RelaxedTest(PenstockTest):
         self.wait_until(lambda: os.path.exists(path) and len(self.journal(path)[0]) >= 10, "batches that pass the late one")
         process.send_signal(signal.SIGTERM)
         self.wait_until(lambda: (self.live_status("r") or {}).get("state") == "stopping", "the stop")
-        self.signal_again(process, signal.SIGTERM)  # it no longer waits for the sample
+        self.signal_again(process, signal.SIGTERM)  # the session no longer waits for the sample
         process.communicate(timeout=60)
         before, _ = self.journal(path)
         self.assertNotIn((0, 4), before)
@@ -101,7 +101,7 @@ class RelaxedTest(PenstockTest):
             self.wait_until(lambda: os.path.exists(path) and len(set(self.journal(path)[0])) >= batches, "%d batches" % batches)
             owners = [pid for pid in descendants_of(process.pid) if name_of(pid).startswith("penstock-gpu")]
             for pid in owners:
-                with contextlib.suppress(ProcessLookupError):  # it may be the end of the run already
+                with contextlib.suppress(ProcessLookupError):  # the run may have ended already
                     signal_process(pid, signal.SIGKILL)
         out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, EXIT_OK, err)

@@ -138,7 +138,7 @@ class ResumeTest(PenstockTest):
         self.assertEqual(code, EXIT_FAILED, err)
         self.assertIn("another run is writing the state", err)
         self.assertFalse(os.path.exists(path("report")))
-        for process in (first, second):  # their locks are released with them
+        for process in (first, second):  # the locks end with their processes
             process.kill()
             process.communicate(timeout=30)
         with open(path("seen")) as journal:

@@ -100,7 +100,7 @@ class SharedHostsTest(HostCase):
         self.assertEqual(self.status("first")["hosts"], [])
         told = [json.loads(line) for line in self.penstock("events", "--json", "--session", "first")[1].splitlines()]
         self.assertEqual([e["kind"] for e in told if e.get("host") == "a"], ["host_joined", "draining", "host_left"])
-        self.assertNotIn("worker_died", [e["kind"] for e in told])  # they were asked to leave
+        self.assertNotIn("worker_died", [e["kind"] for e in told])  # the workers were asked to leave
         self.check(first, local)
         self.assertEqual(self.workers_here("second"), 4)
         self.assertEqual(self.penstock("drain", "host/a", "--session", "second")[0], EXIT_OK)

@@ -71,7 +71,7 @@ class SiegeTest(PenstockTest):
                         client.sendall(b'{"penstock": 1, "verb": {"a": [1, 2]}, "worker": -1}\n{"penstock": 99}\n')
                         client.recv(1000)
             except OSError:
-                pass  # disconnected, as it should be
+                pass  # the session has disconnected this client, as it should
 
     def test_two_hundred_hostile_clients_disturb_neither_stream_nor_memory_nor_operators(self):
         process = self.live()
@@ -113,7 +113,7 @@ class SiegeTest(PenstockTest):
                 begin = time.monotonic()
                 self.assertTrue(self.ask({"verb": verb})["ok"])
                 times.append(time.monotonic() - begin)
-            self.assertLess(min(times), 0.1, verb)  # the others depend on the machine's other load
+            self.assertLess(min(times), 0.1, verb)  # only the shortest time, because the machine's load lengthens the others
 
     def as_nobody(self, *command, **more):
         nobody = pwd.getpwnam("nobody")
@@ -166,7 +166,7 @@ class SiegeTest(PenstockTest):
             try:
                 return self.ask({"verb": "status"})["result"]["pid"]
             except OSError:
-                return None  # its backlog is still being emptied
+                return None  # the socket's backlog is still being emptied
         self.assertEqual(self.wait_until(pid_at_the_socket, "an answer"), process.pid)
 
     def best_of(self, times, *arguments):

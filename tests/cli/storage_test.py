@@ -24,7 +24,7 @@ epochs = {epochs}
 device = "host"
 """
 
-SAMPLES = 40  # of each shard
+SAMPLES = 40  # samples in each shard
 PATIENT = ("--set", "loader.hang.item_timeout='5m'")  # TLS handshakes take long on a busy machine
 
 
@@ -68,7 +68,7 @@ class StorageTest(StoreTest):
                      "s3://bucket/shards/t-{000..002}.tar"):
             self.assertEqual(self.digests(self.config(path, epochs=2), "--workers", 2), expected, path)
         signed = ["Authorization" in headers for _, headers in server.requests]
-        self.assertTrue(any(signed) and not all(signed))  # those for s3:// are signed, those for http:// are not
+        self.assertTrue(any(signed) and not all(signed))  # requests to s3:// are signed, those to http:// are not
 
     def test_a_session_suspended_while_a_store_answers_continues(self):
         server = self.serve()
@@ -148,7 +148,7 @@ class StorageTest(StoreTest):
             path, begin, end, _ = request
             if end is not None and end - begin > 1:
                 waiting.add((path, begin))
-                if len(waiting) >= 4:  # of batches of 8 neighbours: one request each
+                if len(waiting) >= 4:  # each of these requests fetches a batch of 8 neighbours
                     reached.set()
                 reached.wait(20)
 
@@ -376,7 +376,7 @@ class StorageTest(StoreTest):
         def fault(request):
             if request[3] < 20 or "OLD" not in server.requests[request[3] - 1][1].get("Authorization", ""):
                 return None
-            with lock:  # the new ones exist before any process learns that the old ones have expired
+            with lock:  # write the new credentials before any process learns that the old ones have expired
                 self.write(".aws/credentials", keys % "NEW")
             return lambda handler: handler.error(403, "ExpiredToken")
 

@@ -83,7 +83,7 @@ class StreamTest(PenstockTest):
                 share = ["--set", "sampler.world_size=3", "--set", "sampler.rank=%d" % rank, "--set",
                          'sampler.uneven="%s"' % uneven]
                 if uneven == "pad":
-                    del share[-2:]  # it is the default
+                    del share[-2:]  # these options are the default
                 report = self.run_json(config, *share)
                 self.assertEqual((report["rank"], report["world_size"]), (rank, 3))
                 for epoch in report["epochs"]:
@@ -105,7 +105,7 @@ class StreamTest(PenstockTest):
                 self.assertEqual(code, EXIT_CONFIG)
                 self.assertRegex(err, words)
         allowed = ["--set", "sampler.world_size=7", "--set", "sampler.rank=5", "--set", 'sampler.uneven="allow"']
-        self.assertEqual(self.run_json(config, *allowed)["outcome"], "finished")  # others have batches
+        self.assertEqual(self.run_json(config, *allowed)["outcome"], "finished")  # other ranks have batches
         self.assertEqual(self.penstock("check-config", config, *allowed)[0], EXIT_OK)
 
     def test_a_stopped_run_continues_at_its_position_with_other_workers(self):

@@ -18,7 +18,7 @@ class WatchTest(PenstockTest):
     has_terminal = False
 
     def tearDown(self):
-        if self.has_terminal:  # before its socket is removed with the folder
+        if self.has_terminal:  # stop tmux before its socket is removed with the folder
             self.tmux("kill-server")
         super().tearDown()
 
@@ -141,7 +141,7 @@ class WatchTest(PenstockTest):
         self.wait_until(lambda: all(w["current_sample"] for w in self.answer("describe", "workers")["workers"]), "a current sample for each worker")
         hurt = next(w for w in self.answer("describe", "workers")["workers"] if w["last_death"])
 
-        def loading():  # it may be between two samples
+        def loading():  # the worker may be between two samples
             code, out, err = self.penstock("describe", "worker/%d" % hurt["id"])
             self.assertEqual(code, EXIT_OK, err)
             return out if re.search(r"loading +sample \d+ for ", out) else None
@@ -264,7 +264,7 @@ class WatchTest(PenstockTest):
     def top_process(self):
         tops = [pid for pid in all_pids() if name_of(pid) == "penstock" and b"top" in command_of(pid) and alive(pid)
                 and self.folder.encode() in environment_of(pid)]
-        first = [pid for pid in tops if state_and_parent(pid)[1] not in tops]  # its child guards the terminal
+        first = [pid for pid in tops if state_and_parent(pid)[1] not in tops]  # the guard of the terminal is a child of `penstock top`
         return first[0] if first else None
 
     def test_the_terminal_is_restored_however_top_is_killed(self):

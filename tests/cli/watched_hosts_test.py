@@ -34,7 +34,7 @@ class WatchedHostsTest(HostCase):
             for name, line in zip(("alpha", "beta"), lines[head + 1:]):
                 self.assertRegex(line, r"^%s +ready +2/2 +[\d.]+ +[\d.]+ +[\d.]+ [mu]?s +\d+\.\d +127\.0\.0\.1:\d+$" % name)
         self.assertIn("hosts join at %s\n" % address, self.text("status"))
-        def remote_memory():  # as shown, and as the kernel counts
+        def remote_memory():  # the memory as status shows it, and as the kernel counts it
             shown = {w["pid"]: w["rss_bytes"] for w in self.status()["workers"] if w["pid"] and w["id"] in self.status()["hosts"][0]["workers"]}
             return [(rss, int(re.search(r"VmRSS:\s+(\d+) kB", open("/proc/%d/status" % pid).read())[1]) * 1024) for pid, rss in shown.items()]
         self.wait_until(lambda: all(0.7 * kernel < shown < 1.3 * kernel for shown, kernel in remote_memory()), lambda: "memory: %s" % remote_memory())

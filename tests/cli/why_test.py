@@ -172,11 +172,11 @@ class WhyTest(PenstockTest):
                                                                more='[metrics]\nlisten = "127.0.0.1:%d"' % port)),
                    "--workers", 1, "--quiet")
         self.wait_until(lambda: self.penstock("status", "--session", "planted")[0] == EXIT_OK, "the session")
-        self.wait_until(lambda: self.answer("why")["workers"]["each"], "the first batch")  # before it, decoding may be the limit, too
+        self.wait_until(lambda: self.answer("why")["workers"]["each"], "the first batch")  # before the first batch, decoding may be the limit, too
         status = self.wait_until(lambda: next((s for s in [self.answer("status")] if s["limits"]["decode"] > 0.5), None), "decoding")
         self.assertEqual(list(status["limits"]), LIMITS + ["verdict"])
         self.assertEqual(status["verdict"], status["limits"]["verdict"])
-        says = "(Decoding limits|Too few cores limit) you"  # too few cores: on a busy machine
+        says = "(Decoding limits|Too few cores limit) you"  # on a busy machine there may be too few cores
         self.assertRegex(status["verdict"], says)
         self.assertRegex(self.metrics(port), r'(?m)^penstock_limit_share\{limit="decode"\} 0\.[3-9]')
         _, text, _ = self.penstock("why", "worker/0", "--session", "planted")

@@ -56,7 +56,7 @@ host::session_controls controls() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const control::request_handler handle = host::make_request_handler(controls());
   const json request = json::parse(data, data + size, nullptr, false);
-  if (request.is_discarded() || !request.is_object()) return 0;  // the server refuses it before the verbs
+  if (request.is_discarded() || !request.is_object()) return 0;  // the server refuses such a request before the verbs see it
   for (const bool last_call : {false, true}) {
     const auto said = handle(request, last_call);
     if (!said) continue;

@@ -40,7 +40,7 @@ WORKER_FILES = ["libexec/penstock/penstock-worker", "lib/libpenstock_worker.so"]
 
 
 # The second time, these builds do nothing.
-COMPILER = ["ccache", "g++"] if shutil.which("ccache", path="/usr/bin:/bin") else ["g++"]  # as PATH is in run()
+COMPILER = ["ccache", "g++"] if shutil.which("ccache", path="/usr/bin:/bin") else ["g++"]  # on the PATH that run() sets
 LAUNCHERS = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_CUDA_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
 FAST = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", *LAUNCHERS]
 

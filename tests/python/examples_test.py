@@ -179,7 +179,7 @@ class ExamplesTest(TrainingExample):
                          "-DCMAKE_PREFIX_PATH=%s;%s" % (tree, package)], ["cmake", "--build", build]):
             done = subprocess.run(command, capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.environment.pop("PENSTOCK_LIBEXEC", None)  # it finds the workers in its build tree
+        self.environment.pop("PENSTOCK_LIBEXEC", None)  # the program finds the workers in its build tree
         lines = self.said(self.begin(os.path.join(build, "train"), "colors", 4))  # exit code 0: the loss has fallen
         self.assertEqual([line.split(", loss")[0] for line in lines], ["epoch  %d: 40 images" % n for n in range(4)])
 

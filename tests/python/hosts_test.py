@@ -260,7 +260,7 @@ class HostsTest(LoaderCase):
         self.host(loader.hosts_join_at, 2, program=there)
         batches = iter(loader)
         first = [next(batches) for _ in range(10)]
-        self.host(loader.hosts_join_at, 2)  # in this network
+        self.host(loader.hosts_join_at, 2)  # a host in this network
         first += [next(batches) for _ in range(5)]
         subprocess.run(["ip", "-n", name, "link", "set", interface, "down"], check=True)
         since = time.monotonic()

@@ -104,7 +104,7 @@ class LifeTest(PackageTest):
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
         self.said(process, "interrupted")
-        self.assertLess(time.monotonic() - begin, 15)  # it would wait forever
+        self.assertLess(time.monotonic() - begin, 15)  # otherwise the program would wait forever
         self.assertEqual(self.said(process, "taken").split(), [str(index) for index in range(64)])
         self.assertEqual(process.wait(20), 0)
 

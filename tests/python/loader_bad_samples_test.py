@@ -336,7 +336,7 @@ class LoaderBadSamplesTest(LoaderCase):
         val.fingerprint = "train"
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            DataLoader(val, num_workers=1, quarantine=path)  # the program declares them to be the same
+            DataLoader(val, num_workers=1, quarantine=path)  # the program declares that both datasets are the same
 
     def test_a_quarantine_file_that_cannot_be_written_is_refused_at_once(self):
         for path, why in ((os.path.join(self.folder, "none", "bad.jsonl"), "there is no folder"), (self.folder, "this is a folder")):

@@ -399,7 +399,7 @@ class LoaderStateTest(LoaderCase):
                     rest = plain(iterator)
                     self.assertEqual(sorted(numbers(before + rest)), sorted(numbers(earlier[0])), where)
                     if workers:
-                        self.assertNotIn(before + rest, earlier, where)  # its random numbers are those of its epoch
+                        self.assertNotIn(before + rest, earlier, where)  # the random numbers are those of the epoch
                     for keep in (False, True):
                         torch.manual_seed(1000)
                         other = made(keep)
@@ -408,7 +408,7 @@ class LoaderStateTest(LoaderCase):
                         if workers:
                             self.assertEqual(comes, rest, where)
                         self.assertEqual(numbers(comes), numbers(rest), where)
-                        self.assertEqual(sorted(numbers(plain(other))), sorted(numbers(earlier[0])), where)  # the next one is complete
+                        self.assertEqual(sorted(numbers(plain(other))), sorted(numbers(earlier[0])), where)  # the next epoch is complete
                     loader.load_state_dict(state)  # the loader that returned the state resumes from it, too
                     self.assertEqual(numbers(plain(loader)), numbers(rest), where)
 

@@ -67,7 +67,7 @@ class LoaderWatchTest(PackageTest):
         self.assertRegex(page, r'penstock_stalled_seconds\{session="loader",waits_for="sample"\} [1-9]')
         self.assertRegex(page, r'penstock_stall_info\{session="loader",waits_for="sample",worker="%d",sample="sample 37"\} 1' % stall["worker"])
         self.assertEqual(self.penstock("stop", "--wait", timeout=60)[0], 0)
-        process.communicate(timeout=60)  # its program learns of the stop
+        process.communicate(timeout=60)  # the loader's program learns of the stop
         self.assertIn("sample 37", self.penstock("why", "--last")[1])
         self.assertNotIn("making progress again", self.penstock("events", "--last")[1])
 

@@ -259,7 +259,7 @@ class PoolTest(PackageTest):
 
     def test_arrays_arrive_whole_and_can_be_written_and_kept(self):
         def double(array):
-            array *= 2  # its own copy
+            array *= 2  # changes only the job's own copy
             kept.append(array)
             return array
         kept = []
@@ -284,7 +284,7 @@ class PoolTest(PackageTest):
                 pool.submit(sys.exit, 3).result(20)
             with self.assertRaises(KeyboardInterrupt):
                 pool.submit(fail, KeyboardInterrupt).result(20)
-            with self.assertRaises(RecursionError):  # its traceback is longer than a result's space for errors
+            with self.assertRaises(RecursionError):  # the traceback is longer than a result's space for errors
                 pool.submit(recurse).result(20)
             with self.assertRaises(MemoryError):
                 pool.submit(eat_all_memory).result(20)

@@ -204,7 +204,7 @@ class ProgramTest(PackageTest):
             """.replace("\n            ", "\n"), CELL)
         self.assertEqual(told.splitlines()[0], "job_poisoned_error")
         self.assertIn('  File "/tmp/ipykernel_17/2044.py", line 17, in crash\n    traceback.print_stack()  # the line that crashes\n', told)
-        self.assertIn('  File "/tmp/ipykernel_17/2044.py", line 18 in crash\n', told)  # by the handler of the signal
+        self.assertIn('  File "/tmp/ipykernel_17/2044.py", line 18 in crash\n', told)  # printed by the signal handler
 
     def test_a_function_that_is_returned_leaves_the_source_lines_of_the_program_unchanged(self):
         told = self.ran(NOTEBOOK + """

@@ -102,7 +102,7 @@ class SessionTest(PackageTest):
         with self.assertRaises(penstock.state_mismatch_error):
             self.session(state=b"nonsense")
         with self.assertRaisesRegex(penstock.state_mismatch_error, "empty"):
-            self.session(state=b"")  # of a file that was opened for writing but not written yet
+            self.session(state=b"")  # the contents of a state file that was opened for writing but not written yet
         with self.assertRaises(TypeError):
             self.session(state=3)
 
@@ -276,7 +276,7 @@ class SessionTest(PackageTest):
                 waiter.join(0.2)
                 if waiter.is_alive():
                     break
-            self.assertTrue(waiter.is_alive())  # it is in next(), and this thread still runs
+            self.assertTrue(waiter.is_alive())  # the other thread is in next(), and this thread still runs
             with self.assertRaisesRegex(penstock.usage_error, "two callers"):
                 session.next()
             session.resume()

@@ -147,7 +147,7 @@ class TemplateTest(unittest.TestCase):
         (template,) = {pid for pid in children() - workers if os.getpgid(pid) == pid}
         self.assertEqual(59, sum(map(len, batches)))
         pool = loader._workers_here().pool
-        wait_for(lambda: {each["state"] for each in pool.status()["workers"]}, lambda states: states == {"ready", "stopped"})  # one was temporary
+        wait_for(lambda: {each["state"] for each in pool.status()["workers"]}, lambda states: states == {"ready", "stopped"})  # one worker was temporary
         replaced(pool, pool.status()["workers"][0]["pid"])  # after the end of the template, if it was killed
         self.assertIn(template, children())
 

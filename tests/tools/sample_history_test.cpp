@@ -126,7 +126,7 @@ TEST_CASE("after a session was killed, the history of the sample that it waited 
         "  11-27 09:12:44    worker 1 (pid 16) ended: SIGSEGV, while loading sample 51 (cats/tom.jpg)\n"
         "  was being loaded  by worker/3 (pid 17) for 14.2 s, attempt 2, when its status was recorded at 2026-11-27 09:12:59.123; the stream had made "
         "no progress for 44.2 s\n");
-  killed["workers"][0]["current_sample"] = nullptr;  // it ended in an orderly way
+  killed["workers"][0]["current_sample"] = nullptr;  // the session ended in an orderly way
   CHECK(history_of("51", killed, json::array(), no_quarantine).at("loading").empty());
 }
 

@@ -107,7 +107,7 @@ TEST_CASE("after a death the hint names the logs only if the dead process can ha
   worker.last_output = "reading shard 7";
   CHECK(hint(worker) == "penstock logs worker/3 --previous");
   worker.last_output.clear();
-  worker.signal = "SIGSEGV";  // its handler writes the stack
+  worker.signal = "SIGSEGV";  // the worker's signal handler writes the stack
   CHECK(hint(worker) == "penstock logs worker/3 --previous");
   worker.stack = {"libjpeg.so+0x17"};
   CHECK(hint(worker) == "penstock deaths --stacks");
@@ -217,7 +217,7 @@ TEST_CASE("the tables about a data loader show batches and samples, and use no w
   const auto status = telemetry::as_json(loader_status());
   std::string text = cli::status_for_people(status, {}, 0);
   INFO(text);
-  CHECK(text.starts_with("loader  ok  pid 77  24 batches delivered, 2 loading, 12 waiting for a worker, 3 failed tries\n"));  // of one job
+  CHECK(text.starts_with("loader  ok  pid 77  24 batches delivered, 2 loading, 12 waiting for a worker, 3 failed tries\n"));  // 3 failed tries of one job
   CHECK(text.find("restarts  batches  memory  last death            loading\n") != std::string::npos);
   CHECK(text.find("SIGSEGV on sample 61  sample 37, in a batch begun 1.5 s ago\n") != std::string::npos);
   CHECK(text.find("sample 37 hung 1 time: in worker/0") != std::string::npos);
@@ -929,7 +929,7 @@ TEST_CASE("status names a sample that has hung before, and so does describe for 
   one.worker = 0;
   CHECK(cli::description_for_people(cli::description_of(pipeline, one), 0).find("hung") == std::string::npos);
   s.stalled = stall_report{stall_kind::sample, "waiting for worker/1; it hung before", 6, 1, "", 1};
-  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(words) == std::string::npos);  // the stall reports it
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(words) == std::string::npos);  // the stall already reports the hang
 }
 
 TEST_CASE("status gives advice about a sample that hung before only while a worker tries it again") {

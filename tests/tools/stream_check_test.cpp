@@ -165,7 +165,7 @@ TEST_CASE("a batch promised before any owner had it is lost, even if it is deliv
   CHECK(stream_check(good()).check(good(), {{2, 2}, {6, 6}}).none());
   auto batches = good();
   batches.pop_back();
-  CHECK(stream_check(good()).check(batches, {{5, 6}}).lost == 1);  // once, although it is promised too
+  CHECK(stream_check(good()).check(batches, {{5, 6}}).lost == 1);  // a lost batch counts once, even if it was also promised
 }
 
 TEST_CASE("a batch without rows is detected when it is missing or repeated") {

@@ -91,7 +91,7 @@ TEST_CASE("a single screen shows the rates of workers that add up to that of the
   now.at("status").update({{"rate", 100.0}, {"uptime_seconds", 100}});
   now.at("status").at("workers")[0]["rate"] = 60.0;
   now.at("status").at("workers")[1]["rate"] = 40.0;
-  now.at("status").at("workers")[2]["rate"] = nullptr;  // it has just been added
+  now.at("status").at("workers")[2]["rate"] = nullptr;  // the worker has just been added
   const auto screen = top_screen({now, now, now}, "", {100, 24}, 0, false);
   CHECK(has(screen, "worker/0  ready  100         0       60.0 "));
   CHECK(has(screen, "worker/1  ready  101         0       40.0 "));

@@ -128,7 +128,7 @@ double handed_over_per_second(const copied_arguments& arguments, const hand_over
       children.push_back(child);
       continue;
     }
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it waits for its parent without a deadline
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the child waits for its parent without a deadline
     if (::getppid() != parent) ::_exit(1);
     if (s.where != placement::free)
       stay_on(cores[(pair + (s.where == placement::other_core ? 1 : 0)) % cores.size()]);

@@ -32,7 +32,7 @@ class bare_copies {
 };
 
 enum class placement : std::uint8_t {
-  free,        ///< as the system schedules them
+  free,        ///< the system chooses the cores
   same_core,   ///< the two processes of a pair take turns on one core
   other_core,  ///< each pair on two cores
 };

@@ -210,7 +210,7 @@ def make_environment(folder):
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = os.path.join(folder, "bin", "python")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "loky", "joblib"], check=True)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "ray"], check=False)  # not available for every Python
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "ray"], check=False)  # Ray is not available for every Python
     return python
 
 

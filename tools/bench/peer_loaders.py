@@ -187,7 +187,7 @@ def grain_loader(job, decoder):
     import grain
 
     rows = grain.MapDataset.source(samples_of(job, decoder)).batch(job["batch"])
-    if job["workers"] == 0:  # threads of this process
+    if job["workers"] == 0:  # no workers: threads of this process
         cores = len(os.sched_getaffinity(0))
         return rows.to_iter_dataset(grain.ReadOptions(num_threads=cores, prefetch_buffer_size=2 * cores))
     threads = grain.ReadOptions(num_threads=1, prefetch_buffer_size=job.get("ahead", 2))

@@ -115,7 +115,7 @@ def main():
         endless = os.path.join(scratch, "endless.toml")
         with open(endless, "w") as file:
             file.write(CONFIG % (FOLDER, 1000))
-        run(config)  # the files are in memory from here on
+        run(config)  # reads the files into the page cache
         first = statistics.median(run(config, "--workers", "4", "--batches", "1")["totals"]["first_batch_seconds"] for _ in range(ROUNDS))
         memory, idle = live_session(endless)
         rows = []

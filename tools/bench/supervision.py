@@ -247,7 +247,7 @@ class Bench:
             return time.monotonic() < end
         if phase == "with grandchildren":
             return all(any(harness.name_of(child) == "sleep" for child in children_now(p)) for p in workers)
-        victims = choose.sample(children_now(process.pid), choose.randrange(1, 5))  # the owner's process among them
+        victims = choose.sample(children_now(process.pid), choose.randrange(1, 5))  # may include the owner's process
         for pid in victims:
             os.kill(pid, signal.SIGSTOP)
         while not all(harness.state_and_parent(p)[0] == "T" for p in victims) and time.monotonic() < end:

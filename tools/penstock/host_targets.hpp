@@ -14,7 +14,7 @@ namespace penstock::cli {
 
 struct host_target {
   std::string host;
-  std::optional<std::uint32_t> worker{};  ///< a worker of that host; empty: the host itself
+  std::optional<std::uint32_t> worker{};  ///< a worker of the host; empty: the host itself
 };
 /// Empty for text that names no host. Pure.
 [[nodiscard]] std::optional<host_target> parse_host_target(std::string_view text);

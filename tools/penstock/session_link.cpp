@@ -157,7 +157,7 @@ chosen_socket choose(const session_choice& choice) {
     const std::string why = "there is no live session '" + printable(choice.session) + "'";
     for (const auto& s : live) {
       const auto record = live_record_of(s.path, control::process_behind(s.path));
-      if (record && record->session == choice.session)  // the name was in use when it started
+      if (record && record->session == choice.session)  // the name was already in use when the session started
         return no(fmt::format("{}; '{}', which was also started as '{}', is live", why, s.name, record->session), typed_again("--session " + s.name));
     }
     return none_live(fmt::format("{}; live: {}", why, names.empty() ? "none" : names), "penstock sessions");

@@ -60,7 +60,7 @@ int no_such_worker(const session_choice& choice, const std::string& target, cons
 int refuse_unreached(const session_choice& choice, const failure& why);
 
 struct chosen_socket {
-  std::filesystem::path path;  ///< or an ended session's record
+  std::filesystem::path path;  ///< the session's socket, or an ended session's record
   int refused = exit_ok;       ///< exit code of an error that has been printed
 };
 [[nodiscard]] chosen_socket choose(const session_choice& choice);

@@ -34,7 +34,7 @@ class state_keeper {
   const std::string path_;
   std::vector<std::byte> contents_;
   mutable std::mutex mutex_;  // guards what follows
-  std::string position_;      // in words; empty: there is no file
+  std::string position_;      // the position in words; empty: there is no file
   bool writing_ = false;
 };
 

@@ -11,7 +11,7 @@ enum class target_kind : std::uint8_t { worker, workers, gpu, scheduler, all };
 
 struct target {
   target_kind kind = target_kind::all;
-  std::uint32_t worker = 0;  ///< for target_kind::worker
+  std::uint32_t worker = 0;  ///< only for target_kind::worker
 
   /// Whether the target includes this worker.
   [[nodiscard]] bool means_worker(std::uint32_t id) const noexcept {

@@ -16,7 +16,7 @@ struct table_column {
   bool gives_way = false;  ///< shortened when the line gets too long
   bool optional = false;   ///< left out before any column is shortened
   bool keeps_end = false;  ///< a shortened cell keeps its end, which is what distinguishes paths
-  bool wraps = false;      ///< gives way too, but its cells continue on further lines instead of being cut
+  bool wraps = false;      ///< like gives_way, but cells continue on further lines instead of being cut
   bool shown = true;       ///< false: left out at any width
 };
 

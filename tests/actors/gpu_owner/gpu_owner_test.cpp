@@ -91,7 +91,7 @@ class stage final : owner_listener {
   std::atomic<int> times_opened{0};
   std::atomic<int> failures{0};
   std::atomic<std::size_t> released{0};
-  std::uint64_t last_released = 0;   // the owner's thread
+  std::uint64_t last_released = 0;   // used only on the owner's thread
   std::atomic<bool> in_order{true};  // whether slots were released as uploads 1, 2, 3, ...
 
  private:

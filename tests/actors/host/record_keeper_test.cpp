@@ -136,7 +136,7 @@ TEST_CASE("a sample that was released is not in the record's last list") {
 TEST_CASE("at its end a session writes everything that happened until then, exactly once") {
   made_up s;
   host::record_keeper keeper(s.source());
-  for (int i = 0; i < 700; ++i) s.tell(std::to_string(i));  // more than one answer can hold
+  for (int i = 0; i < 700; ++i) s.tell(std::to_string(i));  // more lines than one answer can hold
   s.write("the last line");
   s.delivered = 17;
   keeper.stop();

@@ -55,7 +55,7 @@ TEST_CASE("a function that writes its result in place makes no copy, and may ret
                  [](JobCall& call) {
                    const auto first = call.result(10);
                    std::ranges::fill(first, std::byte{'!'});
-                   const auto room = call.result(1000);  // replaces the first one
+                   const auto room = call.result(1000);  // replaces the first result
                    CHECK(room.size() == 1000);
                    CHECK(reinterpret_cast<std::uintptr_t>(room.data()) % 64 == 0);
                    std::ranges::fill(room, std::byte{'r'});

@@ -61,7 +61,7 @@ class one_worker : public session_side {
   std::vector<protocol::jobs_done> reports;
   bool stop = false;
   job_worker::job_runner runner;
-  result<job_worker::job_runner::outcome> ended;  ///< of the last run()
+  result<job_worker::job_runner::outcome> ended;  ///< the outcome of the last run()
 
  private:
   static std::vector<job_worker::named_function> as_list(const functions_by_name& given) {

@@ -26,8 +26,8 @@ struct job {
 /// The contents of a row.
 struct read_row {
   arena::row_state state = arena::row_state::waiting;
-  std::string result{};               ///< of a finished row
-  arena::job_exception_text error{};  ///< of a row that failed or was too large
+  std::string result{};               ///< the result of a finished row
+  arena::job_exception_text error{};  ///< the error of a row that failed or was too large
   bool elsewhere = false;
   nanoseconds busy{0};
 };

@@ -25,7 +25,7 @@ TEST_CASE("a slow sample gets the same share of the wait for its batch as it had
   waits.was_slow(batch_of(5));
   REQUIRE(waits.slow_loads().size() == 1);
   const slow_load one = waits.slow_loads()[0];
-  CHECK(one.from == start + 2s);  // the worker did not load it before that
+  CHECK(one.from == start + 2s);  // the worker did not load the batch before that
   CHECK(one.to == start + 3s);
   CHECK(one.weight == Catch::Approx(0.8));
   CHECK(one.sample.name == "sample 37");

@@ -218,7 +218,7 @@ TEST_CASE("stream messages in quick succession are gathered; job messages never 
   CHECK(arrived() > 0);
   session->send(load_batch{4, 1, 0, {{8, 1}}});
   CHECK(arrived() == -1);
-  session->send(run_jobs{5, 1, 1});  // must not overtake it
+  session->send(run_jobs{5, 1, 1});  // must not overtake the previous message
   CHECK(arrived() == -1);
   io.poll();
   std::vector<std::uint32_t> slots;

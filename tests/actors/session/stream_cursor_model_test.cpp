@@ -32,7 +32,7 @@ enum class bug : std::uint8_t {
 
 struct world_settings {
   std::uint64_t epochs = 2;
-  bool enters = false;  // in the middle of epoch 1
+  bool enters = false;  // the stream is entered in the middle of epoch 1
   bug planted = bug::none;
 };
 
@@ -203,7 +203,7 @@ class world {
   stream_position end_ = 0;  // position of the prepared batches
   stream_position missing_ = 0;
   stream_position next_ = 0;  // position of the consumer
-  bool ended_ = false;        // reported since the last seek
+  bool ended_ = false;        // the end has been reported since the last seek
 };
 
 script random_script(testing::random_choice& choose) {

@@ -171,7 +171,7 @@ TEST_CASE("the text about a SIGKILL that the session did not send says so") {
 TEST_CASE("a death that is reported as the end of a job is not reported again") {
   death_report d;
   d.cause = death_cause::signal;
-  CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::jobs, true));  // it was idle
+  CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::jobs, true));  // the worker was idle
   d.job = 501;
   CHECK(supervisor::is_told_as_job(d, work_kind::jobs, true));
   CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::jobs, false));

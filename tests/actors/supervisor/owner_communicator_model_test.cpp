@@ -326,7 +326,7 @@ class world {
   owner_communicator one_{abort_timeout};
   steady_time now_{};
   process_here process_;
-  bool leaving_ = false;  // it will be replaced
+  bool leaving_ = false;  // the process will be replaced
   std::uint32_t incarnations_ = 0;
   std::uint32_t overdue_ = 0;
 
@@ -342,7 +342,7 @@ class world {
   std::uint64_t drawn_ = 0;   // the id with which to make a communicator
   std::uint64_t make_ = 0;    // the communicator that the group wants
   std::map<std::uint64_t, std::uint32_t> drawn_by_;
-  std::map<std::uint64_t, steady_time> aborts_;  // not answered yet
+  std::map<std::uint64_t, steady_time> aborts_;  // aborts that have not been answered
   std::vector<group::communicator_state> told_;
 };
 

@@ -71,7 +71,7 @@ TEST_CASE("a job's start time stays while a newer name for its work has its own 
   CHECK(all->read(0).since == noon);
   CHECK(all->read(0).named_since == noon + std::chrono::seconds(5));
   flight_reading elsewhere = all->read(0);
-  elsewhere.named_since.reset();  // another machine does not report it
+  elsewhere.named_since.reset();  // another machine does not report this time
   all->mirror(0, elsewhere);
   CHECK_FALSE(all->read(0).named_since);
   worker->rest();

@@ -64,10 +64,10 @@ TEST_CASE("a batch that workers lost keeps the time of its first lease, and one 
   times.lease(batch(5), at(9ms));
   times.lease(batch(5), at(12ms));
   CHECK(times.find(5)->first_leased == at(1ms).time_since_epoch() / 1ns);
-  times.lease(batch(5 + 16), at(13ms));  // another batch in its place
+  times.lease(batch(5 + 16), at(13ms));  // another batch takes the place of batch 5
   CHECK(times.find(5 + 16)->first_leased == 0);
   times.note_loaded(5 + 16, {1ms, 0ms}, at(15ms));
-  times.lease(batch(5 + 16), at(20ms));  // its slot was needed
+  times.lease(batch(5 + 16), at(20ms));  // the batch is loaded again because its slot was needed
   CHECK(times.find(5 + 16)->first_leased == 0);
 }
 

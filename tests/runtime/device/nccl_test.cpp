@@ -59,7 +59,7 @@ TEST_CASE("two ranks make a communicator with one id, and abort it") {
   CHECK(id->size() == nccl_abi::id_bytes);
   const auto first = nccl_communicator::begin(*library, *id, 0, 2);
   REQUIRE(first);
-  CHECK((*first)->state() == false);  // the other rank is not there
+  CHECK((*first)->state() == false);  // the other rank has not joined
   const auto second = nccl_communicator::begin(*library, *id, 1, 2);
   REQUIRE(second);
   CHECK(becomes_ready(**first));

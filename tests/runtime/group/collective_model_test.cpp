@@ -81,9 +81,9 @@ class world {
   struct rank {
     explicit rank(std::uint32_t own) : number(own) {}
     std::uint32_t number = 0;
-    std::uint32_t process = 0;  // number of its current process
+    std::uint32_t process = 0;  // number of the rank's current process
     collective_member member{0};
-    std::uint64_t most_done = 0;  // maximum over its processes
+    std::uint64_t most_done = 0;  // maximum over the rank's processes
     std::deque<shared_collective_result> down{}, old{};
   };
 

@@ -42,7 +42,7 @@ class communicator_world {
   struct rank_state {
     std::unique_ptr<member_book> member;
     std::unique_ptr<communicator_book> owner;
-    std::deque<group_order> orders;     // in transit to it
+    std::deque<group_order> orders;     // in transit to the rank
     std::deque<member_report> reports;  // in transit to the coordinator
     std::deque<communicator_command>
         to_owner;  // the member's begin_making and begin_abort
@@ -55,7 +55,7 @@ class communicator_world {
     std::uint64_t process = 0;
     std::uint64_t step = 0;     // the program's step
     std::uint64_t settled = 0;  // acknowledged
-    std::uint64_t ordered = 0;  // the communicator that its owner was ordered to make
+    std::uint64_t ordered = 0;  // the communicator that the rank's owner was ordered to make
     std::set<std::uint64_t> held;
     bool session = false;
   };

@@ -62,7 +62,7 @@ TEST_CASE("a rank lost after its last delivery restarts before the group has fin
   g.run(1s);
   CHECK(g.book->view().outcome == group_outcome::none);
   CHECK_FALSE(g.book->may_leave());
-  g.replace(1, 2);  // its launcher did not know of the last batch
+  g.replace(1, 2);  // rank 1's launcher did not know of the last batch
   g.run();
   g.members[1]->described({"abc", 0, 0});
   g.run();
@@ -84,13 +84,13 @@ TEST_CASE(
   }
   g.cut.insert(1);
   for (const auto& report : g.members[1]->advance(g.now))
-    g.book->heard(std::get<send_report>(report).report, g.now);  // its final report
+    g.book->heard(std::get<send_report>(report).report, g.now);  // the final report of rank 1
   g.run();
   CHECK(g.book->view().outcome == group_outcome::finished);
   g.kill(1);
   g.cut.clear();
   g.run(1s);
-  CHECK_FALSE(g.book->may_leave());  // its next process would find no other rank
+  CHECK_FALSE(g.book->may_leave());  // the next process of rank 1 would find no other rank
   g.replace(1, 2);
   g.run();
   CHECK(g.book->may_leave());
@@ -112,8 +112,8 @@ TEST_CASE(
   for (std::uint32_t r = 0; r < 3; ++r) g.deliver(r, 3);
   g.members[1]->stream_ended();
   g.run();
-  g.members[1].reset();            // its link does not report the exit
-  constexpr bool counted = false;  // nor does its launcher count starts
+  g.members[1].reset();            // the rank's link does not report the exit
+  constexpr bool counted = false;  // nor does the rank's launcher count starts
   SECTION("its next process arrives before the group has finished") {
     g.replace(1, 2, counted);
     g.run();
@@ -123,7 +123,7 @@ TEST_CASE(
     g.run();
     g.replace(1, 2, counted);
   }
-  g.run(1500ms);  // until it reports again
+  g.run(1500ms);  // until the rank reports again
   CHECK(g.book->view().outcome == group_outcome::finished);
   CHECK_FALSE(g.ends[1]);
   CHECK(g.members[1]->delivers_the_rest());
@@ -171,7 +171,7 @@ TEST_CASE(
   small_group g(2, true);
   g.begin();
   g.run();
-  g.cut = {1};  // when it died, its launcher did not know of its last batches
+  g.cut = {1};  // when rank 1 died, its launcher did not know of its last batches
   g.deliver(1);
   for (const std::uint32_t r : {0, 1}) g.members[r]->stream_ended();
   g.cut.clear();

@@ -409,7 +409,7 @@ TEST_CASE("a process gives up its place before a newer process of the same rank 
   g.begin();
   g.run();
   const nanoseconds lost_after = g.settings.lost_after;
-  member_report newer;  // from a process that took its place under another coordinator
+  member_report newer;  // from a process that took the rank's place under another coordinator
   newer.card = g.cards[1].card;
   newer.card.process = 77;
   newer.incarnation = 2;
@@ -451,7 +451,7 @@ TEST_CASE("a rank whose place another process has taken stops at once and tells 
 TEST_CASE("rank 0 that learns late of an earlier group does not count as replaced in it") {
   small_group g(2, true);
   g.begin();
-  member_report earlier;  // its rank was disconnected when that group's coordinator ended
+  member_report earlier;  // the rank was disconnected when that group's coordinator ended
   earlier.card = g.cards[1].card;
   earlier.card.process = 77;
   earlier.incarnation = 1;

@@ -132,7 +132,7 @@ void group_world::kill(process& p, bool loses_words) {
   if (!p.up.empty()) last_words_.push_back(p.up.back());
   if (p.coordinator) {
     may_differ_ = true;
-    last_words_.clear();  // they were in transit to it
+    last_words_.clear();  // these reports were in transit to the coordinator
     for (auto& other : alive_) {
       other->up.clear();
       other->down.clear();
@@ -378,7 +378,7 @@ void group_world::remove_ended() {
     const bool late = now_ - decided_at_ >= end_grace && !launcher_settles_the_end();
     if (p.coordinator && p.coordinator->view().outcome != group_outcome::none && late)
       may_fail_ = may_differ_ = true;
-    if (!p.end) ranks_[p.rank].over = true;  // it has delivered everything, and does not wait for the others
+    if (!p.end) ranks_[p.rank].over = true;  // the rank has delivered everything, and does not wait for the others
     exits(p);
   }
 }

@@ -33,7 +33,7 @@ struct group_world_settings {
   bool waits = true;
   bool communicator = false;
   bool counts_starts = true;           ///< the launcher says how often it has started a rank
-  bool deaths_seen = true;             ///< a link reports at once that its process is gone
+  bool deaths_seen = true;             ///< a link reports at once that the process at its other end is gone
   bool launcher_hears_end = false;     ///< as `penstock launch` does; others only see processes exit
   std::optional<std::uint32_t> odd{};  ///< this rank has a different seed
   std::optional<std::uint32_t> odd_data{};
@@ -69,29 +69,29 @@ class group_world {
     std::optional<group::end_rank> end{};
     bool cut_up = false;          // no message reaches the coordinator
     bool cut_down = false;        // no message arrives from the coordinator
-    std::uint64_t let_in_by = 0;  // the last coordinator that accepted it
+    std::uint64_t let_in_by = 0;  // the last coordinator that accepted the process
     // For a coordinator: the newest group of earlier coordinators, according to the reports that it has received.
     std::uint64_t known_generation = 0;
     std::uint64_t known_group = 0;
-    steady_time up_since{};    // when its oldest report in transit was sent, or earlier
-    steady_time down_since{};  // the same for the oldest order to it
+    steady_time up_since{};    // when the oldest report in transit from the process was sent, or earlier
+    steady_time down_since{};  // when the oldest order in transit to the process was sent, or earlier
     bool described = false;
     bool handed_out = false;
     std::deque<group::member_report> up{};
     std::deque<group::group_order> down{};
     std::deque<group::group_order> old_orders{};  // delivered before; may arrive again
-    std::uint64_t made = 0;                       // the communicator that it has
+    std::uint64_t made = 0;                       // the communicator that the process has
     std::string made_id{};
     std::optional<group::make_communicator> to_make{};
     std::optional<std::uint64_t> to_abort{};
   };
   struct launched_rank {
     std::uint32_t starts = 0;
-    std::uint64_t steps = 0;      // its position as known to its launcher
-    std::uint64_t delivered = 0;  // by any of its processes
-    bool over = false;            // it ended by itself, and does not restart
+    std::uint64_t steps = 0;      // the rank's position as its launcher knows it
+    std::uint64_t delivered = 0;  // batches delivered by any process of the rank
+    bool over = false;            // the rank ended by itself, and does not restart
     bool stop_disturbed = false;
-    bool twins = false;  // it had two processes at once
+    bool twins = false;  // the rank had two processes at once
     steady_time away_since = never;
   };
 

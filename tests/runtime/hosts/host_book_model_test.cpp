@@ -113,7 +113,7 @@ class model {
       } else if (const auto* order = std::get_if<vacate_place>(&one)) {
         connection_seen& connection = connections_.at(order->connection);
         REQUIRE(connection.place == order->place);
-        REQUIRE((order->lost || !connection.vacated));  // once, and once more if it is lost while it leaves
+        REQUIRE((order->lost || !connection.vacated));  // once, and once more if the host is lost while it leaves
         connection.vacated = true;
         connection.works = false;
         if (order->lost) ended(order->connection);
@@ -143,7 +143,7 @@ class model {
       REQUIRE(connection.place < first_place + places);
       REQUIRE(taken.insert(connection.place).second);
       REQUIRE(book_.connection_at(connection.place) == id);
-      REQUIRE(now_ - connection.heard < lost_after);  // the silent ones are gone
+      REQUIRE(now_ - connection.heard < lost_after);  // silent hosts are gone
       alive.insert(connection.process);
     }
     REQUIRE(alive == hosts_);

@@ -24,7 +24,7 @@ TEST_CASE(
   join_attempts attempts;
   CHECK(attempts.wanted(nothing_yet, first_try) == 1);
   CHECK(attempts.wanted({.all = 1, .connecting = 1}, first_try) == 0);
-  CHECK(attempts.wanted({.all = 1, .held = 1, .offer = 4}, first_try) == 0);  // it is listing the dataset
+  CHECK(attempts.wanted({.all = 1, .held = 1, .offer = 4}, first_try) == 0);  // the host is listing the dataset
   attempts.joined(60s);
   CHECK(attempts.wanted({.all = 1, .held = 1, .offer = 4}, first_try) == 3);
   CHECK(attempts.wanted({.all = 4, .connecting = 2, .held = 2, .offer = 4}, first_try) == 0);

@@ -52,7 +52,7 @@ TEST_CASE(
   CHECK_FALSE(report);
   siginfo_t end{};
   CHECK(::waitid(P_PID, static_cast<id_t>(pid), &end, WEXITED | WNOHANG | WNOWAIT) == 0);
-  CHECK(end.si_pid == 0);  // it is alive
+  CHECK(end.si_pid == 0);  // the child is alive
 
   ::kill(pid, SIGTERM);
   while (!report) io.run_one();

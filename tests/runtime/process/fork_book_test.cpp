@@ -60,11 +60,11 @@ class world {
     std::uint64_t child = 0;
   };
   struct template_here {
-    bool running = false;   // its exec has succeeded
-    bool prepared = false;  // it has said ready or declined
+    bool running = false;   // the template's exec has succeeded
+    bool prepared = false;  // the template has said that it is ready or declines
     bool has_declined = false;
-    std::deque<number> has;   // orders in its socket
-    std::deque<answer> says;  // not heard yet
+    std::deque<number> has;   // orders in the template's socket
+    std::deque<answer> says;  // answers that the session has not read
   };
 
   void perform(const testing::step<act>& s) {
@@ -137,7 +137,7 @@ class world {
   }
 
   void prepare(answer_kind what) {
-    const bool declines = what == answer_kind::declined;  // at any time
+    const bool declines = what == answer_kind::declined;  // the template may decline at any time
     if (!here_ || !here_->running || here_->has_declined || (here_->prepared && !declines)) return;
     here_->prepared = true;
     here_->has_declined = declines;

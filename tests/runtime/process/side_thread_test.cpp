@@ -41,7 +41,7 @@ void suspend_for(std::chrono::milliseconds time) {
   const pid_t other = ::fork();
   if (other == 0) {
     ::poll(nullptr, 0, static_cast<int>(time.count()));
-    while (::getppid() == self) {  // perhaps it is not suspended yet
+    while (::getppid() == self) {  // this process may not be suspended yet
       ::kill(self, SIGCONT);
       ::poll(nullptr, 0, 50);
     }
@@ -105,10 +105,10 @@ TEST_CASE(
     if (leader == 7 && ++*looks_at_7 == 1) stuck_in(what)();
     return gpu_user{leader + 1, "libcuda.so.1 is mapped"};
   });
-  watch.look({8, 9, 7});  // the last one is first: it hangs
+  watch.look({8, 9, 7});  // examines 7 first, which hangs
   what->reached.get_future().wait();
   CHECK_FALSE(watch.found_in(8));
-  watch.look({8, 9, 7});  // it might only be slow
+  watch.look({8, 9, 7});  // 7 might only be slow
   watch.look({8, 9, 7});
   // Polled like the supervisor does, without waiting.
   while (!watch.found_in(8) || !watch.found_in(9)) std::this_thread::yield();
@@ -117,7 +117,7 @@ TEST_CASE(
   CHECK(*looks_at_7 == 1);
   what->removed.set_value();
   while (!watch.found_in(7)) std::this_thread::yield();
-  while (watch.found_in(8)) watch.look({9, 7});  // it is no longer in the list
+  while (watch.found_in(8)) watch.look({9, 7});  // 8 is no longer in the list
 }
 
 TEST_CASE("a watch can be destroyed even if its examinations hang") {

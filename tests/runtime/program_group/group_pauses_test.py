@@ -49,7 +49,7 @@ class GroupPausesTest(RanksTest):
 
     def begin(self, *options):
         """All ranks, after a few rounds."""
-        state = "state-%d" % len(self.running)  # of these ranks and not of earlier ones
+        state = "state-%d" % len(self.running)  # a file for these ranks, not for earlier ones
         ranks = self.start_all(RANKS, ROUNDS, "--pause", 5, "--state", os.path.join(self.folder, state), "--lost-after",
                                int(LOST_AFTER * 1000), *options)
         for rank in range(RANKS):

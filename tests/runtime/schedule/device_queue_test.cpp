@@ -152,7 +152,7 @@ class world {
     bool cancelled = false;
     bool settled = false;
     std::uint32_t killed = 0;  // owners
-    std::uint32_t begun = 0;   // the number of owners that had it
+    std::uint32_t begun = 0;   // number of owners that had the job
   };
 
   static void demand(bool holds, const std::string& what) {
@@ -255,7 +255,7 @@ class world {
   device_queue queue_;
   std::map<std::uint64_t, job> jobs_;
   std::map<std::uint64_t, std::uint64_t> held_;  // results that the living owner holds: job by upload
-  std::map<std::uint64_t, std::uint64_t> past_;  // those that the last dead owner held
+  std::map<std::uint64_t, std::uint64_t> past_;  // results that the last dead owner held
   std::uint64_t last_ = 0;
   std::uint64_t era_ = 0;
 };

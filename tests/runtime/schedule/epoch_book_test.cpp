@@ -132,7 +132,7 @@ TEST_CASE("a state counts batches that were delivered early, and the next run do
   CHECK(whole.complete);
   CHECK(whole.batches == 5);
   CHECK(whole.digest == digest_of({100, 101, 102, 103, 104}));
-  CHECK(whole.early_batches == 1);  // of this process
+  CHECK(whole.early_batches == 1);  // counts only batches of this process
 }
 
 TEST_CASE("an epoch may begin with an early batch, and a state records that") {

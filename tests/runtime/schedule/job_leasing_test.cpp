@@ -418,7 +418,7 @@ TEST_CASE("a job with a place waits for that worker, busy or not yet started, an
   p.submit({.place = 1});
   p.submit({.place = 1});
   const auto more = p.leases();
-  REQUIRE(more.size() == 1);  // its second slot
+  REQUIRE(more.size() == 1);  // for the worker's second slot
   CHECK(more[0].lease.holder == b1);
   CHECK(only<revoke_row>(p.go()).empty());  // although worker 0 is idle
   CHECK(p.book.waiting() == 1);
@@ -455,7 +455,7 @@ TEST_CASE("a job with a place waits longer for a worker that has never been read
   p.book.worker_joined(a1, 2);
   const job_id job = p.submit({.place = 1});
   CHECK(p.leases().empty());
-  p.now += small_slots.place_patience;  // its program has a long startup
+  p.now += small_slots.place_patience;  // the worker's program has a long startup
   CHECK(p.leases().empty());
   REQUIRE(p.book.next_look() == p.now - small_slots.place_patience + small_slots.first_place_patience);
   p.now = *p.book.next_look();

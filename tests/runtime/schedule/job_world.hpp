@@ -73,18 +73,18 @@ class job_world {
   struct job_state {
     schedule::job_request request;
     kind what = kind::plain;
-    bool keeps = false;  // its result is large, so it stays in its slot
+    bool keeps = false;  // the job's result is large, so it stays in its slot
     bool waiting = true;
     bool running = false;
-    bool ending = false;     // cancelled while it ran
-    bool cancelled = false;  // before it started
+    bool ending = false;     // cancelled while the job ran
+    bool cancelled = false;  // cancelled before the job started
     bool leased_before = false;
-    bool may_leave = false;  // its place took no work for a while
+    bool may_leave = false;  // the job's place took no work for a while
     std::uint32_t begun = 0;
     std::uint32_t blamed = 0;
     std::optional<std::uint32_t> died_of_it;
     steady_time died_at{};
-    std::optional<schedule::job_end> fate;  // its outcome was decided by a death
+    std::optional<schedule::job_end> fate;  // the outcome, if a death decided it
     bool settled = false;
   };
 
@@ -92,7 +92,7 @@ class job_world {
     schedule::job_id job = 0;
     row_at at = row_at::waiting;
     bool overwritten = false;
-    bool seen = false;  // the book has read that it was started
+    bool seen = false;  // the book has read that the row was started
     steady_time begun{};
     std::uint64_t result = 0;
   };
@@ -100,7 +100,7 @@ class job_world {
     lease_ref lease;
     std::vector<cell> rows;
     std::uint32_t kept = 0;    // results that callers have not freed
-    std::uint32_t pinned = 0;  // of these: cannot be copied out
+    std::uint32_t pinned = 0;  // kept results that cannot be copied out
     bool asked_empty = false;  // an empty_slot was emitted
   };
 
@@ -113,7 +113,7 @@ class job_world {
     std::uint32_t given = 0;  // leases
     std::uint32_t begun = 0;  // rows
     std::deque<lease_ref> leases;
-    std::uint32_t next_row = 0;  // of the first lease
+    std::uint32_t next_row = 0;  // the next row of the first lease
   };
 
   struct message {

@@ -130,7 +130,7 @@ bool job_world::revoke(const lease_ref& lease, std::uint32_t row) {
     return false;
   it->second.rows[row].at = row_at::revoked;
   const place& p = places_.at(lease.holder.worker);
-  if (!p.alive || p.incarnation != lease.holder.incarnation) return true;  // its job waits anyway
+  if (!p.alive || p.incarnation != lease.holder.incarnation) return true;  // the job waits anyway
   job_state& job = at(it->second.rows[row].job);
   job.waiting = true;
   if (is_ordinary(job)) waiting_ordinary_.insert(job.request.job);
@@ -295,7 +295,7 @@ void job_world::say_what_cannot_be(std::uint32_t number, std::uint32_t pick) {
     wrong.rows[0].at = wrong.rows[0].at == row_at::revoked ? row_at::begun : row_at::waiting;
   }
   must(books_.reported(wrong) == job_arrival::impossible, "an impossible report is accepted");
-  die(number, job_death::unrelated);  // its worker is fenced
+  die(number, job_death::unrelated);  // the worker is fenced
 }
 
 void job_world::watch(std::uint32_t number) {

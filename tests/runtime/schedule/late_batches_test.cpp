@@ -34,7 +34,7 @@ TEST_CASE("no batch is late before enough batches have arrived") {
 TEST_CASE("a batch is late when the stream has waited for it for twice as long as batches take") {
   late_batches batches = after_batches_of(1s);
   batches.leased(next_batch, first_lease);
-  CHECK_FALSE(batches.is_late(next_batch, first_lease + 10s));  // it has just become the next one
+  CHECK_FALSE(batches.is_late(next_batch, first_lease + 10s));  // this batch has just become the next one
   CHECK_FALSE(batches.is_late(next_batch, first_lease + 12s));
   CHECK(batches.is_late(next_batch, first_lease + 13s));
 }
@@ -43,7 +43,7 @@ TEST_CASE("the wait counts from the latest lease") {
   late_batches batches = after_batches_of(1s);
   batches.leased(next_batch, first_lease);
   CHECK_FALSE(batches.is_late(next_batch, first_lease));
-  batches.leased(next_batch, first_lease + 10s);  // its first worker was lost
+  batches.leased(next_batch, first_lease + 10s);  // the batch's first worker was lost
   CHECK_FALSE(batches.is_late(next_batch, first_lease + 11s));
   CHECK(batches.is_late(next_batch, first_lease + 13s));
 }

@@ -184,7 +184,7 @@ TEST_CASE("the batch that the stream waits for goes only to an idle worker") {
   REQUIRE(w.books.head());
   CHECK(w.books.head()->position == 0);
   CHECK(w.books.head()->worker == 0);
-  w.books.hedge_head();  // both have leases
+  w.books.hedge_head();  // both workers have leases, so neither is idle
   CHECK(w.books.hedges().started == 0);
   w.books.worker_joined(c1, 3);
   w.books.set_paused(true);
@@ -198,7 +198,7 @@ TEST_CASE("the batch that the stream waits for goes only to an idle worker") {
   CHECK(loads[0].hedge);
   CHECK(loads[0].position == 0);
   CHECK(loads[0].lease.holder == c1);
-  CHECK_FALSE(w.books.head());  // two workers have it
+  CHECK_FALSE(w.books.head());  // two workers have the head
   w.books.hedge_head();
   CHECK(w.books.hedges().started == 1);
 }

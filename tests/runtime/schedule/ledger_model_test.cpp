@@ -42,8 +42,8 @@ struct world_settings {
   bad_sample_rule rule = bad_sample_rule::skip;
   std::uint32_t window = 0;              // 0: strict order
   std::uint32_t spare = 0;               // slots that only hedges use; fewer than `slots`
-  std::uint32_t first_slots = 0;         // in all places, until they are complete; more than `spare`. 0: they begin complete
-  std::uint64_t early = 0;               // delivered by an earlier run, within the first epoch
+  std::uint32_t first_slots = 0;         // slots in all places until they are complete, more than `spare`; 0: places begin complete
+  std::uint64_t early = 0;               // batches that an earlier run delivered, within the first epoch
   std::set<std::uint64_t> killers;       // kill in every attempt
   std::set<std::uint64_t> killers_once;  // kill in the first attempt of each epoch
   std::set<std::uint64_t> broken;        // fail with an error
@@ -58,7 +58,7 @@ struct tries {
   std::uint64_t won = 0;
   std::uint64_t heads = 0;
   std::uint64_t repeated_deaths = 0;
-  std::uint64_t choices = 0;  // of a worker, while another one was idle
+  std::uint64_t choices = 0;  // choices of a worker while another one was idle
   std::uint64_t held_back = 0;  // batches loaded before their place was complete
 } tried;
 
@@ -98,7 +98,7 @@ class world {
  private:
   struct held_lease {
     load_command load;
-    std::uint32_t next_row = 0;  // of the lease's samples
+    std::uint32_t next_row = 0;  // the next row of the lease's samples
     std::vector<std::uint64_t> written;
     load_report report;
     bool dropped = false;
@@ -108,7 +108,7 @@ class world {
     std::uint32_t incarnation = 0;
     bool alive = false;
     std::deque<held_lease> leases;
-    std::uint32_t leased = 0;  // as far as the ledger knows
+    std::uint32_t leased = 0;  // number of leases as the ledger counts them
   };
 
   struct memory {  // the actual contents of a slot
@@ -632,5 +632,5 @@ TEST_CASE("the model finds a planted bug and shrinks it to a few steps") {
   steps_to_do[130] = {act::kill, 0};
   const std::string what = model.trouble_with(settings, steps_to_do);
   REQUIRE(what == "deadlock: no event is left");
-  CHECK(model.shortest(settings, steps_to_do, what).size() <= 2);  // start a worker, kill it
+  CHECK(model.shortest(settings, steps_to_do, what).size() <= 2);  // the script: start a worker, kill it
 }

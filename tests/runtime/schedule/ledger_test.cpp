@@ -330,7 +330,7 @@ TEST_CASE("a worker's death tells which of its batches an earlier death had lost
   REQUIRE(only<load_command>(books.advance()).size() == 2);
   CHECK(books.lost_before(0) == 0);
   books.worker_died(a1, std::nullopt, "SIGKILL");
-  CHECK(books.lost_before(0) == 0);  // it holds nothing any more
+  CHECK(books.lost_before(0) == 0);  // the dead worker holds nothing any more
   books.worker_joined(a2, 2);
   const auto loads = only<load_command>(books.advance());
   REQUIRE(loads.size() == 2);

@@ -162,7 +162,7 @@ TEST_CASE("time without polls does not count for a starting child, nor does time
   steady_time now{};
   detector.watch(0, now);
   now += 1h;
-  CHECK(detector.look(now, {}).empty());  // its start has not returned
+  CHECK(detector.look(now, {}).empty());  // the start of the process has not returned
   const std::vector<child_sign> starting{{0, false, 0, 0, false, false}};
   for (int i = 0; i < 15; ++i) {
     now += clocks.tick();
@@ -206,7 +206,7 @@ TEST_CASE(
 TEST_CASE(
     "four children that stop together are late together, even if their last heartbeats differ slightly") {
   watcher w(4);
-  for (const std::size_t beating : {3, 2, 1, 0}) {  // each stops one poll after the previous one
+  for (const std::size_t beating : {3, 2, 1, 0}) {  // each worker stops beating one poll after the previous one
     CHECK(w.pass(62ms, false).empty());
     for (std::size_t i = 0; i < beating; ++i) ++w.signs[i].heartbeats;
   }
@@ -249,7 +249,7 @@ TEST_CASE(
 TEST_CASE("the delay of the decision depends on the timeout that was missed, not on a shorter one") {
   watcher w(4, {1s, 1s, 4s});
   for (child_sign& sign : w.signs) sign.busy = true;
-  CHECK(w.pass(7s).empty());  // all miss their item timeout at 4 s
+  CHECK(w.pass(7s).empty());  // all workers miss their item timeout at 4 s
   CHECK(w.pass(1500ms).size() == 4);
 }
 

@@ -45,7 +45,7 @@ TEST_CASE("a hang is a timeout, or an operator's restart of a worker that had be
   d.ignored_stop_seconds = 10;  // the session ends anyway
   CHECK_FALSE(is_hang(d));
   d = restarted_at("tom.jpg", 40);
-  d.path.reset();  // it was idle
+  d.path.reset();  // the worker was idle
   CHECK_FALSE(is_hang(d));
   d = restarted_at("tom.jpg", 1);
   d.cause = death_cause::hang;
@@ -108,7 +108,7 @@ TEST_CASE("a job ended by a time limit is reported as such") {
   death_report restarted = restarted_in_job(501, "./job.sh");
   note_hang(known, restarted);
   CHECK_FALSE(known.back().hangs.back().timed_out);
-  CHECK(hangs_and_way_out(known[0], work_kind::jobs).find("a time limit does") == std::string::npos);  // it has a time limit
+  CHECK(hangs_and_way_out(known[0], work_kind::jobs).find("a time limit does") == std::string::npos);  // the job has a time limit
 }
 
 TEST_CASE("advice about a sample that hangs is not repeated once the session itself has killed a worker for it") {

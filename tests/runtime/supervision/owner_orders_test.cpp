@@ -45,7 +45,7 @@ TEST_CASE("copies and deliveries that are unordered, repeated or out of order ar
   CHECK_FALSE(o.delivered(1));
   CHECK(o.delivered(1).has_value());
   o.order(upload(4, 3));
-  CHECK(o.copied(4).has_value());  // it was not sent yet
+  CHECK(o.copied(4).has_value());  // upload 4 was not sent yet
 }
 
 TEST_CASE("a death starts another era, forgets earlier orders, and drops orders of the old era") {
@@ -77,7 +77,7 @@ TEST_CASE("a batch in progress at two owners' deaths is proven, and one delivere
       REQUIRE_FALSE(o.copied(u));
       REQUIRE_FALSE(o.delivered(u));
     }
-    o.order(upload(5, 1, 1));  // a seek went back to it
+    o.order(upload(5, 1, 1));  // a seek went back to this batch
     static_cast<void>(o.take_unsent());
     CHECK_FALSE(o.lose_owner(suspicion_rule::in_hand, 5).proven);
   }

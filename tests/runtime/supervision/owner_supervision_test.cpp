@@ -248,7 +248,7 @@ TEST_CASE("acknowledgements out of order fence the owner, and its batches go to 
   CHECK(s.owner.copied(1, s.now, 1));
   CHECK(s.owner.copied(1, s.now, 2));
   CHECK_FALSE(s.owner.delivered(1, s.now, 2));
-  CHECK_FALSE(s.owner.delivered(1, s.now, 1));  // its messages are ignored from now on
+  CHECK_FALSE(s.owner.delivered(1, s.now, 1));  // the owner's messages are ignored from now on
   s.look();
   CHECK(s.signals() == std::vector{SIGKILL});
   s.die(signalled(SIGKILL));

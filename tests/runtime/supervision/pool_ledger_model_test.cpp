@@ -91,7 +91,7 @@ class world {
     worker_ref who;
     bool ready = false;
     bool draining = false;
-    bool wedged = false;  // it survives SIGKILL
+    bool wedged = false;  // the process survives SIGKILL
     std::uint64_t done = 0;
     std::deque<held_lease> leases;
   };

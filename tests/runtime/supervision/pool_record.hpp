@@ -20,7 +20,7 @@ inline constexpr std::uint32_t sacrificial_place = workers_max;
 /// The actual state of a process.
 struct living_process {
   bool ready = false;
-  bool wedged = false;  ///< it survives SIGKILL
+  bool wedged = false;  ///< the process survives SIGKILL
 };
 using living_processes = std::map<std::uint32_t, living_process>;  // by place
 
@@ -151,7 +151,7 @@ class pool_record {
   std::set<std::uint32_t> ended_;
   // the place stays occupied until its process ends
   std::set<std::uint32_t> wedged_;
-  std::map<std::uint32_t, std::deque<steady_time>> counted_;  // since the last operator's action
+  std::map<std::uint32_t, std::deque<steady_time>> counted_;  // deaths that count, since the last operator's action
   std::deque<steady_time> restarts_;
   std::set<std::uint32_t> known_failed_;
   std::optional<steady_time> few_since_;

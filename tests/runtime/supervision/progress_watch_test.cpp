@@ -328,7 +328,7 @@ TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to 
   f.status.jobs->of_batches = true;
   f.status.jobs->running = 1;
   watch.look(start, f);
-  CHECK(watch.look(start + 600s, f) == news::none);  // its consumer works on a batch
+  CHECK(watch.look(start + 600s, f) == news::none);  // the consumer works on a batch
   f.batch = awaited_batch{78, {batch_step::sample, 5, "sample 1237"}, {}};
   CHECK(watch.look(start + 601s, f) == news::none);
   CHECK(watch.look(start + 605s, f) == news::none);
@@ -365,7 +365,7 @@ TEST_CASE("a data loader's stall keeps its beginning while its batch is tried ag
     f.batch = awaited_batch{78, {batch_step::sample, sample, ""}, {}};
     CHECK(watch.look(start + 9s, f) == news::none);
   }
-  f.status.jobs->failed = 1;  // its time limit
+  f.status.jobs->failed = 1;  // the job has exceeded its time limit
   f.batch = awaited_batch{91, {batch_step::sample, 4, ""}, {}};
   f.status.jobs->ok = 3;  // later batches
   CHECK(watch.look(start + 65s, f) == news::none);

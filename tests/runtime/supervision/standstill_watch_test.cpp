@@ -23,7 +23,7 @@ TEST_CASE("a process that was suspended in the middle of long work was suspended
 TEST_CASE("neither long work nor a lack of cores counts as a standstill") {
   standstill_watch watch(200ms);
   CHECK_FALSE(watch.look(100s, 4s));
-  CHECK_FALSE(watch.look(105s, 8s));  // in 5 s it worked and waited for a core for 4 s
+  CHECK_FALSE(watch.look(105s, 8s));  // in 5 s the process worked and waited for a core for 4 s
   CHECK(watch.look(110s, 9s) == nanoseconds(5s));
 }
 

@@ -71,7 +71,7 @@ TEST_CASE("a child that violates the protocol is killed at once, and its message
   CHECK(std::get<killing_begins>(commands.at(0)).cause == death_cause::protocol);
   CHECK(signals_in(commands) == std::vector{SIGKILL});
   CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
-  CHECK(t.cause_of(exited(0)) == death_cause::protocol);  // even if it exits by itself after that
+  CHECK(t.cause_of(exited(0)) == death_cause::protocol);  // even if the child exits by itself after that
 }
 
 TEST_CASE("a child that cannot handle another signal is killed at once, for the given reason") {
@@ -124,7 +124,7 @@ TEST_CASE("a child that closes its link and exits within the grace period has ex
     CHECK(signals_in(commands) == std::vector{SIGKILL});
     CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::protocol);
     CHECK(t.fault(signalled(SIGKILL)) == "it closed its link but did not exit");
-    CHECK(t.cause_of(signalled(SIGSEGV)) == death_cause::signal);  // it was already exiting by itself
+    CHECK(t.cause_of(signalled(SIGSEGV)) == death_cause::signal);  // the child was already exiting by itself
   }
 }
 
@@ -173,7 +173,7 @@ TEST_CASE("a child asked to stop has its time, which later orders can shorten bu
   CHECK(t.cause_of(signalled(SIGKILL)) == death_cause::stopped);
   CHECK(t.left_as_told(signalled(SIGKILL)));
   CHECK(t.left_as_told(exited(0)));
-  CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // it crashed during its exit
+  CHECK_FALSE(t.left_as_told(signalled(SIGSEGV)));  // the child crashed during its exit
 }
 
 TEST_CASE("only a child that was killed after its time to stop has ignored the stop") {
@@ -191,7 +191,7 @@ TEST_CASE("only a child that was killed after its time to stop has ignored the s
   CHECK_FALSE(in_time.ignored_stop(exited(0)));
   CHECK_FALSE(in_time.ignored_stop(signalled(SIGKILL)));  // sent by another process
 
-  termination leaving({}, begin);  // it closes its link in time, but does not exit
+  termination leaving({}, begin);  // the child closes its link in time, but does not exit
   leaving.stop(begin, 10s);
   leaving.link_closed(begin + 1s);
   CHECK(signals_in(leaving.advance(begin + 1250ms)) == std::vector{SIGKILL});
@@ -216,7 +216,7 @@ TEST_CASE("time without polls does not count, whether the session was stopped or
   CHECK(signals_in(t.advance(now)).empty());
   CHECK(signals_until(t, now, begin + 36s + 999ms).empty());
   CHECK(signals_until(t, now, begin + 37s) == std::vector{SIGKILL});
-  now += 1h;  // its exit has not been read yet
+  now += 1h;  // the child's exit has not been read yet
   CHECK(t.advance(now).empty());
   CHECK_FALSE(t.written_off());
 }

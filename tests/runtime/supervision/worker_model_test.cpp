@@ -55,7 +55,7 @@ class world {
   struct process_here {
     worker_ref who;
     int step = 0;          // 0: not spawned, then started, greeted, described, prepared, ready
-    bool stalled = false;  // its start returns only when it is killed
+    bool stalled = false;  // the start returns only when the process is killed
     bool frozen = false;
     bool killed = false;
     bool told_to_stop = false;

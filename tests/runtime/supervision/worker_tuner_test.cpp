@@ -70,7 +70,7 @@ TEST_CASE("a consumer that takes a batch now and then is measured between its pa
     s.plan.takes = i % 2 == 0 ? 0 : 7000;
     s.run_for(5s);
   }
-  CHECK(s.tuner.workers() >= 13);  // 12.7 are busy while it takes batches
+  CHECK(s.tuner.workers() >= 13);  // 12.7 workers are busy while the consumer takes batches
 }
 
 TEST_CASE("the tuner leaves the training program the cores that it uses") {

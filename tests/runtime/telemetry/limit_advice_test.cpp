@@ -73,7 +73,7 @@ TEST_CASE("during a stall the advice names only what the stream waits for and th
   CHECK(advice.more == std::vector<std::string>{"`penstock describe gpu` shows what the owner is doing."});
   CHECK(advice.what == limit::wire);
   context.stalled = stall_report{stall_kind::operator_, "waiting for an operator, who drained all workers; `penstock restart workers` brings them back", 9, std::nullopt};
-  CHECK(advise(mostly(limit::start), context, config()).more.empty());  // no pause that could be ended
+  CHECK(advise(mostly(limit::start), context, config()).more.empty());  // there is no pause that could be ended
   context.stalled = stall_report{stall_kind::gpu_owner, "waiting", 13.2, std::nullopt};
   context.stalled->suspended = true;
   context.stalled_pid = 17;
@@ -137,7 +137,7 @@ TEST_CASE("if the consumer's own work took more time than any cause of its waits
     INFO(advice.sentence);
     CHECK(advice.what == what);
     CHECK(advice.sentence.starts_with("The consumer waited 28 % of the time, because "));
-    CHECK_FALSE(contains(advice.sentence, "; the consumer waited"));  // the beginning already says that
+    CHECK_FALSE(contains(advice.sentence, "; the consumer waited"));  // the sentence's beginning already says that
     r.share[static_cast<std::size_t>(limit::consumer)] = 0.27;
     CHECK_FALSE(contains(advise(r, on_cores(2), {}).sentence, "because"));
   }
@@ -386,7 +386,7 @@ TEST_CASE("for a stream that waits for nothing, the advice says whether it needs
   r.working = 5.2;
   CHECK(advise(r, with_hosts(), {}).hosts.empty());
   r.working = 0.5;
-  r.workers = r.remote = 4;  // none on this machine
+  r.workers = r.remote = 4;  // no worker on this machine
   CHECK(contains(advise(r, with_hosts(), {}).hosts, "1 of 4 on hosts would do"));
   CHECK(advise(on_hosts(limit::decode), with_hosts(), {}).hosts.empty());
   limit_reading local = mostly(limit::consumer, 0.97);

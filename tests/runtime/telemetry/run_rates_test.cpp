@@ -64,7 +64,7 @@ TEST_CASE("a replaced worker's rate includes its predecessor's last seconds, and
   }
   CHECK(rates.told().loaded == std::map<std::uint32_t, double>{{0, 10.0}, {1, 7.0}});
   s.workers.pop_back();  // scaled down
-  s.workers[0].samples = 0;  // its process is gone
+  s.workers[0].samples = 0;  // the worker's process is gone
   rates.look(begun + 21s, s, false);
   CHECK(rates.told().loaded == std::map<std::uint32_t, double>{{0, 9.0}});
 }
@@ -81,7 +81,7 @@ TEST_CASE("the time in which a run was suspended or paused does not lower its ra
     paused.state = session_state::paused;
     for (int second = 13; second <= 72; ++second) rates.look(begun + second * 1s, paused, false);
     CHECK(rates.told().delivered == 100.0);
-    rates.look(begun + 73s, after(13), false);  // it was resumed just before this look
+    rates.look(begun + 73s, after(13), false);  // the session was resumed just before this look
     rates.look(begun + 74s, after(14), false);
   }
   CHECK(rates.told().delivered == 100.0);

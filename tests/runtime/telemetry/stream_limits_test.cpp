@@ -195,7 +195,7 @@ TEST_CASE("if a batch kills one worker after another, the time of each counts fr
   f.workers[1].ready = false;  // worker/1 has died
   lease(0, 20200ms);
   look_until(20200ms, 50s);
-  f.workers[0].ready = false;  // and so has worker/0
+  f.workers[0].ready = false;  // worker/0 has died, too
   look_until(50200ms, 62s);
   REQUIRE(r.lost);
   CHECK(r.lost->worker == 0);
@@ -329,7 +329,7 @@ TEST_CASE("the time that workers hung on the awaited batch counts as the cost of
   f.workers[1] = {1, 2, true, false, false, false, {}, {}};
   look_until(62s);
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(31).margin(0.21));
-  f.workers[0] = {0, 2, false, true, false, false, {}, {}};  // and so is worker/0
+  f.workers[0] = {0, 2, false, true, false, false, {}, {}};  // worker/0 is killed, too
   look_until(63s);
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(62).margin(0.21));
   REQUIRE(r.lost);
@@ -386,16 +386,16 @@ TEST_CASE("the time in which a worker hangs on the awaited batch counts as the s
   };
   const std::uint32_t first = head->worker;
   const std::uint32_t second = (first + 1) % 4;
-  f.workers[first].ready = false;  // it was killed
+  f.workers[first].ready = false;  // the worker was killed
   look_until(20600ms);
   f.workers[first] = {first, 2, true, false, false, false, {}, {}};
   lease_to(second, 1);
-  look_until(25s);  // another one hangs at the same sample
+  look_until(25s);  // another worker hangs at the same sample
   f.workers[second].ready = false;
   look_until(25400ms);
   f.sacrificial = {64, 1, true, false, true, false, {}, {}};
   lease_to(64, 1);
-  look_until(40s);  // and so does the sacrificial worker
+  look_until(40s);  // the sacrificial worker hangs, too
   f.sacrificial->ready = false;
   look_until(40400ms);
 }
@@ -501,7 +501,7 @@ TEST_CASE("the time in which the owner was suspended counts as the cost of its d
   limit_reading r;
   for (nanoseconds t = 1s; t <= 14s; t += 200ms) {
     f.owner_is_frozen = t > 3s && t <= 13s;
-    f.owner_deaths = dies && t > 13s ? 1 : 0;  // its successor is ready before the next look
+    f.owner_deaths = dies && t > 13s ? 1 : 0;  // the next owner is ready before the next look
     r = limits.look(f.begun + t, f);
     f.passages = {};
     if (t <= 13s) CHECK(r.lost_seconds == 0.0);
@@ -570,7 +570,7 @@ TEST_CASE("slow samples are named, and no worker is slow because of them") {
   CHECK(std::set{r.slow_samples[0].sample.value(), r.slow_samples[1].sample.value()} == std::set<std::uint64_t>{5, 7});
   CHECK(r.slow_samples[0].seconds == Catch::Approx(2));
   CHECK_FALSE(r.slow);
-  CHECK(r.slow_batches >= 8);  // one every second
+  CHECK(r.slow_batches >= 8);  // one slow batch every second
   CHECK(r.slow_batches <= 12);
   CHECK(r.slow_seconds == Catch::Approx(10).margin(2));
   for (const limit_reading::worker_load& w : r.loads) CHECK(w.seconds_a_sample == Catch::Approx(0.001));
@@ -868,7 +868,7 @@ TEST_CASE("a pool's time is attributed to its functions, its callers or its star
   };
   CHECK(run(true, 2, 195ms) == limit::decode);
   CHECK(run(true, 2, 100ms, 95ms) == limit::decode);
-  CHECK(run(true, 2, 10ms) == limit::decode);  // whatever they wait for
+  CHECK(run(true, 2, 10ms) == limit::decode);  // whatever the jobs wait for
   CHECK(run(false, 0, 0ms) == limit::start);
   CHECK(run(true, 0, 0ms) == limit::order);
   f.jobs = limited_jobs{0, 1, false, false};
@@ -916,7 +916,7 @@ TEST_CASE("a data loader's waits for slow samples count once, and only as far as
   limit_reading r;
   for (nanoseconds t = 0ms; t <= 10s; t += 200ms) {
     if (t == 4s) f.jobs->slow_loads.push_back({1, 0, {37, "sample 37", 1800ms}, f.begun + 2s, f.begun + 4s, 0.9});
-    if (t == 5s) f.jobs->slow_loads.push_back({2, 0, {9, "sample 9", 300ms}, f.begun + 5s, f.begun + 5s, 0.9});  // nobody waited for it
+    if (t == 5s) f.jobs->slow_loads.push_back({2, 0, {9, "sample 9", 300ms}, f.begun + 5s, f.begun + 5s, 0.9});  // no caller waited for this batch
     r = limits.look(f.begun + t, f);
     *f.jobs->consumer_waited += 100ms;
   }
@@ -938,7 +938,7 @@ TEST_CASE("the death of a worker after hours of work does not change the shares 
   limit_reading r;
   for (nanoseconds t = 0ms; t <= 5s; t += 200ms) {
     if (t == 4s)
-      f.workers[0].cpu = f.workers[0].core_wait = 0ns;  // its thread is gone, which was not noticed yet
+      f.workers[0].cpu = f.workers[0].core_wait = 0ns;  // the worker's thread is gone, which was not noticed yet
     r = limits.look(f.begun + t, f);
     for (worker_look& w : f.workers) w.cpu += 195ms;
   }

@@ -101,7 +101,7 @@ TEST_CASE("a new process of a worker is not charged with the time of the one bef
   w.cpu = 100s;
   l.take({w});
   w.incarnation = 1;
-  w.cpu = 50ms;  // its start, before this look
+  w.cpu = 50ms;  // the worker's start, before this look
   l.take({w});
   CHECK(l.measures.time().cpu == 0);
   w.cpu += 100ms;

@@ -516,7 +516,7 @@ TEST_CASE("the connections between GPUs are listed, including whether GPUs reach
     f.gpu.cuda.peers = {{0, 1, true}};
     CHECK(by_id(f).at("gpu.links").observed ==
           "2 GPUs; SYS (the link between NUMA nodes): all; peer access: all");
-    f.gpu.nvml = {};  // without NVML, what CUDA reports is left
+    f.gpu.nvml = {};  // without NVML, only what CUDA reports is known
     CHECK(by_id(f).at("gpu.links").observed == "2 GPUs; unknown: all; peer access: all");
   }
 }

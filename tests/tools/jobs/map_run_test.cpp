@@ -66,7 +66,7 @@ class bench {
     source_ = std::move(*opened);
   }
   void journal() {
-    journal_.reset();  // it is locked
+    journal_.reset();  // releases the lock of the journal
     auto opened = map_journal::open(path("journal"), R"({"function":"f"})");
     REQUIRE(opened);
     journal_ = std::move(*opened);

@@ -474,7 +474,7 @@ TEST_CASE("a rank lost when its group has finished is started to deliver its rem
   REQUIRE(said.size() == 1);
   CHECK(said[0].alone);
   g.book.started(1, 203);
-  CHECK(g.book.restarts() == 2);  // the two that were lost
+  CHECK(g.book.restarts() == 2);  // the two lost ranks
   g.now += 60s;
   CHECK(g.signals() == std::vector<int>{0, 0, 0});
   g.exit(1, exit_code(0));
@@ -511,7 +511,7 @@ TEST_CASE("once the group was stopped, no lost rank restarts, not even one that 
     for (const signal_rank& one : only<signal_rank>(said)) sent.push_back(one);
   }
   REQUIRE(sent.size() == 1);
-  CHECK(sent[0].rank == 3);  // it does not know how the group ended
+  CHECK(sent[0].rank == 3);  // rank 3 does not know how the group ended
   g.exit(3, by_signal(SIGKILL));
   g.exit(0, exit_code(0));
   (void)g.go();

@@ -34,7 +34,7 @@ using script = testing::script_of<act>;
 struct world_settings {
   std::uint32_t ranks = 4;
   bool keeps_lines_back = false;  // an injected bug: lines of working ranks do not arrive
-  bool forgets_ends = false;      // another one: every third end is not reported
+  bool forgets_ends = false;      // an injected bug: every third end is not reported
 };
 
 constexpr nanoseconds lost_after = 2s;
@@ -62,23 +62,23 @@ class world {
 
  private:
   struct rank_here {
-    bool running = false;  // false: its start has not returned
-    nanoseconds awake{0};  // how long it has run
+    bool running = false;  // false: the rank's start has not returned
+    nanoseconds awake{0};  // how long the process has run
     nanoseconds speaks_after{0};
     std::uint64_t beats = 0;
-    bool stalled = false;  // its start returns only when it is killed
-    bool mute = false;     // hangs before its first line
-    bool hung = false;     // its lines arrive, but its session does not answer
+    bool stalled = false;  // the rank's start returns only when it is killed
+    bool mute = false;     // the rank hangs before its first line
+    bool hung = false;     // the rank's lines arrive, but its session does not answer
     bool frozen = false;   // SIGSTOP
     bool traced = false;
     bool hard = false;  // survives SIGKILL
-    bool lame = false;  // does not know that the group has ended
+    bool lame = false;  // the rank does not know that the group has ended
     bool aborted = false;
     bool killed = false;
     bool asked = false;      // asked to end, with the round
     nanoseconds sick{0};     // how long the launcher could have seen the hang
     nanoseconds dying{0};    // how long the launcher could have seen that it survives SIGKILL
-    nanoseconds outside{0};  // how long it could have learned that the group has ended
+    nanoseconds outside{0};  // how long the rank could have learned that the group has ended
     [[nodiscard]] bool is_sick() const { return stalled || mute || hung || frozen; }
     [[nodiscard]] bool speaks() const { return running && !mute && !frozen && awake >= speaks_after; }
   };

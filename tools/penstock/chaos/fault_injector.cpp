@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::array names{"kill", "segv", "abort", "stop", "hang", "exit", "leak", "owner-kill"};
-constexpr auto nobody_there = 5ms;  // all workers are down: try again
+constexpr auto nobody_there = 5ms;  // how soon to try again if all workers are down
 constexpr std::uint64_t leak_margin_bytes = 48U << 20U;
 
 double seconds(std::chrono::system_clock::duration time) {

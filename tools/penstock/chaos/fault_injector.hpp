@@ -35,7 +35,7 @@ enum class chaos_kind : std::uint8_t { kill, segv, abort, stop, hang, exit, leak
 struct fault_injector_settings {
   std::vector<chaos_kind> kinds;
   double rate = 2;                              ///< faults per second, on average
-  std::optional<std::uint64_t> faults;  ///< stop after this many
+  std::optional<std::uint64_t> faults;  ///< stop after this many faults
   std::optional<nanoseconds> time;      ///< stop this long after the fault injector was made
   std::uint64_t seed = 1;
   std::uint32_t places = 1;             ///< the victims are the workers 0 .. places - 1
@@ -52,8 +52,7 @@ struct chaos_fault {
   std::chrono::system_clock::time_point struck;
   std::optional<double> detected_seconds;   ///< until the death was detected
   std::optional<double> recovered_seconds;  ///< until the replacement was ready
-  std::optional<double> replayed_seconds;   ///< until a batch that the process held was loaded, or uploaded,
-                                            ///< again
+  std::optional<double> replayed_seconds;   ///< until a batch of the process was loaded or uploaded again
   std::string cause;                        ///< the cause in the death record
 };
 
@@ -96,7 +95,7 @@ class fault_injector {
   std::size_t first_of_session_ = 0;  // index of this session's first fault
   struct owner_seen {
     std::uint32_t restarts = 0;
-    std::uint64_t delivered = 0;  // batches when the owner was first seen
+    std::uint64_t delivered = 0;  // batches that the owner had delivered when it was first seen
     bool struck = false;
   };
   std::optional<owner_seen> owner_;

@@ -10,7 +10,7 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
   stream_faults found;
   std::uint32_t owner = 0;
   place last;                    // this owner's last batch
-  bool begun = false;            // it has delivered something
+  bool begun = false;            // whether this owner has delivered a batch
   std::optional<place> highest;  // the last place that any owner has reached
   std::map<place, const delivered_batch*> taken;
   std::map<std::uint64_t, std::set<std::uint64_t>> seen;  // samples by epoch
@@ -26,7 +26,7 @@ stream_faults stream_check::order_of(const std::vector<delivered_batch>& batches
     const place here{batch.epoch, batch.sequence};
     const auto [before, first_time] = taken.emplace(here, &batch);
     const bool backwards = begun && here <= last;
-    const bool late = first_time && highest && here < *highest;  // an earlier owner left it out
+    const bool late = first_time && highest && here < *highest;  // an earlier owner left this batch out
     if (backwards || late) ++found.out_of_order;
     if (!backwards) last = here;
     begun = true;
@@ -98,7 +98,7 @@ stream_faults stream_check::check(const std::vector<delivered_batch>& disturbed,
                                   const std::vector<delivery_promise>& promises) const {
   stream_faults found = order_of(disturbed, promises);
   found.lost = broken_promises(disturbed, promises);
-  std::map<place, std::set<std::uint64_t>> delivered;  // by the last owner that delivered it
+  std::map<place, std::set<std::uint64_t>> delivered;  // the samples of each batch, from the last owner that delivered it
   for (const delivered_batch& batch : disturbed) {
     compare(batch, found);
     delivered[{batch.epoch, batch.sequence}] = {batch.samples.begin(), batch.samples.end()};
@@ -106,8 +106,7 @@ stream_faults stream_check::check(const std::vector<delivered_batch>& disturbed,
   for (const auto& [where, batch] : expected_) {
     const auto there = delivered.find(where);
     if (there == delivered.end() && batch.samples.empty())
-      ++found.lost;  // a batch without rows counts as
-                     // well
+      ++found.lost;  // a batch without rows counts, too
     for (const std::uint64_t sample : batch.samples) {
       if (there == delivered.end() || !there->second.contains(sample)) ++found.lost;
     }

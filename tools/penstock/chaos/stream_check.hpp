@@ -30,8 +30,8 @@ struct delivered_batch {
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;
   std::vector<std::uint64_t> samples;
-  std::uint64_t digest = 0;  ///< over its bytes on the device
-  std::uint32_t owner = 1;   ///< which of the run's owners delivered it: 1, 2, ...
+  std::uint64_t digest = 0;  ///< over the batch's bytes on the device
+  std::uint32_t owner = 1;   ///< which of the run's owners delivered the batch: 1, 2, ...
 };
 
 /// The session reported the first `delivered` batches of the stream as delivered when the journal held at

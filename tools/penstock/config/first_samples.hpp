@@ -10,7 +10,7 @@ namespace penstock::cli {
 
 struct first_samples {
   std::string shard;                                                        ///< its name
-  std::vector<std::pair<std::string, std::vector<std::string>>> extensions;  ///< by key, in the order of the shard; in lower case
+  std::vector<std::pair<std::string, std::vector<std::string>>> extensions;  ///< for each key, in the shard's order: its extensions in lower case
 };
 
 /// Reads at most 64 headers. Empty if the shard cannot be read here: an object, a compressed shard, a damaged one. `penstock run` says what

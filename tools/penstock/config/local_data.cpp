@@ -79,7 +79,7 @@ std::optional<std::string> message_of(const auto& found) {
 std::optional<std::string> trouble_with_files(const config& settings) {
   const dataset_config& dataset = settings.dataset;
   if (dataset.path.empty() || is_url(dataset.path)) return std::nullopt;
-  const bool is_list = ends_with_any_case(dataset.path, ".txt");  // it may name objects
+  const bool is_list = ends_with_any_case(dataset.path, ".txt");  // a list may name objects
   switch (dataset.type) {
     case dataset_type::image_folder:
       if (is_list || may_have_pictures(dataset.path)) return std::nullopt;

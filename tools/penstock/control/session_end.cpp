@@ -27,7 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto look_again_after = 20ms;
-constexpr auto silent_for = 1s;  // if the end takes longer, say what it waits for
+constexpr auto silent_for = 1s;  // after this time, say what the end waits for
 constexpr auto told_again_after = 5s;
 constexpr auto record_completed_within = 5s;
 
@@ -122,7 +122,7 @@ std::vector<awaited_end> session_end::awaited(steady_time until) const {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
   const auto answer = control::ask(socket_, {{"verb", "status"}}, std::clamp<std::chrono::milliseconds>(left, 0ms, look_deadline));
   if (answer && answer->value("ok", false)) return awaited_ends(answer->at("result"));
-  if (socket_is_gone()) return {};  // it ended meanwhile
+  if (socket_is_gone()) return {};  // the session ended meanwhile
   const std::string suspended = if_suspended(pid_);
   return {{"session", suspended.empty() ? fmt::format("the session (pid {}), which does not answer", pid_) : "the end: " + suspended}};
 }

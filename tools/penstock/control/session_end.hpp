@@ -53,7 +53,7 @@ class session_end {
   std::filesystem::path socket_;
   std::filesystem::path record_;
   int pid_ = 0;
-  unique_fd process_;  // empty: unknown, or need not be awaited
+  unique_fd process_;  // empty: the process is unknown, or need not be awaited
   unique_fd parent_;
 };
 

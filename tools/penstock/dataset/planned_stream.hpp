@@ -70,7 +70,7 @@ class planned_stream {
 
   prepared_dataset prepared_;
   plan order_;
-  std::unique_ptr<Dataset> dataset_;  ///< null: a custom one
+  std::unique_ptr<Dataset> dataset_;  ///< null for a custom dataset
   std::shared_ptr<sample_namer> custom_;
   schedule::stream_state begin_;
 };

@@ -80,7 +80,7 @@ struct link_facts {
   /// Where their PCIe paths meet, in NVML's numbers: 10 one switch, 20 several switches, 30 a host bridge, 40
   /// a NUMA node, 50 the link between sockets; less than 10: on one board.
   std::optional<int> ancestor;
-  int nvlinks = 0;  ///< working ones, direct or through NVSwitch
+  int nvlinks = 0;  ///< working links, direct or through NVSwitch
 };
 
 struct nvml_facts {
@@ -108,7 +108,7 @@ struct xid_event {
 
 struct gpu_facts {
   std::string module_version;       ///< version of the loaded kernel module; empty: not loaded
-  bool module_answers = false;      ///< its control device could be opened
+  bool module_answers = false;      ///< the module's control device could be opened
   std::vector<std::string> nodes;   ///< "nvidia0", "nvidiactl", "nvidia-uvm"
   std::vector<std::string> closed;  ///< nodes that this user cannot open
   std::vector<pci_facts> pci;
@@ -117,7 +117,7 @@ struct gpu_facts {
   std::string toolkit;                         ///< "13.0 in /usr/local/cuda"; empty: none
   std::optional<std::string> visible_devices;  ///< CUDA_VISIBLE_DEVICES
   std::optional<std::vector<xid_event>> xids;  ///< none: the kernel's log cannot be read
-  std::string kernel_log;                      ///< which log, or why there is none
+  std::string kernel_log;                      ///< which log was read, or why none could be read
   decoder_rule decoder = decoder_rule::cpu;    ///< [image] decoder
   std::string nvjpeg;                          ///< "13.0.1 (/usr/local/cuda/lib64/libnvjpeg.so.13)"
   std::string nvjpeg_trouble;
@@ -131,7 +131,7 @@ struct deep_facts {
   bool equal = false;  ///< the result equals the host device's
   std::uint64_t asked_to_pin = 0;
   std::uint64_t pinned = 0;
-  std::string said;  ///< its last output on stderr
+  std::string said;  ///< the child's last output on stderr
   double seconds = 0;
 };
 
@@ -168,13 +168,13 @@ struct machine_facts {
 /// How far a worker got: hello -> described -> ready -> loaded.
 struct worker_facts {
   std::string command;
-  std::string program;            ///< its path; empty: not found
-  std::optional<failure> broken;  ///< why it could not be found or started
+  std::string program;            ///< the worker program's path; empty: not found
+  std::optional<failure> broken;  ///< why the worker program could not be found or started
   bool spoke = false;
   std::string protocol_trouble;            ///< what failed before or at hello
   std::vector<std::string> cuda_traces;    ///< CUDA libraries and devices that the worker holds
   std::optional<failure> dataset_trouble;  ///< the worker's error about the dataset
-  bool loaded = false;                     ///< whether it completed a lease
+  bool loaded = false;                     ///< whether the worker completed a lease
   std::uint32_t samples_tried = 0;
   std::uint32_t samples_good = 0;
   std::string first_failure;  ///< "class0/a.jpg: not a JPEG"
@@ -193,7 +193,7 @@ struct isolation_step {
   std::string name;
   bool tried = false;
   bool passed = false;
-  std::string told;  ///< its error, or why it was not tried
+  std::string told;  ///< the step's error, or why the step was not tried
 };
 
 /// This process as a rank of a group, according to its launcher's environment and [group].

@@ -76,7 +76,7 @@ struct isolation_request {
   std::vector<std::string> sets;
   std::uint32_t workers = 1;
   bool gpu = false;        ///< whether a GPU is requested and was found
-  std::string why_no_gpu;  ///< otherwise the reason
+  std::string why_no_gpu;  ///< the reason if `gpu` is false
   int ordinal = 0;
   deep_facts deep;  ///< already known; used for the pinning step
   bool custom_dataset = false;

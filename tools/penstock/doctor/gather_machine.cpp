@@ -168,7 +168,7 @@ std::string try_parent_death() {
     return "no child could be started: " + last_line(output->text());
   pollfd end{witness.get(), POLLIN, 0};
   if (::poll(&end, 1, static_cast<int>(time_to_die.count())) == 1) return {};
-  ::kill(told["child"].get<pid_t>(), SIGKILL);  // it holds the pipe, so the pid is still its own
+  ::kill(told["child"].get<pid_t>(), SIGKILL);  // the child holds the pipe, so its pid has not been reused
   return "a child survived its parent";
 }
 

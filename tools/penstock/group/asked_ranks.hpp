@@ -35,7 +35,7 @@ struct rank_answer {
   std::string session;
   std::optional<nlohmann::ordered_json> result;
   std::string why_not;    ///< why there is no result
-  int refused = exit_ok;  ///< the exit code of the same verb for this rank alone
+  int refused = exit_ok;  ///< the exit code that the verb would have for this rank alone
 };
 [[nodiscard]] std::vector<rank_answer> ask_ranks(const live_group& group,
                                                  const nlohmann::ordered_json& question,

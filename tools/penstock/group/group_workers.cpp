@@ -21,7 +21,7 @@ struct changed_workers {
   std::vector<std::uint32_t> not_asked;  // the workers after the refused one
   std::optional<std::uint32_t> refused;
   std::string why_not;  // why that one was refused; or why the rank's workers are unknown
-  int code = exit_ok;   // exit code of that refusal
+  int code = exit_ok;   // exit code of the refusal
 };
 
 changed_workers change_workers(const live_group& group, const live_rank& rank, const std::string& verb, bool now,

@@ -9,7 +9,7 @@ namespace penstock::cli {
 /// The meaning of an exit code other than 0.
 enum class exit_rule : std::uint8_t {
   any_is_ok,  ///< the job is ok; its result contains the exit code
-  must_be_0,  ///< the job is an `exception` of type "exit"; it still has its result
+  must_be_0,  ///< the job is an `exception` of type "exit", but still has its result
 };
 
 /// If some output was dropped, "stdout_bytes" or "stderr_bytes" is the total. Output that is not UTF-8 also

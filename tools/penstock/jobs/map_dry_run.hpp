@@ -18,7 +18,7 @@ namespace penstock::cli {
 struct dry_run_rules {
   bad_line_rule bad_lines = bad_line_rule::fail;
   const map_journal* journal = nullptr;  ///< jobs in the journal do not run again
-  bool retry_failed = false;             ///< except those that are not ok
+  bool retry_failed = false;             ///< jobs in the journal that are not ok run again
   bool as_json = false;
 };
 

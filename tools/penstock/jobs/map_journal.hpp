@@ -30,7 +30,7 @@ struct journal_entry {
   std::uint64_t index = 0;
   std::uint64_t hash = 0;  ///< hash of the input line
   job_status status = job_status::ok;
-  std::string output{};  ///< its output line, with the line feed
+  std::string output{};  ///< the job's output line, with its line feed
   std::optional<std::int64_t> exit_code{};  ///< for a command: "exit" of its result
 };
 

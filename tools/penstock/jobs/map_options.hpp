@@ -49,7 +49,7 @@ struct map_options {
 /// When failed jobs end the run.
 struct halt_rule {
   std::uint64_t failures_max = 0;  ///< 0: never
-  bool cancels_running = false;    ///< else running jobs finish
+  bool cancels_running = false;    ///< false: running jobs finish
 };
 /// "never", "soon,fail=3", "now,fail=1". Refuses (errc::usage) anything else.
 [[nodiscard]] result<halt_rule> halt_rule_from(const std::string& text);

@@ -37,7 +37,7 @@ namespace penstock::cli {
 struct map_line {
   std::uint64_t index = 0;
   std::shared_ptr<const std::string> text{};
-  bool again = false;  ///< it is being retried: finished lines wait for it
+  bool again = false;  ///< the job is being retried, and finished lines wait for it
 };
 
 struct map_rules {
@@ -79,8 +79,8 @@ class map_run {
     /// Called once, before the first job starts and before anything is written. Not called if the input
     /// contradicts the journal, so that an earlier output survives a refused run. May be empty.
     std::function<result<void>()> begin_output;
-    map_journal* journal = nullptr;  ///< null without one
-    job_log* log = nullptr;          ///< null without one
+    map_journal* journal = nullptr;  ///< null: no journal
+    job_log* log = nullptr;          ///< null: no job log
     starter start;
     std::function<void(job_verdict)> judge;  ///< tells the pool how a job that it ran has ended; may be empty
     std::function<void()> abandon;  ///< called when the output or the journal fails: cancels the running jobs

@@ -12,7 +12,7 @@ namespace penstock::cli {
 enum class output_format : std::uint8_t {
   json,
   raw,     ///< stdout of the command, or the function's result, byte for byte
-  tagged,  ///< the same, but each line follows the input line and a tab
+  tagged,  ///< like raw, but each line follows the input line and a tab
 };
 
 struct written_outcome {

@@ -45,7 +45,7 @@ int output_stream::wait_for_room() const {
         {{own_ ? own_.get() : fd_, POLLOUT, 0}, {patience < 0 ? news_.fd() : -1, POLLIN, 0}}};
     const int ready = ::poll(awaited.data(), awaited.size(), patience);
     if (ready == 0) return ETIMEDOUT;
-    if (ready > 0 && awaited[0].revents != 0) return 0;  // or an error, which write() reports
+    if (ready > 0 && awaited[0].revents != 0) return 0;  // there is room, or an error, which write() reports
   }
 }
 

@@ -34,7 +34,7 @@ class output_stream {
   [[nodiscard]] int wait_for_room() const;
 
   const int fd_;
-  unique_fd own_;  // the same file, opened again
+  unique_fd own_;  // the file behind the caller's descriptor, opened again
   kind kind_ = kind::waits;
   wake_event news_;                         // raised once give_up_after() was called
   std::atomic<std::int64_t> patience_{-1};  // in milliseconds

@@ -210,7 +210,7 @@ void launch_book::exited(std::uint32_t rank, const process::exit_report& end, st
     return fail(rank, r.pid, r.end, now);
   }
   rank_life& l = lives_[rank];
-  if (group_end_ == launch_outcome::stopped) return;  // it would have ended with the others
+  if (group_end_ == launch_outcome::stopped) return;  // the rank would have been stopped with the others
   if (l.left_behind) {
     r.end = "it missed the end of its group";
     r.now = rank_state::waiting;

@@ -55,7 +55,7 @@ struct launch_rules {
 
 struct start_rank {
   std::uint32_t rank = 0;
-  bool alone = false;  ///< delivers the rest without the group, which has finished
+  bool alone = false;  ///< the rank delivers its remaining batches without the group, which has finished
 };
 /// Send to the rank's process group. SIGKILL cancels the start of a rank that is still starting.
 struct signal_rank {
@@ -76,33 +76,33 @@ enum class launch_outcome : std::uint8_t { finished, stopped, failed };
 /// The failure that ended a round. Later failures are consequences.
 struct launch_cause {
   std::uint32_t rank = 0;
-  pid_t pid = -1;    ///< -1: it could not start
+  pid_t pid = -1;    ///< -1: the process could not start
   std::string text;  ///< "exit code 3", "SIGSEGV"
 };
 
 /// A process of a rank that another one has replaced.
 struct ended_process {
-  pid_t pid = -1;               ///< -1: it could not start
-  std::string end;              ///< how it ended, as text
-  std::optional<int> code{};    ///< its exit code
-  std::optional<int> signal{};  ///< or the signal that ended it
+  pid_t pid = -1;               ///< -1: the process could not start
+  std::string end;              ///< how the process ended, as text
+  std::optional<int> code{};    ///< the process's exit code
+  std::optional<int> signal{};  ///< or the signal that ended the process
   nanoseconds lived{};
 };
 
 struct rank_facts {
   enum class state : std::uint8_t { waiting, starting, running, gone };
   state now = state::waiting;
-  pid_t pid = -1;               ///< of the last process
+  pid_t pid = -1;               ///< pid of the last process
   std::uint32_t starts = 0;     ///< number of processes so far
   std::string end;              ///< how the last process ended, as text; empty: it is running
-  std::optional<int> code{};    ///< its exit code
-  std::optional<int> signal{};  ///< or the signal that ended it
+  std::optional<int> code{};    ///< exit code of the last process
+  std::optional<int> signal{};  ///< or the signal that ended the last process
   steady_time began{};
   steady_time ended{};
-  bool left_behind = false;  ///< it survived SIGKILL
+  bool left_behind = false;  ///< the rank survived SIGKILL
   /// When the rank restarts alone; `never`: it does not.
   steady_time restarts_at = never;
-  std::vector<ended_process> earlier{};  ///< its earlier processes, oldest first: the last 64
+  std::vector<ended_process> earlier{};  ///< the rank's last 64 earlier processes, oldest first
 };
 
 /// Whether the kernel's OOM killer explains a SIGKILL.
@@ -112,7 +112,7 @@ enum class oom_killer : std::uint8_t { did_it, did_not };
 struct rank_sign {
   std::uint32_t rank = 0;
   bool traced = false;       ///< a debugger is attached: the rank's clocks are paused
-  std::string wait_channel;  ///< the kernel function in which its first thread waits; empty: unknown
+  std::string wait_channel;  ///< the kernel function in which the rank's first thread waits; empty: unknown
 };
 
 /// "exit code 3", "SIGSEGV".
@@ -164,10 +164,10 @@ class launch_book {
     supervision::termination ending;
     std::uint64_t batches = 0;
     std::uint64_t beats = 0;
-    bool spoke = false;        // its first line has arrived
+    bool spoke = false;        // the rank's first line has arrived
     bool traced = false;       // a debugger was attached at the last poll
-    bool knows_end = false;    // knows that the group has ended, or need not know
-    bool left_behind = false;  // killed because it looks for a group that has ended
+    bool knows_end = false;    // the rank knows that the group has ended, or need not know
+    bool left_behind = false;  // the rank was killed because it looks for a group that has ended
   };
 
   void start_all(steady_time now);
@@ -199,7 +199,7 @@ class launch_book {
   bool stopped_ = false;
   int ending_with_ = 0;                      // the signal that ends this round
   late_polls polls_;
-  std::optional<launch_outcome> group_end_;  // as reported by a rank
+  std::optional<launch_outcome> group_end_;  // how the group ended, as reported by a rank
   steady_time group_end_known_ = never;
   std::optional<launch_cause> cause_;
   std::uint32_t restarts_ = 0;

@@ -28,7 +28,7 @@ struct launch_gpu {
   std::uint32_t ordinal = 0;
   std::string name;
   std::string uuid;
-  std::vector<int> cores;  ///< the cores of its NUMA node; empty: unknown
+  std::vector<int> cores;  ///< the cores of the GPU's NUMA node; empty: unknown
 };
 
 struct rank_place {

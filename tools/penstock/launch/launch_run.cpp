@@ -270,7 +270,7 @@ void launch_run::remove_strays_of(std::uint32_t rank) {
 }
 
 void launch_run::tell_refused(std::uint32_t rank, const std::string& why) {
-  if (book_.ranks()[rank].now != rank_facts::state::starting) return;  // it was given up
+  if (book_.ranks()[rank].now != rank_facts::state::starting) return;  // the rank was given up meanwhile
   book_.start_failed(rank, why, clock::now());
   tell_end(rank);
 }
@@ -300,7 +300,7 @@ void launch_run::tell_end(std::uint32_t rank) {
   }
   const auto& cause = book_.first_cause();
   if (!cause || cause->rank != rank || r.code == 0 || cause->pid != r.pid) return;
-  note_lost(rank);  // the next round shows it
+  note_lost(rank);  // the status of the next round shows the loss
   work_.tell(fmt::format("rank {} {}: {}; ending the other ranks", rank, what, cause->text));
 }
 

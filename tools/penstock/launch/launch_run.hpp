@@ -115,11 +115,11 @@ class launch_run {
   std::vector<rank_process> ranks_;
   std::vector<std::string> last_lines_;
   std::vector<rank_history> histories_;
-  std::vector<lost_process_report> lost_;  // oldest first: the last 64
+  std::vector<lost_process_report> lost_;  // the last 64 processes, oldest first
   process::oom_watch oom_;
   boost::asio::steady_timer timer_;
   steady_time look_at_{};     // when to poll the ranks next
-  std::size_t starting_ = 0;  // processes that may exist but are not known here yet
+  std::size_t starting_ = 0;  // processes that may exist, but whose start has not been reported yet
   std::promise<void> over_;
   bool told_over_ = false;
   std::shared_ptr<void> alive_ = std::make_shared<char>();  // a start may complete after our destruction

@@ -9,7 +9,7 @@
 namespace penstock::cli {
 namespace {
 
-constexpr int reads_a_turn = 16;  // then the other ranks' pipes take their turn
+constexpr int reads_a_turn = 16;  // after this many reads, the other ranks' pipes take their turn
 constexpr std::size_t read_bytes = 64 * 1024;
 // The default capacity of a pipe; anything more comes from a process that outlives the rank.
 constexpr int reads_at_the_end = 16;

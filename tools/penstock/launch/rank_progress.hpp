@@ -31,7 +31,7 @@ inline constexpr std::size_t epochs_in_a_line = 256;
 enum class group_end_word : std::uint8_t { none, finished, stopped };
 
 struct rank_progress {
-  std::uint64_t batches = 0;       ///< delivered by this process
+  std::uint64_t batches = 0;       ///< batches delivered by this process
   std::vector<std::byte> state{};  ///< Session::state(); empty: unchanged
   /// Entries of the report's "epochs" that are new or have changed; at most epochs_in_a_line.
   nlohmann::ordered_json epochs = nlohmann::ordered_json::array();
@@ -51,11 +51,11 @@ struct rank_progress {
 
 /// The launcher's first line.
 struct rank_start {
-  std::vector<std::byte> state{};  ///< to resume from; empty: the stream's beginning
+  std::vector<std::byte> state{};  ///< the state to resume from; empty: the stream's beginning
   std::uint64_t delivered = 0;     ///< batches of this rank's earlier processes, up to the state
-  bool alone = false;              ///< the group has finished: there is none to join
+  bool alone = false;              ///< the group has finished, so there is none to join
   std::map<std::string, std::string> files{};  ///< the files that the launcher writes, by kind: session_options::files
-  std::vector<lost_process_report> lost{};     ///< so far, oldest first
+  std::vector<lost_process_report> lost{};     ///< the processes lost so far, oldest first
 };
 [[nodiscard]] std::string line_of(const rank_start& start);
 [[nodiscard]] result<rank_start> parse_start(std::string_view line);

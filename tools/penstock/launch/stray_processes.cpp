@@ -101,7 +101,7 @@ std::size_t kill_strays_with(const std::vector<std::string>& variables, std::chr
     }
     for (const pid_t pid : left) {
       wait_for_end(pid, until);
-      ::waitpid(pid, nullptr, WNOHANG);  // fails if its parent is still alive
+      ::waitpid(pid, nullptr, WNOHANG);  // fails if the process's parent is still alive
     }
   } while (!until.is_over(clock::now()));
   return killed.size();

@@ -24,7 +24,7 @@ struct cuda_device_facts {
 struct peer_facts {
   int a = 0;
   int b = 0;
-  bool access = false;  ///< each can read and write the other's memory
+  bool access = false;  ///< each GPU can read and write the other's memory
 };
 
 /// Facts from libcuda.

@@ -16,15 +16,15 @@ using process::output_file;
 struct child_outcome {
   enum class how : std::uint8_t { not_started, finished, hung, died };
   how ending = how::not_started;
-  std::string step;     ///< the last step that it announced: "cuInit"
-  std::string trouble;  ///< empty if it finished: "did not return within 10 s"
+  std::string step;     ///< the last step that the child announced: "cuInit"
+  std::string trouble;  ///< "did not return within 10 s"; empty: the child finished
   [[nodiscard]] bool good() const noexcept { return ending == how::finished; }
 };
 
 struct ended_child {
   child_outcome::how ending = child_outcome::how::not_started;
   int exit_code = -1;
-  std::string trouble;  ///< empty if it exited: "did not return within 10 s", "was killed by SIGSEGV"
+  std::string trouble;  ///< "did not return within 10 s", "was killed by SIGSEGV"; empty: the child exited
   std::string output;
   std::string errors;
 };

@@ -15,9 +15,9 @@ namespace penstock::cli {
 /// What can be seen of a running session from outside, even if it does not answer.
 struct seen_from_outside {
   int pid = 0;                       ///< 0: unknown
-  bool suspended = false;            ///< its process is stopped, by SIGSTOP or a debugger
-  std::optional<double> last_seen{};  ///< when it wrote to its record, in Unix time
-  std::string id{};                  ///< the id of its record; empty if it has none
+  bool suspended = false;            ///< the session's process is stopped, by SIGSTOP or a debugger
+  std::optional<double> last_seen{};  ///< when the session last wrote to its record, in Unix time
+  std::string id{};                  ///< the id of the session's record; empty: it has none
 };
 
 /// Merges the pages of running sessions: each metric appears once, and its lines have the label `session`.

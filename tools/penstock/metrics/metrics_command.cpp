@@ -82,7 +82,7 @@ class ended_sessions_reader {
       auto known = known_.find(r.id);
       if (known == known_.end()) {
         const auto past = read_past(r.path);
-        if (!past) continue;  // it was removed meanwhile
+        if (!past) continue;  // the record was removed meanwhile
         known = known_.emplace(r.id, ended_facts_of(*past, r.id)).first;
       }
       there.insert(*known);
@@ -125,7 +125,7 @@ exported make_page(ended_sessions_reader& reader) {
   for (const control::found_session& s : control::find_sessions()) {
     if (!s.alive) continue;
     seen[s.name] = look_at(s, records);
-    if (seen[s.name].suspended) {  // each request would time out, and then stay in its backlog
+    if (seen[s.name].suspended) {  // each request would time out, and then stay in the socket's backlog
       asked.emplace_back(s.name, std::async(std::launch::deferred, [] { return std::string(); }));
       continue;
     }
@@ -140,7 +140,7 @@ exported make_page(ended_sessions_reader& reader) {
   merged_pages running;
   for (auto& [name, answer] : asked) {
     const std::string text = answer.get();
-    if (text.empty()) seen[name].suspended = !if_suspended(seen[name].pid).empty();  // perhaps it was suspended after it was asked
+    if (text.empty()) seen[name].suspended = !if_suspended(seen[name].pid).empty();  // the session may have been suspended after the request
     running.add(name, text, seen[name]);
   }
   const std::vector<json> ended = reader.read();

@@ -72,7 +72,7 @@ class ordered_pictures {
   std::uint64_t next_to_take_;
   const std::uint64_t window_;
   std::map<std::uint64_t, result<packed_picture>> done_;
-  std::vector<std::jthread> threads_;  // last, so that they end before the members that they use
+  std::vector<std::jthread> threads_;  // last, so that the threads end before the members that they use are destroyed
 };
 
 /// A shard that is being written.

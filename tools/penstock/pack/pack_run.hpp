@@ -15,7 +15,7 @@ namespace penstock::pack {
 
 /// For the display; written by the run.
 struct pack_progress {
-  std::atomic<std::uint64_t> samples{0};  ///< taken from the folder, failed ones included
+  std::atomic<std::uint64_t> samples{0};  ///< samples taken from the folder, including failed ones
   std::atomic<std::uint64_t> bytes{0};    ///< written
 };
 

@@ -40,7 +40,7 @@ struct packed_shard {
 };
 
 struct unpacked_sample {
-  std::uint64_t sample = 0;  ///< its index in the image folder
+  std::uint64_t sample = 0;  ///< the picture's index in the image folder
   std::string path;          ///< relative to the image folder
   std::string reason;
 };
@@ -48,7 +48,7 @@ struct unpacked_sample {
 struct pack_state {
   pack_settings settings;
   std::string folder;
-  std::uint64_t samples_all = 0;  ///< in the image folder
+  std::uint64_t samples_all = 0;  ///< samples in the image folder
   std::uint64_t next_sample = 0;  ///< earlier samples are in a complete shard, or have failed
   std::vector<packed_shard> shards;
   std::vector<unpacked_sample> failed;

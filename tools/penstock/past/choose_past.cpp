@@ -54,7 +54,7 @@ std::optional<found_record> last_record(const std::string& name) {
 
 std::optional<json> summary_of(const found_record& r) {
   const auto past = read_past(r.path);
-  if (!past) return std::nullopt;  // it was removed meanwhile
+  if (!past) return std::nullopt;  // the record was removed meanwhile
   return past->summary();
 }
 
@@ -108,8 +108,8 @@ chosen_socket choose_past(const session_choice& choice) {
 std::optional<live_group> past_group(const std::string& name) {
   std::vector<named_session> ended;
   std::set<std::tuple<std::string, std::string, std::uint32_t>> known;
-  std::optional<std::pair<std::string, std::string>> found;  // its name and job
-  for (found_record& r : ended_records()) {                  // the last one first
+  std::optional<std::pair<std::string, std::string>> found;  // the group's name and job
+  for (found_record& r : ended_records()) {                  // the session that ended last comes first
     const auto past = read_past(r.path);
     const auto rank = past ? past->rank() : std::nullopt;
     if (!rank || !known.emplace(rank->group, rank->job, rank->rank).second) continue;

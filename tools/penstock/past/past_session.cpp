@@ -122,7 +122,7 @@ json past_session::status() const {
   s["ended"] = ended_;
   const auto from = time_of_utc(text_in(header_, "started"));
   const auto to = time_of_utc(ended_);
-  if (from && to) s["uptime_seconds"] = std::max(std::chrono::duration<double>(*to - *from).count(), 0.0);  // the same as in `sessions --ended`
+  if (from && to) s["uptime_seconds"] = std::max(std::chrono::duration<double>(*to - *from).count(), 0.0);  // as in `sessions --ended`
   s["status_time"] = status_time_.empty() ? json() : json(status_time_);
   for (const char* key : {"rate", "eta_seconds", "stopping_seconds", "killed_in_seconds", "paused_by"}) s[key] = nullptr;
   return s;
@@ -146,7 +146,7 @@ json past_session::summary() const {
                           "samples_expected", "workers_ended_unexpectedly", "jobs"})
     about[key] = s.value(key, json());
   about["owners_ended_unexpectedly"] = s.value("gpu", json::object()).value("ended_unexpectedly", json());
-  if (died_) {  // its last deaths may be newer than its last status
+  if (died_) {  // deaths may have been recorded after the last status
     for (const auto& [key, workers] : {std::pair{"workers_ended_unexpectedly", true}, {"owners_ended_unexpectedly", false}})
       if (about[key].is_number()) about[key] = std::max(about[key].get<std::uint64_t>(), deaths_of(workers));
   }

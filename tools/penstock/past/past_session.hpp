@@ -58,7 +58,7 @@ class past_session {
 
   nlohmann::ordered_json header_ = nlohmann::ordered_json::object();
   nlohmann::ordered_json quarantine_;  // null: nothing was quarantined
-  nlohmann::ordered_json status_;      // null: the session ended before there was one
+  nlohmann::ordered_json status_;      // null: the session ended before it recorded a status
   nlohmann::ordered_json why_;         // null: nothing was measured
   std::map<std::uint64_t, nlohmann::ordered_json>
       last_seen_;  // each worker, as in the last status in which it ran
@@ -69,7 +69,7 @@ class past_session {
   bool died_ = true;
   bool suspended_ = false;
   bool machine_stopped_ = false;
-  std::string process_end_;  // from the process's parent; empty: unknown
+  std::string process_end_;  // how the process ended, according to its parent; empty: unknown
 };
 
 [[nodiscard]] result<past_session> read_past(const std::filesystem::path& record);

@@ -75,7 +75,7 @@ std::string files_at_end(const json& ended) {
 
 std::string ended_for_people(const json& ended, std::size_t width) {
   std::vector<std::vector<std::string>> rows;
-  std::vector<std::vector<std::string>> below;  // at full length: reasons are never cut
+  std::vector<std::vector<std::string>> below;  // reasons at full length: they are never cut
   for (const json& s : ended) {
     rows.push_back({text_of(s.at("id")), text_of(s.at("outcome")), s.at("started").is_string() ? without_year(utc_for_people(s.at("started"))) : "-",
                     (has_died(s) ? "last seen " : "") + without_year(utc_for_people(s.at("ended"))), time_between(s.at("started"), s.at("ended")), deaths_in(s)});

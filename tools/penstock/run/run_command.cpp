@@ -91,7 +91,7 @@ int exit_code_of(const run_options& o, const run_report& r, int signal) {
   if (r.outcome == run_outcome::failed) return exit_failed;
   if (signal == SIGINT) return exit_interrupted;
   if (signal == SIGTERM || signal == SIGHUP) return exit_terminated;
-  const bool all_asked_for = o.batches && r.batches >= *o.batches;  // --batches stops it, as requested
+  const bool all_asked_for = o.batches && r.batches >= *o.batches;  // --batches stopped the run, as requested
   return r.outcome == run_outcome::stopped && !all_asked_for ? o.stopped_exit_code : exit_ok;
 }
 
@@ -176,7 +176,7 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
     signals.listen([&](int) { session.stop(end_after_second_signal, signals.asked_by()); });
     try {
       static_cast<void>(session.run_for(std::chrono::milliseconds::max()));
-    } catch (const error&) {  // `why`, or the group's first cause
+    } catch (const error&) {  // the error is `why`, or the group's first cause
     }
     session.close();
     teller.reset();
@@ -186,7 +186,7 @@ int refuse_start_of_rank(const run_options& o, const config& settings, exit_code
     if (!report.error) report.error = why;
     const int told = tell_end(o, settings.quarantine.file, report, signals.received());
     return told == exit_failed ? static_cast<int>(code) : told;
-  } catch (const error&) {  // it cannot join either
+  } catch (const error&) {  // this rank cannot join either
     return refuse_start(o, settings, code, why);
   }
 }
@@ -239,7 +239,7 @@ int run(run_options o) {
   // Keeps other runs from writing these files until this process ends; the session locks what its sink writes.
   const auto report = lock_files("the report", {o.files.report});
   if (!report) {
-    o.files.report.clear();  // the file belongs to the other run
+    o.files.report.clear();  // the report file belongs to the other run
     return refuse_here(exit_failed, report.error());
   }
   const auto states = lock_files("the state", state.places());

@@ -63,7 +63,7 @@ class run_state {
 
   std::string path_;
   std::optional<sharing_rank> rank_;
-  std::shared_ptr<state_keeper> own_;    // the rank's file, or the only one
+  std::shared_ptr<state_keeper> own_;    // the file of this rank or, without other ranks, the only file
   std::shared_ptr<state_keeper> group_;  // the file that the ranks share; rank 0 writes it
   bool delivered_ = false;        // whether this run has delivered anything: then all ranks have joined
   std::uint32_t incomplete_ = 0;  // how many times in a row a rank's state was missing

@@ -46,7 +46,7 @@ bool is_unexpected_death(const json& d) {
   for (std::size_t i = 0; i <= static_cast<std::size_t>(death_cause::unknown); ++i) {
     if (const auto known = static_cast<death_cause>(i); cause == name_of(known)) return is_unexpected(known);
   }
-  return true;  // a newer version wrote it
+  return true;  // a newer version of penstock recorded the death
 }
 
 bool ended_as_asked(const json& death) {
@@ -111,7 +111,7 @@ std::string look_into(const json& death) {
   const bool of_worker = death.contains("worker");
   if (of_worker && !death.value("stack", json::array()).empty()) return "penstock deaths --stacks";
   const std::string target = of_worker ? "worker/" + text_of(death.at("worker")) : "gpu";
-  const bool crashed = death.at("cause") == "signal" && death.at("signal") != "SIGKILL" && sender_of(death).empty();  // it wrote its stack
+  const bool crashed = death.at("cause") == "signal" && death.at("signal") != "SIGKILL" && sender_of(death).empty();  // such a worker wrote its stack
   const bool wrote =
       crashed || !death.at(of_worker ? "last_output" : "last_words").get<std::string>().empty();
   return wrote ? fmt::format("penstock logs {} --previous", target) : "penstock describe " + target;
@@ -185,7 +185,7 @@ std::string work_and_why(const json& d, work_kind kind) {
   const json work = named_work(d, kind);
   const std::string reason = reason_of_death(d);
   if (work.is_null()) return or_dash(reason);
-  if (reason.empty() || d.at("cause") == "hang") return text_of(work);  // that reason repeats the work
+  if (reason.empty() || d.at("cause") == "hang") return text_of(work);  // the reason of a hang repeats the work
   if (sender_of(d).empty()) return text_of(work) + "; " + reason;
   return fmt::format("was {} {}; {}", kind == work_kind::jobs ? "running" : "loading", text_of(work), reason);
 }

@@ -19,7 +19,7 @@ namespace {
 /// Prints the last events of a session that has closed its socket: they are in its record.
 void tell_rest(const session_end& end, const std::filesystem::path& socket, std::uint64_t after,
                const std::function<void(const json&)>& each) {
-  if (control::is_record(socket)) return;  // all events came from there
+  if (control::is_record(socket)) return;  // all events came from the record
   const auto record = record_of(socket, end.pid());
   if (!record) return;
   const auto rest = ask(*record, {{"verb", "events"}, {"after", after}}, answer_deadline);

@@ -149,7 +149,7 @@ json session_facts(const control::found_session& s) {
   if (!if_suspended(pid).empty()) return suspended();
   const auto answer = control::ask(s.path, {{"verb", "status"}}, look_deadline);
   if (!answer || !answer->value("ok", false)) {
-    if (!if_suspended(pid).empty()) return suspended();  // perhaps it was suspended after it was asked
+    if (!if_suspended(pid).empty()) return suspended();  // the session may have been suspended after the request
     if (pid > 0) about["pid"] = pid;
     if (is_ending(pid)) about["state"] = "gone";
     return about;

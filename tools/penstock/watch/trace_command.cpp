@@ -32,7 +32,7 @@ struct trace_options {
   std::string out;
 };
 
-constexpr auto trace_poll = 50ms;  // the session keeps its last 4096 batches
+constexpr auto trace_poll = 50ms;  // the session keeps only its last 4096 batches
 constexpr nanoseconds trace_time_least = 1ms;
 constexpr nanoseconds trace_time_most = 1h;
 

@@ -37,7 +37,7 @@ struct traced_batch {
 /// An event of a worker or the owner: a death, a restart.
 struct traced_event {
   std::int64_t at = 0;
-  std::optional<std::uint32_t> worker;  ///< on the worker's track; otherwise on the scheduler's
+  std::optional<std::uint32_t> worker;  ///< the worker on whose track the event appears; empty: the scheduler's track
   std::string kind;
   std::string text;
 };
