@@ -115,7 +115,8 @@ class ArraysTest(PenstockTest):
         self.assertIn("nowhere.npy", self.refusal(self.config(".", 'members = { y = "nowhere.npy" }')))
 
     def patched(self, save, at, value):
-        """An archive with one member a, and other bytes at this place of its directory entry."""
+        """Writes an archive with one member `a`, and overwrites its directory entry at `at` with `value`. Returns a
+        config."""
         buffer = io.BytesIO()
         save(buffer, a=numpy.arange(3000.0))
         data = bytearray(buffer.getvalue())

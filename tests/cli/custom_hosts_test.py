@@ -147,7 +147,7 @@ class CustomHostsTest(HostCase):
         self.ends(host, EXIT_OK)
 
     def test_another_dataset_is_refused_with_both_values(self):
-        """The program counts the lines of its path."""
+        """The program has as many samples as its path has lines."""
         data, other = (self.write(name, "x\n" * lines) for name, lines in (("data", 80), ("other", 79)))
         options = 'count = "yes"'
         process = self.begin(self.custom(path=data, options=options))

@@ -182,7 +182,7 @@ class PenstockTest(unittest.TestCase):
         self.skipTest("no %s cgroup can be made here" % controller)
 
     def memory_cgroup(self):
-        """The same, with a limit of 512 MiB."""
+        """in_cgroup() with a memory limit of 512 MiB."""
         return self.in_cgroup("memory", {"memory.limit_in_bytes": str(512 << 20)}, {"memory.max": str(512 << 20)})
 
     # ---- processes -------------------------------------------------------------------------------------------
@@ -288,7 +288,8 @@ def descendants_of(ancestor):
 
 
 def signal_process(pid, number):
-    """os.kill for exactly one process: 0 and negative numbers would mean groups, and 0 the group of ctest and the shell that started it."""
+    """os.kill for exactly one process. Refuses 0 and negative numbers, which mean groups: 0 is the group of ctest and of
+    the shell that started it."""
     if not pid or pid <= 1:
         raise ValueError("pid %r is not a process of a test" % (pid,))
     os.kill(pid, number)

@@ -103,7 +103,7 @@ class HostCase(PenstockTest):
         return process, self.line_of(process, rb"waiting for a session at (\S+) with")[1].decode()
 
     def line_of(self, process, pattern):
-        """The next line on its standard error that matches."""
+        """The next matching line on the process's standard error."""
         lines = []
         while not (found := re.search(pattern, line := process.stderr.readline())):
             lines.append(line)
@@ -130,7 +130,7 @@ class HostCase(PenstockTest):
         self.wait_until(lambda: now() == expected, lambda: "%s: %s" % (expected, now()), seconds=seconds)
 
     def check(self, process, expected):
-        """The session ends with these digests, without losses."""
+        """Checks that the session ends with these digests, without losses."""
         report = self.report_of(process)
         self.assertEqual(self.digests_of(report), expected)
         self.assertEqual((report["quarantine"], report["workers"]["ended_unexpectedly"]), ([], 0))

@@ -45,7 +45,7 @@ class InspectTest(PenstockTest):
         self.assertIn("3 files skipped: .heic 2, .tiff 1", err)
 
     def custom(self, text):
-        """The example's dataset: the lines of a text file; one of more than 256 bytes cannot be loaded."""
+        """The example's dataset: the lines of a text file; a line of more than 256 bytes cannot be loaded."""
         self.write("poem.txt", text)
         return self.write("lines.toml", '[dataset]\ntype = "custom"\n[dataset.options]\nfile = "%s/poem.txt"\n[sampler]\nbatch_size = 7\n'
                           '[loader]\nworkers = 2\ncommand = ["02_lines_worker"]\n[gpu]\ndevice = "host"\n' % self.folder)

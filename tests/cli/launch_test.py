@@ -205,7 +205,7 @@ device = "host"
 
     def test_daemons_started_by_ranks_have_ended_at_the_end(self):
         mark = "987.%d" % os.getpid()
-        # The shell ends when both have left its process group.
+        # The rank's shell ends when both daemons have left its process group.
         daemon = "sh -c 'touch $PENSTOCK_TEST_FOLDER/$RANK.%s; exec sleep " + mark + "'"
         report, err = self.launch("setsid %s & (setsid %s &) ; until [ -e $PENSTOCK_TEST_FOLDER/$RANK.a ] && "
                                   "[ -e $PENSTOCK_TEST_FOLDER/$RANK.b ]; do sleep 0.01; done" % (daemon % "a", daemon % "b"),

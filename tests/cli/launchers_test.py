@@ -215,7 +215,7 @@ exec "%s" "$@"
         self.environment["PATH"] = os.path.dirname(path) + ":" + self.environment["PATH"]
 
     def session(self):
-        """Lasts long enough to lose all of its hosts in the meantime."""
+        """A session that lasts long enough to lose all of its hosts in the meantime."""
         return self.start("run", self.photos, "--device", "host", "--digest", "--json", "--quiet", "--set", "dataset.wait=12ms", "--workers", 2,
                           "--set", "loader.hosts.listen=127.0.0.1:%d" % self.port, "--set", "loader.hosts.secret_file=" + self.secret)
 

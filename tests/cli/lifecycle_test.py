@@ -110,7 +110,7 @@ class LifecycleTest(PenstockTest):
         self.assertEqual(process.returncode, EXIT_INTERRUPTED)
 
     def test_repeated_sighups_count_as_one_request_to_stop(self):
-        # With PR_SET_PDEATHSIG the kernel sends one whenever a thread of the parent ends.
+        # With PR_SET_PDEATHSIG the kernel sends a SIGHUP whenever a thread of the parent ends.
         process = self.with_samples_at_hand("1s")
         for _ in range(4):
             process.send_signal(signal.SIGHUP)
@@ -129,7 +129,7 @@ class LifecycleTest(PenstockTest):
         config = self.write("k.toml", synthetic(samples=4000, dataset='work = "3ms"', epochs=1))
         for attempt in range(30):
             process = self.start("run", config, "--workers", 4, "--json", "--quiet")
-            # From before the first worker starts until long after; spawning takes the first 30 ms.
+            # Kill it at any time from before the first worker starts until long after; spawning takes the first 30 ms.
             time.sleep(choose.choice([0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25]))
             family = set(descendants_of(process.pid))
             process.kill()
@@ -140,7 +140,7 @@ class LifecycleTest(PenstockTest):
                 attempt, [described(pid) for pid in left()]))
         self.assertFalse([name for name in set(os.listdir("/dev/shm")) - before if "penstock" in name])
         self.assertEqual(os.listdir(temporary), [])
-        # Its control socket and its record remain, and the next session of this name replaces the socket.
+        # The killed session's control socket and record remain. The next session of this name replaces the socket.
         self.run_json(self.write("n.toml", synthetic(samples=16)), "--set", 'name="k"')
 
     def test_stopped_workers_end_with_their_session(self):

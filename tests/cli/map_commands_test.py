@@ -105,7 +105,7 @@ class OutputTest(MapTest):
             file.write(BINARY)
 
     def written(self, *arguments, items, expect=EXIT_OK):
-        """What it writes to stdout, as bytes."""
+        """What `penstock map` writes to stdout, as bytes."""
         self.write("in", "".join(item + "\n" for item in items))
         process = self.start("map", *arguments, "--input", "in", "--workers", 2, "--quiet")
         out, self.err = process.communicate(timeout=60)
@@ -127,7 +127,7 @@ class OutputTest(MapTest):
         out = self.written("--command", "sh -c 'cat \"$1\"; echo E >&2' sh {}", "--raw", items=[self.path("binary"), "/dev/null", self.path("binary")])
         self.assertEqual(out, BINARY + BINARY)
         self.assertEqual(self.err, b"E\n" * 3)
-        # The first one finishes last: it waits for a file from the second.
+        # The first job finishes last: it waits for a file that the second job writes.
         first = self.script('case $1 in a) until test -e mark; do sleep 0.01; done; sleep 0.1;; b) touch mark;; esac; printf %s "$1"') + " {}"
         self.assertEqual(self.written("--command", first, "--raw", items=["a", "b"]), b"ab")
 

@@ -414,7 +414,7 @@ class FunctionTest(MapTest):
     def test_a_device_program_gets_the_result_of_the_function_and_makes_the_result_of_the_job(self):
         for placement in ("process", "embedded"):
             found, _ = self.map(self.programs(placement), "--function", "fill", "--program", "odd", items=["3", "5"])
-            # It returns the sum of the bytes as an 8-byte number.
+            # The program returns the sum of the bytes as an 8-byte number.
             self.assertEqual([line["result"] for line in found],
                              [sum(i * 31 for i in range(count)).to_bytes(8, "little").decode() for count in (3, 5)])
 

@@ -367,7 +367,7 @@ class PastTest(PenstockTest):
         process.wait()
         status = self.answer("status", "--last")
         written, ended = (datetime.datetime.fromisoformat(status[key].replace("Z", "+00:00")) for key in ("status_time", "ended"))
-        # On an idle machine a second; the record of 8 workers was limited to one status in 5 s.
+        # On an idle machine the last status is a second old. Once, the record of 8 workers had only one status in 5 s.
         age = (ended - written).total_seconds()
         self.assertLess(age, 4)
         told = self.penstock("status", "--last")[1].splitlines()[0]

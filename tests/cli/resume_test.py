@@ -28,7 +28,7 @@ class ResumeTest(PenstockTest):
 
     def test_pieces_of_a_stream_with_other_worker_counts_add_up_to_the_stream(self):
         whole = self.piece("whole", "--workers", 2)
-        # In the middle of an epoch, at the end of one, and to the end of the run.
+        # Stop in the middle of an epoch, at its end, and in the next one; then run to the end.
         for batches, workers in ((20, 3), (31, 1), (7, 4)):
             part = self.piece("parts", "--workers", workers, "--batches", batches, "--state", "state")
             self.assertEqual(part["outcome"], "stopped")

@@ -157,7 +157,7 @@ class SupervisionTest(PenstockTest):
     def test_a_worker_with_leases_that_never_begins_is_found_even_if_it_touches_no_sample(self):
         text = synthetic(samples=400, dataset='wait = "5ms"', epochs=1, more=QUICK_HANGS + '[loader.env]\nPENSTOCK_CHAOS = "1"\n')
         process = self.live("idle", text)
-        # It may hang between two samples or during one.
+        # The worker may hang between two samples or during one.
         victim = self.workers_of(process)[0]
         self.assertEqual(ctypes.CDLL(None).sigqueue(victim, signal.SIGRTMIN + 5, ctypes.c_void_p(1)), 0)
         out, _ = process.communicate(timeout=60)
@@ -182,7 +182,7 @@ class SupervisionTest(PenstockTest):
         deaths, of_owner = report["workers"]["deaths"], report["gpu"]["deaths"]
         self.assertEqual({d["cause"] for d in deaths + of_owner}, {"oom"})
         self.assertEqual(report["epochs"][0]["delivered"], 400)
-        # The kernel kills again while it reclaims memory. It turns to the owner only when it has killed all workers.
+        # The kernel kills again while it reclaims memory. It kills the owner only when it has killed all workers.
         for death in of_owner:
             self.assertGreaterEqual(sum(one["time"] <= death["time"] for one in deaths), 4, report)
 
@@ -199,7 +199,7 @@ class SupervisionTest(PenstockTest):
         self.assertIn("(pid %d) was stopped: %s" % (death["pid"], death["reason"]), event)
 
     def test_a_worker_that_outgrows_its_limit_leaves_its_other_leases_to_its_successor(self):
-        # Its leases are 3 batches of 2 s each; it finishes the current one.
+        # The worker holds 3 batches of 2 s each, and finishes the current one.
         text = synthetic(samples=120, batch=40, epochs=1, dataset='wait = "50ms"\nfaults = [{sample = 0, kind = "leak", times = 1}]',
                          more='[loader.limits]\nmemory = "60MiB"')
         report = self.run_json(self.write("m.toml", text), "--workers", 1, "--set", "sampler.shuffle=false", "--digest")
@@ -308,7 +308,7 @@ class SupervisionTest(PenstockTest):
         self.assertEqual(self.penstock("quarantine", "retry", "1")[0], EXIT_NO_TARGET)
         self.assertEqual(self.penstock("quarantine", "release", "1")[0], EXIT_OK)
         self.wait_until(lambda: '"released":true' in self.read("known.jsonl"), "the file to know")
-        # Once released, it is not quarantined until it kills again.
+        # Once released, the sample is not quarantined until it kills again.
         self.assertEqual(self.penstock("pause")[0], EXIT_OK)
         if not listed():
             code, _, err = self.penstock("quarantine", "release", "1")

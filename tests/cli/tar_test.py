@@ -359,7 +359,7 @@ class TarTest(PenstockTest):
         self.assertEqual(self.penstock("check-config", self.config())[0], EXIT_OK)
 
     def compress(self, *options):
-        """The shards of a folder as seekable zstd, in another one."""
+        """Writes the shards of a folder as seekable zstd into another folder."""
         code, _, err = self.penstock("pack", self.shards, "--out", os.path.join(self.folder, "compressed"), "--compress", "zstd", *options)
         self.assertEqual(code, EXIT_OK, err)
         return os.path.join(self.folder, "compressed")

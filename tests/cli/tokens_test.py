@@ -59,7 +59,8 @@ class TokensTest(PenstockTest):
             numpy.testing.assert_array_equal(targets, self.tokens[sample * 64 + 1:sample * 64 + 65])
 
     def corpora_of_megatron(self):
-        """Their files, all ids, and the number of ids of each document, as Megatron reads them."""
+        """For each of Megatron's corpora: its file, all ids, and the number of ids of each document, as Megatron reads
+        them."""
         for name in "documents_uint16", "items_int32", "items_uint16", "merged_uint16":
             path = os.path.join(FIXTURES, name)
             yield path + ".bin", numpy.load(path + ".tokens.npy"), numpy.load(path + ".documents.npy")

@@ -30,7 +30,7 @@ def seconds_used(pid):
 
 
 class OtherPrograms:
-    """How many of the cores that a process may use are used by all but its own processes, from the construction to the call."""
+    """Measures, from the construction to the call, how many of the cores that a process may use other programs use."""
 
     def __init__(self, pid):
         self.pid, self.cores, self.before, self.begun = pid, os.sched_getaffinity(pid), {}, time.monotonic()

@@ -76,7 +76,7 @@ TEST_CASE("the sacrificial worker is labelled as such") {
   CHECK(cli::worker_name({{"worker", 64}, {"sacrificial", true}}) == "worker/64 (sacrificial)");
   CHECK(cli::worker_cell({{"worker", 64}, {"sacrificial", true}}) == "worker/64*");
   CHECK(cli::worker_cell({{"id", 3}, {"sacrificial", false}}) == "worker/3");
-  // A session of an older version does not report it.
+  // A session of an older version does not report which worker is sacrificial.
   CHECK(cli::worker_name({{"id", 64}}) == "worker/64");
 }
 

@@ -112,7 +112,7 @@ void destruction(int repetitions) {
               repetitions, t.p50, t.max);
 }
 
-/// The time of spawn() itself, one process at a time.
+/// The time of one spawn() alone, in milliseconds.
 double spawn_ms() {
   const std::int64_t begin = now_ns();
   auto child = process::spawn({"/bin/true", {}, {}, {}});

@@ -22,7 +22,7 @@ def main():
         sys.exit("no JPEGs in %s: apt-get install mate-backgrounds, or name another folder" % source)
     draw = random.Random(1)
     images = [Image.open(p).convert("RGB") for p in pictures]
-    # Halved, so that grain and detail are those of an image collection and not of a desktop background.
+    # Halve the pictures, so that grain and detail resemble those of an image collection, not of a desktop background.
     images = [i.resize((i.width // 2, i.height // 2), Image.LANCZOS) for i in images]
     for index in range(count):
         image = draw.choice([i for i in images if i.width > WIDTH and i.height > HEIGHT])

@@ -172,7 +172,8 @@ def private_memory(pid):
 
 
 def begin_of(config):
-    """Seconds of a run of one batch, those until it has the batch, its processor time, and the private memory of session, owner and the largest worker, in MB."""
+    """Measures a run of one batch. Returns its seconds, the seconds until the batch arrived, its processor time, and the
+    private memory of session, owner and largest worker in MB."""
     walls, firsts, used = [], [], []
     for _ in range(ROUNDS):
         begin, before = time.monotonic(), os.times()

@@ -27,7 +27,7 @@ struct config_source {
 
 /// Adds FILE and --set.
 void add_config_options(CLI::App& verb, config_source& into);
-/// The same for a verb that only works on a stream: load() refuses the file of a pool of jobs.
+/// Like add_config_options(), for a verb that only works on a stream: load() refuses the file of a pool of jobs.
 void add_stream_options(CLI::App& verb, config_source& into);
 /// Adds only --set.
 void add_set_option(CLI::App& verb, config_source& into);

@@ -5,7 +5,7 @@
 int main(int argc, char** argv) {
   using namespace penstock::cli;
   verb_table verbs;
-  // In the order in which help lists them.
+  // The verbs, in the order in which help lists them.
   add_run_command(verbs);
   add_map_command(verbs);
   add_launch_command(verbs);

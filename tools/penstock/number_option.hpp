@@ -38,7 +38,7 @@ struct number_range {
 /// Makes the option accept whole numbers in this range; anything else is a usage error. For options stored in
 /// an integer type that holds the range.
 CLI::Option* takes_whole_number(CLI::Option* option, number_range range);
-/// The same, but also accepts this word.
+/// Like takes_whole_number(), but also accepts this word.
 CLI::Option* takes_whole_number_or(CLI::Option* option, number_range range, std::string word);
 
 }  // namespace penstock::cli

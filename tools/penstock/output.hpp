@@ -55,7 +55,7 @@ void note_typed(std::vector<std::string> words);
 /// For `next`: the command as it was typed, quoted for a shell, but about another session: "penstock describe worker/3 --last".
 /// `choice` takes the place of --session, --socket, --group and --last; --json is left out, and --follow if `choice` is of an ended session.
 [[nodiscard]] std::string typed_again(const std::string& choice);
-/// The same for exit_no_target; its kind in JSON is "no_target", as in a session's own refusal.
+/// refuse_with() for exit_no_target; the error's kind in JSON is "no_target", as in a session's own refusal.
 int refuse_target(const std::string& why, bool json);
 
 }  // namespace penstock::cli

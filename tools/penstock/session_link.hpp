@@ -76,13 +76,14 @@ struct session_answer {
 [[nodiscard]] result<nlohmann::ordered_json> ask(const std::filesystem::path& session,
                                                  nlohmann::ordered_json question,
                                                  std::optional<std::chrono::milliseconds> deadline);
-/// "the session's process (pid 17) is suspended (SIGSTOP); after `kill -CONT 17` it carries out this request". Empty: it is running, or cannot be examined from here.
+/// "the session's process (pid 17) is suspended (SIGSTOP); after `kill -CONT 17` it carries out
+/// this request". Empty: the process is running, or cannot be examined from here.
 [[nodiscard]] std::string if_suspended(int pid);
 /// "suspended since 11-24 18:39:44 UTC: the session's process (pid 17) is suspended (SIGSTOP); `kill -CONT 17`
 /// resumes it". Empty: the process runs, cannot be seen from here, or has ended.
 [[nodiscard]] std::string suspension_of(const std::filesystem::path& session);
 [[nodiscard]] std::string suspension_of(const std::filesystem::path& socket, int pid);
-/// The same for the session that writes this record.
+/// suspension_of() for the session that writes this record.
 [[nodiscard]] std::string suspension_of_record(const std::filesystem::path& record);
 /// Sends a request and waits for the answer. Says so at once if the session's process is suspended.
 [[nodiscard]] session_answer request(const session_choice& choice, const std::filesystem::path& socket,

@@ -28,15 +28,15 @@ struct table_column {
 [[nodiscard]] std::size_t columns_of(std::string_view text) noexcept;
 /// Cuts text to this many columns; ".." marks a cut.
 [[nodiscard]] std::string cut_to(std::string_view text, std::size_t columns);
-/// The same, but cuts the beginning.
+/// Like cut_to(), but cuts the beginning.
 [[nodiscard]] std::string cut_to_end(std::string_view text, std::size_t columns);
 /// Like cut_to, for a line on a terminal with `width` columns; 0 for no limit.
 [[nodiscard]] std::string fitted(std::string_view text, std::size_t width);
 /// Breaks text between words into lines of at most `width` columns (0: no limit), and words that are longer than a line. The lines after
 /// the first begin with `indent` spaces. The last line has no line break.
 [[nodiscard]] std::string wrapped(std::string_view text, std::size_t width, std::size_t indent);
-/// The same for text that begins after `column` columns of its line and stays to the right of them. If there is too little space, it
-/// begins on the next line.
+/// Like wrapped(), for text that begins after `column` columns of its line and stays to the right of them. If there is too
+/// little space, it begins on the next line.
 [[nodiscard]] std::string hanging(std::string_view text, std::size_t width, std::size_t column);
 /// Pads or cuts text to exactly this many columns.
 [[nodiscard]] std::string padded(std::string_view text, std::size_t columns,

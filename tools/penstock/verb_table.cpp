@@ -259,7 +259,7 @@ int verb_table::run(int argc, char** argv) {
     say_raw(help_of_all(*this, colours_on(2)));
     return exit_usage;
   }
-  // Every program accepts these.
+  // These two options are accepted without a verb, as by other programs.
   if (arguments.front() == "--version" || arguments.front() == "-V") {
     char version[] = "version";
     char* with_verb[] = {argv[0], version};

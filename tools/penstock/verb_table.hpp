@@ -52,7 +52,7 @@ class verb_table {
     verb_facts facts;
     CLI::App* parser = nullptr;  ///< its options
   };
-  /// In the order in which they were added.
+  /// The verbs, in the order in which they were added.
   [[nodiscard]] const std::vector<std::unique_ptr<entry>>& verbs() const noexcept { return verbs_; }
   [[nodiscard]] const entry* find(const std::string& name) const;
 

@@ -40,7 +40,8 @@ EXCLUDED = {
     "test_map_exception_with_submit": "is about a private method",
 }
 
-# In these tests the standard executor breaks, but ours fails only the one job. Its future raises this instead of BrokenProcessPool.
+# In these tests the standard executor breaks, but ours fails only the one job.
+# That job's future raises this error instead of BrokenProcessPool.
 INSTEAD = {
     "test_crash_at_task_unpickle": "job_poisoned_error",
     "test_crash_during_func_exec_on_worker": "job_poisoned_error",
@@ -104,7 +105,7 @@ concurrent.futures.__getattr__ = replaced
 
 
 def replace_in_programs(folder):
-    """The same in programs that the tests start, which inherit no path."""
+    """Replaces the class also in programs that the tests start, which inherit no path."""
     from test.support import script_helper
 
     # Replaces the class only when the program itself uses concurrent.futures: the

@@ -81,7 +81,7 @@ TEST_CASE("wherever a full disk cuts a line, none of it remains and later lines 
 
 TEST_CASE("an incomplete line that cannot be removed is ended before the next one") {
   const lines_on_disk disk;
-  // Not open for reading, so it cannot check whether it wrote the end of the file.
+  // The file is not open for reading, so line_file cannot check whether it wrote the file's end.
   line_file lines(disk.open(O_WRONLY));
   {
     const files_of_at_most limit(4);

@@ -45,7 +45,7 @@ class mutator {
 
  private:
   char character() {
-    // Half of them have a meaning in TOML or in our values; the rest are arbitrary bytes.
+    // Half of these characters have a meaning in TOML or in our values; the rest are arbitrary bytes.
     constexpr std::string_view special = "\"'[]{}=.,#\n\r\t \\$-_:0123456789eEinf";
     return below(2) == 0 ? special[below(special.size())] : static_cast<char>(below(256));
   }

@@ -133,7 +133,7 @@ TEST_CASE("an order to abort an unknown communicator is answered, and the late o
 }
 
 TEST_CASE("despite faults no rank uses a communicator during its abort, and every order is answered") {
-  // PENSTOCK_TEST_STEPS makes it longer.
+  // PENSTOCK_TEST_STEPS makes the test longer.
   const std::uint64_t wanted = communicator_world::steps_wanted(1'000'000);
   communicator_world::totals all;
   std::uint64_t seed = communicator_world::first_seed();

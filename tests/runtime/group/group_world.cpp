@@ -383,7 +383,7 @@ void group_world::remove_ended() {
   }
 }
 
-/// Its messages arrive before its connection closes.
+/// The messages of a process arrive before its connection closes.
 void group_world::exits(process& p) {
   const bool coordinates = coordinator() == &p;
   for (auto& other : alive_) {

@@ -63,7 +63,7 @@ struct small_group {
                                    std::max<nanoseconds>(until - now, nanoseconds(1)));
     } while (now < until);
   }
-  /// The same, with one more process that reports but receives nothing.
+  /// Like run(), with one more process that reports but receives nothing.
   void run_beside(group::member_book& another, nanoseconds time) {
     for (const steady_time until = now + time; now < until; run(std::chrono::milliseconds(100))) {
       for (group::member_command& c : another.advance(now)) {

@@ -150,7 +150,7 @@ TEST_CASE("a recorded hello, replayed a thousand times, keeps no rank out") {
             all.start_all();
           }
           if (began && !joined && all.all_may_hand_out()) joined = began->passed();
-          // While the flood lasts, its connections stay open: those beyond pending_max displace others.
+          // While the flood lasts, the peers' connections stay open: those beyond pending_max displace others.
           return strange.came == peers && joined && counted(unknown_peer_kind::crowded_out) > 0;
         },
         60s);

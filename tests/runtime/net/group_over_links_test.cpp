@@ -34,7 +34,7 @@ TEST_CASE("a group continues after rank 0's process is replaced, and no other ra
   for (const auto& [number, rank] : all.ranks) incarnations[number] = rank->incarnation();
   all.ranks.erase(0);
   all.coordinator.reset();
-  // It restarts at the last position known to its launcher.
+  // The rank restarts at the last position known to its launcher.
   all.start_coordinator();
   all.start_rank(0, 8);
   all.deliver_to(20);

@@ -423,7 +423,7 @@ TEST_CASE("destroying the handle of a running child kills it") {
     child.reset();
     dropped.set_value(std::move(process));
   });
-  // Not by its pid, which may belong to another process by now.
+  // Signal the child through a pidfd: its pid may belong to another process by now.
   const unique_fd process = dropped.get_future().get();
   REQUIRE(process);
   const int why = ::syscall(SYS_pidfd_send_signal, process.get(), 0, nullptr, 0U) == 0 ? 0 : errno;

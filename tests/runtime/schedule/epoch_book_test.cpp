@@ -281,7 +281,7 @@ TEST_CASE("a state is at most 1 KiB, however long the epoch is and however many 
     const auto back = parse_state(bytes);
     REQUIRE(back);
     CHECK(back->digests == state.digests);
-    // The first ones are kept; the others will be quarantined again.
+    // Only the first samples are kept; the others will be quarantined again.
     CHECK(back->quarantined_samples.size() >= 12);
     CHECK(std::ranges::equal(back->quarantined_samples,
                              std::span(state.quarantined_samples).first(back->quarantined_samples.size())));

@@ -71,7 +71,7 @@ TEST_CASE("the first worker to finish wins, and the other worker's report is ign
     CHECK(uploads[0].worker == winner.lease.holder.worker);
     CHECK(uploads[0].slot == winner.lease.slot);
     CHECK_FALSE(w.books.position_of(loser.lease));
-    // Even if its contents differ.
+    // The late copy is dropped even if its contents differ.
     CHECK(w.books.loaded({loser.lease, 0, {{0, "torn"}, {1, "torn"}}}) == arrival::accepted);
     CHECK(only<upload_command>(w.books.advance()).empty());
     w.books.slot_released(uploads[0].upload);

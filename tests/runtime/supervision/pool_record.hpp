@@ -147,9 +147,9 @@ class pool_record {
   restart_type type_;
   std::map<std::uint32_t, std::uint32_t> incarnations_;
   std::map<std::uint32_t, bool> wanted_;  // the operators' latest orders
-  // ended, and not restarted because of the restart type
+  // places whose process ended and is not restarted, because of the restart type
   std::set<std::uint32_t> ended_;
-  // the place stays occupied until its process ends
+  // places whose process survives SIGKILL: occupied until the process ends
   std::set<std::uint32_t> wedged_;
   std::map<std::uint32_t, std::deque<steady_time>> counted_;  // deaths that count, since the last operator's action
   std::deque<steady_time> restarts_;

@@ -20,7 +20,7 @@ struct made_up_load {
   nanoseconds reading{0};  // how much of `busy`, at its beginning, the worker reads
   nanoseconds slow{0};     // how much longer than usual its slow samples take
   std::uint64_t slowest = 0;  // the slowest sample, if `slow` is not 0
-  // Times of its thread, spread evenly over `busy`.
+  // Times of the loading thread, spread evenly over `busy`.
   nanoseconds core_wait{0};
   std::optional<nanoseconds> cpu{};  // empty: the thread runs whenever it does not read
 };

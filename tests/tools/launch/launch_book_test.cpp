@@ -47,7 +47,7 @@ struct group {
       sent[s.rank] = sent[s.rank] == 0 ? s.signal : sent[s.rank];
     return sent;
   }
-  /// The same after this time, during which the launcher polls.
+  /// The first signal to each rank within this time, during which the launcher polls.
   std::vector<int> signals_after(nanoseconds time) {
     std::vector<int> sent(ranks, 0);
     for (const steady_time until = now + time; now < until;) {

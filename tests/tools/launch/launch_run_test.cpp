@@ -50,8 +50,8 @@ TEST_CASE("a rank that ends before its start is known has its own exit code and 
   io.spawner().start({before.path(), {}, {}, {}, {}}, [](result<process::unclaimed_child>) {});
   boost::asio::steady_timer before_the_look(io.context());
 
-  // The launcher looks for strays 500 ms after its first look. The rank's end is handled on that thread just before, and its start is
-  // queued behind it.
+  // The launcher looks for strays 500 ms after its first look. The test makes the rank end
+  // just before that look: the report of the rank's start is then queued behind the look.
   const auto let_it_end = [&] {
     std::promise<void> posted;
     before.release();

@@ -80,7 +80,7 @@ result<batch_journal> batch_journal::create() {
 }
 
 std::string batch_journal::sink() const {
-  // The owner's process opens it itself: O_APPEND belongs to the open file description.
+  // The owner's process opens the journal itself, because O_APPEND belongs to the open file description.
   return fmt::format("journal:/proc/{}/fd/{}", ::getpid(), memory_.get());
 }
 

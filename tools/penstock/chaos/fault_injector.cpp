@@ -159,8 +159,8 @@ std::vector<chaos_fault> fault_injector::faults() const {
 void fault_injector::run() {
   bool struck = true;
   while (true) {
-    // Exponential waits: faults come in bursts, as in reality. Computed from the raw bits, so every machine
-    // gets the same.
+    // Exponential waits: faults come in bursts, as in reality. Computed
+    // from the raw bits, so every machine draws the same waits.
     const double uniform = static_cast<double>((random_() >> 11U) + 1) * 0x1.0p-53;
     const auto wait = struck ? std::chrono::duration_cast<nanoseconds>(
                                    std::chrono::duration<double>(-std::log(uniform) / settings_.rate))
@@ -215,7 +215,7 @@ bool fault_injector::strike_once() {
   } else {
     std::vector<const worker_status*> victims;
     for (const worker_status& w : now.workers) {
-      // Only a worker with a sample can hang: the others have no work to miss.
+      // Only a worker with a sample can hang: the others have no deadline to miss.
       if (kind == chaos_kind::hang && !w.current_sample) continue;
       if (may_be_struck(w)) victims.push_back(&w);
     }

@@ -3,7 +3,7 @@
 // the replacement was ready. Runs on its own thread.
 //
 // It never hits the sacrificial worker: a sample that kills its worker there is quarantined (rule D2), and a
-// kill from outside looks like one by the sample. Samples hit elsewhere are blamed like any other, tried
+// kill from outside looks like a kill by the sample. Samples hit elsewhere are blamed like any other, tried
 // alone and cleared.
 //
 // It hits an owner's process only after a batch of that process has been acknowledged: an owner that is killed

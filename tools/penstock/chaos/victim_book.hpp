@@ -2,8 +2,8 @@
 //
 // A worker's place is spared while [loader.restart] intensity allows no further death that is not blamed on a
 // sample, because the run could then end (rules D16 and D17). A worker is also spared while it loads a sample
-// that was hit often enough to be tried alone: if that happened again and again, the sample would be quarantined
-// (rule D4). It does happen on a busy machine, where a worker that starts slowly is hit at its first sample.
+// that was hit often enough to be tried alone: further hits would quarantine the sample (rule D4).
+// They are likely on a busy machine, where a worker that starts slowly is hit at its first sample.
 #pragma once
 
 #include <penstock/config.hpp>

@@ -38,7 +38,8 @@ class session_end {
   [[nodiscard]] const std::filesystem::path& record() const noexcept { return record_; }
   /// Waits until the socket has no listener, the processes are gone and the record is complete. False: not within that time.
   [[nodiscard]] bool wait_until(steady_time until) const;
-  /// The same, but also prints what the end waits for: after a second, then about every 5 s, and each thing once. `whose`: "rank 1: ".
+  /// Like wait_until(), but also prints what the end waits for: after a second,
+  /// then about every 5 s, each thing once. `whose`: "rank 1: ".
   [[nodiscard]] bool wait_and_tell(steady_time until, bool quiet, const std::string& whose = {}) const;
   /// What still remains after wait_until() has returned false: "the session is still stopping".
   [[nodiscard]] std::string what_is_left() const;

@@ -22,7 +22,7 @@ struct awaited_end {
 /// What will hold up the stop that has just begun: lines about workers that have been busy with one sample for a second. Empty: nothing.
 [[nodiscard]] std::string held_up_by(const nlohmann::ordered_json& status);
 
-/// The same as [{"target": "worker/0", "text": ...}]; null, unless the session is stopping.
+/// awaited_ends() as JSON: [{"target": "worker/0", "text": ...}]; null unless the session is stopping.
 [[nodiscard]] nlohmann::ordered_json stopping_for(const nlohmann::ordered_json& status);
 /// The list of stopping_for() as text, a line for each: "waiting for worker/0 ..".
 [[nodiscard]] std::string stopping_in_words(const nlohmann::ordered_json& stopping, std::size_t width);

@@ -44,7 +44,7 @@ void wait_for_a_session(const session_choice& choice, std::chrono::milliseconds 
   while (!session_is_there(choice) && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(appearance_polled_every);
 }
 
-/// What its record says, if it has left one.
+/// What the session's record says, if the session has left one.
 std::string how_it_ended(const std::filesystem::path& socket) {
   const std::string words = last_end_in_words(socket.stem().string());
   return words.empty() ? "" : ": " + words;
@@ -79,7 +79,7 @@ int tell_what_became_of_it(const wait_options& o, const std::filesystem::path& s
                      o.choice.as_json);
 }
 
-// ---- for its end, however it comes
+// ---- waiting for a session's end
 
 int tell_its_end(const session_choice& choice, const json& about) {
   if (choice.as_json) {

@@ -36,7 +36,7 @@ class sample_loader {
     }
   }
 
-  /// Why it cannot be loaded; empty if it can.
+  /// Why the sample cannot be loaded; empty if it can.
   std::string trouble_of(std::uint64_t sample) {
     random_source random(seed_, 0, sample);
     try {

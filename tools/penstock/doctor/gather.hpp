@@ -62,7 +62,7 @@ struct job_request {
 void look_at_job(const config& settings, const job_request& request, facts& to);
 
 /// Starts one worker as a session would; if `load` is set, the worker loads the first samples. `description`:
-/// what the listing of the dataset found here; `index`: its sealed list (-1: none).
+/// what the listing of the dataset found here; `index`: the dataset's sealed list (-1: none).
 struct probation_result {
   worker_facts worker;
   std::optional<dataset_description> described;

@@ -11,7 +11,7 @@
 namespace penstock::doctor {
 namespace {
 
-// Numeric libraries read these. If they are unset, each worker uses every core.
+// Numeric libraries read these variables. If they are unset, each worker uses every core.
 constexpr const char* thread_variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"};
 
 void count_threads(const config& settings, job_facts& job) {

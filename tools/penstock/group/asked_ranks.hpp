@@ -22,8 +22,8 @@ struct meant_group {
 [[nodiscard]] meant_group group_meant(const session_choice& choice);
 /// Whether a rank is alive in any group that `--group NAME` could mean.
 [[nodiscard]] bool group_is_there(const std::string& name);
-/// The current state of the same group: ranks return with other sockets, and new ones appear. Empty if no
-/// rank is alive.
+/// The current state of the same group: a restarted rank has a different socket, and new ranks may have appeared. Empty if
+/// no rank is alive.
 [[nodiscard]] std::optional<live_group> again(const live_group& group);
 
 /// {"group", "job", "ranks": []}: the beginning of these verbs' JSON.

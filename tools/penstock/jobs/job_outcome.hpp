@@ -32,8 +32,7 @@ struct job_outcome {
   /// When the last attempt began; empty: none did.
   std::optional<std::chrono::system_clock::time_point> started{};
   std::string signal{};              ///< the signal that ended the last attempt: "SIGSEGV"
-  std::optional<failure> trouble{};  ///< its files could not be written; those of other jobs would fail as
-                                     ///< well
+  std::optional<failure> trouble{};  ///< the job's files could not be written, nor could those of other jobs
   /// Keeps `result` counted against [jobs] memory until the outcome is written.
   std::shared_ptr<const void> held{};
   bool again = false;     ///< --retries may repeat it
@@ -54,14 +53,14 @@ struct job_outcome {
 /// "SIGSEGV" for a cause such as "SIGSEGV (core dumped)"; empty if the cause names no signal.
 [[nodiscard]] std::string signal_in(std::string_view cause);
 
-/// Whether a job ended without a result, and not because it was cancelled.
+/// Whether a job ended without a result, for another reason than cancellation.
 [[nodiscard]] constexpr bool has_failed(job_status status) noexcept {
   return status != job_status::ok && status != job_status::cancelled;
 }
 [[nodiscard]] inline bool exited_with_another_code_than_0(const job_outcome& outcome) noexcept {
   return outcome.exit_code.value_or(0) != 0;
 }
-/// What status, metrics and records count this job as. Not for cancelled ones.
+/// How status, metrics and records count this job. Not for cancelled jobs.
 [[nodiscard]] job_verdict verdict_on(const job_outcome& outcome) noexcept;
 
 /// {"index":..,"status":..,"attempts":..,"result":..,"error":..,"input":..} and a line feed. `input` is JSON.

@@ -80,7 +80,7 @@ struct launch_cause {
   std::string text;  ///< "exit code 3", "SIGSEGV"
 };
 
-/// A process of a rank that another one has replaced.
+/// An earlier process of a rank, which another process has replaced.
 struct ended_process {
   pid_t pid = -1;               ///< -1: the process could not start
   std::string end;              ///< how the process ended, as text

@@ -72,9 +72,10 @@ class rank_history {
 
   /// Empty: the rank has sent no state.
   [[nodiscard]] const std::vector<std::byte>& state() const noexcept { return state_; }
-  /// Batches delivered by all its processes up to the state; call after begin_again().
+  /// Batches delivered by all processes of the rank up to the state; call after begin_again().
   [[nodiscard]] std::uint64_t delivered() const;
-  /// `report`: the last process's report (penstock.run/1). Its "epochs" then cover all processes; everything else is still about the last one.
+  /// `report`: the last process's report (penstock.run/1). Its "epochs" then cover
+  /// all processes; everything else is still about the last process.
   void complete(nlohmann::ordered_json& report) const;
 
  private:

@@ -77,7 +77,7 @@ std::size_t kill_strays(std::chrono::milliseconds patience) {
       ::kill(pid, SIGKILL);
       killed.insert(pid);
     }
-    // Their children become ours; the next round finds them.
+    // The children of killed processes become ours; the next round finds them.
     for (const pid_t pid : below) wait_for_end(pid, until);
     reap_all_that_ended();
     if (until.is_over(clock::now())) break;

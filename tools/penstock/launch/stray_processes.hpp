@@ -22,8 +22,8 @@ void reap_strays(const std::function<bool(pid_t)>& is_rank);
 /// for them up to `patience`.
 std::size_t kill_strays(std::chrono::milliseconds patience);
 
-/// The same, but only for adopted processes with all of these variables ("NAME=value") in their environment: the processes of one rank,
-/// while other ranks run.
+/// Like kill_strays(), but only for adopted processes with all of these variables ("NAME=value") in their environment: the
+/// processes of one rank, while other ranks run.
 std::size_t kill_strays_with(const std::vector<std::string>& variables, std::chrono::milliseconds patience);
 
 }  // namespace penstock::cli

@@ -24,7 +24,7 @@ struct repack_state {
   bool operator==(const repack_state&) const = default;
 };
 
-/// The state in this folder, if there is one. Refuses (errc::usage) one of another kind.
+/// The state in this folder, if there is one. Refuses (errc::usage) a state of another kind.
 result<std::optional<repack_state>> read_repack_state(const std::string& folder);
 
 /// Replaces the state in this folder.

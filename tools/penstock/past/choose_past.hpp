@@ -28,10 +28,10 @@ void add_past_choice(CLI::App& verb, session_choice& into);
 /// Reports that no ended group is known by this name; returns the exit code.
 int no_such_past_group(const session_choice& choice);
 
-/// If no session is live: the command that reads the last one (`status` if this verb cannot read records).
+/// If no session is live: the command that reads the last ended session (`status` if this verb cannot read records).
 [[nodiscard]] std::string next_for_past(const session_choice& choice);
 
-/// How the session of this record ended, with the reason of any outcome. Empty: it cannot be read.
+/// How the session of this record ended, with the reason of any outcome. Empty: the record cannot be read.
 [[nodiscard]] std::string end_with_reason(const std::filesystem::path& record);
 
 /// With --last, for people: prints which session this record belongs to and how it ended; for a rank, it also prints how to read its whole group.
@@ -50,11 +50,12 @@ void tell_rank_of_last(const session_choice& choice, const std::filesystem::path
 /// Whether this record is written by the session behind this socket. `pid`: its process; 0: unknown.
 [[nodiscard]] bool is_record_of(const control::found_record& record, const std::filesystem::path& socket, int pid);
 
-/// The record that the session behind this socket writes. `pid`: its process; 0: unknown. Empty: it writes none.
+/// The record that the session behind this socket writes. `pid`: the
+/// session's process; 0: unknown. Empty: the session writes none.
 [[nodiscard]] std::optional<control::found_record> live_record_of(const std::filesystem::path& socket, int pid);
 
 /// The record of the session that listened here and has ended; waits until the record is complete. `pid`: its process; if 0
-/// (unknown), takes the last session of that name. Empty: it left none.
+/// (unknown), takes the last session of that name. Empty: the session left none.
 [[nodiscard]] std::optional<std::filesystem::path> record_of(const std::filesystem::path& socket, int pid);
 
 /// files_at_end() of an ended session; empty for a live or suspended one.

@@ -128,7 +128,7 @@ json past_session::status() const {
   return s;
 }
 
-/// The last 10 s before its end.
+/// The answer to "why": about the last 10 s before the session's end.
 json past_session::why() const {
   json w = why_;
   const json s = status();

@@ -28,17 +28,17 @@ class past_session {
   /// finished, stopped, failed, or died if the session could not record its end.
   [[nodiscard]] nlohmann::ordered_json summary() const;
 
-  /// Sets which of its files exist: written_files::as_json().
+  /// Sets which of the session's files exist: written_files::as_json().
   void files_are(const nlohmann::ordered_json& written);
   /// Marks a session that has not ended: it is suspended, and cannot answer itself.
   void is_suspended();
   /// Notes that the machine was started after the last write, which explains why a session has no recorded end.
   void machine_has_stopped();
   [[nodiscard]] bool has_no_end() const noexcept { return died_; }
-  /// When its first batch was requested: a UTC time; null if it is unknown.
+  /// When the session's first batch was requested: a UTC time; null if it is unknown.
   [[nodiscard]] nlohmann::ordered_json started() const;
 
-  /// How long before its end its last status was recorded; empty: unknown.
+  /// How long before the session's end its last status was recorded; empty: unknown.
   [[nodiscard]] std::optional<double> status_age_seconds() const;
 
   /// The session's rank and launch.

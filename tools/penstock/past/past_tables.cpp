@@ -21,7 +21,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-/// Whether its end is unknown; `ended` is then the time of its last entry.
+/// Whether the session's end is unknown; `ended` is then the time of its last entry.
 bool has_died(const json& summary) {
   return summary.at("outcome") == "died";
 }

@@ -11,8 +11,8 @@ namespace penstock::cli {
 /// "failed 8 h ago: the dataset is gone", from a summary or from the status of an ended session.
 [[nodiscard]] std::string end_in_words(const nlohmann::ordered_json& summary);
 
-/// The files that it has written or should have, with their positions, and how to resume if it died; complete lines. From a summary or
-/// from the status of an ended session.
+/// The files that the session has written or should have written, with their positions, and how to resume if it died;
+/// complete lines. From a summary or from the status of an ended session.
 [[nodiscard]] std::string files_at_end(const nlohmann::ordered_json& ended);
 
 /// The table of `sessions --ended`. `width`: columns of the terminal; 0 for no limit.

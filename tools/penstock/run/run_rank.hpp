@@ -21,7 +21,7 @@ namespace penstock::cli {
 /// Empty for a session alone.
 [[nodiscard]] std::optional<launcher_place> rank_of_files(const config_file::loaded_config& loaded,
                                                           bool joins);
-/// The same when there is no config because it could not be loaded.
+/// For a config that could not be loaded: uses only the launcher's environment.
 [[nodiscard]] std::optional<launcher_place> rank_of_files();
 
 /// The files that `run` writes; empty or "null": none.

@@ -50,7 +50,7 @@ class run_state {
   result<void> save_beginning(const Session& session);
   /// Call while the session runs.
   result<void> save(const Session& session);
-  /// Call after its end. Rank 0 waits up to 5 s for the last positions of the other ranks, unless in a hurry.
+  /// Call after the session's end. Rank 0 waits up to 5 s for the last positions of the other ranks, unless `in_a_hurry`.
   result<void> finish(const Session& session, bool in_a_hurry);
 
  private:

@@ -17,8 +17,10 @@ namespace penstock::cli {
 [[nodiscard]] std::string ending_of(const nlohmann::ordered_json& death);
 /// Why the session killed the process, or the last line of a GPU owner's output; empty if neither is known.
 [[nodiscard]] std::string reason_of_death(const nlohmann::ordered_json& death);
-/// Who sent the signal that ended the process: "sent by another process or by its own code"; empty if its own fault may have raised it, or
-/// the session ended it. With a sender, no text may say that the work in hand caused the death.
+/// Who sent the signal that ended the process: "sent by another process or by its own code"; empty if the process's own
+/// fault may
+/// have raised the signal, or the session ended the process. With a sender,
+/// no text may say that the work in hand caused the death.
 [[nodiscard]] std::string sender_of(const nlohmann::ordered_json& death);
 /// "loading 17385", "running job 7", "running collate_fn, with the samples [4, 5]"; empty if it did nothing.
 [[nodiscard]] std::string work_at_death(const nlohmann::ordered_json& death, work_kind kind);
@@ -39,7 +41,7 @@ namespace penstock::cli {
 [[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, work_kind kind, std::size_t width);
 /// A suggested next command; empty: there is none. `has_stacks`: the stacks have been shown.
 [[nodiscard]] std::string hint_after_deaths(const nlohmann::ordered_json& deaths, bool has_stacks = false);
-/// The same for one death.
+/// hint_after_deaths() for one death.
 [[nodiscard]] std::string look_into(const nlohmann::ordered_json& death);
 
 /// "2 batches to load again": the cost of one death; empty if it cost nothing.

@@ -10,7 +10,7 @@
 
 namespace penstock::cli {
 
-/// From the session's answer to "pipeline".
+/// Describes a target, from the session's answer to "pipeline".
 [[nodiscard]] nlohmann::ordered_json description_of(const nlohmann::ordered_json& pipeline,
                                                     const target& meant);
 /// Describes the loader hosts of this name, and their workers. `hosts` is empty if there is none.

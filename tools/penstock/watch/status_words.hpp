@@ -24,9 +24,9 @@ namespace penstock::cli {
 
 /// What the session of this status, or of an entry of `sessions`, works on: it decides the words of every table.
 [[nodiscard]] work_kind kind_of(const nlohmann::ordered_json& status);
-/// The same from an answer with a field `of`.
+/// kind_of(), from an answer with a field `of`.
 [[nodiscard]] work_kind kind_of_answer(const nlohmann::ordered_json& answer);
-/// Whether it is the status of a pool of jobs, or of a data loader.
+/// Whether this is the status of a pool of jobs, or of a data loader.
 [[nodiscard]] bool is_pool(const nlohmann::ordered_json& status);
 /// What a worker is working on, and since when; "-" if it is idle.
 [[nodiscard]] std::string work_since(const nlohmann::ordered_json& worker, work_kind kind);

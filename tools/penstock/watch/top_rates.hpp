@@ -16,7 +16,7 @@ struct top_rates {
   double jobs = 0;  ///< for a pool
 };
 
-/// 0 unless it is a number.
+/// The number with this key; 0 if there is none.
 [[nodiscard]] double number_in(const nlohmann::ordered_json& from, const char* key);
 /// Whether these are answers of different times.
 [[nodiscard]] bool spans_time(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now);

@@ -122,7 +122,7 @@ TEST_CASE("a mixture equals a model that walks each of its datasets from the fir
     const auto mixed = mixture_order(datasets, positions);
     REQUIRE(mixed);
 
-    // The same datasets alone: a mixture of one dataset is just that dataset's own walk.
+    // Each dataset alone: a mixture of one dataset is that dataset's own walk.
     std::vector<std::vector<std::uint64_t>> walks;
     constexpr std::uint64_t epochs = 7;
     for (const mixed_order& one : datasets) {
