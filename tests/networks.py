@@ -35,7 +35,7 @@ def set_up(interface, address):
             fcntl.ioctl(control, number, struct.pack("16s16s", interface, where))
         request(SIOCSIFADDR, address)
         request(SIOCSIFNETMASK, "255.255.255.0")
-        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sH14x", interface, 0x41))  # up and running
+        fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sH14x", interface, 0x41))  # flags: up, running
 
 
 def become_host(host, channel):
@@ -82,7 +82,7 @@ class Machine:
         self.output += some
 
     def read(self):
-        """Reads some of its output. When that has ended, waits for the program's end."""
+        """Reads some of the program's output. When the output has ended, waits for the program's end."""
         if some := os.read(self.out, 65536):
             self.hear(some)
         else:

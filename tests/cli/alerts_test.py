@@ -14,8 +14,8 @@ from harness import *
 
 ALERTS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs", "alerts.yml")
 
-SECONDS = 38  # length of the stall: 30 until the alert fires, plus some for the rates between two scrapes
-TICK = 1.0    # between two scrapes
+SECONDS = 38  # seconds of stall: 30 until the alert fires, and some more for the rates between two scrapes
+TICK = 1.0    # seconds between two scrapes
 
 STALLS = synthetic(samples=1000000, epochs=1, dataset='faults = [{sample = 40, kind = "hang", times = 0}]',
                    more='[loader.hang]\nitem_timeout = "10m"').replace("[sampler]", "[sampler]\nshuffle = false")

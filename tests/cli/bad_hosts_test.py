@@ -61,7 +61,7 @@ class BadHostsTest(HostCase):
             self.skipTest("no mount namespace may be made here")
         process = self.begin(self.config(text=text))
         address = self.address()
-        for one in glob.glob(os.path.join(shards, ".penstock-*")):  # the session's index
+        for one in glob.glob(os.path.join(shards, ".penstock-*")):  # removes the session's index
             os.remove(one)
         host = subprocess.Popen([*in_namespace, PENSTOCK, "host", "--join", address, "--workers", "2", "--name", "full", "--insecure"],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder, env=dict(self.environment, XDG_CACHE_HOME=full))
@@ -104,7 +104,7 @@ class BadHostsTest(HostCase):
                 pieces.append(some)
                 if len(pieces) == piece + 1:
                     held.set()
-                    ended.wait(random.choice([0.0, 0.02, 30.0]))  # 30 s: nothing more arrives before the session's end
+                    ended.wait(random.choice([0.0, 0.02, 30.0]))  # 30 s: nothing more arrives until the session has ended
                 return some
 
             process = self.begin(self.config(samples=10**6, dataset='wait = "2ms"', epochs=1, hosts=INSECURE + 'wait = "1s"\n', workers=1))

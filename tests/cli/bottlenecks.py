@@ -5,7 +5,7 @@ import os
 from harness import *
 
 SLOW_PROGRAM = "plugin:" + os.path.join(BIN, "slow_program.so")
-ENDLESS = 1000000  # samples, or epochs
+ENDLESS = 1000000  # number of samples, or of epochs
 
 
 class Bottleneck:

@@ -177,7 +177,7 @@ class ControlTest(PenstockTest):
         process = self.live()
         self.wait_until(lambda: self.status()["batches_delivered"] > 0, "a batch")
         number = json.loads(self.penstock("sessions", "--json")[1])["sessions"][0]["id"]
-        self.assertEqual(self.penstock("events", "--session", number)[0], EXIT_NO_SESSION)  # ids find ended sessions only
+        self.assertEqual(self.penstock("events", "--session", number)[0], EXIT_NO_SESSION)  # an id finds only an ended session
         record = os.path.join(self.folder, "penstock", number + ".record")
         def recorded():
             with open(record) as file:
@@ -509,7 +509,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.penstock("restart", "worker/0")[0], EXIT_OK)
         self.wait_until(lambda: worker()["state"] == "draining", "its replacement to be requested")
         self.assertEqual(self.penstock("restart", "worker/0", "--now")[0], EXIT_OK)
-        self.wait_until(lambda: worker()["incarnation"] == 2, "another process")  # [loader.hang] item_timeout is 30 s
+        self.wait_until(lambda: worker()["incarnation"] == 2, "another process")  # [loader.hang] item_timeout would take 30 s
         deaths = json.loads(self.penstock("deaths", "--json")[1])["deaths"]
         self.assertEqual([(d["cause"], d["sample"]) for d in deaths], [("stopped", 3)])
         self.assertEqual([d["attempt"] for d in deaths], [0])  # not blamed

@@ -55,7 +55,7 @@ class DecoderTest(PenstockTest):
 
     def test_batches_that_a_gpu_may_have_decoded_are_replayed_only_with_a_state_of_the_same_gpu(self):
         config = self.write("d.toml", CONFIG.replace('device = "host"', 'device = "auto"') % 'decoder = "gpu"')
-        self.environment["CUDA_VISIBLE_DEVICES"] = ""  # auto is the host device
+        self.environment["CUDA_VISIBLE_DEVICES"] = ""  # so that "auto" is the host device
         self.run_json(config, "--sink", "journal:run.journal", "--state", "run.state")
         self.write_state_of_a_gpu("run.state")
         for verb in (("--batch", 3, "--out", "replayed"), ("--verify", "run.journal")):

@@ -133,7 +133,7 @@ class PenstockTest(unittest.TestCase):
 
     def hold_up(self, path):
         """Makes executing this file block until the test ends, through a file lease: simulates a dead file server."""
-        signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel's request for the lease
+        signal.signal(signal.SIGIO, signal.SIG_IGN)  # the signal with which the kernel requests the lease
         file = os.open(path, os.O_RDONLY)
         self.addCleanup(os.close, file)
         try:

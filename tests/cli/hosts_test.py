@@ -168,7 +168,7 @@ class HostsTest(HostCase):
         self.assertEqual(code, EXIT_REFUSED)
         self.assertIn("host/alpha has 3 workers: the number must be 0 to 3", err)
         self.scale(0)
-        self.assertIsNone(alpha.poll())  # the limit stays
+        self.assertIsNone(alpha.poll())  # the host stays joined
         self.scale(3)
         self.scale(2)
         alpha.kill()
@@ -250,7 +250,7 @@ class HostsTest(HostCase):
         for _ in range(2):
             self.ends(self.host(address, 1, "other", "--data", "%s=%s" % (data, other)), EXIT_CONFIG)
         refused = [e for e in self.events() if e["kind"] == "host_refused"]
-        self.assertEqual([e["host"] for e in refused], ["other"])  # once for each reason
+        self.assertEqual([e["host"] for e in refused], ["other"])  # one event for each reason
         self.assertIn("the host's dataset has 41 samples, but the session's has 40", refused[0]["text"])
         self.host(address, 1, "a")
         self.report_of(process)

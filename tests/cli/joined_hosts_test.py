@@ -120,8 +120,8 @@ class JoinedHostsTest(HostCase):
         self.assertRegex(self.ends(host, EXIT_OK), r"joining the session at \S+: a has no free worker yet: its workers serve s\d; trying again")
 
     def test_two_sessions_of_the_same_name_each_get_their_own_stream_and_the_log_has_their_addresses(self):
-        """Such sessions belong to two users or run on two machines: a user's sessions on one machine have different
-        names."""
+        """Two sessions have the same name only if they belong
+        to different users, or run on different machines."""
         shapes, sessions, first_folder = [dict(samples=1600), dict(samples=1200, bytes="100B")], [], self.environment
         local = [self.local_digests(epochs=1, **shape) for shape in shapes]
         for number, shape in enumerate(shapes):

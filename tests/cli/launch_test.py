@@ -495,7 +495,7 @@ device = "host"
         code, _, err = self.penstock("drain", "workers", "--group", "slow")
         self.assertEqual(code, EXIT_NO_TARGET, err)
         self.assertIn("rank 1 (slow-rank1): there is no worker to drain\n", err)
-        self.group_verb("restart", "workers", "--group", "slow")  # ranks at different steps: one delivers more batches first
+        self.group_verb("restart", "workers", "--group", "slow")  # the ranks are at different steps, so one delivers more batches first
         self.penstock("stop", "--group", "slow", "--wait")
         self.assertEqual(self.report_of(process)["outcome"], "stopped")
 

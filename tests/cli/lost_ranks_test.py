@@ -6,7 +6,7 @@ import statistics
 
 RANKS = 4
 KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", "8"))
-PAUSE = 0.5  # seconds between two kills, at most
+PAUSE = 0.5  # at most this many seconds between two kills
 
 
 class LostRanksTest(PenstockTest):

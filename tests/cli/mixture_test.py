@@ -143,7 +143,7 @@ class MixtureTest(PenstockTest):
         self.assertEqual([[sum(source == which for source, _ in epoch) for which in (0, 1)] for epoch in rows], [[40, 0], [0, 40], [30, 10]])
         first = [value for _, value in rows[0]]
         later = [value for source, value in rows[2] if source == 0]
-        self.assertEqual(len(set(first + later[:10])), 50)  # an epoch of b alone does not advance a
+        self.assertEqual(len(set(first + later[:10])), 50)  # an epoch of b alone does not advance in a
 
     def test_each_dataset_can_have_its_own_order(self):
         self.write("some.txt", "4\n5\n4\n")

@@ -28,8 +28,8 @@ class ObjectServer:
         self.latency = 0.0
         self.link = None
         self.ranges = True
-        self.tags_are_sums = False  # ETags are MD5s of the contents
-        self.states_sums = False  # Content-MD5 of the whole file
+        self.tags_are_sums = False  # true: ETags are MD5s of the contents
+        self.states_sums = False  # true: answers have a Content-MD5 of the whole file
         self.damaged = lambda path, number: False  # whether a bit of this answer's body is flipped
         self.made_up = None  # sorted keys that a bucket lists instead of its files
         self.requests = []  # (path, headers)

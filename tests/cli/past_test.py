@@ -356,7 +356,7 @@ class PastTest(PenstockTest):
         self.assertRegex(self.penstock("events", "--last")[1].splitlines()[-1], "died: the program ended without closing the session: it was killed, crashed, or exited without cleanup")
         self.assertRegex(self.penstock("status", "--last")[1], r"^died, last seen \d+ s ago: the program ended without closing the session")
         self.assertIn("the program ended without closing the session: it was killed, crashed, or exited without cleanup", self.penstock("sessions", "--ended")[1])
-        os.utime(path, (1, 1))  # the machine was started later
+        os.utime(path, (1, 1))  # pretends that the machine was started after the record's last write
         self.assertIn("the machine stopped or was restarted before the program closed the session", self.penstock("sessions", "--ended")[1])
 
     def test_the_last_status_of_a_killed_session_is_hardly_older_than_its_end(self):

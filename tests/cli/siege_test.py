@@ -53,7 +53,7 @@ class SiegeTest(PenstockTest):
                     opened.append(number)
                     kind = number % 6
                     if kind == 0:
-                        stop.wait(2)  # sends no bytes
+                        stop.wait(2)  # keeps the connection open without sending a byte
                     elif kind == 1:
                         client.sendall(b"\x00\xff garbage\n" * 50)
                         client.recv(1000)

@@ -79,7 +79,7 @@ class StorageLinkTest(PenstockTest):
     def compare(self, kind, ending):
         expected = self.digests(self.config(self.files, kind))
         config = self.config(self.serve(0.05, 0.02, ending), kind)
-        self.digests(config, "--batches", 1)  # the index of shards is built
+        self.digests(config, "--batches", 1)  # builds the index of the shards
         journal = os.path.join(self.folder, "journal")
         process = self.start("run", config, "--digest", "--json", "--quiet", "--sink", "journal:" + journal)
         times, lines = [], 0

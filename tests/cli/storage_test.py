@@ -141,7 +141,7 @@ class StorageTest(StoreTest):
         server = self.serve()
         self.write("list.txt", "".join("%s/bucket/shards/t-%03d.tar\n" % (server.address, number) for number in range(3)))
         config = self.config("list.txt")
-        self.digests(config)  # the index is built
+        self.digests(config)  # builds the index
         waiting, reached = set(), threading.Event()
 
         def fault(request):
@@ -171,7 +171,7 @@ class StorageTest(StoreTest):
         server = self.serve()
         expected = self.local()
         config = self.config("s3://bucket/shards")
-        self.digests(config)  # the index exists
+        self.digests(config)  # builds the index
 
         def fault(request):
             if request[2] and request[2] - request[1] > 1 and request[3] % 20 == 0:
@@ -252,7 +252,7 @@ class StorageTest(StoreTest):
     def test_permanent_errors_are_reported_at_once_and_named(self):
         server = self.serve()
         self.assertIn("'s3://bucket/none.tar' answers HTTP 404 NoSuchKey: there is no such object", self.refused("s3://bucket/none.tar"))
-        self.assertLessEqual(server.count("none.tar"), 2)  # once with a progress bar, once by the session
+        self.assertLessEqual(server.count("none.tar"), 2)  # two requests: one with a progress bar, one by the session
         self.assertIn("no shards (*.tar, *.tar.zst) in 's3://bucket/empty'", self.refused("s3://bucket/empty"))
         self.assertIn("an HTTP server does not list its files", self.refused(server.address + "/bucket/*.tar"))
         server.fault = lambda request: lambda handler: handler.error(403, "AccessDenied")

@@ -177,7 +177,7 @@ class SupervisionTest(PenstockTest):
 
     def test_the_oom_killer_chooses_a_worker_although_session_and_owner_map_the_whole_arena(self):
         faults = ", ".join('{sample = 350, kind = "leak"}' for _ in range(12))
-        text = synthetic(samples=400, bytes="1MiB", batch=24, dataset="faults = [%s]" % faults, epochs=1)  # 16 slots of 24 MiB
+        text = synthetic(samples=400, bytes="1MiB", batch=24, dataset="faults = [%s]" % faults, epochs=1)  # the arena has 16 slots of 24 MiB
         report = self.run_json(self.write("a.toml", text), "--workers", 4, preexec_fn=self.memory_cgroup())
         deaths, of_owner = report["workers"]["deaths"], report["gpu"]["deaths"]
         self.assertEqual({d["cause"] for d in deaths + of_owner}, {"oom"})

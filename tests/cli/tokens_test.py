@@ -84,7 +84,7 @@ class TokensTest(PenstockTest):
                                   names=("tokens", "targets", "doc_lengths"))
             for tokens, targets, ends in rows.values():
                 for begin, end in zip(ends[:-1], ends[1:]):
-                    if begin < end and targets[begin] != -100:  # skips unused places
+                    if begin < end and targets[begin] != -100:  # skips places that hold no token
                         packed.append([*tokens[begin:end], targets[end - 1]])
             documents = numpy.split(ids, numpy.cumsum(lengths)[:-1])
             self.assertEqual(sorted(packed), sorted(one.tolist() for one in documents if len(one) > 1), path)

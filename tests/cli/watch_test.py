@@ -313,7 +313,7 @@ class StuckTest(PenstockTest):
         self.wait_until(lambda: "stalled for" in self.penstock("status")[1], "the stall", seconds=40)
         self.assertRegex(self.penstock("sessions")[1], r"(?m)^stuck +ok, stalled for \d+ s ")
         looks = [json.loads(self.penstock("top", "--once", "--json")[1])["device_waited_seconds"] for _ in range(2)]
-        self.assertGreater(looks[0], 4)  # the wait has not ended
+        self.assertGreater(looks[0], 4)  # the wait is still in progress
         self.assertGreater(looks[1], looks[0])
         _, out, _ = self.penstock("describe", "worker/0")
         self.assertRegex(out, r"(?m)^  stalled for +\d+ s, waiting for worker/0, which has been loading sample ")
@@ -411,7 +411,7 @@ class MetricsTest(PenstockTest):
             try:
                 inodes.add(os.readlink("/proc/%d/fd/%s" % (process.pid, fd)))
             except FileNotFoundError:
-                pass  # the port has been closed since
+                pass  # the port has been closed meanwhile
         for table in ("tcp", "tcp6", "udp", "udp6"):
             with open("/proc/net/" + table) as file:
                 for line in file.readlines()[1:]:

@@ -109,7 +109,7 @@ class ExamplesTest(TrainingExample):
                                      os.path.join(EXAMPLES, "14_resnet50_imagenet.py"), *self.small_imagenet()))
         epochs = [line for line in lines if "epoch" in line]
         self.assertEqual([re.search(r"epoch (\d): loss of the last batch \d+\.\d{6}, accuracy", line)[1] for line in epochs], ["0", "1"])
-        self.assertEqual(len([line for line in lines if "saved" in line]), 1)  # after 3 of 4 steps
+        self.assertEqual(len([line for line in lines if "saved" in line]), 1)  # one checkpoint, after 3 of 4 steps
 
     def test_a_classifier_of_hugging_face_has_the_same_losses_even_if_workers_are_killed(self):
         self.need("torch", "transformers", "datasets", "accelerate")

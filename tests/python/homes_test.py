@@ -70,7 +70,7 @@ class HomesTest(unittest.TestCase):
     def test_a_new_pass_gets_the_workers_seen_last_without_asking_again(self):
         pool = PoolWithHosts([{"id": 65, "state": "ready"}])
         seen = SeenWorkers(pool, 0)
-        self.assertEqual(seen.last_seen_on_hosts(), [65])  # the pool was not asked yet
+        self.assertEqual(seen.last_seen_on_hosts(), [65])  # the pool has not been asked yet
         pool.status = None
         self.assertIsNone(seen.on_hosts())
         self.assertEqual(seen.last_seen_on_hosts(), [65])

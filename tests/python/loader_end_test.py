@@ -154,7 +154,7 @@ class LoaderEndTest(LoaderCase):
         many = int(os.environ.get("PENSTOCK_TEST_ITERATIONS", "60"))
 
         def give(index):
-            return torch.full((20_000,), index, dtype=torch.float32), {"name": "n%d" % index, "worker": os.getpid()}  # batches of 320 kB: read in their slots
+            return torch.full((20_000,), index, dtype=torch.float32), {"name": "n%d" % index, "worker": os.getpid()}  # batches have 320 kB, so they are read in their slots
         loader = DataLoader(Values(give, 40), batch_size=4, num_workers=2)
 
         def grown_from(processes):

@@ -202,7 +202,7 @@ class PoolTest(PackageTest):
             self.assertEqual(pool.submit(cached_in_all_ways, 9).result(20), (34, 7, 2, 18))
             self.assertEqual(pool.submit(Caching().twice, 4).result(20), 8)
             self.assertEqual(list(pool.map(fibonacci, range(8), chunksize=3)), [0, 1, 1, 2, 3, 5, 8, 13])
-            self.assertIs(pool.submit(next, iter([fnmatch._compile_pattern])).result(20), fnmatch._compile_pattern)  # sent by name
+            self.assertIs(pool.submit(next, iter([fnmatch._compile_pattern])).result(20), fnmatch._compile_pattern)  # the function is sent by name
 
     def test_an_exception_does_not_end_an_unordered_map(self):
         with self.pool() as pool:

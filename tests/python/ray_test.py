@@ -46,7 +46,7 @@ class RayTest(RayCase):
     def test_the_stream_matches_a_local_one_while_actors_and_hosts_are_killed_and_ray_replaces_them(self):
         print("PENSTOCK_TEST_SEED=%d" % SEED, flush=True)
         draw = random.Random(SEED)
-        samples = int(KILLS * BETWEEN * HOSTS * 200 + 1000)  # lasts about as long as the kills
+        samples = int(KILLS * BETWEEN * HOSTS * 200 + 1000)  # a stream that lasts about as long as the kills
         restarts = '[loader.restart.intensity]\nmax = 1000\n[loader.restart.backoff]\nmax = "200ms"\n'
         process = self.begin(samples, more=restarts)
         killed, actors = [], set()

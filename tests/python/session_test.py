@@ -268,7 +268,7 @@ class SessionTest(PackageTest):
         with self.session(loader={"workers": 2, "slots_per_worker": 3}) as session:
             session.next()
             session.pause()
-            for _ in range(20):  # the prepared batches
+            for _ in range(20):  # takes the prepared batches
                 if session.status()["batches_delivered"] > 12:
                     break
                 waiter = threading.Thread(target=session.next, daemon=True)

@@ -163,7 +163,7 @@ class TemplateTest(unittest.TestCase):
                 until = time.perf_counter() + choose.random() * 0.02
                 while time.perf_counter() < until:
                     pass
-                with contextlib.suppress(ProcessLookupError):  # the worker killed before may not have been replaced yet
+                with contextlib.suppress(ProcessLookupError):  # the worker killed earlier may not have been replaced yet
                     os.kill(template, signal.SIGKILL)
             pid = pool.submit(facts).result(60)[0]
             wait_for(children, lambda found: len(found) == 2)

@@ -218,7 +218,7 @@ TEST_CASE("logs are those of the target, and previous logs are those of its proc
   CHECK(texts({{"target", "worker/0"}, {"previous", true}}) == "a");
   CHECK(texts({{"target", "worker/1"}, {"previous", true}}) == "d");
   CHECK(texts({{"target", "all"}, {"tail", 2U}}) == "cd");
-  death.incarnation = 2;  // the process of worker/1 before the last one wrote no output
+  death.incarnation = 2;  // the second-to-last process of worker/1 wrote no output
   const cli::past_session silent(
       {header, log_line("worker/1", 1, "d"), event_line(2, event_kind::worker_died, death)}, "");
   const json found = result_of(silent, {{"verb", "logs"}, {"target", "worker/1"}, {"previous", true}});

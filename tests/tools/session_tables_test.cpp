@@ -877,7 +877,7 @@ TEST_CASE("status, deaths and describe use the same words for the cost of deaths
   CHECK(cli::losses_in_words({{"failed", 2}}) == "2 sample failures without a death (`penstock events`)");
   CHECK(cli::losses_in_words({{"failed", 1}, {"lost", 8}}) ==
         "8 samples were lost with batches that raised an exception; 1 sample failure without a death (`penstock events`)");
-  CHECK(cli::losses_in_words({{"quarantined", 1}}).empty());  // an older version does not say
+  CHECK(cli::losses_in_words({{"quarantined", 1}}).empty());  // an older version does not report the number of lost samples
   CHECK(cli::cost_of_deaths(json(), work_kind::samples).empty());  // a session of an older version
   session_status s = status_with(std::nullopt);
   s.workers_ended_unexpectedly = 1;

@@ -62,12 +62,12 @@ TEST_CASE("only a stopped run without a state file has lost its position") {
 
 TEST_CASE("after a run was killed, the last line says how to continue from its state") {
   json killed = run("died");
-  CHECK(cli::how_to_resume(killed).empty());  // nothing to continue from
+  CHECK(cli::how_to_resume(killed).empty());  // there is no state to continue from
   killed["files"]["state"] = "/data/my run.state";
   CHECK(cli::how_to_resume(killed) ==
         "it died; `penstock run photos.toml --state '/data/my run.state'`, with the other options of the run, continues from that state");
   CHECK(cli::stop_cost(killed, json::array(), "process").resume_for_people() == cli::how_to_resume(killed) + "\n");
-  killed["files"]["state"] = "/proc/self/stat";  // written now: by a later run
+  killed["files"]["state"] = "/proc/self/stat";  // this file has just been written, so a later run wrote it
   killed["ended"] = "2000-01-01T00:00:00.000000Z";
   CHECK(cli::how_to_resume(killed).empty());
   killed["ended"] = nullptr;

@@ -111,10 +111,10 @@ TEST_CASE("a batch that is promised only after its repetition was not delivered 
 
 TEST_CASE("a batch that is repeated with other bytes or samples is stale, whichever version is right") {
   auto batches = with_two_owners(3, 1);
-  batches[3].digest = 99;  // the second time
+  batches[3].digest = 99;  // the batch differs the second time
   CHECK(stream_check(good()).check(batches).stale == 2);
   batches = with_two_owners(3, 1);
-  batches[1].digest = 99;  // the first time
+  batches[1].digest = 99;  // the batch differs the first time
   CHECK(stream_check(good()).check(batches).stale == 2);
   batches = with_two_owners(3, 1);
   batches[3] = {0, 1, {0}, 98, 2};

@@ -28,7 +28,7 @@ TEST_CASE("text wraps between words, and inside a word that is longer than a lin
   CHECK(wrapped("one two three", 0, 2) == "one two three");
   CHECK(wrapped("", 8, 2).empty());
   CHECK(wrapped("/very/long/path/of/a/photo", 20, 4) == "/very/long/path/of/a\n    /photo");
-  CHECK(wrapped("  /usr/lib/a_long_module.so", 12, 2) == "  /usr/lib/a\n  _long_module.so");  // no line of blanks
+  CHECK(wrapped("  /usr/lib/a_long_module.so", 12, 2) == "  /usr/lib/a\n  _long_module.so");  // the indentation does not become a line of its own
   CHECK(wrapped("aaaa\xC3\xA4\xC3\xA4 b", 6, 0) == "aaaa\xC3\xA4\xC3\xA4\nb");
 }
 

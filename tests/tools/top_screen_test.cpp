@@ -183,7 +183,7 @@ TEST_CASE("the progress of a resumed stream counts what was delivered before") {
   now.at("status")["samples_expected"] = 100;
   now.at("status")["samples_before"] = 300;
   const auto screen = top_screen({now, now, now}, "", {100, 24}, 0, false);
-  CHECK(has(screen, " 87 %"));  // 87.5: rounded down, as in status
+  CHECK(has(screen, " 87 %"));  // 87.5 % is rounded down, as in status
   CHECK(has(screen, "50 of 100 delivered, 0 failed, 0 quarantined; 300 before this run"));
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 using namespace penstock;
 
-constexpr std::size_t rows = 3 * 32;  // the rows of three slots
+constexpr std::size_t rows = 3 * 32;  // as many rows as three slots hold
 
 void load_for(const config& settings, std::chrono::duration<double> seconds, std::uint64_t number, std::uint64_t processes) {
   const auto prepared = value_or_throw(prepare_dataset(settings));

@@ -49,7 +49,8 @@ def upload(b):
 
 
 def pytorch(b):
-    """PyTorch's DataLoader on the payload of the step upload, which must run first: compares the two rates."""
+    """PyTorch's DataLoader with the payload of the step upload. Compares its rate with the best of that step, which must
+    run first."""
     if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
         raise Skip("no PyTorch")
     r = b.json("pytorch", [sys.executable, os.path.join(HERE, "pytorch_dataloader.py"), "--seconds", str(b.given.seconds)], 120)

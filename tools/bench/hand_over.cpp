@@ -155,7 +155,7 @@ double handed_over_per_second(const copied_arguments& arguments, const hand_over
       turn_of(here).set(1);
     }
   };
-  const std::uint64_t warm_up = jobs / 10;  // touches every page in both processes
+  const std::uint64_t warm_up = jobs / 10;  // the warm-up touches every page in both processes
   clock::time_point begun;
   for (const auto& [from, to] : {std::pair(std::uint64_t{0}, warm_up), std::pair(warm_up, jobs)}) {
     begun = clock::now();

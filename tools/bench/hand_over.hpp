@@ -34,7 +34,7 @@ class bare_copies {
 enum class placement : std::uint8_t {
   free,        ///< the system chooses the cores
   same_core,   ///< the two processes of a pair take turns on one core
-  other_core,  ///< each pair on two cores
+  other_core,  ///< the two processes of a pair run on different cores
 };
 inline constexpr std::array placements{placement::free, placement::same_core, placement::other_core};
 [[nodiscard]] const char* name_of(placement where) noexcept;

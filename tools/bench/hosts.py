@@ -36,7 +36,7 @@ SESSION = 'name = "bench"\n{dataset}[gpu]\ndevice = "{device}"\n[loader]\nworker
 HOSTS = '[loader.hosts]\nlisten = "127.0.0.1:0"\n{access}\n'
 BATCH = 128 * 150528
 LOST_AFTER = 2.0
-HELD_AT_MOST = 8  # batches: two hosts of two workers with two slots each
+HELD_AT_MOST = 8  # number of batches: two hosts of two workers with two slots each
 
 
 def cores(numbers):

@@ -25,7 +25,7 @@ import time
 
 WORKERS = 2
 MEGABYTE = 1_000_000
-AHEAD = 16  # large jobs under way at once
+AHEAD = 16  # number of large jobs in progress at a time
 
 # Jobs per round: about a second for each pool.
 JOBS = {"empty": {"penstock": 100_000, "concurrent.futures": 10_000, "loky": 5_000, "joblib": 20_000, "ray": 200},

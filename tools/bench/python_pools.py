@@ -22,7 +22,7 @@ import sys
 import time
 
 WORKERS = 2
-AHEAD = 16  # jobs under way at once
+AHEAD = 16  # number of jobs in progress at a time
 SIZES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20}
 JOBS = {"64 KiB": 4000, "1 MiB": 1000, "16 MiB": 60, "empty": 10_000, "script": 10_000, "map": 300_000}
 

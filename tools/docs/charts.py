@@ -66,7 +66,7 @@ def figure(notes, name, pattern):
     if not match:
         raise SystemExit(f"{name}: docs/benchmarks.md has no figure that matches {pattern}")
     value = float(match[1])
-    return 10 * value if name == "chart-recovery.svg" and "0\\." in pattern else value  # hundredths of a second, in ms
+    return 10 * value if name == "chart-recovery.svg" and "0\\." in pattern else value  # the figure is in hundredths of a second, the chart in ms
 
 
 def killed_worker(recorded):

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-LONGEST = 30  # words of a sentence
-PURPOSE = 30  # words of a page's first line
+LONGEST = 30  # words in a sentence
+PURPOSE = 30  # words in a page's purpose line
 
 # (pattern, what to write instead). A page about a format or an error message may quote them in code, which is not
 # checked.

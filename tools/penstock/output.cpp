@@ -56,7 +56,7 @@ std::string typed_again(const std::string& choice) {
     if (std::exchange(is_value, false)) continue;
     const bool chooses = word == "--session" || word == "--socket" || word == "--group";
     is_value = chooses;
-    if (is_past && (word == "-f" || word == "--follow")) continue;  // a record does not grow
+    if (is_past && (word == "-f" || word == "--follow")) continue;  // omitted, because a record does not grow
     if (chooses || word == "--last" || word == "--json" || word.starts_with("--session=") || word.starts_with("--socket=") || word.starts_with("--group=")) continue;
     text += " " + shell_word(printable(word));
   }

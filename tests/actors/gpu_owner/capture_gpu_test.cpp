@@ -179,7 +179,7 @@ TEST_CASE("300 steps are captured and replayed in each capture mode without dist
     step.end_and_replay();
     batch.release({step.stream});
     CHECK_FALSE(batch);
-    if (i % 7 == 0) next_of(session);  // destroyed between captures
+    if (i % 7 == 0) next_of(session);  // the batch is destroyed between captures
   }
   CHECK(step.sum_of_all() == expected);
   CHECK(session.report().outcome == run_outcome::running);

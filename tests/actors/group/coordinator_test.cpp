@@ -160,7 +160,7 @@ TEST_CASE("the news of a lost process says how it ended, if the launcher tells t
   CHECK(group.zero.news.outcome == group_outcome::failed);  // the group fails without waiting for the launcher
   SECTION("after") {
     CHECK(group.losses().empty());
-    group.tell_end({1, 4002, "SIGKILL"});  // the end of another process
+    group.tell_end({1, 4002, "SIGKILL"});  // not the end of the process that was lost
     CHECK(group.losses().empty());
     group.tell_end({1, 4001, "SIGSEGV"});
   }

@@ -45,7 +45,7 @@ TEST_CASE("a suspension does not count as a wait, even before it is noticed") {
   consumer_waits waits;
   waits.begin(noon);
   waits.look(noon + 1s, 0s);
-  CHECK(waits.until(noon + 61s) == 3s);  // the process has just continued
+  CHECK(waits.until(noon + 61s) == 3s);  // the process was suspended, and has just continued
   waits.look(noon + 61s, 60s);
   CHECK(waits.until(noon + 61s) == 3s);
   waits.end(noon + 64s);

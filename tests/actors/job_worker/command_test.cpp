@@ -155,7 +155,7 @@ TEST_CASE("a command that signals its process group reaches itself and its child
   CHECK(done.exit_code == 0);
   CHECK(done.out.kept.starts_with("heard\n"));
   const pid_t below = std::stoi(done.out.kept.substr(6));
-  CHECK_FALSE(is_alive(below));  // sleep has no handler
+  CHECK_FALSE(is_alive(below));  // sleep has no handler for the signal
   const auto order = pool.lease({{protocol::command_function, as_argument({{"sh", "-c", "kill -KILL 0"}})}});
   pool.say(order);
   CHECK(pool.end_of_process().ended_by(SIGKILL));

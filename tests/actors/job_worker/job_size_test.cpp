@@ -97,7 +97,7 @@ TEST_CASE("when files of results fill the socket, earlier rows are reported so t
                                  1 << 20,
                                  [&](const protocol::jobs_done& rows) {
                                    w.reports.push_back(rows);
-                                   if (rows.rows % 50 == 0) context_reports();  // late, as a busy session would
+                                   if (rows.rows % 50 == 0) context_reports();  // reads late, as a busy session would
                                  },
                                  [] { return false; }});
   std::vector<job> all(jobs, {"big"});

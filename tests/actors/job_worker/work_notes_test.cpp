@@ -49,7 +49,7 @@ TEST_CASE("a job's slow samples are those that take much longer than the worker'
   CHECK(n.notes.slow_samples(n.now).slowest.empty());
   n.load(2, 5, {1ms, 3ms, 500ms, 1ms});
   n.notes.describe("collate_fn", n.now);
-  n.now += 10s;  // time of the collation belongs to no sample
+  n.now += 10s;  // the time for collating belongs to no sample
   const JobCall::slow_load found = n.notes.slow_samples(n.now);
   CHECK(found.busy == 10505ms);
   REQUIRE(found.slowest.size() == 1);

@@ -22,7 +22,7 @@ constexpr std::uint64_t cuda_sample = 21;
 
 struct outcome {
   run_report report;
-  std::set<std::int32_t> pids;  // total of all workers
+  std::set<std::int32_t> pids;  // pids of all workers
   std::chrono::nanoseconds until_told{-1};
 };
 

@@ -181,7 +181,7 @@ class world {
     }
   }
 
-  /// Checked after each message.
+  /// Invariants, checked after each message.
   void check_at_rest() const {
     require(ended_ == must_end_, "the process lives on after a failure or an order to stop, or ends without one");
     if (ended_) return;

@@ -48,7 +48,7 @@ TEST_CASE("a path of the host is reported as the session names it") {
   CHECK(arguments_of_session({"/mnt/a", "--fast"}, here, {}) == lists{{"/data/a", "--fast"}});
   CHECK(arguments_of_session({"/fast/a"}, here, {}) == lists{{"/data/b/a"}});
   CHECK(arguments_of_session({"/mntx/a"}, here, {}) == lists{{"/mntx/a"}});
-  CHECK(arguments_of_session({"/mnt/b/a"}, here, {}) == lists{{"/mnt/b/a"}});  // /data/b is outside
+  CHECK(arguments_of_session({"/mnt/b/a"}, here, {}) == lists{{"/mnt/b/a"}});  // the session's /data/b is /fast here, not /mnt/b
   CHECK(arguments_of_session({"--root=/mnt/a=b", "--x=y"}, here, {}) == lists{{"--root=/data/a=b", "--x=y"}});
   CHECK(arguments_of_session({}, here, {}) == lists{{}});
 }

@@ -343,7 +343,7 @@ TEST_CASE("a batch that outlives its session has no memory, and its error says s
     REQUIRE(batch);
   }
   CHECK_THROWS_AS(batch->read_back("data"), error);
-  batch.reset();  // the session is gone
+  batch.reset();  // the session no longer exists
 }
 
 TEST_CASE("holding all buffers stops the stream until one is returned") {
@@ -424,7 +424,7 @@ TEST_CASE(
     };
     Session session(small(), options);
     asked = &session;
-    states.push_back(session.state());  // nothing had been started
+    states.push_back(session.state());  // no worker had been started
     REQUIRE(session.next());
   }
   REQUIRE(states.size() == 2);

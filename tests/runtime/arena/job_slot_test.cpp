@@ -167,7 +167,7 @@ TEST_CASE("when a session revokes a row that its worker starts, exactly one of t
     meet();
     for (std::uint32_t i = rows; i-- > 0;) {
       revoked[i] = slot.revoke(i);
-      static_cast<void>(slot.read(i));  // must work at any time
+      static_cast<void>(slot.read(i));  // reading must work at any time
     }
     worker.join();
     for (std::uint32_t i = 0; i < rows; ++i) {

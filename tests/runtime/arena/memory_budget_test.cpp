@@ -53,7 +53,7 @@ TEST_CASE("every memory cgroup above us is a limit, and reclaimable cache does n
   const auto limits = memory_limits(root.path());
   REQUIRE(limits.size() == 3);
   CHECK(limits[0].available == 4 * GiB);
-  CHECK(limits[1].available == 1 * GiB);  // the job: 2 GiB - (1.5 - 0.5)
+  CHECK(limits[1].available == 1 * GiB);  // the job's cgroup: 2 GiB minus 1.5 GiB in use, of which 0.5 GiB is reclaimable
   CHECK(limits[2].available == 2 * GiB);  // the slice
 }
 

@@ -10,7 +10,7 @@ using namespace penstock::arena;
 
 namespace {
 
-constexpr std::uint64_t big_slot = 20 * MiB;  // more than a part
+constexpr std::uint64_t big_slot = 20 * MiB;  // larger than one part of the reservation
 
 std::vector<slot_range> rest_of(reservation& order) {
   std::vector<slot_range> all;

@@ -16,7 +16,7 @@ TEST_CASE("a digest equals the library's, however the bytes are split and aligne
   std::vector<std::byte> memory(300'000);
   for (std::byte& one : memory) one = static_cast<std::byte>(random());
   for (int round = 0; round < 300; ++round) {
-    const std::size_t longest = round % 3 == 0 ? 300 : 200'000;  // up to 240 bytes use another algorithm
+    const std::size_t longest = round % 3 == 0 ? 300 : 200'000;  // inputs of up to 240 bytes use another algorithm
     const std::span<const std::byte> bytes = std::span(memory).subspan(below(100), below(longest));
     const std::uint64_t expected = XXH3_64bits(bytes.data(), bytes.size());
     REQUIRE(xxh3_of(bytes) == expected);

@@ -124,7 +124,7 @@ TEST_CASE("job results of any size reach their buffers from any place in a slot"
   driver drive(*device);
   std::uint64_t upload = 0;
   for (const std::uint32_t bytes : {0U, 1U, 63U, 4096U, 65'537U, static_cast<std::uint32_t>(most)}) {
-    const std::uint64_t offset = 4 * most - bytes - bytes % 64;  // some reach the end of the memory
+    const std::uint64_t offset = 4 * most - bytes - bytes % 64;  // some offsets reach the end of the memory
     fill_device_memory(device->address(upload % 4), poison, most);
     REQUIRE(submit(*device, {upload, static_cast<std::uint32_t>(upload % 4), 0, offset, 1, {bytes}}));
     drive.until(2);

@@ -367,7 +367,7 @@ TEST_CASE("a repeated or late report changes nothing") {
     g.book->heard(early, g.now);
     g.run(500ms);
   }
-  CHECK(g.book->view().outcome == group_outcome::failed);  // rank 1 was silent all the time
+  CHECK(g.book->view().outcome == group_outcome::failed);  // rank 1 was silent all the time, so the group fails
 }
 
 TEST_CASE("a new coordinator that does not know the group yet renews no lapsed permission") {

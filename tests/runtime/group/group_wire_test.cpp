@@ -187,8 +187,8 @@ TEST_CASE("invalid sizes, enumerators and booleans are refused") {
   REQUIRE(with_byte(0, 1));            // generation
   CHECK_FALSE(with_byte(16, 5));       // the phase
   CHECK_FALSE(with_byte(17, 6));       // six incarnations of five ranks
-  CHECK_FALSE(with_byte(20, '\x7f'));  // two thousand million
-  CHECK_FALSE(with_byte(21, 2));       // facts: neither present nor absent
+  CHECK_FALSE(with_byte(20, '\x7f'));  // a count of about two thousand million
+  CHECK_FALSE(with_byte(21, 2));       // the flag of an optional is neither 0 nor 1
   CHECK_FALSE(decode_order(whole, world).value().go);
   group_order large;
   large.view.incarnations.resize(world + 1);
@@ -198,7 +198,7 @@ TEST_CASE("invalid sizes, enumerators and booleans are refused") {
   member_report settings;
   settings.card.settings = {{"n", ""}};
   const std::string one = as_bytes(settings);
-  const std::size_t at = one.find('n') + 1;  // the value's length
+  const std::size_t at = one.find('n') + 1;  // the byte with the length of the value
   const auto with_value = [&](std::uint32_t size) {
     std::string bytes = one;
     for (unsigned i = 0; i < 4; ++i) bytes[at + i] = static_cast<char>(size >> (8 * i));

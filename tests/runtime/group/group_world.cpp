@@ -179,7 +179,7 @@ void group_world::hear(process& c, link_id link, const member_report& report) {
   c.coordinator->reported(link, report, now_);
 }
 
-/// Delivers at once or, if the coordinator's process is suspended, when it continues.
+/// Delivers a message at once or, if the coordinator's process is suspended, when it continues.
 void group_world::tell_coordinator(link_id link, std::optional<member_report> report) {
   process* const c = coordinator();
   if (c == nullptr) return;

@@ -79,7 +79,7 @@ class group_world {
     bool handed_out = false;
     std::deque<group::member_report> up{};
     std::deque<group::group_order> down{};
-    std::deque<group::group_order> old_orders{};  // delivered before; may arrive again
+    std::deque<group::group_order> old_orders{};  // orders delivered before, which may arrive again
     std::uint64_t made = 0;                       // the communicator that the process has
     std::string made_id{};
     std::optional<group::make_communicator> to_make{};
@@ -138,7 +138,7 @@ class group_world {
   std::vector<launched_rank> ranks_;
   std::vector<group::end_rank> ends_;                       // as reported by the group
   std::vector<group::member_report> last_words_;            // final reports of the dead
-  std::map<std::string, std::set<std::uint32_t>> made_by_;  // communicators, by id
+  std::map<std::string, std::set<std::uint32_t>> made_by_;  // the ranks that made each communicator, by its id
   steady_time exchanged_{};                                 // when all messages were last delivered
   steady_time decided_at_ = never;  // when a coordinator first knew how the group ended
   steady_time told_at_ = never;     // when a rank that ended first reported that

@@ -20,7 +20,7 @@ TEST_CASE("paths meant to be shared by ranks stay unchanged") {
   CHECK(folder_of_rank("", 2).empty());
   for (const char* const sink : {"null", "npy", "plugin:/lib/device.so"})
     CHECK(sink_of_rank(sink, 2) == sink);
-  CHECK(address_of_rank("127.0.0.1:0", 2) == "127.0.0.1:0");  // the kernel chooses
+  CHECK(address_of_rank("127.0.0.1:0", 2) == "127.0.0.1:0");  // with port 0, the kernel chooses
   CHECK(address_of_rank("", 2).empty());
 }
 

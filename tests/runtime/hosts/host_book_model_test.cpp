@@ -183,7 +183,7 @@ class model {
   host_book book_{{.first_place = first_place, .places = places, .lost_after = lost_after}};
   std::map<connection_id, connection_seen> connections_;
   std::set<std::uint64_t> hosts_;
-  std::set<std::uint64_t> left_;  // hosts that a connection has left
+  std::set<std::uint64_t> left_;  // hosts whose connection has left
   std::map<std::string, std::uint32_t> wanted_;
   connection_id last_ = 0;
 };

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 namespace {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr auto soon = 10s;  // AddressSanitizer checks every memory access: several times as slow
+constexpr auto soon = 10s;  // AddressSanitizer makes everything several times as slow
 #else
 constexpr auto soon = 2s;
 #endif
@@ -53,7 +53,7 @@ std::string first_words(const std::string& secret) {
 
 /// The first message of an unknown peer.
 std::vector<std::string> words_of_all_kinds(const link_settings& at) {
-  const std::string repeated = first_words(at.secret->bytes);  // recorded and replayed
+  const std::string repeated = first_words(at.secret->bytes);  // a hello that was recorded, and is replayed
   return {"GET / HTTP/1.1\r\n\r\n", "\x16", "", first_words("another secret, longer than sixteen bytes"),
           repeated};
 }

@@ -265,7 +265,7 @@ TEST_CASE("a silent coordinator and an unknown host name are reported as such") 
   run_until(io, [&] { return !lost->reasons.empty(); });
   CHECK(lost->reasons.at(0).find("looking up the address of 'nobody-knows-this.invalid'") == 0);
   const own_time clock;
-  lost.reset();  // even if the resolver still waits
+  lost.reset();  // returns even if the resolver still waits
   CHECK(clock.passed() < 1s);
 }
 

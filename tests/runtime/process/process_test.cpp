@@ -86,7 +86,7 @@ std::string states_of(pid_t group) {
     std::ifstream stat(process.path() / "stat");
     std::string line;
     if (!std::getline(stat, line)) continue;
-    std::istringstream fields(line.substr(line.rfind(')') + 1));  // the name may contain anything
+    std::istringstream fields(line.substr(line.rfind(')') + 1));  // the process's name may contain anything
     char state = 0;
     pid_t parent = 0;
     pid_t its_group = 0;
@@ -250,7 +250,7 @@ TEST_CASE("processes started by a child die with it") {
   REQUIRE(started);
   out.write.reset();
   REQUIRE(read_line(out.read) == "started");
-  ::kill(started->pid, SIGKILL);  // only the leader of its group
+  ::kill(started->pid, SIGKILL);  // kills only the leader of its group
   reap_now(*started);
   CHECK(group_is_gone(started->pid));
 }
@@ -352,7 +352,7 @@ TEST_CASE("a child's end is reported on the io thread with its last output") {
 }
 
 TEST_CASE("a process that reuses the pid of a child reaped by the program gets none of its signals") {
-  const auto old = ::signal(SIGCHLD, SIG_IGN);  // the kernel reaps at once
+  const auto old = ::signal(SIGCHLD, SIG_IGN);  // with SIG_IGN, the kernel reaps at once
   auto gone = spawn(shell("exit 0")).value();
   pollfd end{gone.pidfd.get(), POLLIN, 0};
   REQUIRE(::poll(&end, 1, 10'000) == 1);
@@ -404,7 +404,7 @@ TEST_CASE("the end of a child is reported once no process that it started can st
     held.write.reset();
   });
   REQUIRE(read_line(said.read) == "ready");
-  boost::asio::post(io.context(), [&] { ::kill(child->pid(), SIGKILL); });  // only the leader of its group
+  boost::asio::post(io.context(), [&] { ::kill(child->pid(), SIGKILL); });  // kills only the leader of its group
   CHECK(grandchild_gone.get_future().get());
   std::promise<void> dropped;
   boost::asio::post(io.context(), [&] {

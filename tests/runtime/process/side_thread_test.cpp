@@ -62,7 +62,7 @@ TEST_CASE(
     suspend_for(600ms);
     std::this_thread::sleep_for(30ms);
   });
-  CHECK(thread.wait_until_idle(550ms));  // less than the suspension
+  CHECK(thread.wait_until_idle(550ms));  // 550 ms is less than the suspension
 }
 
 TEST_CASE("a side thread runs its tasks in order, and is idle only after the last one") {

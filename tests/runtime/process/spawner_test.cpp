@@ -27,7 +27,7 @@ namespace {
 
 class slow_program {
  public:
-  slow_program() : before_(::signal(SIGIO, SIG_IGN)) {  // the kernel's request to release the lease
+  slow_program() : before_(::signal(SIGIO, SIG_IGN)) {  // SIGIO is the kernel's request to release the lease
     std::string name = "/tmp/penstock-slow-XXXXXX";
     ::mkdtemp(name.data());
     folder_ = name;

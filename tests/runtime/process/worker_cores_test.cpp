@@ -66,7 +66,7 @@ TEST_CASE("the memory node of a GPU is found without a call into CUDA") {
 
 TEST_CASE("no memory node is reported if it is uncertain") {
   const machine here;
-  CHECK_FALSE(here.node_of("auto"));  // may be on either node
+  CHECK_FALSE(here.node_of("auto"));  // the device may be on either node
   CHECK_FALSE(here.node_of("host"));
   CHECK_FALSE(here.node_of("cuda:2"));
   CHECK_FALSE(here.node_of("cuda:1", "1"));

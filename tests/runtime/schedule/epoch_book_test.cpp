@@ -27,7 +27,7 @@ epoch_book fresh(std::uint64_t batches = 3, std::uint64_t samples = 10) {
   return {ours, shape_of(batches, samples), start};
 }
 
-/// Batches of four rows, except every third one. In every batch one sample has failed.
+/// Every third batch has no rows, the others have three. In each batch one sample has failed.
 delivered_batch lossy(stream_position p) {
   return {p, p % 3 == 2 ? 0U : 3U, 1, 0, 100 + p, std::nullopt, start};
 }
@@ -72,7 +72,7 @@ std::vector<std::byte> of_the_first_version(const stream_state& s,
     number(value);
   list(digests);
   list(s.quarantined_samples);
-  list({1, 2, 3});  // number of failed samples
+  list({1, 2, 3});  // epochs with 1, 2 and 3 failed samples
   std::uint64_t sum = 0xcbf29ce484222325;
   for (const std::byte b : bytes) sum = (sum ^ static_cast<std::uint64_t>(b)) * 0x100000001b3;
   number(sum);

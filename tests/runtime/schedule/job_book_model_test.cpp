@@ -97,5 +97,5 @@ TEST_CASE("the model of jobs finds a planted bug and shrinks it to a few steps")
   const auto model = model_that_counts(tally);
   const std::string what = model.trouble_with(settings, steps_to_do);
   REQUIRE(what == "deadlock: no event is left");
-  CHECK(model.shortest(settings, steps_to_do, what).size() <= 3);  // start a worker, submit a job, kill
+  CHECK(model.shortest(settings, steps_to_do, what).size() <= 3);  // the script: start a worker, submit a job, kill the worker
 }

@@ -164,7 +164,7 @@ TEST_CASE("cancelling a running job ends its worker and revokes the worker's oth
   const auto said = p.go();
   REQUIRE(said.size() == 3);
   CHECK(only<revoke_row>(said).size() == 2);
-  REQUIRE(std::holds_alternative<end_worker>(said[2]));  // after the revocations
+  REQUIRE(std::holds_alternative<end_worker>(said[2]));  // the order to end comes after the revocations
   CHECK(std::get<end_worker>(said[2]).who == a1);
   CHECK_FALSE(std::get<end_worker>(said[2]).at_once);
   CHECK(p.book.cancel(2) == cancelled::running);

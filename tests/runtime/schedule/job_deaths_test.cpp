@@ -140,7 +140,7 @@ TEST_CASE("a suspect that no other worker can run in time runs in the place wher
   p.submit();
   p.crash(p.lease(), 1);
   const lease_jobs ahead = p.lease();
-  CHECK(ahead.lease.holder == b1);  // behind the long job
+  CHECK(ahead.lease.holder == b1);  // the job waits behind the long one
   REQUIRE(p.go().empty());
   REQUIRE(p.book.next_look() == p.now + small_slots.suspect_patience);
   p.now = *p.book.next_look();
@@ -189,7 +189,7 @@ TEST_CASE(
   const lease_jobs again = p.lease();
   CHECK(again.lease.holder == b1);
   CHECK(jobs_of(again) == jobs{2});
-  CHECK(p.go().empty());  // worker 0 is idle
+  CHECK(p.go().empty());  // nothing to revoke: worker 0 is idle
 }
 
 TEST_CASE("a job that kills three workers is poisoned, the third time alone, with the cause of each death") {

@@ -158,7 +158,7 @@ TEST_CASE(
   REQUIRE(order.rows.size() == 6);
   p.book.worker_joined(b1, 1);
   const auto asked = only<revoke_row>(p.go());
-  REQUIRE(asked.size() == 3);  // half of rows 1 .. 5: row 0 counts as started
+  REQUIRE(asked.size() == 3);  // asks for half of rows 1 .. 5, because row 0 counts as started
   CHECK(asked[0].row == 3);
   CHECK(asked[2].row == 5);
   CHECK(asked[2].job == 7);
@@ -216,7 +216,7 @@ TEST_CASE("a slot whose last rows were revoked is leased again only when its wor
   p.book.worker_drains(a1, true);
   REQUIRE(only<revoke_row>(p.go()).size() == 3);
   p.book.row_revoked(order.lease, 2);
-  REQUIRE(p.book.seen(table_of(order, 2)) == job_arrival::accepted);  // read without a report from the worker
+  REQUIRE(p.book.seen(table_of(order, 2)) == job_arrival::accepted);  // the session reads the table without a report from the worker
   CHECK(p.book.rows_of(0) == 0);
   auto late = table_of(order, 2, row_at::revoked);
   CHECK(p.book.reported(late) == job_arrival::accepted);  // so the lease was still current
@@ -420,7 +420,7 @@ TEST_CASE("a job with a place waits for that worker, busy or not yet started, an
   const auto more = p.leases();
   REQUIRE(more.size() == 1);  // for the worker's second slot
   CHECK(more[0].lease.holder == b1);
-  CHECK(only<revoke_row>(p.go()).empty());  // although worker 0 is idle
+  CHECK(only<revoke_row>(p.go()).empty());  // no row is revoked, although worker 0 is idle
   CHECK(p.book.waiting() == 1);
 }
 

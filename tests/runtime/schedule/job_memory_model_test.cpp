@@ -384,13 +384,13 @@ class memory_world {
   steady_time now_{100s};
   std::deque<job_state> jobs_;
   std::map<std::uint32_t, worker_state> workers_;
-  std::set<job_id> open_;          // leased when all functions were known, not settled
+  std::set<job_id> open_;          // jobs leased when all functions were known, and not settled
   std::set<std::uint32_t> known_;  // functions
   std::optional<std::uint32_t> again_;
   std::uint64_t kept_ = 0;
   std::uint64_t wake_at_ = 0;
-  bool sleeps_ = false;  // fewer bytes were freed than were missing
-  bool woken_ = false;   // something else has happened
+  bool sleeps_ = false;  // whether fewer bytes were freed than were missing
+  bool woken_ = false;   // whether another event has happened since
 };
 
 memory_settings random_settings(random_choice& choose) {

@@ -85,7 +85,7 @@ TEST_CASE("the estimated percentiles are within an eighth of the exact ones, for
   std::uint64_t steps = 0;
   while (steps < 300'000) {
     late_reads reads;
-    std::vector<std::uint32_t> all;  // fewer samples than lose weight
+    std::vector<std::uint32_t> all;  // too few samples for old ones to lose weight
     const std::size_t count = 1 + random() % 20'000;
     const unsigned bits = 1 + random() % 32;
     while (all.size() < count) {

@@ -44,9 +44,9 @@ struct world_settings {
   std::uint32_t spare = 0;               // slots that only hedges use; fewer than `slots`
   std::uint32_t first_slots = 0;         // slots in all places until they are complete, more than `spare`; 0: places begin complete
   std::uint64_t early = 0;               // batches that an earlier run delivered, within the first epoch
-  std::set<std::uint64_t> killers;       // kill in every attempt
-  std::set<std::uint64_t> killers_once;  // kill in the first attempt of each epoch
-  std::set<std::uint64_t> broken;        // fail with an error
+  std::set<std::uint64_t> killers;       // samples that kill in every attempt
+  std::set<std::uint64_t> killers_once;  // samples that kill in the first attempt of each epoch
+  std::set<std::uint64_t> broken;        // samples that fail with an error
   bool deaths_unreported = false;        // an injected bug: the ledger is not told of deaths
 };
 

@@ -665,7 +665,7 @@ TEST_CASE("after a seek old leases and copies are ignored, and their slots serve
   books.worker_joined(a1, 2);
   books.worker_joined(b1, 1);
   const auto before = only<load_command>(books.advance());
-  REQUIRE(books.loaded(success(before[0])) == arrival::accepted);  // will be uploading
+  REQUIRE(books.loaded(success(before[0])) == arrival::accepted);  // this batch will be uploading
   REQUIRE(books.loaded(success(before[2])) == arrival::accepted);  // stays loaded
   REQUIRE(only<upload_command>(books.advance()).size() == 1);
   books.seek({6, 8});

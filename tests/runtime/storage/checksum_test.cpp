@@ -18,7 +18,7 @@ std::span<const std::byte> bytes_in(std::string_view text) {
 
 TEST_CASE("the checksums of stores match the published check values") {
   const std::string_view digits = "123456789";
-  CHECK(has_sum(bytes_in(digits), {sum_kind::crc32, "y/Q5Jg=="}) == true);             // cbf43926
+  CHECK(has_sum(bytes_in(digits), {sum_kind::crc32, "y/Q5Jg=="}) == true);             // base64 of cbf43926
   CHECK(has_sum(bytes_in(digits), {sum_kind::crc32c, "4waSgw=="}) == true);            // e3069283
   CHECK(has_sum(bytes_in(digits), {sum_kind::crc64nvme, "rosUhgp5mIg="}) == true);     // ae8b14860a799888
   CHECK(has_sum(bytes_in(digits), {sum_kind::crc32, "y/Q5Jw=="}) == false);

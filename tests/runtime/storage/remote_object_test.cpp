@@ -123,7 +123,7 @@ TEST_CASE("announced ranges are requested once, whatever their order and number"
   read(*here.object, {200'000, 1000});
   read(*here.object, {400'000, 1000});
   CHECK(here.requests() == 6);
-  read(*here.object, {0, 1000});  // announced only once
+  read(*here.object, {0, 1000});  // this range was announced only once
   CHECK(here.requests() == 7);
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("dropping an announced range frees its piece, and does not affect its 
   here.object->expect({first, second, third});
   read(*here.object, first);
   for (int i = 0; i < 5; ++i) here.object->drop(first);  // was read
-  here.object->drop({500'000, 10});                      // was not expected
+  here.object->drop({500'000, 10});                      // this range was not expected
   read(*here.object, second);
   CHECK(here.requests() == 1);
   here.object->drop(third);

@@ -42,7 +42,7 @@ TEST_CASE("a hang is a timeout, or an operator's restart of a worker that had be
   CHECK(is_hang(restarted_at("tom.jpg", 40)));
   CHECK_FALSE(is_hang(restarted_at("tom.jpg", 4.9)));
   death_report d = restarted_at("tom.jpg", 40);
-  d.ignored_stop_seconds = 10;  // the session ends anyway
+  d.ignored_stop_seconds = 10;  // the session ends, so the worker was killed anyway
   CHECK_FALSE(is_hang(d));
   d = restarted_at("tom.jpg", 40);
   d.path.reset();  // the worker was idle

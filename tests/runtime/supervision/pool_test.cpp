@@ -657,7 +657,7 @@ TEST_CASE(
   w.now += 59s;
   CHECK(w.started().empty());
   CHECK_FALSE(w.failed());
-  w.children.host_refused("loader host b was refused");  // forgotten when a host joins
+  w.children.host_refused("loader host b was refused");  // the refusal is forgotten when a host joins
   w.children.host_joined(65, w.now);
   w.start_all();
   w.now += 1h;

@@ -336,11 +336,11 @@ TEST_CASE("a data loader stalls when the batch that its consumer awaits gets to 
   CHECK(watch.stalled()->kind == stall_kind::sample);
   CHECK(watch.stalled()->worker == 1);
   CHECK(watch.stalled()->sample == "sample 1237");
-  f.batch->doing = {};  // another wait for the same batch, before its worker has been examined
+  f.batch->doing = {};  // the consumer waits again for the same batch, and its worker has not been examined yet
   CHECK(watch.look(start + 607s, f) == news::none);
   f.batch->doing = {batch_step::sample, 6, "sample 1238"};
   CHECK(watch.look(start + 608s, f) == news::moves_again);
-  f.status.jobs->ok = 1;  // another worker's batch
+  f.status.jobs->ok = 1;  // another worker has finished a batch
   CHECK(watch.look(start + 612s, f) == news::none);
   CHECK(watch.look(start + 616s, f) == news::none);
   CHECK(watch.look(start + 617s, f) == news::stalled);
@@ -359,7 +359,7 @@ TEST_CASE("a data loader's stall keeps its beginning while its batch is tried ag
   f.batch = awaited_batch{78, {batch_step::sample, 5, "sample 1237"}, {}};
   watch.look(start, f);
   CHECK(watch.look(start + 5s, f) == news::stalled);
-  f.batch = awaited_batch{78, {batch_step::setup, 65535, ""}, {}};  // by a replaced worker
+  f.batch = awaited_batch{78, {batch_step::setup, 65535, ""}, {}};  // a new worker, which tries the batch again, sets up the dataset
   CHECK(watch.look(start + 8s, f) == news::none);
   for (std::uint64_t sample = 0; sample <= 5; ++sample) {
     f.batch = awaited_batch{78, {batch_step::sample, sample, ""}, {}};

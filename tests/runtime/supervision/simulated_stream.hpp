@@ -23,7 +23,7 @@ struct stream_plan {
   double own_cores = 0.1;                       // cores that the training program uses
   double demand = 1;                            // cores for a busy worker; less: it waits for storage
   std::function<double(double)> loads{};        // samples a second of that many workers, each with a core
-  double takes = 1e9;                           // samples a second of the consumer
+  double takes = 1e9;                           // samples a second that the consumer takes
   double noise = 0.02;                          // relative error of the rate that a look measures
   nanoseconds start = 100ms;                    // how long a worker takes to start
 };

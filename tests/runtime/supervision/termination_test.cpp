@@ -92,7 +92,7 @@ TEST_CASE("a start that does not return is killed at its deadline, which does no
   t.starting(now, 30s);
   t.start_waits_for("executing '/mnt/worker'");
   CHECK(signals_until(t, now, begin + 10s).empty());
-  now += 1h;  // the watcher was stopped
+  now += 1h;  // the polling process was stopped
   CHECK(t.advance(now).empty());
   CHECK(signals_until(t, now, now + 19900ms).empty());
   CHECK(t.next_deadline() == now + 100ms);
@@ -181,7 +181,7 @@ TEST_CASE("only a child that was killed after its time to stop has ignored the s
   termination late({}, now);
   late.stop(now, 10s);
   signals_until(late, now, begin + 3s);
-  now += 1h;  // the watcher was stopped
+  now += 1h;  // the polling process was stopped
   signals_until(late, now, now + 7100ms);
   CHECK(late.ignored_stop(signalled(SIGKILL)) == nanoseconds(10s));
   CHECK_FALSE(late.ignored_stop(exited(0)));  // the signal came too late
@@ -189,7 +189,7 @@ TEST_CASE("only a child that was killed after its time to stop has ignored the s
   termination in_time({}, begin);
   in_time.stop(begin, 10s);
   CHECK_FALSE(in_time.ignored_stop(exited(0)));
-  CHECK_FALSE(in_time.ignored_stop(signalled(SIGKILL)));  // sent by another process
+  CHECK_FALSE(in_time.ignored_stop(signalled(SIGKILL)));  // another process sent the SIGKILL
 
   termination leaving({}, begin);  // the child closes its link in time, but does not exit
   leaving.stop(begin, 10s);

@@ -54,7 +54,7 @@ class world {
  private:
   struct process_here {
     worker_ref who;
-    int step = 0;          // 0: not spawned, then started, greeted, described, prepared, ready
+    int step = 0;          // counts the steps of a start: 0 not spawned, then started, greeted, described, prepared, ready
     bool stalled = false;  // the start returns only when the process is killed
     bool frozen = false;
     bool killed = false;

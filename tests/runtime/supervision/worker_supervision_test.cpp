@@ -366,7 +366,7 @@ TEST_CASE("closing stops every worker, kills those that stay, starts none and is
   s.workers.close(s.now, 10s);
   s.look();
   CHECK(s.all<stop_worker>().size() == 1);
-  s.workers.started(s.who(1), 8);  // the start was in progress
+  s.workers.started(s.who(1), 8);  // the start was already in progress
   s.look();
   CHECK(s.all<stop_worker>().size() == 2);
   s.pass(10s);

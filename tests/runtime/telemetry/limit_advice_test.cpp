@@ -119,7 +119,7 @@ TEST_CASE("batches that cost more to pass on than to load should be larger, what
     CHECK(advice.key == "sampler.batch_size");
     CHECK(contains(advice.sentence, "5657 batches a second of 16 samples each cost more to pass on than to load"));
     CHECK(contains(advice.sentence, "the consumer waited 54 % of the time; use larger batches ([sampler] batch_size, now "));
-    r.batches_per_second = 500;  // a millisecond of waiting for each batch
+    r.batches_per_second = 500;  // the consumer waits a millisecond for each batch
     CHECK(advise(r, on_cores(2), {}).key != "sampler.batch_size");
   }
   limit_reading r = mostly(limit::consumer, 0.95);
@@ -185,7 +185,7 @@ TEST_CASE("a slow sample that stalls its batch is named as slow at once, while t
   r.slow_share = 0.11;
   r.slow_samples = {{1, 0.8, {}}};
   CHECK(contains(advise(r, on_cores(2), {}).sentence, "Slow samples limit you"));
-  r.slow_share = 0.01;  // the batch is late as a whole
+  r.slow_share = 0.01;  // hardly any sample is slow: the batch is late as a whole
   CHECK(contains(advise(r, on_cores(2), {}).sentence, "Order limits you"));
 }
 
@@ -525,7 +525,7 @@ TEST_CASE(
   CHECK(why_as_json(r, advice).at("beginning") == 0.4);
   CHECK(why_as_json(r, advice).at("limits_after_beginning").at("consumer") == 0.9167);
   r.beginning = r.share_of_beginning[static_cast<std::size_t>(limit::start)] = r.share[static_cast<std::size_t>(limit::start)] = 0.9;
-  CHECK(advise(r, on_cores(16), {}).what == limit::start);  // most of the time
+  CHECK(advise(r, on_cores(16), {}).what == limit::start);  // the start took most of the time
 }
 
 TEST_CASE("a startup of less than a tenth of the run is not mentioned") {
@@ -558,7 +558,7 @@ TEST_CASE("status has the seven shares and the sentence, and `why` matches its s
   CHECK(slowest_as_json(r, context).size() == 2);  // nothing is known about other samples
   limit_reading loaded = r;
   loaded.loads = {{0, 0.01, 0}, {1, 0.012, 0}};
-  CHECK(slowest_as_json(loaded, context).size() == 1);  // 45 ms is not five times as long
+  CHECK(slowest_as_json(loaded, context).size() == 1);  // 45 ms is less than five times the usual time
   loaded.loads = {{0, 0.5, 0}, {1, 0.5, 0}};
   CHECK(slowest_as_json(loaded, context).empty());
   const auto nothing = why_as_json({}, advise({}, on_cores(1), {}));

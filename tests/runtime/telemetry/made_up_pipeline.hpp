@@ -126,7 +126,7 @@ class made_up_pipeline {
 
   /// What one look shows of a batch.
   [[nodiscard]] batch_passage as_seen(batch_passage b, std::int64_t now) const {
-    if (b.at[2] > now) b.at[1] = 0;  // a worker reports both at the end
+    if (b.at[2] > now) b.at[1] = 0;  // a worker reports the beginning and the end of a load together
     const bool owner_has_told = !plan_.owner_is_elsewhere || b.at[8] <= now;
     for (std::size_t i = 1; i < batch_stages; ++i) {
       if (b.at[i] > now || (i >= 4 && !owner_has_told)) b.at[i] = 0;

@@ -44,7 +44,7 @@ double sum_of(const limit_reading& r) {
   return std::accumulate(r.share.begin(), r.share.end(), 0.0);
 }
 
-/// Demanded at the beginning, and taken 1 s later.
+/// A batch that is demanded at the beginning, and taken 1 s later.
 batch_passage first_batch() {
   batch_passage first;
   first.incarnation = 1;
@@ -129,7 +129,7 @@ TEST_CASE("the beginning of a short run is measured separately, and after it the
   CHECK(r.after_beginning()->seconds == Catch::Approx(2.5).margin(0.05));
   CHECK_FALSE(made_up_pipeline(p).run(0ms, 1s).after_beginning());     // no batch yet
   CHECK_FALSE(made_up_pipeline(p).run(0ms, 1600ms).after_beginning());  // nearly all of this time is the beginning
-  CHECK_FALSE(made_up_pipeline(p).run(0ms, 12s).after_beginning());    // more than 10 s ago
+  CHECK_FALSE(made_up_pipeline(p).run(0ms, 12s).after_beginning());    // the beginning was more than 10 s ago
 }
 
 TEST_CASE(
@@ -261,7 +261,7 @@ TEST_CASE(
     if (r.lost) CHECK(r.lost->share <= r.waited() + 1e-6);
   }
   CHECK_FALSE(r.lost.has_value());
-  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // over the whole run
+  CHECK(r.lost_seconds.value_or(0) == Catch::Approx(3.9).margin(0.01));  // the sum over the whole run
 }
 
 TEST_CASE("a wait for a batch whose worker died and was replaced between two looks counts as the cost of its death") {
@@ -585,7 +585,7 @@ TEST_CASE("if only one worker has slow samples, and different ones each time, th
   REQUIRE(r.slow);
   CHECK(r.slow->worker == 1);
   CHECK(r.slow_share < 0.1);
-  CHECK(r.slow_batches < 20);  // until the worker is known to be slow
+  CHECK(r.slow_batches < 20);  // counted only until the worker is known to be slow
 }
 
 TEST_CASE("the time in which a worker had no core after a read does not count as storage") {

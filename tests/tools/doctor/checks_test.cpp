@@ -95,7 +95,7 @@ std::map<std::string, row> by_id(const facts& f) {
 struct mutation {
   const char* id;
   status becomes;
-  const char* says;  ///< somewhere in observed or remedy
+  const char* says;  ///< text that `observed` or `remedy` must contain
   std::function<void(facts&)> happens;
 };
 

@@ -43,7 +43,7 @@ std::map<std::string, row> host_rows(const facts& f) {
 struct fault {
   const char* id;
   status becomes;
-  const char* says;  ///< somewhere in observed or remedy
+  const char* says;  ///< text that `observed` or `remedy` must contain
   std::function<void(hosts_facts&)> happens;
 };
 

@@ -38,7 +38,7 @@ TEST_CASE("two launches of one file are two groups, whatever names their session
   const std::vector<named_session> live{
       {"photos-rank0", "/a", rank_note{"launch-1", "photos", 0}},
       {"photos-rank1", "/b", rank_note{"launch-1", "photos", 1}},
-      {"photos-rank0-471", "/c", rank_note{"launch-2", "photos", 0}},  // the name was taken
+      {"photos-rank0-471", "/c", rank_note{"launch-2", "photos", 0}},  // the name "photos-rank0" was taken
       {"photos-rank2", "/d", rank_note{"launch-2", "photos", 2}},
       {"photos-rank7", "/e", {}},  // its launch is unknown
       {"other-rank0", "/f", rank_note{"launch-1", "other", 0}},

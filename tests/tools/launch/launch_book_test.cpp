@@ -558,7 +558,7 @@ TEST_CASE(
           failed = failed && start->rank != 0;
         } else if (const auto* sent = std::get_if<signal_rank>(&c)) {
           if (just_ended[sent->rank]) continue;
-          if (world[sent->rank] == process_state::starting && sent->signal == SIGKILL) {  // cancels the start
+          if (world[sent->rank] == process_state::starting && sent->signal == SIGKILL) {  // SIGKILL cancels the start
             g.book.start_failed(sent->rank, "given up", g.now);
             world[sent->rank] = process_state::none;
             continue;

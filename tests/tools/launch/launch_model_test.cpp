@@ -75,7 +75,7 @@ class world {
     bool lame = false;  // the rank does not know that the group has ended
     bool aborted = false;
     bool killed = false;
-    bool asked = false;      // asked to end, with the round
+    bool asked = false;      // the rank was asked to end, with the round
     nanoseconds sick{0};     // how long the launcher could have seen the hang
     nanoseconds dying{0};    // how long the launcher could have seen that it survives SIGKILL
     nanoseconds outside{0};  // how long the rank could have learned that the group has ended

@@ -23,7 +23,7 @@ class held_program {
   held_program()
       : path_(std::filesystem::temp_directory_path() / ("penstock-held-" + std::to_string(::getpid()))) {
     std::filesystem::copy_file("/bin/true", path_, std::filesystem::copy_options::overwrite_existing);
-    ::signal(SIGIO, SIG_IGN);  // the kernel's request for the lease
+    ::signal(SIGIO, SIG_IGN);  // SIGIO is the kernel's request for the lease
     lease_.reset(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
     held_ = ::fcntl(lease_.get(), F_SETLEASE, F_WRLCK) == 0;
   }

@@ -26,7 +26,7 @@ struct line_reader {
 
   /// Returns false for a line that no owner writes at this point.
   bool take(std::string_view line, std::uint64_t end) {
-    if (line.empty()) return true;  // the line feed after a torn line
+    if (line.empty()) return true;  // only the line feed that ends a torn line
     const json entry = json::parse(line, nullptr, false);
     if (!entry.is_object()) {
       ++reading.torn;

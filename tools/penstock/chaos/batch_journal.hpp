@@ -16,7 +16,7 @@ namespace penstock::cli {
 
 struct journal_reading {
   std::vector<delivered_batch> batches;
-  std::vector<std::uint64_t> ends;  ///< where their lines end, in bytes from the beginning
+  std::vector<std::uint64_t> ends;  ///< where the batches' lines end, in bytes from the beginning
   std::uint64_t torn = 0;           ///< lines that an owner was writing when it was killed
 
   /// The number of batches in the journal's first `bytes` bytes.

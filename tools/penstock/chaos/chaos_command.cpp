@@ -148,7 +148,7 @@ playing play(const config& settings, fault_injector* enemy, std::atomic<Session*
 /// needs, and never lengthens them. Returns the changes as text.
 std::string shorten_timeouts(config& settings, double slowest_sample) {
   constexpr nanoseconds least = std::chrono::seconds(2);
-  constexpr double room = 5;  // times the slowest sample seen
+  constexpr double room = 5;  // timeouts are this many times the slowest sample seen
   const nanoseconds enough = std::max(
       least, std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(room * slowest_sample)));
   std::string changed;

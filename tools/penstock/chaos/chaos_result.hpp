@@ -28,7 +28,7 @@ struct playing {
   std::vector<std::string> digests;  // one per epoch
   std::set<std::uint64_t> quarantined;
   std::uint64_t private_bytes = 0;  // the maximum over all workers
-  double slowest_sample = 0;        // seconds, as seen by polling the workers
+  double slowest_sample = 0;        // seconds of the slowest sample, as seen by polling the workers
   run_report report;
 };
 

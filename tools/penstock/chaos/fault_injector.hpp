@@ -50,9 +50,9 @@ struct chaos_fault {
   std::uint32_t incarnation = 0;
   std::int32_t pid = 0;
   std::chrono::system_clock::time_point struck;
-  std::optional<double> detected_seconds;   ///< until the death was detected
-  std::optional<double> recovered_seconds;  ///< until the replacement was ready
-  std::optional<double> replayed_seconds;   ///< until a batch of the process was loaded or uploaded again
+  std::optional<double> detected_seconds;   ///< seconds until the death was detected
+  std::optional<double> recovered_seconds;  ///< seconds until the replacement was ready
+  std::optional<double> replayed_seconds;   ///< seconds until a batch of the process was loaded or uploaded again
   std::string cause;                        ///< the cause in the death record
 };
 

@@ -85,7 +85,7 @@ void session_end::says(const nlohmann::ordered_json& answer) {
 
 bool session_end::socket_is_gone() const {
   const auto connected = control::connect_to(socket_);
-  return !connected && connected.error().code != errc::timed_out;  // a timeout: busy, not gone
+  return !connected && connected.error().code != errc::timed_out;  // after a timeout, the session is busy and not gone
 }
 
 bool session_end::wait_until(steady_time until) const {

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr auto clock_difference = 1s;  // how far a file server's clock, or a coarse clock, may lag behind this machine's
 
-constexpr auto time_to_finish = 2s;  // reports are written after the end of the record; a killed run's record may be 1 s old
+constexpr auto time_to_finish = 2s;  // the record ends before reports are written, and a killed run's record may be 1 s old
 
 /// A quarantine file exists only if a sample was quarantined.
 bool is_written_if_needed(const std::string& kind) {

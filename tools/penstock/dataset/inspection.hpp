@@ -42,9 +42,9 @@ struct suspicion {
 };
 
 struct picture_summary {
-  std::map<std::string, std::uint64_t> formats;  ///< "jpeg": how many
-  std::uint64_t turned = 0;                      ///< rotated by their EXIF orientation
-  std::uint64_t smaller_than_size = 0;  ///< smaller than [image] size in width or height: will be enlarged
+  std::map<std::string, std::uint64_t> formats;  ///< how many pictures have each format, such as "jpeg"
+  std::uint64_t turned = 0;                      ///< pictures rotated by their EXIF orientation
+  std::uint64_t smaller_than_size = 0;  ///< pictures smaller than [image] size in width or height, which will be enlarged
   spread width, height;                 ///< sizes of readable pictures, after applying the orientation
 };
 
@@ -64,7 +64,7 @@ struct inspection {
   std::uint64_t samples = 0;
   std::uint64_t bytes = 0;
   std::vector<class_facts> classes;  ///< image-folder
-  std::vector<file_facts> files;     ///< npy, raw, tar
+  std::vector<file_facts> files;     ///< only for npy, raw and tar
   std::string element;               ///< "float32 [128, 4]": npy, raw, synthetic, custom; for tar, each tensor's
   std::optional<spread> file_bytes;
   std::optional<picture_summary> pictures;

@@ -23,9 +23,9 @@ bool any_trace(const gpu_facts& g) {
 }
 
 struct visibility {
-  std::string echo;         ///< the value, entry by entry
+  std::string echo;         ///< the value of CUDA_VISIBLE_DEVICES, entry by entry
   std::size_t visible = 0;  ///< number of GPUs visible to CUDA
-  bool doubtful = false;    ///< an entry matches nothing
+  bool doubtful = false;    ///< whether an entry matches nothing
 };
 
 /// CUDA reads the entries up to the first that matches nothing; a duplicate hides all GPUs.

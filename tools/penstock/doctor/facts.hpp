@@ -171,7 +171,7 @@ struct worker_facts {
   std::string program;            ///< the worker program's path; empty: not found
   std::optional<failure> broken;  ///< why the worker program could not be found or started
   bool spoke = false;
-  std::string protocol_trouble;            ///< what failed before or at hello
+  std::string protocol_trouble;            ///< what failed before or during the worker's hello
   std::vector<std::string> cuda_traces;    ///< CUDA libraries and devices that the worker holds
   std::optional<failure> dataset_trouble;  ///< the worker's error about the dataset
   bool loaded = false;                     ///< whether the worker completed a lease
@@ -199,7 +199,7 @@ struct isolation_step {
 /// This process as a rank of a group, according to its launcher's environment and [group].
 struct group_facts {
   bool there = false;                       ///< whether a launcher has made this process a rank
-  std::string rank_trouble;                 ///< what is wrong with the environment
+  std::string rank_trouble;                 ///< what is wrong with the launcher's variables
   std::string place;                        ///< "rank 1 of 8 by srun"
   std::optional<std::uint32_t> ranks_here; ///< how many of the ranks are on this host
   bool shares_gpu = false;                  ///< [gpu] share
@@ -209,7 +209,7 @@ struct group_facts {
   answer reach = answer::local;
   std::string reach_trouble;
   bool has_secret = false;
-  std::string secret_trouble;  ///< unusable, or missing between hosts
+  std::string secret_trouble;  ///< why the secret is unusable, or that it is missing between hosts
   bool wants_nccl = false;     ///< [group] communicator = "nccl"
   std::string nccl;            ///< "2.27.3 (/usr/lib/libnccl.so.2.27.3)"
   std::string nccl_trouble;
@@ -225,7 +225,7 @@ struct hosts_facts {
   std::string reach_trouble;
   bool encrypted = false;
   std::string secret_trouble;
-  std::string name;             ///< the session's or the host's
+  std::string name;             ///< the name of the session or of the host
   std::string version;          ///< penstock's version here
   std::string version_trouble;  ///< names both versions
   std::string measure_trouble;

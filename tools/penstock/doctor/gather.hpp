@@ -78,7 +78,7 @@ struct isolation_request {
   bool gpu = false;        ///< whether a GPU is requested and was found
   std::string why_no_gpu;  ///< the reason if `gpu` is false
   int ordinal = 0;
-  deep_facts deep;  ///< already known; used for the pinning step
+  deep_facts deep;  ///< results of --deep, used for the pinning step
   bool custom_dataset = false;
 };
 [[nodiscard]] std::vector<isolation_step> isolate(const isolation_request& request);

@@ -36,7 +36,7 @@ constexpr std::chrono::milliseconds time_to_die = 5s;
 std::optional<std::uint64_t> limit_of(std::istringstream& words) {
   std::string word;
   words >> word;
-  return whole_number<std::uint64_t>(word);  // nothing for "unlimited"
+  return whole_number<std::uint64_t>(word);  // empty for "unlimited"
 }
 
 limit_pair limits_named(const fs::path& root, const std::string& name) {

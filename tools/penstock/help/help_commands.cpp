@@ -19,7 +19,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::chrono::milliseconds completion_deadline{300};  // a Tab must not take longer
+constexpr std::chrono::milliseconds completion_deadline{300};  // completion with Tab must not take longer
 
 struct help_options {
   std::string verb;

@@ -87,7 +87,7 @@ result<void> hosts_by_ssh::add(const std::string& program, const settings& what,
   if (!started) return tl::unexpected(std::move(started.error()));
   machines_.push_back({name, std::move(*started), std::move(ours)});
   if (what.secret.empty()) return {};
-  const std::string line = what.secret + "\n";  // fits the pipe
+  const std::string line = what.secret + "\n";  // one line, which the pipe can hold
   // Fails only if ssh has ended, which run() reports.
   static_cast<void>(write_all(machines_.back().input.get(), std::as_bytes(std::span(line))));
   return {};

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t bytes_in_a_write = 256 * KiB;
 constexpr auto journal_reaches_the_disk_every = 1s;
-constexpr std::uint64_t told_at_most = 10;  // messages of each kind; the output contains all failures
+constexpr std::uint64_t told_at_most = 10;  // at most this many messages of each kind; the output contains all failures
 constexpr std::size_t told_bytes_of_a_reason = 500;
 
 }  // namespace

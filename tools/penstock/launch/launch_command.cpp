@@ -249,7 +249,7 @@ int launch(launch_options o) {
     sessions = session_of(o, *loaded, reports.path());
     follow_rules_of(work->rules, *loaded);
     work->arguments = [&work, &sessions](std::uint32_t rank) {
-      std::error_code ignored;  // written by an earlier process
+      std::error_code ignored;  // removes the report of an earlier process
       std::filesystem::remove(report_path(*sessions, rank), ignored);
       return rank_arguments(*sessions, work->places[rank], rank);
     };

@@ -15,7 +15,7 @@ namespace penstock::cli {
 struct gpu_choice {
   enum class kind : std::uint8_t { all, some, host };
   kind which = kind::all;
-  std::vector<std::uint32_t> ordinals;  ///< some: CUDA's numbers of visible devices, each once
+  std::vector<std::uint32_t> ordinals;  ///< for kind `some`: CUDA's numbers of visible devices, each once
   std::uint32_t host_ranks = 0;
 };
 inline constexpr std::uint32_t launch_ranks_max = 1024;

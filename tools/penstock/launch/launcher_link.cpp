@@ -141,7 +141,7 @@ void position_teller::tell() {
     if (!due && progress.state.empty() && progress.group == end_told_) return;
     end_told_ = progress.group;
     if (what_ == tells::position) report = session_.report();
-  } catch (const error&) {  // no answer in time: the line contains only the count
+  } catch (const error&) {  // the session did not answer in time: the line contains only the count
     if (!due) return;
     progress.state.clear();
   }

@@ -21,7 +21,7 @@ std::optional<Number> number_of(const std::filesystem::path& file) {
   std::istringstream text(text_of(file));
   Number value{};
   if (text >> value) return value;
-  return std::nullopt;  // missing, "max", "Unknown"
+  return std::nullopt;  // the file is missing, or says "max" or "Unknown"
 }
 
 /// The rest of the line that starts with this key.

@@ -20,7 +20,7 @@ struct pack_settings {
   std::uint32_t resize = 0;   ///< pixels of the shorter side; 0: unchanged
   std::uint32_t quality = 0;  ///< JPEG quality; 0: files are copied
   bool restart_markers = false;
-  std::uint64_t frame_size = 0;  ///< contents of a frame of zstd; 0: shards are not compressed
+  std::uint64_t frame_size = 0;  ///< how many bytes a frame of zstd holds; 0: shards are not compressed
   bool operator==(const pack_settings&) const = default;
 };
 
@@ -28,7 +28,7 @@ struct pack_settings {
 struct marker_counts {
   std::uint64_t unchanged = 0;         ///< pictures without markers: PNGs, WebPs, and JPEGs that cannot have them
   std::uint64_t were_progressive = 0;  ///< JPEGs that were converted to sequential
-  std::uint64_t bytes_before = 0;      ///< total of all pictures
+  std::uint64_t bytes_before = 0;      ///< total bytes of all pictures before markers were added
   std::uint64_t bytes_after = 0;
   void add(const marker_counts& other) noexcept;
 };

@@ -153,7 +153,7 @@ TEST_CASE("an index with garbage anywhere is refused, or all of it can be read s
   for (int i = 0; i < 6000; ++i) {
     bytes garbled = i % 3 == 0 ? images : i % 3 == 1 ? records : objects;
     for (std::uint32_t flips = 1 + random.below(3); flips > 0; --flips) {
-      // Mostly in the numbers, sometimes with extreme values.
+      // Change mostly the numbers, sometimes to extreme values.
       const std::uint32_t at = random.below(static_cast<std::uint32_t>(garbled.size()));
       garbled[at] = random.below(4) == 0 ? std::byte{0xff} : static_cast<std::byte>(random() & 0xffU);
     }

@@ -29,7 +29,7 @@ TEST_CASE("the largest box has the result's proportions, rounded down, and is ce
   CHECK(largest_box({101, 100}, {224, 224}) == pixel_box{0, 0, 100, 100});
   CHECK(largest_box({500, 375}, {2, 1}) == pixel_box{62, 0, 250, 500});
   CHECK(largest_box({500, 375}, {3, 2}) == pixel_box{21, 0, 333, 500});   // 333.3 rounded down, (375 - 333) / 2
-  CHECK(largest_box({10, 1000}, {1000, 1}) == pixel_box{499, 0, 1, 10});  // 0.01 rows: at least 1
+  CHECK(largest_box({10, 1000}, {1000, 1}) == pixel_box{499, 0, 1, 10});  // the exact box has 0.01 rows, but a box has at least one
   CHECK(largest_box({1, 1}, {224, 224}) == pixel_box{0, 0, 1, 1});
 }
 

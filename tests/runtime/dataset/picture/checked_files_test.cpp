@@ -22,7 +22,7 @@ TEST_CASE("a file that one worker has checked is known to the others") {
   CHECK(other.holds(3, hash));
   CHECK_FALSE(other.holds(3, hash + 1));
   CHECK_FALSE(other.holds(4, hash));
-  one.add(10, hash);  // no such sample
+  one.add(10, hash);  // there is no sample 10
   CHECK_FALSE(other.holds(10, hash));
 }
 

@@ -48,7 +48,7 @@ TEST_CASE("an EXIF block that is truncated or nonsensical means orientation 1") 
   CHECK(orientation_in_exif(exif_block(0)) == 1);
   CHECK(orientation_in_exif(exif_block(9)) == 1);
   bytes far = block;
-  far[4] = far[5] = far[6] = far[7] = std::byte{0xff};  // the directory's offset is 4 GiB
+  far[4] = far[5] = far[6] = far[7] = std::byte{0xff};  // an offset of 4 GiB for the directory
   CHECK(orientation_in_exif(far) == 1);
   bytes wrong_type = block;
   wrong_type[24] = std::byte{2};  // ASCII

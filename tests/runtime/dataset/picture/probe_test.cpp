@@ -58,7 +58,7 @@ TEST_CASE("the orientation of a PNG is found before and after its pixels") {
   chunk.insert(chunk.end(), block.begin(), block.end());
   chunk.resize(chunk.size() + 4);  // only the decoder checks the checksum
   const bytes plain = encode_png(make_raster({9, 9}));
-  for (const std::size_t at : {std::size_t{33}, plain.size() - 12}) {  // after IHDR, before IEND
+  for (const std::size_t at : {std::size_t{33}, plain.size() - 12}) {  // after IHDR, and before IEND
     bytes file = plain;
     file.insert(file.begin() + static_cast<std::ptrdiff_t>(at), chunk.begin(), chunk.end());
     const auto info = probe(file);

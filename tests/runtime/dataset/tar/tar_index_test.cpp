@@ -427,7 +427,7 @@ TEST_CASE("a shard read in parts has the same index as one read in order") {
     }
     append_tar_end(archive);
     if (round % 7 == 0) archive += std::string(512, 'z') + archive_of({{"be.hind", "x"}});
-    if (round % 11 == 0) archive[random.below(archive.size() / 512) * 512 + 3] ^= 1;  // a wrong checksum, if the block is a header
+    if (round % 11 == 0) archive[random.below(archive.size() / 512) * 512 + 3] ^= 1;  // makes the checksum wrong, if the block is a header
     folder.write("a.tar", archive);
     folder.write("a.tar.zst", testing::seekable(archive, 100 + random.below(3000)));
     std::atomic<std::uint64_t> passed{0};
