@@ -242,7 +242,7 @@ class AlertsTest(PenstockTest):
         taken = [socket.socket() for _ in range(4)]
         for one in taken:
             one.bind(("127.0.0.1", 0))
-        self.ports = [one.getsockname()[1] for one in taken]  # all at once, so that no two sessions get the same
+        self.ports = [one.getsockname()[1] for one in taken]  # chosen at once, so that no two sessions get the same port
         for one in taken:
             one.close()
 

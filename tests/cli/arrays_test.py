@@ -147,7 +147,7 @@ class ArraysTest(PenstockTest):
             archive.writestr("a.npy", header + b"\0" * 200000)
         data = bytearray(open(self.path("bad.npz"), "rb").read())
         self.assertIn("a.npy", self.refusal(self.config("bad.npz")))  # the header of a.npy promises more data than there is
-        # With a directory that confirms the header: zip64 sizes.
+        # Now the directory confirms the header, with zip64 sizes.
         entry = data.rindex(b"PK\x01\x02")
         data[entry + 24:entry + 28] = b"\xff\xff\xff\xff"
         extra = struct.pack("<HHQ", 1, 8, (1 << 45) + len(header))

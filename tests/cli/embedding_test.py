@@ -72,7 +72,7 @@ class EmbeddingTest(PenstockTest):
         said = self.embed("mask")
         self.assertEqual(int(said["blocked"], 16), 0)
         self.assertEqual(said["digest"], self.undisturbed())
-        # All but SIGKILL and SIGSTOP, as set by the program; libc reserves two.
+        # The program has blocked all signals but SIGKILL and SIGSTOP; libc reserves two more.
         self.assertEqual(int(said["mine"], 16) | 0x180000000, 0xFFFFFFFFFFFBFEFF)
 
     def test_a_program_whose_system_calls_are_constantly_interrupted_gets_its_stream(self):

@@ -58,7 +58,7 @@ class HeadroomTest(PenstockTest):
         return status if status.get("rate") else None
 
     def test_the_cached_phase_is_not_a_stall(self):
-        # Longer than the watch's 5 s.
+        # The cached phase takes longer than the 5 s after which the watch reports a stall.
         code, _, err = self.penstock("headroom", self.write("headroom.toml", synthetic()), "--workers", 1, "--seconds", 14, "--step", "20ms")
         self.assertEqual(code, EXIT_OK, err)
         self.assertNotIn("no progress for", err)

@@ -199,7 +199,7 @@ class HelpTest(PenstockTest):
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype", "="), types)
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype", "=", "fl"), ["float16", "float32"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "=", "gpu.dtype", "=", "b"), ["bfloat16"])
-        # In a shell whose words are not separated by =.
+        # The next line is for a shell that does not separate words at "=".
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "gpu.dtype=b"), ["gpu.dtype=bfloat16"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "sampler.shuffle", "=", "t"), ["true"])
         self.assertEqual(self.complete("penstock", "run", "x", "--set", "loader.workers", "="), ["auto"])

@@ -403,7 +403,7 @@ class HostsTest(HostCase):
         self.assertEqual(report["workers"]["ended_unexpectedly"], 0)
 
     def test_a_host_that_leaves_over_a_slow_link_takes_no_longer_than_drain(self):
-        """A batch would take 16 s."""
+        """A batch would take 16 s over this link."""
         process = self.begin(self.config(hosts=INSECURE + 'drain = "1s"\n', samples=64, bytes="2MiB", batch=8, epochs=1))
         passed = []
 

@@ -205,7 +205,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual([d["signal"] for d in report["gpu"]["deaths"]], 2 * ["SIGKILL"])
 
     def test_a_sink_that_kills_every_owner_at_its_end_fails_the_run(self):
-        # This ends by the deadline for finishing. How many owners there are before it depends on the machine.
+        # The run ends by the deadline for finishing. How many owners die before that depends on the machine.
         report, _, _ = self.finish_with_deaths(99, EXIT_FAILED, "--set", "supervisor.shutdown=5s")
         self.assertEqual(report["outcome"], "failed")
         self.assertIn("the sink did not finish in time", report["error"])

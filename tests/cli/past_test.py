@@ -143,7 +143,7 @@ class PastTest(PenstockTest):
         for verb in ("status", "why", "deaths", "sessions", "wait"):
             self.assertEqual(self.answer(verb)["schema"], "penstock.%s/1" % verb)
         self.assertEqual({event["schema"] for event in self.lines("events")}, {"penstock.event/1"})
-        # Tables for people have the date, or the time, of each.
+        # Tables for people have the date, or the time, of each entry.
         self.assertRegex(self.penstock("events")[1], r"(?m)\A20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ")
         self.assertRegex(self.penstock("deaths")[1], r"(?m)\Atime \(UTC\) .*\n\d\d-\d\d \d\d:\d\d:\d\d  worker/")
         self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)

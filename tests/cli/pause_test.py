@@ -44,7 +44,8 @@ class Freezer:
 
 class PauseTest(PenstockTest):
     def freezer(self):
-        """None where there is none. Removed at the end, when its processes have ended."""
+        """A cgroup that can be frozen; None where none can be made. It is removed at the end, when its processes have
+        ended."""
         try:
             made = Freezer()
             subprocess.run(["true"], check=True, preexec_fn=made.join)

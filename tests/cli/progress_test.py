@@ -100,7 +100,7 @@ class ProgressTest(PenstockTest):
         self.check_sums(json.loads(out))
 
     def test_a_sample_that_hangs_in_every_worker_is_one_stall_until_its_batch_is_delivered(self):
-        # The rest takes some seconds: progress is looked for once a second.
+        # The rest takes some seconds, because the session looks for progress only once a second.
         text = synthetic(samples=1500, epochs=1, dataset='wait = "5ms"\nfaults = [{sample = 77, kind = "hang", times = 0}]',
                          more='[loader.hang]\nitem_timeout = "6s"\n').replace("[sampler]", "[sampler]\nshuffle = false")
         process = self.start("run", self.write("live.toml", text), "--workers", 2, "--json", "--quiet")

@@ -409,7 +409,7 @@ class TarTest(PenstockTest):
         facts = os.stat(path)
         with open(path, "r+b") as file:
             contents = file.read()
-            # In the middle of a picture, which is longer than a frame.
+            # Damage the middle of a picture, which is longer than a frame.
             file.seek(len(contents) // 2)
             file.write(bytes(byte ^ 0x55 for byte in contents[len(contents) // 2:len(contents) // 2 + 50]))
         os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))

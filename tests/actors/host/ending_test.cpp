@@ -73,6 +73,6 @@ TEST_CASE("a stop shortens waits in progress, and a wait for an owner that is st
   pool.join();
   owner.join();
   CHECK_FALSE(owner_is_gone);
-  // 1 s remains for the kernel.
+  // The waits end long before the hour: 1 s remains for the kernel.
   CHECK(std::chrono::steady_clock::now() - begin < 30s);
 }

@@ -297,7 +297,7 @@ TEST_CASE("a worker's current work is shown as its command line") {
   const auto order = pool.lease({{protocol::command_function, as_argument({{"sleep", "1000"}})}});
   pool.say(order);
   pool.wait_for(0, row_state::begun);
-  // This must happen soon.
+  // The flight page must show the command line soon.
   while (pool.flights.read(0).sample_name != "sleep 1000 (job 1)") std::this_thread::yield();
 }
 

@@ -82,8 +82,8 @@ class memory_cgroup {
   std::filesystem::path home_;
 };
 
-/// The fault of a job's first attempt, or "always_kill": of every attempt. The first word of the job's
-/// argument.
+/// The fault of a job's first attempt ("always_kill": of every
+/// attempt), which is the first word of the job's argument.
 std::string fault_of(std::uint64_t number, const std::set<std::uint64_t>& killers, bool oom,
                      std::mt19937_64& random) {
   if (killers.contains(number)) return "always_kill";

@@ -208,12 +208,12 @@ class world {
   bool ended_ = false;
   bool stopping_ = false;
   bool closed_ = false;
-  // What happens at the next opportunity.
+  // Faults that happen at the next opportunity.
   bool session_breaks_ = false;
   bool dataset_breaks_ = false;
   bool loads_cuda_ = false;
   bool arrives_while_running_ = false;
-  // What has happened.
+  // Faults that have happened.
   bool session_fault_ = false;
   bool dataset_fault_ = false;
   bool cuda_while_loading_ = false;

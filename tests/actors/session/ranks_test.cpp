@@ -126,7 +126,7 @@ TEST_CASE(
 
 TEST_CASE("an epoch resumed midway starts there each time, but starts at its beginning after an earlier epoch") {
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> times;
-  // One batch of epoch 1: 13 + 1 batches.
+  // The group stops after the 13 batches of epoch 0 and one batch of epoch 1.
   const auto state = run_group({1, 8}, {}, 14, times).state;
   session_options options = quietly();
   options.state = state;

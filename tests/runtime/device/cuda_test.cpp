@@ -253,7 +253,7 @@ TEST_CASE(
 TEST_CASE("memory that cannot be registered is still copied, but more slowly") {
   plain_stage s(1 << 20, 2, 1);
   std::memset(s.memory.span().data() + s.slot_bytes, 33, 1 << 20);
-  // Registered already, by the first partition.
+  // The first partition has already registered this memory.
   const auto pinned = s.device->attach(1, s.memory.span().subspan(s.slot_bytes));
   REQUIRE(pinned);
   CHECK_FALSE(*pinned);

@@ -356,7 +356,7 @@ void group_world::ended(process& p) {
     // If a rank had two processes at once, the group may finish with one of them while a third replaces the other.
     must(!alone || may_fail_ || launched.twins,
          "a rank was started again, but there is no longer a group that it could join");
-    // Refused, replaced or disconnected: its launcher may restart it.
+    // The process was refused, replaced or disconnected: its launcher may restart the rank.
     launched.over = launched.over || !settings_.waits || left_ || alone;
     if (newest(p.rank) == &p) launched.away_since = std::min(launched.away_since, now_);
   }

@@ -147,7 +147,7 @@ TEST_CASE(
   test_coordinator coordinator(io, settings);
   test_member member(io, settings);
   run_until(io, [&] { return member.connected == 1 && coordinator.listener->links() == 1; });
-  // The address is found again, too.
+  // Another member finds this address, too.
   member.link->stop();
   test_member next(io, settings);
   run_until(io, [&] { return next.connected == 1; });

@@ -83,7 +83,7 @@ class GroupProgramTest(RanksTest):
         self.assertIn("timed_out: collective operation 3, an all_gather, of the group 'test' was not complete within 1s", err)
 
     def test_ranks_that_cannot_meet_report_the_reason_that_they_know(self):
-        """Each rank alone: there is no other rank to report to."""
+        """Each rank is alone: there is no other rank to report to."""
         with socket.create_server(("127.0.0.1", 0)) as one:
             taken = one.getsockname()[1]
             with contextlib.ExitStack() as until_chosen:

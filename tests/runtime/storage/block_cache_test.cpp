@@ -44,7 +44,7 @@ bytes contents(std::size_t size, unsigned seed = 1) {
   return made;
 }
 
-/// On any thread; Catch2's macros work only on the main thread.
+/// May be called on any thread, while Catch2's macros work only on the main thread.
 std::shared_ptr<block_cache> opened(const folder& in, std::uint64_t limit = 1U << 30U) {
   return block_cache::open(in.path, limit).value();
 }
@@ -92,7 +92,7 @@ TEST_CASE("a cache folder is private, and a new process finds its contents") {
   bytes again(whole.size());
   REQUIRE(opened(here)->object("x", whole.size())->read(0, again));
   CHECK(again == whole);
-  // Another version, and another size.
+  // Another version of the object has nothing in the cache, and neither has another size.
   CHECK_FALSE(opened(here)->object("y", whole.size())->has(0, 1));
   CHECK_FALSE(opened(here)->object("x", whole.size() - 1)->has(0, 1));
 }

@@ -41,7 +41,7 @@ class pool_record {
     }
     operator_emptied_it_ = false;
   }
-  /// For a place that exists.
+  /// Call it only for a place that exists.
   void drained(std::uint32_t worker) {
     const bool came = coming(worker);
     wanted_[worker] = false;

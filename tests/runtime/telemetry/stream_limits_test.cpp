@@ -807,11 +807,11 @@ TEST_CASE("time in which the program was suspended does not count") {
   limit_facts f = pipeline.facts_at(12s);
   f.waits_since = made_up_pipeline::start() + 12s;
   CHECK(sum_of(limits.look(made_up_pipeline::start() + 72s, f)) == 0);
-  // Waiting after that counts.
+  // Waiting after the suspension counts.
   const limit_reading r = limits.look(made_up_pipeline::start() + 72s + 200ms, f);
   CHECK(r.seconds < 0.3);
   CHECK(sum_of(r) <= 1 + 1e-9);
-  // A run that ends right after that wait keeps the earlier reading.
+  // A run that ends right after a suspension keeps the earlier reading.
   f.is_over = true;
   CHECK(limits.look(made_up_pipeline::start() + 90s, f).seconds < 0.3);
 }

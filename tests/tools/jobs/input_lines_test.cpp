@@ -82,7 +82,7 @@ TEST_CASE("the hash of a line depends on all of its bytes and on no others") {
   CHECK(whole[0].hash == whole[2].hash);
   CHECK(whole[0].hash != whole[1].hash);
   CHECK(split("one line", 3)[0].hash == whole[0].hash);
-  // This holds even if only the beginning is kept.
+  // The hash depends on all bytes even if only the beginning of the line is kept.
   CHECK(split("one line\n", 3, 4)[0].hash == whole[0].hash);
   CHECK(split("one life\n", 3, 4)[0].hash != whole[0].hash);
 }

@@ -63,7 +63,7 @@ class fault_injector {
   fault_injector(const fault_injector&) = delete;
   fault_injector& operator=(const fault_injector&) = delete;
 
-  /// Attacks this session until leave(). `memory_max_bytes`: a worker's limit, for leaks.
+  /// Injects faults into this session until leave(). `memory_max_bytes`: a worker's limit, for leaks.
   void attack(Session& session, std::uint64_t memory_max_bytes);
   void leave();
   /// Call from session_options::on_event.

@@ -61,7 +61,7 @@ int wait_for_group(const session_choice& choice, const live_group& group, const 
     }
     next = not_asked(group, asked);
   }
-  // Ranks that appeared later were asked later.
+  // Ranks that appeared later were asked later, so sort by rank.
   std::stable_sort(ranks.begin(), ranks.end(), [](const json& one, const json& other) {
     return one.at("rank").get<std::uint32_t>() < other.at("rank").get<std::uint32_t>();
   });

@@ -28,7 +28,7 @@ std::string row(const std::string& left, const std::string& right) {
 
 std::string name_and_value(const option_facts& o) {
   std::string text = o.names;
-  // "-f,--follow" reads better with a blank.
+  // "-f,--follow" reads better with a space after the comma.
   if (const std::size_t comma = text.find(','); comma != std::string::npos) text.insert(comma + 1, " ");
   if (!o.value.empty() && !o.positional)
     text += (o.value.find('|') == std::string::npos ? " " : "=") + o.value;

@@ -160,7 +160,7 @@ void add_stream(std::vector<std::string>& lines, const json& now, const top_rate
                   text_of(s.at("quarantined")), resumed ? "; " + text_of(s.at("samples_before")) + " before this run" : ""));
 }
 
-/// Adds the same number of lines for a pool: the rate, all jobs, and the functions with the most unfinished jobs.
+/// Adds as many lines for a pool as add_stream() does: the rate, all jobs, and the functions with the most unfinished jobs.
 void add_pool(std::vector<std::string>& lines, const json& s, const top_rates& r, const top_rates& mean,
               const std::string& awaited, std::size_t width) {
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
@@ -185,7 +185,7 @@ void add_pool(std::vector<std::string>& lines, const json& s, const top_rates& r
   }
 }
 
-/// Adds the same number of lines for a data loader.
+/// Adds as many lines for a data loader as add_stream() does.
 void add_loader(std::vector<std::string>& lines, const json& s, const top_rates& r, const top_rates& mean, const std::string& awaited, std::size_t width) {
   const auto add = [&](const std::string& line) { lines.push_back(fitted(line, width)); };
   add(fmt::format("{} samples/s  {} batches/s  (mean of {}: {})", text_of_rate(r, r.samples), text_of_rate(r, r.batches),

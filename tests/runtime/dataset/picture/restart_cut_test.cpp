@@ -180,7 +180,7 @@ TEST_CASE("corrupt data fails only the windows that need it") {
   unsigned unharmed = 0;
   for (int i = 0; i < 400; ++i) {
     bytes bad = good;
-    // Between the header and the end marker.
+    // Damage a byte between the header and the end marker.
     const std::size_t at = 700 + random.below(static_cast<std::uint32_t>(bad.size() - 702));
     bad[at] ^= static_cast<std::byte>(1U << random.below(8));
     const jpeg_request request{usual_size, 1, random_box(usual_size, random), decode_rule::window_only};

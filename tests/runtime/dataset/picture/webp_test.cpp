@@ -126,7 +126,7 @@ TEST_CASE("a WebP of the extended format is decoded, and one whose parts contrad
   const auto got = decode_still(webp_of(chunks), webp_whole);
   REQUIRE(got);
   CHECK(largest_difference(picture, webp_whole, *got) == 0);
-  // libwebp takes the header before the frame, our probe the frame.
+  // libwebp takes the size from the header before the frame, our probe takes it from the frame.
   chunks.front().content = webp_header({54, 37});
   CHECK_FALSE(decode_still(webp_of(chunks), webp_whole));
 }

@@ -212,7 +212,7 @@ TEST_CASE("tokens at the end that do not fill a sequence are counted in one noti
 
 TEST_CASE("packed documents go to the sequence with the least room that is enough") {
   const temporary_folder folder;
-  // 6, 5, 3, 2 and 10 tokens with targets, in sequences of 8: 8 of the 10 are a sequence by themselves.
+  // 6, 5, 3, 2 and 10 tokens with targets, in sequences of 8: 8 of the 10 are a sequence of their own.
   folder.write("a.bin", bytes_of_numbers<std::uint16_t>(ids(31, 1)));
   folder.write("a.idx", idx_of({7, 6, 4, 3, 11}));
   const auto rows = load_all(settings(folder, 8, boundary_rule::pack));
