@@ -22,7 +22,7 @@ def made(dataset="", bytes="16KiB", batch=16, more="", samples=ENDLESS, epochs=1
 
 
 def slow_disk(test, microseconds):
-    """[loader] env, so that only workers read slowly."""
+    """Settings for [loader] env, so that only workers read slowly."""
     return '[loader.env]\nLD_PRELOAD = "%s"\nPENSTOCK_SLOW_DISK = "%d:%s"\n' % (
         os.path.join(BIN, "slow_disk.so"), microseconds, os.path.realpath(test.folder))
 

@@ -65,7 +65,7 @@ class SiegeTest(PenstockTest):
                         client.sendall(b"[" * 60000 + b"\n")
                         client.recv(1000)
                     elif kind == 4:
-                        client.sendall(b'{"penstock": 1, "verb": "status"}\n' * 1000)  # and never reads the answers
+                        client.sendall(b'{"penstock": 1, "verb": "status"}\n' * 1000)  # the client never reads the answers
                         stop.wait(2)
                     else:
                         client.sendall(b'{"penstock": 1, "verb": {"a": [1, 2]}, "worker": -1}\n{"penstock": 99}\n')

@@ -44,7 +44,7 @@ class OtherPrograms:
         with open("/proc/stat") as file:
             lines = [line.split() for line in file if line.startswith("cpu")]
         of_core = {name[3:]: list(map(int, ticks)) for name, *ticks in lines}
-        # all but idle and iowait; guests are counted as user time already
+        # All times but idle and iowait; guests' time is already part of user time.
         return sum(sum(of_core[str(core)][:8]) - sum(of_core[str(core)][3:5]) for core in self.cores) / TICK
 
     def share(self):

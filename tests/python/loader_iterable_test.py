@@ -74,7 +74,7 @@ class LoaderIterableTest(LoaderCase):
 
     def test_kills_at_any_moment_do_not_change_what_a_stateful_dataset_yields(self):
         options = {"num_workers": 2, "batch_size": 3, "seed": 3}
-        length = int(os.environ.get("PENSTOCK_TEST_KILLED", "150"))  # one kill for every 30 of them
+        length = int(os.environ.get("PENSTOCK_TEST_KILLED", "150"))  # one kill for every 30 samples
         dataset = Counting(length, os.path.join(self.folder, "log"), lambda shard, value: time.sleep(0.001))
         expected = plain(SharingLoader(dataset, **options))
         loader = DataLoader(dataset, **options)

@@ -160,7 +160,7 @@ TEST_CASE("the news of a lost process says how it ended, if the launcher tells t
   CHECK(group.zero.news.outcome == group_outcome::failed);  // the group fails without waiting for the launcher
   SECTION("after") {
     CHECK(group.losses().empty());
-    group.tell_end({1, 4002, "SIGKILL"});  // not the end of the process that was lost
+    group.tell_end({1, 4002, "SIGKILL"});  // pid 4002 is not the process that was lost
     CHECK(group.losses().empty());
     group.tell_end({1, 4001, "SIGSEGV"});
   }
@@ -281,7 +281,7 @@ TEST_CASE("all ranks learn why rank 0 failed, even if it failed before the first
   group_stage group;
   group.zero.say(session_failed{"there is no dataset"});
   group.zero.say(leave_group{});
-  group.say(leave_group{});  // as the session does, before a link exists
+  group.say(leave_group{});  // the session, too, sends this before a link exists
   group.carry();
   CHECK(group.zero.news.outcome == group_outcome::failed);
   group.pass(1s);

@@ -39,7 +39,7 @@ class Ours:
             self.used += 1
             return configure(backend, *arguments, **named)
         penstock.joblib.PenstockBackend.configure = counted
-        # Under loky's names, which the tests use.
+        # Register our backend under loky's names, which the tests use.
         joblib.parallel.BACKENDS["loky"] = joblib._parallel_backends.LokyBackend = penstock.joblib.PenstockBackend
         penstock.joblib.PenstockBackend.__name__ = "LokyBackend"
         joblib.parallel.BACKENDS.pop("penstock")

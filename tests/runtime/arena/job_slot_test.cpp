@@ -111,7 +111,7 @@ TEST_CASE("a lease takes exactly the number of bytes computed in advance, and re
     }
     const std::uint64_t before = job_bytes_before_results(sizes);
     CHECK(before % job_alignment == 0);
-    slot_memory memory(before);  // not a byte more
+    slot_memory memory(before);  // the slot has not a byte more
     memory.slot().write(1, all);
     CHECK(memory.slot().first_result(rows).value() == before);
     for (std::uint32_t i = 0; i < rows; ++i) {

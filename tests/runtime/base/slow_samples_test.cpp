@@ -58,7 +58,7 @@ TEST_CASE("the slowest samples are kept for minutes, at most 8 of them, each onc
   CHECK(slowest.front().sample.index == 19);
   CHECK(slowest.back().sample.index == 12);
   kept.note({15, "s", 165ms}, 3, start + 30s);
-  kept.note({15, "s", 2ms}, 4, start + 31s);  // this sample is not always slow
+  kept.note({15, "s", 2ms}, 4, start + 31s);  // sample 15 is not always slow
   const auto again = kept.at(start + 32s);
   REQUIRE(again.size() == slowest_samples::kept);
   CHECK(again[3].sample.took == 165ms);

@@ -68,6 +68,6 @@ TEST_CASE("an exception whose text contains that of its nested cause is describe
   CHECK(nested("no such file", "loading a.jpg: no such file") == "loading a.jpg: no such file");
   CHECK(nested("no such file", "a.jpg cannot be read (no such file)") == "a.jpg cannot be read (no such file)");
   CHECK(nested("loading a.jpg: no such file", "loading a.jpg") == "loading a.jpg: no such file");
-  CHECK(nested("page 1", "book of page 17") == "book of page 17: page 1");  // not the same page
+  CHECK(nested("page 1", "book of page 17") == "book of page 17: page 1");  // page 17 is another page
   CHECK(nested("loading a.jpg2: no such file", "loading a.jpg") == "loading a.jpg: loading a.jpg2: no such file");
 }

@@ -161,5 +161,5 @@ TEST_CASE("a recorded hello, replayed a thousand times, keeps no rank out") {
   run_until(all.io, [&] {
     return counted(unknown_peer_kind::crowded_out) + counted(unknown_peer_kind::garbage) > peers * 3 / 5;
   });
-  CHECK(counted(unknown_peer_kind::wrong_secret) == 0);  // so they were treated as members
+  CHECK(counted(unknown_peer_kind::wrong_secret) == 0);  // so the repeated hellos were treated as those of members
 }

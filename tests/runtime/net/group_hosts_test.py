@@ -79,7 +79,7 @@ def finishes(world, joined_within):
 
 
 def delay(program):
-    """200 ms each way."""
+    """Packets take 200 ms in each direction."""
     with World(program, batches=60, pace_ms=50, on_lost="fail", delay=0.2) as world:
         finishes(world, 10)
 

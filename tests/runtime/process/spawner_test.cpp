@@ -112,7 +112,7 @@ TEST_CASE(
   CHECK(first.get_future().get() == "executing '" + program.path() + "' did not return: giving up on it");
   CHECK(second.get_future().get() == "starting 'true' was cancelled before its turn came");
   CHECK(third.get_future().get() == "it runs");
-  behind->give_up();  // too late, but harmless
+  behind->give_up();  // cancelling a second time is harmless
 }
 
 TEST_CASE("a program on an unresponsive file system delays neither signals nor the end of the session") {

@@ -8,7 +8,7 @@ namespace {
 
 using strings = std::vector<std::string>;
 
-/// What the filter passes on: of these lines, and then as its rest.
+/// What the filter passes on while it gets these lines, followed by its rest.
 strings passed(const strings& lines) {
   stack_filter filter;
   strings all;

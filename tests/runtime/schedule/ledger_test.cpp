@@ -410,7 +410,7 @@ TEST_CASE("the third attempt runs alone in the sacrificial worker; other workers
   CHECK(books.wants_sacrificial());
   loads = only<load_command>(books.advance());
   REQUIRE(loads.size() == 1);
-  CHECK(loads[0].position == 1);  // the other batch
+  CHECK(loads[0].position == 1);  // a sample of the other batch
   books.worker_joined(helper1, 1, worker_kind::sacrificial);
   loads = only<load_command>(books.advance());
   REQUIRE(loads.size() == 1);

@@ -164,7 +164,7 @@ class world {
   const world_settings settings_;
   partition_book book_;
   std::array<place, places> places_{};
-  std::optional<served> known_;  // what others are compared with
+  std::optional<served> known_;  // the description that others are compared with
   std::optional<served> said_;   // with sorted functions; empty: garbled
   std::optional<std::uint32_t> memory_lasts_;  // the number of commands until memory runs out
   std::uint32_t describing_ = 0;

@@ -56,7 +56,7 @@ script_of<Act> shrunk(script_of<Act> script, const std::function<bool(const scri
   return script;
 }
 
-/// As source code for a test.
+/// The script as source code for a test.
 template <class Act>
 std::string as_text(const script_of<Act>& script, std::span<const char* const> names) {
   std::string text;

@@ -186,7 +186,7 @@ class world {
     const upload_order done = *std::exchange(here_->in_hand, std::nullopt);
     here_->has.pop_front();
     here_->copied.erase(done.upload);
-    // it had already violated the protocol
+    // False: the owner had already violated the protocol.
     if (!owner_.delivered(here_->incarnation, now_, done.upload)) return;
     require(ordered_.erase(done.position) == 1, "a batch that was not owed was delivered");
     require(delivered_.insert(done.position).second, "a batch was delivered twice");

@@ -394,7 +394,7 @@ TEST_CASE("the report of a death by a signal says who sent it, unless a fault of
   for (const int sent : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2})
     CHECK(why(sent) == "sent by another process or by its own code, not by the session");
   for (const int raised : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPIPE, SIGXCPU}) CHECK(why(raised).empty());
-  CHECK(why(SIGSEGV, {false, 4711, false}) == "sent by process 4711");  // as the dying process said
+  CHECK(why(SIGSEGV, {false, 4711, false}) == "sent by process 4711");  // the dying process named the sender
   CHECK(why(SIGSEGV, {true, 4711, false}) == text_of_injected_signal);
   CHECK(t.why_signalled(exited(3), {}).empty());
 }

@@ -66,7 +66,7 @@ TEST_CASE("a rank that ends before its start is known has its own exit code and 
   work.arguments = [&](std::uint32_t) {
     before_the_look.expires_after(450ms);
     before_the_look.async_wait([&](const boost::system::error_code&) {
-      std::this_thread::sleep_for(400ms);  // now the look is due
+      std::this_thread::sleep_for(400ms);  // afterwards the look is due
       boost::asio::post(io.context(), let_it_end);
     });
     return std::vector<std::string>();

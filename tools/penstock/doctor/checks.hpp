@@ -54,7 +54,7 @@ struct row {
 /// One line: which layer is broken and what still works.
 [[nodiscard]] std::string summary(const std::vector<row>& rows);
 
-/// docs/doctor.md.
+/// The text of docs/doctor.md.
 [[nodiscard]] std::string reference_markdown();
 
 // ---- used by single checks, one per row of the table; tests call them too

@@ -85,7 +85,7 @@ struct ended_process {
   pid_t pid = -1;               ///< -1: the process could not start
   std::string end;              ///< how the process ended, as text
   std::optional<int> code{};    ///< the process's exit code
-  std::optional<int> signal{};  ///< or the signal that ended the process
+  std::optional<int> signal{};  ///< else the signal that ended the process
   nanoseconds lived{};
 };
 

@@ -119,7 +119,7 @@ int load(std::span<char*> arguments) {
   loader samples(settings);
   const auto count = static_cast<std::uint64_t>(std::atoll(arguments[2]));
   const auto begin = clock::now();
-  // In scattered order, as after a shuffle.
+  // Load the samples in scattered order, as after a shuffle.
   for (std::uint64_t i = 0; i < count; ++i) samples.load(i * 7919 % samples.described.samples);
   fmt::print("{:.1f} samples/s\n", static_cast<double>(count) / seconds_since(begin));
   return 0;
