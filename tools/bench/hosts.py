@@ -78,7 +78,7 @@ class Bench:
         deadline = time.monotonic() + seconds
         while not (found := what()):
             if time.monotonic() > deadline:
-                raise SystemExit("gave up after %d s" % seconds)
+                raise SystemExit("what was awaited did not happen within %d s" % seconds)
             time.sleep(0.02)
         return found
 

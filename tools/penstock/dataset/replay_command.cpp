@@ -145,10 +145,10 @@ void add_replay_command(verb_table& verbs) {
        "of a different size started is divided among the ranks as it was then. If the GPU may have decoded pictures "
        "([image] decoder), --state is needed: a GPU model or nvJPEG version other than the run's is refused.",
        {{"penstock replay photos.toml --epoch 3 --batch 17 --out spike", "a batch of the fourth epoch"},
-        {"penstock replay photos.toml --epoch 3 --batch 17 --png spike.png", "the same as a contact sheet"},
+        {"penstock replay photos.toml --epoch 3 --batch 17 --png spike.png", "this batch as a contact sheet"},
         {"penstock replay photos.toml --verify run.journal", "has any batch been lost, repeated or changed since that run?"},
         {"penstock replay photos.toml --batch 17 --rank 1 --world 8 --out spike --json | jq -r '.names[]'",
-         "what rank 1 of 8 had in it"}}},
+         "the samples that rank 1 of 8 had in batch 17"}}},
       [o] {
         return with_settings(o->place,
                              [&](const config& settings) { return replay_or_verify(*o, settings); });
