@@ -480,7 +480,7 @@ device = "host"
         self.assertIn("rank 1 (odd-rank1): refused for worker/1: not now\n", err)
 
     def test_an_order_that_no_rank_of_a_group_accepts_reports_that(self):
-        for refusal, code, words in (("pause", EXIT_REFUSED, "no rank of odd has carried it out\n"), ("everything", EXIT_NO_SESSION, "no rank of odd is still live\n")):
+        for refusal, code, words in (("pause", EXIT_REFUSED, "no rank of odd has carried out the order\n"), ("everything", EXIT_NO_SESSION, "no rank of odd is still live\n")):
             self.fake_group((refusal,), (refusal,))
             found, _, err = self.penstock("pause", "--group", "odd")
             self.assertEqual(found, code, err)

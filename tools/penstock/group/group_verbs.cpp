@@ -40,7 +40,7 @@ std::string order_in_words(const live_group& group, const std::vector<rank_answe
   if (reached > 0) return fmt::format("{} {} of {}", told, counted(reached, "rank"), group.name);
   const bool gone = std::ranges::all_of(
       answers, [](const rank_answer& answer) { return answer.refused == exit_no_session; });
-  return fmt::format("no rank of {} {}", group.name, gone ? "is still live" : "has carried it out");
+  return fmt::format("no rank of {} {}", group.name, gone ? "is still live" : "has carried out the order");
 }
 
 /// Prints the answer of each rank that carried out the order.

@@ -141,7 +141,7 @@ void add_host_command(verb_table& verbs) {
                         "auto")
       ->type_name("N")
       ->capture_default_str();
-  verb.add_option("--name", o->settings.name, "its name in the session's status; by default the machine's")->type_name("NAME");
+  verb.add_option("--name", o->settings.name, "the host's name in the session's status; by default the machine's")->type_name("NAME");
   auto* const secret =
       verb.add_option("--secret-file", o->settings.secret_file, "file with the same secret as the session's [loader.hosts] secret_file")
           ->type_name("FILE");
