@@ -68,7 +68,7 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
                      .other = "dataset.type",
                      .message = "'shape' in [dataset] is missing: raw files do not describe their contents",
                      .label = "needs a shape",
-                     .help = "add shape = [...] and dtype = \"...\", those of one sample, to [dataset]",
+                     .help = "add the shape and dtype of one sample to [dataset]: shape = [...], dtype = \"...\"",
                      .missing = true});
   }
   if (dataset.type == dataset_type::tar) check_members(dataset.members, found);
@@ -256,7 +256,7 @@ void check_hosts(const penstock::config& values, config_purpose purpose, found_l
                      .message = fmt::format("'{}' in [loader.hosts] admits workers on other machines, which do not have the worker "
                                             "program of this pool",
                                             name),
-                     .label = "only for streams of batches, and for pools of Python",
+                     .label = "only for streams of batches and Python pools",
                      .help = fmt::format("leave '{}' out", name)});
   } else if (purpose == config_purpose::jobs && hosts.insecure) {
     found.push_back({.key = "loader.hosts.insecure",

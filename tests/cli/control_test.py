@@ -168,10 +168,10 @@ class ControlTest(PenstockTest):
             with self.subTest(question=question):
                 code, _, err = self.penstock(*question)
                 self.assertEqual(code, EXIT_TIMED_OUT, err)
-                self.assertIn("pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` resumes it".format(process.pid), err)
+                self.assertRegex(err, r"pid {0}\) (is|has been) suspended[^(]* \(SIGSTOP\); `kill -CONT {0}` resumes it".format(process.pid))
         code, out, _ = self.penstock("why", "--json")
         self.assertEqual(code, EXIT_TIMED_OUT, out)
-        self.assertIn("is suspended (SIGSTOP)", json.loads(out)["error"]["message"])
+        self.assertRegex(json.loads(out)["error"]["message"], r"(is|has been) suspended[^(]* \(SIGSTOP\)")
 
     def test_the_record_of_a_suspended_session_can_be_read_by_its_id(self):
         process = self.live()
@@ -185,7 +185,7 @@ class ControlTest(PenstockTest):
             return '"kind":"worker_ready"' in text and '{"status"' in text
         self.wait_until(recorded, "its record")
         suspend(process.pid)
-        since = r"^suspended since \d\d-\d\d \d\d:\d\d:\d\d UTC: the session's process \(pid %d\) is suspended" % process.pid
+        since = r"^the session's process \(pid %d\) has been suspended since \d\d-\d\d \d\d:\d\d:\d\d UTC \(SIGSTOP\); `kill" % process.pid
         self.assertRegex(self.penstock("status", "--session", number)[2], since)
         code, _, err = self.penstock("status")
         self.assertEqual(code, EXIT_TIMED_OUT)

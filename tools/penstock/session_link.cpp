@@ -214,8 +214,9 @@ std::string suspension(int pid, const std::filesystem::path& record) {
   const auto written = std::filesystem::last_write_time(record, gone);
   const auto ago = std::filesystem::file_time_type::clock::now() - written;
   const auto when = std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now() - ago);
-  const std::string since = gone ? "" : fmt::format("suspended since {} UTC: ", without_year(utc_for_people(telemetry::as_utc(when))));
-  return fmt::format("{1}the session's process (pid {0}) is suspended (SIGSTOP); `kill -CONT {0}` resumes it", pid, since);
+  const std::string state =
+      gone ? "is suspended" : fmt::format("has been suspended since {} UTC", without_year(utc_for_people(telemetry::as_utc(when))));
+  return fmt::format("the session's process (pid {0}) {1} (SIGSTOP); `kill -CONT {0}` resumes it", pid, state);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ struct session_answer {
 /// "the session's process (pid 17) is suspended (SIGSTOP); after `kill -CONT 17` it carries out
 /// this request". Empty: the process is running, or cannot be examined from here.
 [[nodiscard]] std::string if_suspended(int pid);
-/// "suspended since 11-24 18:39:44 UTC: the session's process (pid 17) is suspended (SIGSTOP); `kill -CONT 17`
+/// "the session's process (pid 17) has been suspended since 11-24 18:39:44 UTC (SIGSTOP); `kill -CONT 17`
 /// resumes it". Empty: the process runs, cannot be seen from here, or has ended.
 [[nodiscard]] std::string suspension_of(const std::filesystem::path& session);
 [[nodiscard]] std::string suspension_of(const std::filesystem::path& socket, int pid);

@@ -95,7 +95,7 @@ result<listing> list_npy(const std::string& path, const listing_progress& progre
 result<listing> list_raw(const std::string& path, const std::vector<std::uint32_t>& shape, dtype element,
                          const listing_progress& progress, const store_options& options) {
   if (shape.empty())
-    return refuse(errc::dataset, "a raw dataset needs [dataset] shape and dtype of one sample");
+    return refuse(errc::dataset, "a raw dataset needs 'shape' and 'dtype' in [dataset]: those of one sample");
   auto record = record_bytes(shape, element);
   if (!record) return tl::unexpected(std::move(record.error()));
   const auto header_of = [&](readable& file) -> result<npy_header> {

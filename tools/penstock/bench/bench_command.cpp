@@ -161,7 +161,7 @@ void add_bench_command(verb_table& verbs) {
     takes_whole_number(verb.add_option(name, value, help), {1, most})->capture_default_str();
   };
   number("--workers", o->upload.workers, "upload: loader workers", 1024);
-  verb.add_option("--slot-bytes", o->slot_bytes, "upload: bytes of a batch, as 19267584 or 1MiB")
+  verb.add_option("--slot-bytes", o->slot_bytes, "upload: bytes of a batch, such as 19267584 or 1MiB")
       ->type_name("SIZE");
   number("--slots", o->upload.slots, "upload: slots of a worker", 1024);
   number("--buffers", o->upload.buffers, "upload: buffers on the device", 1024);

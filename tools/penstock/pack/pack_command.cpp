@@ -57,7 +57,7 @@ result<void> make_folder(const std::string& path) {
 result<std::uint64_t> frame_size_of(const pack_options& o) {
   const auto size = parse_bytes(o.frame_size);
   if (!size || *size < 4 * KiB || *size > 16 * MiB)
-    return refuse(errc::usage, "--frame-size '{}': a size with its unit, from 4KiB to 16MiB, such as 64KiB", printable(o.frame_size));
+    return refuse(errc::usage, "--frame-size '{}' must be a size with its unit, from 4KiB to 16MiB, such as 64KiB", printable(o.frame_size));
   return o.compress == "zstd" ? *size : 0;
 }
 
@@ -202,7 +202,7 @@ int pack_folder(const pack_options& o) {
   if (!shard_size || *shard_size < 1 * MiB)
     return refuse_with(exit_usage,
                        {errc::usage,
-                        fmt::format("--shard-size '{}': a size with its unit, at least 1MiB, such as 1GiB",
+                        fmt::format("--shard-size '{}' must be a size with its unit, at least 1MiB, such as 1GiB",
                                     printable(o.shard_size)),
                         0},
                        o.json);

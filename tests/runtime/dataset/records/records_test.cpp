@@ -205,7 +205,7 @@ TEST_CASE("raw files that cannot be divided into samples are refused") {
   };
   CHECK(message({2}) ==
         fmt::format("'{}' holds 5 bytes, which is not a multiple of a sample's 2", folder.path("0")));
-  CHECK(message({}) == "a raw dataset needs [dataset] shape and dtype of one sample");
+  CHECK(message({}) == "a raw dataset needs 'shape' and 'dtype' in [dataset]: those of one sample");
   CHECK(message({2, 0}) == "a sample with a dimension of 0 has no elements");
   CHECK(message({5}).empty());
   folder.write("0", "");
