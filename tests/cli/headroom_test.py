@@ -10,7 +10,7 @@ class HeadroomTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         return json.loads(out)
 
-    def test_with_a_slow_feed_the_rate_is_a_small_part_of_the_rate_with_free_data(self):
+    def test_a_slow_feed_gives_less_than_half_of_the_rate_with_cached_data(self):
         r = self.measure('wait = "25ms"', "--step", "5ms")
         self.assertEqual(list(r), ["schema", "device", "sink", "step_seconds", "feed", "cached", "ratio", "limit", "key", "verdict"])
         self.assertEqual((r["schema"], r["sink"], r["step_seconds"]), ("penstock.headroom/1", "null", 0.005))

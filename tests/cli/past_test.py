@@ -423,7 +423,7 @@ class PastTest(PenstockTest):
 
     # ---- bounds ----------------------------------------------------------------------------------------------
 
-    def test_the_last_eight_records_of_a_name_are_kept(self):
+    def test_a_starting_session_keeps_the_last_eight_records_of_its_name(self):
         short = self.write("short.toml", synthetic(samples=10, epochs=1))
         other = self.write("other.toml", synthetic(samples=10, epochs=1))
         self.run_json(other)
@@ -433,7 +433,7 @@ class PastTest(PenstockTest):
             process.communicate()
             pids.append(process.pid)
         kept = [int(re.search(r"short@.*-(\d+)\.record$", path).group(1)) for path in self.records() if "/short@" in path]
-        # A session makes room when it starts, so one more than eight remain when the last one has ended.
+        # A session prunes old records when it starts, and its own live record does not count: nine remain after the last session.
         self.assertEqual(sorted(kept), sorted(pids[-9:]))
         self.assertEqual(len([path for path in self.records() if "/other@" in path]), 1)
 

@@ -187,7 +187,7 @@ class ResumeTest(PenstockTest):
         self.assertEqual(code, EXIT_OK, err)
         self.assertIn("epoch 0, 0 samples delivered", err)
 
-    def test_a_run_ended_by_a_signal_reports_where_its_position_is_or_that_it_is_lost(self):
+    def test_a_run_ended_by_a_signal_says_which_file_holds_its_position_or_that_it_is_lost(self):
         config = self.write("slow.toml", synthetic(samples=40000, batch=8, epochs=1, dataset='wait = "2ms"'))
         for options, is_lost in (((), True), (("--state", os.path.join(self.folder, "state")), False)):
             process = self.start("run", config, *options)

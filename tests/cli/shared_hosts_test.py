@@ -37,7 +37,7 @@ class SharedHostsTest(HostCase):
         self.stop(paused=sessions[0], other=sessions[1])
         self.leaves(host)
 
-    def test_a_host_that_is_killed_costs_neither_session_a_sample(self):
+    def test_neither_session_loses_a_sample_when_a_host_is_killed(self):
         host, address = self.listening_host(self.WORKERS)
         shape = dict(samples=6000, epochs=1)
         local = self.local_digests(**shape)

@@ -1,4 +1,4 @@
-"""Libraries that take an executor work with penstock.Pool as with ProcessPoolExecutor, and a killed worker costs no result.
+"""Libraries that take an executor work with penstock.Pool as with ProcessPoolExecutor, and no result is lost when a worker is killed.
 
 Of an executor, dask uses `submit`, `_max_workers` and `shutdown`, and asyncio `submit` and `shutdown`; joblib has backends instead. Each test
 is skipped without its library (tools/python-venv installs dask).

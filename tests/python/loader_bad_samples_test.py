@@ -62,7 +62,7 @@ COLLATING = """
 
 
 class LoaderBadSamplesTest(LoaderCase):
-    """Programs write the log, so tests of log lines run a program."""
+    """The log goes to stderr of the program that uses the loader, so tests of log lines start one."""
 
     def log_of(self, text, *arguments):
         process = self.program(text, *arguments)

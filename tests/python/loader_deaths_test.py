@@ -89,7 +89,7 @@ def digest(batches):
 class LoaderDeathsTest(LoaderCase):
     # ---- deaths ---------------------------------------------------------------------------------------------------
 
-    def test_whatever_kills_a_worker_costs_no_sample_and_changes_none(self):
+    def test_no_sample_is_lost_or_changed_whatever_kills_a_worker(self):
         terrible = {11: crash, 42: leave, 87: kill, 120: exhaust, 160: hang}
         options = {"batch_size": 8, "num_workers": 2, "shuffle": True}
         undisturbed = Once(self.folder, {})
@@ -99,7 +99,7 @@ class LoaderDeathsTest(LoaderCase):
         self.assertEqual(len(os.listdir(self.folder)) >= len(terrible), True)
 
     @unittest.skipUnless("PENSTOCK_TEST_DISTURBED" in os.environ, "the deaths of the test above, over and over: for the soak")
-    def test_a_death_every_half_second_costs_no_sample_and_changes_none(self):
+    def test_no_sample_is_lost_or_changed_by_a_death_every_half_second(self):
         kinds = [crash, leave, kill, exhaust, hang]
         options = {"batch_size": 8, "num_workers": 2, "seed": 4}
         length = int(os.environ.get("PENSTOCK_TEST_DISTURBED", "320"))

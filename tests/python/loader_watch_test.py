@@ -508,7 +508,7 @@ class LoaderWatchTest(PackageTest):
         described = self.penstock("describe", "worker/%d" % worker, "--last")[1]
         self.assertEqual(described.count("string_at"), 1, described)
 
-    def test_a_program_that_is_killed_is_said_to_have_ended_without_closing_its_loader(self):
+    def test_a_killed_program_is_reported_as_ended_without_closing_its_loader(self):
         process = self.loader(step="time.sleep(0.05)")
         self.wait_until(lambda: (self.asked("status") or {}).get("batches_delivered"), "a batch", seconds=60)
         process.send_signal(signal.SIGTERM)

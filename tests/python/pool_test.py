@@ -578,7 +578,7 @@ class PoolTest(PackageTest):
             print(pool.submit(abs, 1).exception(40))
             """, self.folder))
 
-    def test_an_initializer_that_raises_only_at_first_costs_no_job(self):
+    def test_no_job_is_lost_when_an_initializer_raises_only_at_first(self):
         tried = os.path.join(self.folder, "tried")
 
         def begin():

@@ -38,7 +38,7 @@ class ScenariosTest(PackageTest):
     def test_s0_alone_a_killed_worker_ends_the_epoch(self):
         self.assertRegex(self.run_one("s0-alone", code=1), "exited unexpectedly|is killed by signal")
 
-    def test_s0_on_penstock_a_killed_worker_costs_no_batch(self):
+    def test_s0_on_penstock_no_batch_is_lost_when_a_worker_is_killed(self):
         self.assertEqual(self.run_one("s0-penstock"), self.shown("64 images"))
 
     def test_s0_alone_cuda_in_a_worker_fails(self):

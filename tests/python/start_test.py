@@ -73,7 +73,7 @@ class StartTest(PackageTest):
         report = json.loads(self.penstock("run", "photos.toml", "--digest", "--json")[1])
         self.assertEqual(self.ended(self.begin("watch.py"))[0].split(), [report["epochs"][0]["digest"]])
 
-    def test_the_job_that_crashes_costs_no_other_job_its_result(self):
+    def test_no_other_job_loses_its_result_when_a_job_crashes(self):
         lines = self.ended(self.begin("pool.py"))[0].splitlines()
         self.assertIn("['SIGSEGV', 'SIGSEGV', 'SIGSEGV']", lines[0])
         self.assertEqual(int(lines[1]), sum(number * number for number in range(100) if number != 13))

@@ -37,7 +37,7 @@ TEST_CASE("a stall that ended before the run is forgotten, and one cut short by 
   }
 }
 
-TEST_CASE("a paused session knows who paused it, also if someone else asks for the same") {
+TEST_CASE("a paused session knows who paused it, even if someone else asks for the same") {
   host::board board("loader", "embedded");
   CHECK_FALSE(board.paused_by());
   CHECK_FALSE(board.paused(false, pauser::program, start));

@@ -35,7 +35,7 @@ class gate {
   gate& operator=(const gate&) = delete;
 
   [[nodiscard]] std::string path() const { return path_; }
-  /// Returns when the job waits at the pipe.
+  /// Blocks until the job has opened the pipe.
   void open() {
     const unique_fd end(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
     REQUIRE(::write(end.get(), "x", 1) == 1);

@@ -35,7 +35,7 @@ TEST_CASE(
   CHECK_FALSE(looks(buffers, now, 20));
 }
 
-TEST_CASE("time in which the program was suspended does not count as holding a device buffer") {
+TEST_CASE("time during which the program was suspended does not count as holding a device buffer") {
   lent_buffers buffers = two_buffers();
   steady_time now{1h};
   buffers.lend(7, now);

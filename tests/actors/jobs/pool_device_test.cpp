@@ -206,7 +206,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "a failed function does not reach the device, and a worker's death costs no job its device result") {
+    "a failed function does not reach the device, and no job loses its device result when a worker dies") {
   Pool pool(with_programs(either_placement()), quietly());
   CHECK(failure_of(pool.submit("throws", "x", to_odd())).status == job_status::exception);
   CHECK(pool.submit("kill_once", {}, to_odd()).get().text() == "alive");

@@ -199,7 +199,7 @@ TEST_CASE("a process that does not answer an abort is replaced after three times
   CHECK_FALSE(rank.is_replaced_by(now, begin_of_time + 62s));
 }
 
-TEST_CASE("time in which the keeper did not run does not count towards abort_timeout") {
+TEST_CASE("time during which the keeper did not run does not count towards abort_timeout") {
   in_use rank;
   static_cast<void>(rank.one.ordered(order(communicate::act::abort, 1), begin_of_time));
   steady_time now = begin_of_time + 60s;  // keeper and process were frozen until then

@@ -1,4 +1,4 @@
-// Who is said to have caused a death: the work in hand, or the sender of a signal.
+// What a report names as the cause of a death: the work in hand, or the sender of a signal.
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/last_death.hpp"
 
@@ -34,7 +34,7 @@ TEST_CASE("equal causes of death in a row are written once, with their number") 
   CHECK(causes_in_words({"SIGSEGV", "SIGABRT", "SIGABRT", "SIGSEGV"}) == "SIGSEGV, 2 x SIGABRT, SIGSEGV");
 }
 
-TEST_CASE("a sample is said to have killed its workers only if no signal was sent to them") {
+TEST_CASE("a sample is reported as the killer of its workers only if no signal was sent to them") {
   const std::string sent = cause_with_sender("SIGKILL", unknown_sender);
   CHECK(sent == "SIGKILL (sent by another process or by its own code)");
   CHECK(cause_with_sender("SIGSEGV", "") == "SIGSEGV");

@@ -24,7 +24,7 @@ std::optional<member_report> next_report(member_book& rank, steady_time now) {
 
 }  // namespace
 
-TEST_CASE("a pause of all ranks, however long, costs no rank its place") {
+TEST_CASE("no rank loses its place while all ranks are paused, however long") {
   for (const bool waits : {false, true}) {
     small_group g(3, waits);
     g.begin();

@@ -69,7 +69,7 @@ TEST_CASE("a silent host is lost after lost_after") {
   CHECK(book.hosts(begin).empty());
 }
 
-TEST_CASE("time in which the session did not run does not count as silence of its hosts") {
+TEST_CASE("time during which the session did not run does not count as silence of its hosts") {
   host_book book({.first_place = 65, .places = 4, .lost_after = 5s});
   REQUIRE(book.joined(1, card_of(7), begin));
   static_cast<void>(book.advance(begin));

@@ -152,7 +152,8 @@ class model {
     return std::min(most, waits ? wanted : std::clamp(1.25 * one.busy(), 1.0, wanted));
   }
 
-  /// If every share is at least one worker, no session that needs more is so far below its share that a change would help.
+  /// Checks, if every fair share is at least one worker: no session that needs more is so far below its share that it should
+  /// get a worker from another one. Returns how many sessions were checked.
   static std::uint64_t compare(const std::map<session_number, session_seen>& served) {
     std::uint64_t compared = 0;
     double needs = 0;

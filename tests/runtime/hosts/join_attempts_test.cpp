@@ -60,7 +60,7 @@ TEST_CASE("a lost session is given up when it has not returned within the time t
   CHECK(attempts.wanted(nothing_yet, first_try + 1h) == 0);
 }
 
-TEST_CASE("time in which a host is suspended does not count towards giving up a session") {
+TEST_CASE("time during which a host is suspended does not count towards giving up a session") {
   join_attempts attempts({.look_every = 500ms});
   attempts.joined(60s);
   attempts.lost(first_try);

@@ -56,7 +56,7 @@ inline void run_until(boost::asio::io_context& io, const std::function<bool()>& 
   }
 }
 
-/// Time that passed for this thread, excluding time in which it was runnable but the machine ran others.
+/// Time that passed for this thread, except while it was runnable but the machine ran others.
 class own_time {
  public:
   [[nodiscard]] std::chrono::milliseconds passed() const {

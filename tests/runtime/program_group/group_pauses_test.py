@@ -79,7 +79,7 @@ class GroupPausesTest(RanksTest):
         self.go_on(ranks[lost])
         self.assertIn(words, self.end(ranks[lost], 3)[1])
 
-    def test_a_pause_of_all_ranks_costs_no_rank_its_place(self):
+    def test_no_rank_loses_its_place_during_a_pause_of_all_ranks(self):
         ranks = self.begin("--deadline", int(LONG * 600))
         for _ in range(2):
             self.stop(*ranks)
@@ -108,7 +108,7 @@ class GroupPausesTest(RanksTest):
         self.stop(ranks[2])
         self.check_all_name(2, ranks)
 
-    def test_a_short_pause_of_one_rank_costs_no_rank_its_place(self):
+    def test_no_rank_loses_its_place_during_a_short_pause_of_one_rank(self):
         ranks = self.begin()
         for one in ranks:
             self.stop(one)
@@ -116,7 +116,7 @@ class GroupPausesTest(RanksTest):
             self.go_on(one)
         self.check_all_finished(ranks)
 
-    def test_under_wait_a_long_pause_of_one_rank_costs_no_rank_its_place(self):
+    def test_under_wait_no_rank_loses_its_place_during_a_long_pause_of_one_rank(self):
         for lost in (0, 2):
             with self.subTest(lost):
                 ranks = self.begin("--wait")

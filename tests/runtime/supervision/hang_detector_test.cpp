@@ -92,7 +92,7 @@ TEST_CASE("a job's own timeout replaces the item timeout, whether shorter or lon
   CHECK(w.pass(1s).size() == 1);
 }
 
-TEST_CASE("time in which the watcher was suspended does not count towards a job's own timeout") {
+TEST_CASE("time during which the watcher was suspended does not count towards a job's own timeout") {
   for (const nanoseconds pause : {nanoseconds(200ms), nanoseconds(500ms), nanoseconds(4s), nanoseconds(1h)}) {
     watcher w(1, {30s, 10s, 24h});
     w.signs[0].busy = true;
@@ -145,7 +145,7 @@ TEST_CASE("a child that is ready after a long start has the full heartbeat timeo
   CHECK(detector.look(now += 50ms, {sign}).size() == 1);
 }
 
-TEST_CASE("no child is blamed for time in which the supervisor did not poll") {
+TEST_CASE("no child is blamed for time during which the supervisor did not poll") {
   watcher w(1);
   w.signs[0].busy = true;
   w.signs[0].work_mark = 1;

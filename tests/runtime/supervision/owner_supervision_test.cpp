@@ -321,7 +321,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "while no owner runs that could finish the sink, time in which the session is suspended does not count") {
+    "while no owner runs that could finish the sink, time during which the session is suspended does not count") {
   stage s;
   s.be_ready();
   s.owner.close(s.now, true, 8s);

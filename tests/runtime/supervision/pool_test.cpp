@@ -474,7 +474,7 @@ TEST_CASE("a sacrificial worker that is not ready in time is given up and stoppe
   CHECK(w.given_up.size() == 1);
 }
 
-TEST_CASE("time in which the session is suspended does not count against the sacrificial worker") {
+TEST_CASE("time during which the session is suspended does not count against the sacrificial worker") {
   world w(with_workers(1));
   w.start_all();
   w.children.want_sacrificial(true, w.now);

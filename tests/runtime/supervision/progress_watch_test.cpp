@@ -80,7 +80,7 @@ TEST_CASE("a finished sample and a batch that passes a stage are progress, and a
 }
 
 TEST_CASE(
-    "samples that a replaced worker loads again are progress only once a batch passes a stage or it gets further") {
+    "samples that a replaced worker loads again are progress only once a batch passes a stage or advances further than before") {
   progress_facts f = asking();
   f.under_way = {batch_at(0, batch_stage::begun)};
   progress_watch watch;
@@ -151,7 +151,7 @@ TEST_CASE("a stall keeps its beginning while workers hang on the same sample one
   f.under_way[0] = batch_at(4, batch_stage::leased, 0);
   CHECK(watch.look(start + 30s, f) == news::none);
   CHECK(watch.stalled()->seconds == 30);
-  SECTION("it gets further than before") {
+  SECTION("it advances further than before") {
     has_finished(f, 14);
     CHECK(watch.look(start + 31s, f) == news::moves_again);
   }
@@ -167,7 +167,7 @@ TEST_CASE("a stall keeps its beginning while workers hang on the same sample one
   CHECK_FALSE(watch.stalled());
 }
 
-TEST_CASE("until a stall is reported, any batch that gets further is progress") {
+TEST_CASE("until a stall is reported, any batch that advances is progress") {
   progress_watch watch;
   progress_facts f = asking();
   f.status.workers = {worker_in(0, child_state::ready), worker_in(1, child_state::ready)};
@@ -371,7 +371,7 @@ TEST_CASE("a data loader's stall keeps its beginning while its batch is tried ag
   CHECK(watch.look(start + 65s, f) == news::none);
   REQUIRE(watch.stalled());
   CHECK(watch.stalled()->seconds == 65);
-  SECTION("the batch gets further") {
+  SECTION("the batch advances") {
     f.batch->doing.number = 6;
   }
   SECTION("the batch is delivered, or left out") {

@@ -429,7 +429,7 @@ TEST_CASE("a data loader that waits while its workers idle learns of prefetch_fa
   CHECK_FALSE(contains(advise(idle, context, {}).sentence, "num_workers"));
 }
 
-TEST_CASE("a data loader that waits for slow samples learns their names, also of those without a number, and no config key") {
+TEST_CASE("a data loader that waits for slow samples learns their names, even those without a number, and no config key") {
   limit_context context = on_cores(16);
   context.work = work_kind::batches;
   context.slowest = {{{37, "sample 37", 500ms}, 1, 1, {}}, {{not_numbered, "sample 4 of shard 1", 400ms}, 0, 1, {}}};

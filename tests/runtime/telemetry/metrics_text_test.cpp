@@ -66,7 +66,7 @@ TEST_CASE("the share of each limit is a gauge") {
   CHECK(has_line(metrics_text(facts, "1"), R"(penstock_limit_share{limit="decode"} 0)"));
 }
 
-TEST_CASE("the share of the workers' time in which they had no core is a gauge") {
+TEST_CASE("the share of their time that workers spent without a core is a gauge") {
   telemetry::metrics_facts facts;
   facts.stages.resize(stage_spans().size());
   facts.limits.core_wait = 0.5;

@@ -39,7 +39,7 @@ TEST_CASE("the rate is that of the last ten seconds") {
   CHECK(meter.per_second() == 0.0);
 }
 
-TEST_CASE("time that is left out changes no rate, also if something came in it") {
+TEST_CASE("time that is left out changes no rate, even if something arrived during it") {
   rate_meter meter(start);
   for (int second = 1; second <= 5; ++second) meter.add(start + second * 1s, second * 10U);
   meter.skip(start + 65s, 54);

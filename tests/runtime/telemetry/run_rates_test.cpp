@@ -69,7 +69,7 @@ TEST_CASE("a replaced worker's rate includes its predecessor's last seconds, and
   CHECK(rates.told().loaded == std::map<std::uint32_t, double>{{0, 9.0}});
 }
 
-TEST_CASE("the time in which a run was suspended or paused does not lower its rates") {
+TEST_CASE("suspensions and pauses of a run do not lower its rates") {
   run_rates rates(begun);
   for (int second = 1; second <= 12; ++second) rates.look(begun + second * 1s, after(second), false);
   SECTION("suspended") {

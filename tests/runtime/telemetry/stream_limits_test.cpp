@@ -359,7 +359,7 @@ TEST_CASE("the time that workers hung on the awaited batch counts as the cost of
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(93).margin(0.21));
 }
 
-TEST_CASE("the time in which a worker hangs on the awaited batch counts as the stalled load, also after its death and in later attempts") {
+TEST_CASE("the time that a worker hangs on the awaited batch counts as the stalled load, even after its death and in later attempts") {
   made_up_pipeline pipeline([] {
     pipeline_plan p = quick();
     p.load = [](std::uint32_t, std::uint64_t batch) { return made_up_load{batch == 50 ? 1h : 10ms, 0ns}; };
@@ -489,7 +489,7 @@ TEST_CASE("deaths of a worker and of the owner at the same time cost no more tha
   CHECK(r.lost_seconds.value_or(0) == Catch::Approx(7).margin(0.21));
 }
 
-TEST_CASE("the time in which the owner was suspended counts as the cost of its death, and costs nothing if it continues") {
+TEST_CASE("the time that the owner was suspended counts as the cost of its death, but not if the owner continues") {
   limit_facts f;
   f.begun = made_up_pipeline::start();
   f.owner_is_elsewhere = true;
@@ -588,7 +588,7 @@ TEST_CASE("if only one worker has slow samples, and different ones each time, th
   CHECK(r.slow_batches < 20);  // counted only until the worker is known to be slow
 }
 
-TEST_CASE("the time in which a worker had no core after a read does not count as storage") {
+TEST_CASE("the time that a worker waited for a core after a read does not count as storage") {
   pipeline_plan p = quick();
   p.load = [](std::uint32_t, std::uint64_t) { return made_up_load{40ms, 40ms, 0ns, 0, 24ms, 1ms}; };
   const limit_reading r = after_12_s(p);
@@ -798,7 +798,7 @@ TEST_CASE("a data loader's wait for a batch during a pause counts towards no lim
   CHECK(r.of(limit::consumer) == Catch::Approx(2.6 / 8).margin(0.03));
 }
 
-TEST_CASE("time in which the program was suspended does not count") {
+TEST_CASE("time during which the program was suspended does not count") {
   pipeline_plan p = quick();
   p.load = loads(40ms);
   made_up_pipeline pipeline(p);

@@ -62,7 +62,7 @@ batch_passage batch_with_slow_sample(std::uint32_t worker, std::uint64_t sample)
 
 }  // namespace
 
-TEST_CASE("time in which workers worked, ran and had no core is summed over the ready ones") {
+TEST_CASE("the times that workers worked, ran and had no core are summed over the ready ones") {
   looks l;
   l.take_for(2s, [](nanoseconds passed) {
     worker_look works = ready(0, true);
@@ -109,7 +109,7 @@ TEST_CASE("a new process of a worker is not charged with the time of the one bef
   CHECK(l.measures.time().cpu == Approx(0.1));
 }
 
-TEST_CASE("use of cores is a share of the time in which the worker worked") {
+TEST_CASE("use of cores is a share of the time that the worker worked") {
   looks l;
   l.take_for(20s, [](nanoseconds passed) {
     const bool busy = passed.count() / turn % 2 == 0;
@@ -205,7 +205,7 @@ TEST_CASE("samples that are slow on one worker only, each time another, are the 
   }
 }
 
-TEST_CASE("workers idle only in time in which the consumer waited") {
+TEST_CASE("idle workers count only while the consumer waits") {
   looks l;
   const auto half = [](nanoseconds) { return std::vector{ready(0, true), ready(1)}; };
   l.take_for(4s, half);

@@ -436,7 +436,7 @@ TEST_CASE("a rank that hangs and survives SIGKILL ends the group, because its su
   CHECK(g.book.over());
 }
 
-TEST_CASE("time in which the launcher was suspended does not shorten the ranks' time to end") {
+TEST_CASE("time during which the launcher was suspended does not shorten the ranks' time to end") {
   group g({.ranks = 1});
   g.begin();
   g.book.stop(SIGINT, false, g.now);

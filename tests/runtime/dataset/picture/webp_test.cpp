@@ -90,7 +90,7 @@ TEST_CASE("every truncation of a WebP is a failure, whatever its header says") {
     REQUIRE(decode_still(file, webp_whole));
     for (std::size_t length = 0; length < file.size(); ++length)
       REQUIRE_FALSE(decode_still(bytes(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(length)), webp_whole));
-    // A file that was cut and got a new header has lost pixels.
+    // A truncated file with a corrected header still lacks pixels.
     auto chunks = chunks_of_webp(file);
     REQUIRE(chunks.size() == 1);
     chunks.front().content.resize(chunks.front().content.size() / 2);
